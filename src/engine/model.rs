@@ -1,0 +1,105 @@
+//! What the engine asks of a model. Whisper implements it on a device; tests script it.
+
+use std::time::Instant;
+
+use super::Error;
+use super::window::{DecodingOptions, LanguageChoice, Task};
+use crate::audio::Pcm;
+use crate::transcript::{DetectedLanguage, Segment};
+
+/// One lane of the decode batch, with its share of the key-value arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub usize);
+
+#[derive(Debug, Clone)]
+pub struct ModelInfo {
+    /// `base`, or the folder's name.
+    pub name: String,
+    /// Stable for the same name and weights: clients see it as the model's id.
+    pub uuid: uuid::Uuid,
+    /// Codes that may be asked for; `["en"]` for an English-only model.
+    pub languages: Vec<String>,
+    pub slots: usize,
+    /// The most windows that one call of [`SpeechModel::encode`] takes.
+    pub encode_batch: usize,
+    /// For people: `cpu, bf16, 2 threads`.
+    pub device: String,
+}
+
+impl ModelInfo {
+    pub fn is_multilingual(&self) -> bool {
+        self.languages.len() > 1
+    }
+
+    /// Whether `options` can be honoured, before anything is queued.
+    ///
+    /// # Errors
+    /// [`Error::UnknownLanguage`], [`Error::EnglishOnly`].
+    pub fn check(&self, options: &DecodingOptions) -> Result<(), Error> {
+        let known = |code: &String| self.languages.contains(code);
+        let unknown = match &options.language {
+            LanguageChoice::Named(code) => Some(code).filter(|code| !known(code)),
+            LanguageChoice::Detect { among } => among.iter().find(|code| !known(code)),
+        };
+        match unknown {
+            Some(code) => Err(Error::UnknownLanguage(code.clone())),
+            None if options.task == Task::Translate && !self.is_multilingual() => {
+                Err(Error::EnglishOnly("translate"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// A window on its way into a free slot.
+pub struct EncodeRequest<'a> {
+    pub slot: SlotId,
+    pub pcm: &'a Pcm,
+}
+
+/// Whether a slot's sequence goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepOutcome {
+    Running,
+    Finished,
+}
+
+/// A finished attempt at one window.
+#[derive(Debug, Clone)]
+pub struct Hypothesis {
+    pub segments: Vec<Segment>,
+    pub language: DetectedLanguage,
+    pub average_log_probability: f32,
+    pub no_speech_probability: f32,
+    pub compression_ratio: f32,
+    /// See [`super::Recognition::consumed_samples`].
+    pub consumed_samples: usize,
+}
+
+/// A model on one device, owned by one thread. A slot goes encode → begin → step … → finish;
+/// `begin` may follow `finish` for another attempt at the same encoding. No call depends on which
+/// other slots are in the batch: the same window gives the same tokens alone and in company.
+pub trait SpeechModel {
+    fn info(&self) -> &ModelInfo;
+
+    /// Log-mel and encoder; each window's cross-attention keys and values land in its slot.
+    fn encode(&mut self, requests: &[EncodeRequest]) -> Result<(), Error>;
+
+    /// Starts attempts: detects languages where asked, runs the prompts.
+    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error>;
+
+    /// One token for each of `slots`.
+    fn step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, Error>;
+
+    /// The finished attempt of each slot.
+    fn finish(&mut self, slots: &[SlotId]) -> Result<Vec<Hypothesis>, Error>;
+
+    /// Word times for an accepted hypothesis of a slot that is still held.
+    fn align(&mut self, slots: &[(SlotId, &mut Hypothesis)]) -> Result<(), Error>;
+
+    /// The slot's window is done with, finished or not.
+    fn release(&mut self, slot: SlotId);
+
+    /// Answers whether the device still works, within a step's time.
+    fn probe(&mut self) -> Result<Instant, Error>;
+}

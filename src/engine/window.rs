@@ -1,0 +1,106 @@
+//! What goes into the engine and what comes out.
+
+use std::time::{Duration, Instant};
+
+use crate::audio::{Pcm, SAMPLE_RATE};
+use crate::transcript::{DetectedLanguage, Segment};
+
+/// The longest window: Whisper's encoder sees 30 s at a time.
+pub const WINDOW_SAMPLES: usize = 30 * SAMPLE_RATE as usize;
+
+/// A stretch of audio of at most [`WINDOW_SAMPLES`], to be recognised at once.
+#[derive(Debug, Clone)]
+pub struct Window {
+    pub pcm: Pcm,
+    pub options: DecodingOptions,
+    pub class: Class,
+    /// Whose work it is: capacity is shared fairly between tenants, by audio seconds.
+    pub tenant: TenantId,
+    /// Work that has not begun by then is answered with [`super::Error::DeadlineExceeded`].
+    pub deadline: Option<Instant>,
+}
+
+/// Lower comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A person waits for the next word.
+    Live,
+    /// A client waits for the answer.
+    Interactive,
+    /// Nobody waits: the result is delivered later.
+    Job,
+}
+
+/// One key, or one organisation. 0 is the local user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub u64);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LanguageChoice {
+    /// A Whisper language code (`en`).
+    Named(String),
+    /// The likeliest of these codes; of all the model's languages where empty.
+    Detect { among: Vec<String> },
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Task {
+    #[default]
+    Transcribe,
+    /// To English.
+    Translate,
+}
+
+/// How to decode. The defaults and thresholds are those of the reference (openai/whisper
+/// `transcribe.py`), but for `temperatures`, see there.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DecodingOptions {
+    pub language: LanguageChoice,
+    pub task: Task,
+    /// Text that precedes the window, to condition on: names, terms, the words before.
+    pub prompt: Option<String>,
+    /// Align words in time. Costs a pass over the decoded tokens.
+    pub word_times: bool,
+    /// Tried in turn while a hypothesis repeats itself or is improbable. `[0.0]` is plain greedy.
+    pub temperatures: Vec<f32>,
+    /// Above this a hypothesis repeats itself. `None`: not checked.
+    pub compression_ratio_threshold: Option<f32>,
+    /// Below this mean log-probability a hypothesis is improbable. `None`: not checked.
+    pub log_probability_threshold: Option<f32>,
+    /// Above this no-speech probability an improbable window is silence. `None`: not checked.
+    pub no_speech_threshold: Option<f32>,
+}
+
+impl Default for DecodingOptions {
+    fn default() -> Self {
+        Self {
+            language: LanguageChoice::Detect { among: Vec::new() },
+            task: Task::Transcribe,
+            prompt: None,
+            word_times: false,
+            temperatures: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
+            compression_ratio_threshold: Some(2.4),
+            log_probability_threshold: Some(-1.0),
+            no_speech_threshold: Some(0.6),
+        }
+    }
+}
+
+/// What the model heard in one window. Times count from the window's start.
+#[derive(Debug, Clone)]
+pub struct Recognition {
+    pub segments: Vec<Segment>,
+    pub language: DetectedLanguage,
+    /// Samples of the window that `segments` account for; the caller hands in the rest again as
+    /// a new window, so that nothing is lost when decoding stops early. Never 0.
+    pub consumed_samples: usize,
+    pub timings: Timings,
+}
+
+/// Where a window's time went.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Timings {
+    pub queued: Duration,
+    pub encoded: Duration,
+    pub decoded: Duration,
+}

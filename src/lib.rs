@@ -1,0 +1,46 @@
+//! Verbatim: a speech-to-text server.
+//!
+//! # Layout
+//!
+//! Imports go down only; `tests/architecture.rs` reads the table below and checks it.
+//!
+//! ```text
+//! 6  main → cli → app       composition root, the only one that names everything; config
+//! 5  api                    endpoints, wire types, error → status     on  http (hyper plumbing)
+//! 4  transcribe             whole audio → transcript
+//! 3  format  vad            speech arts
+//! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu (machine hall)
+//! 1  audio  transcript  fetch  keys  telemetry                       ground
+//! ```
+//!
+//! # The path of a request
+//!
+//! bytes → [`audio`] (container, resample) → [`audio::Pcm`] → [`vad`] spans →
+//! [`engine::Window`] (≤ 30 s, exact offset) → [`engine`] (queue → encode → slot → steps) →
+//! [`engine::Recognition`] → [`transcribe`] stitches a [`transcript::Transcript`] → [`format`] →
+//! `api::wire` → JSON.
+//!
+//! # Who may use whom
+//!
+//! | module     | may use |
+//! |------------|---------|
+//! | audio      | |
+//! | transcript | |
+//! | fetch      | |
+//! | keys       | |
+//! | telemetry  | |
+//! | vad        | audio |
+//! | engine     | audio, transcript, telemetry |
+//! | cpu        | |
+//! | models     | engine, audio, transcript, cpu, fetch |
+//! | format     | transcript |
+//! | transcribe | audio, vad, engine, transcript, telemetry |
+//! | http       | keys, telemetry |
+//! | api        | http, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
+//! | config     | api, audio, engine, fetch, http, keys, models, telemetry, transcribe |
+//! | app        | all |
+//! | cli        | all |
+
+pub mod audio;
+pub mod engine;
+pub mod transcript;
