@@ -43,4 +43,6 @@
 
 pub mod audio;
 pub mod engine;
+pub mod models;
+pub mod transcribe;
 pub mod transcript;

@@ -16,7 +16,7 @@ pub struct Word {
 }
 
 /// A stretch of speech that the model closed with timestamps of its own.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Segment {
     pub text: String,
     pub start: f64,

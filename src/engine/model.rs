@@ -1,7 +1,5 @@
 //! What the engine asks of a model. Whisper implements it on a device; tests script it.
 
-use std::time::Instant;
-
 use super::Error;
 use super::window::{DecodingOptions, LanguageChoice, Task};
 use crate::audio::Pcm;
@@ -74,6 +72,19 @@ pub struct Hypothesis {
     pub compression_ratio: f32,
     /// See [`super::Recognition::consumed_samples`].
     pub consumed_samples: usize,
+    /// The tokens that the segments came from, for [`SpeechModel::align`].
+    pub tokens: Vec<Token>,
+    /// For each segment, its range of `tokens`.
+    pub ranges: Vec<std::ops::Range<usize>>,
+    /// The model closed the last segment: nothing is said after it.
+    pub ends_in_silence: bool,
+}
+
+/// A token and how likely it was among text tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Token {
+    pub id: u32,
+    pub probability: f32,
 }
 
 /// A model on one device, owned by one thread. A slot goes encode → begin → step … → finish;
@@ -94,12 +105,9 @@ pub trait SpeechModel {
     /// The finished attempt of each slot.
     fn finish(&mut self, slots: &[SlotId]) -> Result<Vec<Hypothesis>, Error>;
 
-    /// Word times for an accepted hypothesis of a slot that is still held.
-    fn align(&mut self, slots: &[(SlotId, &mut Hypothesis)]) -> Result<(), Error>;
+    /// Word times for accepted hypotheses of slots that are still held.
+    fn align(&mut self, hypotheses: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error>;
 
     /// The slot's window is done with, finished or not.
     fn release(&mut self, slot: SlotId);
-
-    /// Answers whether the device still works, within a step's time.
-    fn probe(&mut self) -> Result<Instant, Error>;
 }

@@ -1,0 +1,186 @@
+//! Who goes next: by class, then fairly between tenants by audio seconds, then in order of arrival.
+//!
+//! Pure: no clock, no channel. Deficit round robin (Shreedhar and Varghese, 1995) with the audio's
+//! length as the cost: a tenant with a thousand windows and one with a single window take turns.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::window::{Class, TenantId};
+
+/// Samples a tenant may take in one turn: one full window, so that a turn always serves someone.
+const QUANTUM_SAMPLES: u64 = super::WINDOW_SAMPLES as u64;
+
+pub struct Queue<T> {
+    lanes: [Lane<T>; 3],
+}
+
+struct Lane<T> {
+    tenants: HashMap<TenantId, Backlog<T>>,
+    /// Tenants with work, in order of turn; each once.
+    turns: VecDeque<TenantId>,
+    length: usize,
+}
+
+struct Backlog<T> {
+    entries: VecDeque<Entry<T>>,
+    /// Samples that the tenant may still take in its turn.
+    credit: u64,
+}
+
+struct Entry<T> {
+    item: T,
+    samples: u64,
+}
+
+impl<T> Queue<T> {
+    pub fn new() -> Self {
+        Self {
+            lanes: std::array::from_fn(|_| Lane {
+                tenants: HashMap::new(),
+                turns: VecDeque::new(),
+                length: 0,
+            }),
+        }
+    }
+
+    pub fn push(&mut self, class: Class, tenant: TenantId, samples: usize, item: T) {
+        let lane = &mut self.lanes[class as usize];
+        let backlog = lane.tenants.entry(tenant).or_insert_with(|| {
+            lane.turns.push_back(tenant);
+            Backlog { entries: VecDeque::new(), credit: QUANTUM_SAMPLES }
+        });
+        backlog.entries.push_back(Entry { item, samples: samples as u64 });
+        lane.length += 1;
+    }
+
+    /// The next item: a more urgent class always first.
+    pub fn pop(&mut self) -> Option<T> {
+        self.lanes.iter_mut().find_map(Lane::pop)
+    }
+
+    pub fn len(&self, class: Class) -> usize {
+        self.lanes[class as usize].length
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.length == 0)
+    }
+
+    /// Takes out all items that `keep` refuses.
+    pub fn remove_unless(&mut self, mut keep: impl FnMut(&T) -> bool) -> Vec<T> {
+        let mut removed = Vec::new();
+        for lane in &mut self.lanes {
+            for backlog in lane.tenants.values_mut() {
+                for _ in 0..backlog.entries.len() {
+                    match backlog.entries.pop_front() {
+                        Some(entry) if keep(&entry.item) => backlog.entries.push_back(entry),
+                        Some(entry) => removed.push(entry.item),
+                        None => break,
+                    }
+                }
+            }
+            let tenants = &mut lane.tenants;
+            tenants.retain(|_, backlog| !backlog.entries.is_empty());
+            lane.turns.retain(|tenant| tenants.contains_key(tenant));
+            lane.length = tenants.values().map(|backlog| backlog.entries.len()).sum();
+        }
+        removed
+    }
+}
+
+impl<T> Lane<T> {
+    fn pop(&mut self) -> Option<T> {
+        loop {
+            let tenant = *self.turns.front()?;
+            let backlog = self.tenants.get_mut(&tenant)?;
+            let cost = backlog.entries.front()?.samples;
+            if cost > backlog.credit {
+                // The turn is over: to the back, with fresh credit on top of what was left.
+                backlog.credit += QUANTUM_SAMPLES;
+                self.turns.rotate_left(1);
+                continue;
+            }
+            backlog.credit -= cost;
+            let entry = backlog.entries.pop_front()?;
+            if backlog.entries.is_empty() {
+                self.tenants.remove(&tenant);
+                self.turns.pop_front();
+            }
+            self.length -= 1;
+            return Some(entry.item);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: usize = 16_000;
+
+    #[test]
+    fn urgent_classes_go_first_and_order_is_kept_within_a_tenant() {
+        let mut queue = Queue::new();
+        queue.push(Class::Job, TenantId(1), SECOND, "job");
+        queue.push(Class::Interactive, TenantId(1), SECOND, "first");
+        queue.push(Class::Interactive, TenantId(1), SECOND, "second");
+        queue.push(Class::Live, TenantId(1), SECOND, "live");
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        assert_eq!(order, ["live", "first", "second", "job"]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_tenant_with_much_work_does_not_delay_one_with_little() {
+        let mut queue = Queue::new();
+        for _ in 0..50 {
+            queue.push(Class::Job, TenantId(1), 30 * SECOND, 1);
+        }
+        queue.push(Class::Job, TenantId(2), 30 * SECOND, 2);
+        let position = std::iter::from_fn(|| queue.pop()).position(|tenant| tenant == 2);
+        assert!(position.is_some_and(|position| position <= 1), "served at {position:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_nothing_comes_twice_and_shares_are_even(
+            entries in prop::collection::vec((0usize..3, 0u64..4, 1usize..=30), 0..200)
+        ) {
+            let classes = [Class::Live, Class::Interactive, Class::Job];
+            let mut queue = Queue::new();
+            for (index, &(class, tenant, seconds)) in entries.iter().enumerate() {
+                queue.push(classes[class], TenantId(tenant), seconds * SECOND, index);
+            }
+            let mut seen: Vec<usize> = Vec::new();
+            let mut last = std::collections::HashMap::new();
+            while let Some(index) = queue.pop() {
+                let (class, tenant, _) = entries[index];
+                prop_assert!(last.insert((class, tenant), index).is_none_or(|before| before < index));
+                seen.push(index);
+            }
+            prop_assert!(seen.windows(2).all(|pair| entries[pair[0]].0 <= entries[pair[1]].0));
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..entries.len()).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn while_two_tenants_wait_neither_gets_ahead_by_more_than_two_windows(
+            lengths in prop::collection::vec((1usize..=30, 1usize..=30), 20..100)
+        ) {
+            let mut queue = Queue::new();
+            for &(a, b) in &lengths {
+                queue.push(Class::Job, TenantId(0), a * SECOND, (0, a));
+                queue.push(Class::Job, TenantId(1), b * SECOND, (1, b));
+            }
+            let mut left = [lengths.len(), lengths.len()];
+            let mut served = [0i64, 0];
+            while left[0] > 0 && left[1] > 0 {
+                let Some((tenant, seconds)) = queue.pop() else { break };
+                left[tenant] -= 1;
+                served[tenant] += seconds as i64;
+                prop_assert!((served[0] - served[1]).abs() <= 60, "{served:?}");
+            }
+        }
+    }
+}

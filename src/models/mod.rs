@@ -1,0 +1,115 @@
+//! Speech models on devices. Only `app` names this module: everyone else knows the engine.
+
+mod weights;
+mod whisper;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::SpeechModel;
+
+/// Which model, where, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// A known name (`base`, `large-v3`, …) or a folder. Default `base`.
+    pub model: String,
+    /// Default `auto`: a CUDA device where one works, otherwise the CPU.
+    pub device: DeviceChoice,
+    /// Default `auto`: bf16 where the processor computes in it, otherwise f32.
+    pub compute_type: ComputeType,
+    /// Threads for inference on the CPU. Default 0: one for each core.
+    pub threads: usize,
+    /// Windows decoded side by side. More raise throughput and memory. Default 16.
+    pub slots: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            model: "base".into(),
+            device: DeviceChoice::Auto,
+            compute_type: ComputeType::Auto,
+            threads: 0,
+            slots: 16,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum DeviceChoice {
+    Auto,
+    Cpu,
+    Cuda(usize),
+}
+
+impl std::str::FromStr for DeviceChoice {
+    type Err = String;
+
+    /// `auto`, `cpu`, `cuda`, `cuda:N`
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            None if text == "auto" => Ok(Self::Auto),
+            None if text == "cpu" => Ok(Self::Cpu),
+            None if text == "cuda" => Ok(Self::Cuda(0)),
+            Some(("cuda", index)) => {
+                index.parse().map(Self::Cuda).map_err(|_| format!("`{text}`: no device index"))
+            }
+            _ => Err(format!("`{text}` is none of auto, cpu, cuda, cuda:N")),
+        }
+    }
+}
+
+impl TryFrom<String> for DeviceChoice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<DeviceChoice> for String {
+    fn from(device: DeviceChoice) -> Self {
+        match device {
+            DeviceChoice::Auto => "auto".into(),
+            DeviceChoice::Cpu => "cpu".into(),
+            DeviceChoice::Cuda(index) => format!("cuda:{index}"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ComputeType {
+    Auto,
+    F32,
+    Bf16,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{} holds neither model.safetensors nor model.bin", folder.display())]
+    NoWeights { folder: PathBuf },
+    #[error("the weights are not those of a Whisper model: {0}")]
+    BadWeights(String),
+    #[error("{}: {reason}", path.display())]
+    BadTokenizer { path: PathBuf, reason: String },
+    #[error("{}", path.display())]
+    BadJson { path: PathBuf, source: serde_json::Error },
+    #[error("{}", path.display())]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("device {0} is not there")]
+    NoDevice(String),
+    #[error("libtorch failed")]
+    Torch(#[from] tch::TchError),
+}
+
+/// Reads the model in `folder` and places it on the configured device.
+///
+/// # Errors
+/// See [`Error`]: the folder's contents, or the device.
+pub fn load(folder: &Path, config: &Config) -> Result<Box<dyn SpeechModel>, Error> {
+    Ok(Box::new(whisper::Whisper::load(folder, config)?))
+}

@@ -1,0 +1,172 @@
+//! Hugging Face layout: `model.safetensors`, or the shards that `model.safetensors.index.json`
+//! names. Tensor names as in transformers' `WhisperForConditionalGeneration`.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use safetensors::{Dtype, SafeTensors};
+use serde::Deserialize;
+use tch::{Kind, Tensor};
+
+use super::{
+    CrossAttention, DecoderLayer, EncoderLayer, Error, FeedForward, LayerNorm, Linear, SelfAttention,
+    Weights, tensor_from_bytes,
+};
+
+#[derive(Deserialize)]
+struct Index {
+    /// Tensor name → file name.
+    weight_map: HashMap<String, String>,
+}
+
+/// The heads are not in the tensors.
+#[derive(Deserialize)]
+struct Config {
+    encoder_attention_heads: usize,
+    decoder_attention_heads: usize,
+}
+
+pub fn read(folder: &Path) -> Result<Weights, Error> {
+    let single = folder.join("model.safetensors");
+    let mut tensors = Tensors(HashMap::new());
+    if single.is_file() {
+        tensors.load(&single)?;
+    } else {
+        let index: Index = read_json(&folder.join("model.safetensors.index.json"))?;
+        let mut shards: Vec<&String> = index.weight_map.values().collect();
+        shards.sort();
+        shards.dedup();
+        for shard in shards {
+            // A name from the index must not lead out of the folder.
+            if Path::new(shard).components().count() != 1 {
+                return Err(Error::BadWeights(format!("shard name {shard:?}")));
+            }
+            tensors.load(&folder.join(shard))?;
+        }
+    }
+    tensors.into_weights(&read_json(&folder.join("config.json"))?)
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, Error> {
+    let text = std::fs::read(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    serde_json::from_slice(&text).map_err(|source| Error::BadJson { path: path.to_owned(), source })
+}
+
+struct Tensors(HashMap<String, Tensor>);
+
+impl Tensors {
+    fn load(&mut self, path: &Path) -> Result<(), Error> {
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let file = std::fs::File::open(path).map_err(io)?;
+        // SAFETY: as in `ctranslate2::read`: read only here, and tensors are copied out.
+        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
+        let bad =
+            |error: safetensors::SafeTensorError| Error::BadWeights(format!("{}: {error}", path.display()));
+        for (name, view) in SafeTensors::deserialize(&map).map_err(bad)?.tensors() {
+            let kind = match view.dtype() {
+                Dtype::F32 => Kind::Float,
+                Dtype::F16 => Kind::Half,
+                Dtype::BF16 => Kind::BFloat16,
+                other => return Err(Error::BadWeights(format!("{name} has type {other:?}"))),
+            };
+            let tensor = tensor_from_bytes(view.data(), view.shape(), kind)?;
+            self.0.insert(name.strip_prefix("model.").unwrap_or(&name).to_owned(), tensor);
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, name: &str) -> Result<Tensor, Error> {
+        let found =
+            self.0.get(name).ok_or_else(|| Error::BadWeights(format!("the checkpoint lacks {name}")))?;
+        Ok(found.shallow_clone())
+    }
+
+    fn linear(&self, prefix: &str) -> Result<Linear, Error> {
+        let bias = self.0.get(&format!("{prefix}.bias")).map(Tensor::shallow_clone);
+        Ok(Linear { weight: self.tensor(&format!("{prefix}.weight"))?, bias })
+    }
+
+    fn norm(&self, prefix: &str) -> Result<LayerNorm, Error> {
+        Ok(LayerNorm {
+            gamma: self.tensor(&format!("{prefix}.weight"))?,
+            beta: self.tensor(&format!("{prefix}.bias"))?,
+        })
+    }
+
+    /// Several projections of the same input as one; a missing bias (the key's) is zero.
+    fn fused(&self, prefix: &str, projections: &[&str]) -> Result<Linear, Error> {
+        let parts = projections
+            .iter()
+            .map(|name| self.linear(&format!("{prefix}.{name}")))
+            .collect::<Result<Vec<_>, _>>()?;
+        let biases = parts
+            .iter()
+            .map(|part| match &part.bias {
+                Some(bias) => Ok(bias.shallow_clone()),
+                None => {
+                    let outputs = part.weight.size().first().copied().unwrap_or(0);
+                    Tensor::f_zeros([outputs], (part.weight.kind(), part.weight.device()))
+                }
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let weights: Vec<&Tensor> = parts.iter().map(|part| &part.weight).collect();
+        Ok(Linear { weight: Tensor::f_cat(&weights, 0)?, bias: Some(Tensor::f_cat(&biases, 0)?) })
+    }
+
+    fn self_attention(&self, layer: &str) -> Result<SelfAttention, Error> {
+        Ok(SelfAttention {
+            norm: self.norm(&format!("{layer}.self_attn_layer_norm"))?,
+            query_key_value: self.fused(&format!("{layer}.self_attn"), &["q_proj", "k_proj", "v_proj"])?,
+            output: self.linear(&format!("{layer}.self_attn.out_proj"))?,
+        })
+    }
+
+    fn feed_forward(&self, layer: &str) -> Result<FeedForward, Error> {
+        Ok(FeedForward {
+            norm: self.norm(&format!("{layer}.final_layer_norm"))?,
+            expand: self.linear(&format!("{layer}.fc1"))?,
+            contract: self.linear(&format!("{layer}.fc2"))?,
+        })
+    }
+
+    fn layers(&self, side: &str) -> Vec<String> {
+        (0..)
+            .map(|index| format!("{side}.layers.{index}"))
+            .take_while(|layer| self.0.contains_key(&format!("{layer}.fc1.weight")))
+            .collect()
+    }
+
+    fn into_weights(self, config: &Config) -> Result<Weights, Error> {
+        let encoder_layers = self.layers("encoder").into_iter().map(|layer| {
+            Ok(EncoderLayer {
+                attention: self.self_attention(&layer)?,
+                feed_forward: self.feed_forward(&layer)?,
+            })
+        });
+        let decoder_layers = self.layers("decoder").into_iter().map(|layer| {
+            Ok(DecoderLayer {
+                attention: self.self_attention(&layer)?,
+                cross_attention: CrossAttention {
+                    norm: self.norm(&format!("{layer}.encoder_attn_layer_norm"))?,
+                    query: self.linear(&format!("{layer}.encoder_attn.q_proj"))?,
+                    key_value: self.fused(&format!("{layer}.encoder_attn"), &["k_proj", "v_proj"])?,
+                    output: self.linear(&format!("{layer}.encoder_attn.out_proj"))?,
+                },
+                feed_forward: self.feed_forward(&layer)?,
+            })
+        });
+        Ok(Weights {
+            conv1: self.linear("encoder.conv1")?,
+            conv2: self.linear("encoder.conv2")?,
+            encoder_positions: self.tensor("encoder.embed_positions.weight")?,
+            encoder_layers: encoder_layers.collect::<Result<_, Error>>()?,
+            encoder_norm: self.norm("encoder.layer_norm")?,
+            token_embedding: self.tensor("decoder.embed_tokens.weight")?,
+            decoder_positions: self.tensor("decoder.embed_positions.weight")?,
+            decoder_layers: decoder_layers.collect::<Result<_, Error>>()?,
+            decoder_norm: self.norm("decoder.layer_norm")?,
+            encoder_heads: config.encoder_attention_heads,
+            decoder_heads: config.decoder_attention_heads,
+        })
+    }
+}

@@ -1,0 +1,250 @@
+//! Whisper's text decoder over an arena of slots, on any libtorch device.
+//!
+//! Every call takes a flat list of rows (slot, position, token). A decode step is one row a slot; a
+//! prompt is several rows of one slot; both are the same computation.
+
+use tch::{Device, Kind, Tensor};
+
+use super::layers::{FeedForward, LayerNorm, Linear};
+use super::tokenizer::TokenId;
+use crate::engine::SlotId;
+use crate::models::{Error, weights};
+
+/// Consecutive tokens of one slot, to be appended at `position`.
+pub struct Run<'a> {
+    pub slot: SlotId,
+    pub position: usize,
+    pub tokens: &'a [TokenId],
+}
+
+/// Attention of the alignment heads: for each run, (heads, tokens, audio positions), softmax done.
+pub type AlignmentWeights = Vec<Tensor>;
+
+pub struct Decoder {
+    /// (vocabulary, d)
+    embedding: Tensor,
+    /// (text positions, d)
+    positions: Tensor,
+    layers: Vec<Layer>,
+    norm: LayerNorm,
+    heads: i64,
+    /// For each slot, the audio positions that its cross-attention sees.
+    audio_lengths: Vec<i64>,
+    /// (layer, head), by layer.
+    alignment_heads: Vec<(usize, usize)>,
+}
+
+struct Layer {
+    attention_norm: LayerNorm,
+    query_key_value: Linear,
+    output: Linear,
+    cross_norm: LayerNorm,
+    cross_query: Linear,
+    cross_key_value: Linear,
+    cross_output: Linear,
+    feed_forward: FeedForward,
+    /// Keys and values of the text so far: (2, slots, heads, text positions, d / heads)
+    text_cache: Tensor,
+    /// Keys and values of the audio: (2, slots, heads, audio positions, d / heads)
+    audio_cache: Tensor,
+}
+
+impl Decoder {
+    pub fn new(
+        weights: &weights::Weights,
+        alignment_heads: Vec<(usize, usize)>,
+        slots: usize,
+        device: Device,
+        kind: Kind,
+    ) -> Result<Self, Error> {
+        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(kind);
+        let heads = weights.decoder_heads as i64;
+        let (text_positions, width) = weights.decoder_positions.size2()?;
+        let (audio_positions, _) = weights.encoder_positions.size2()?;
+        let cache =
+            |length: i64| Tensor::f_zeros([2, slots as i64, heads, length, width / heads], (kind, device));
+        let layers = weights.decoder_layers.iter().map(|layer| {
+            Ok(Layer {
+                attention_norm: LayerNorm::new(&layer.attention.norm, device, kind)?,
+                query_key_value: Linear::new(&layer.attention.query_key_value, device, kind)?,
+                output: Linear::new(&layer.attention.output, device, kind)?,
+                cross_norm: LayerNorm::new(&layer.cross_attention.norm, device, kind)?,
+                cross_query: Linear::new(&layer.cross_attention.query, device, kind)?,
+                cross_key_value: Linear::new(&layer.cross_attention.key_value, device, kind)?,
+                cross_output: Linear::new(&layer.cross_attention.output, device, kind)?,
+                feed_forward: FeedForward::new(&layer.feed_forward, device, kind)?,
+                text_cache: cache(text_positions)?,
+                audio_cache: cache(audio_positions)?,
+            })
+        });
+        Ok(Self {
+            embedding: place(&weights.token_embedding)?,
+            positions: place(&weights.decoder_positions)?,
+            layers: layers.collect::<Result<_, Error>>()?,
+            norm: LayerNorm::new(&weights.decoder_norm, device, kind)?,
+            heads,
+            audio_lengths: vec![0; slots],
+            alignment_heads,
+        })
+    }
+
+    /// Fills the audio caches of `slots` from the encoder's output (windows, audio positions, d).
+    pub fn set_audio(&mut self, slots: &[SlotId], audio: &Tensor) -> Result<(), Error> {
+        let (windows, length, width) = audio.size3()?;
+        for layer in &self.layers {
+            let fused = layer.cross_key_value.forward(audio)?;
+            // (windows, length, 2, heads, d / heads) to (2, windows, heads, length, d / heads)
+            let fused = fused
+                .f_view([windows, length, 2, self.heads, width / self.heads])?
+                .f_permute([2, 0, 3, 1, 4])?;
+            for (window, slot) in slots.iter().enumerate() {
+                layer
+                    .audio_cache
+                    .f_select(1, slot.0 as i64)?
+                    .f_narrow(2, 0, length)?
+                    .f_copy_(&fused.f_select(1, window as i64)?)?;
+            }
+        }
+        for slot in slots {
+            self.audio_lengths[slot.0] = length;
+        }
+        Ok(())
+    }
+
+    /// Runs the rows of `runs` and returns logits (wanted, vocabulary), f32. `wanted`: indices into
+    /// all rows, in order.
+    pub fn forward(&mut self, runs: &[Run], wanted: &[i64]) -> Result<Tensor, Error> {
+        let x = self.hidden(runs, self.layers.len(), None)?;
+        let x = x.f_index_select(0, &Tensor::from_slice(wanted).f_to_device(x.device())?)?;
+        let logits = self.norm.forward(&x)?.f_linear(&self.embedding, None::<&Tensor>)?;
+        Ok(logits.f_to_kind(Kind::Float)?)
+    }
+
+    /// Runs `runs` as far as the last layer that has alignment heads and returns their attention.
+    pub fn alignment(&mut self, runs: &[Run]) -> Result<AlignmentWeights, Error> {
+        let layers = self.alignment_heads.iter().map(|&(layer, _)| layer + 1).max().unwrap_or(0);
+        let mut collected = runs.iter().map(|_| Vec::new()).collect::<Vec<_>>();
+        let _ = self.hidden(runs, layers, Some(&mut collected))?;
+        collected.iter().map(|heads| Ok(Tensor::f_stack(heads, 0)?.f_to_kind(Kind::Float)?)).collect()
+    }
+
+    fn hidden(
+        &mut self,
+        runs: &[Run],
+        layers: usize,
+        mut collected: Option<&mut Vec<Vec<Tensor>>>,
+    ) -> Result<Tensor, Error> {
+        let tokens: Vec<i64> =
+            runs.iter().flat_map(|run| run.tokens).map(|&token| i64::from(token)).collect();
+        let positions: Vec<i64> =
+            runs.iter().flat_map(|run| (run.position as i64..).take(run.tokens.len())).collect();
+        let device = self.embedding.device();
+        let gather = |table: &Tensor, indices: &[i64]| {
+            table.f_index_select(0, &Tensor::from_slice(indices).f_to_device(device)?)
+        };
+        let mut x = gather(&self.embedding, &tokens)?.f_add(&gather(&self.positions, &positions)?)?;
+        for (index, layer) in self.layers.iter().enumerate().take(layers) {
+            let fused = layer.query_key_value.forward(&layer.attention_norm.forward(&x)?)?;
+            let attended = self.text_attention(layer, runs, &fused)?;
+            x = x.f_add(&layer.output.forward(&attended)?)?;
+
+            let query = layer.cross_query.forward(&layer.cross_norm.forward(&x)?)?;
+            let wanted_heads: Vec<i64> =
+                self.alignment_heads.iter().filter(|(l, _)| *l == index).map(|&(_, h)| h as i64).collect();
+            let collected = collected.as_deref_mut().filter(|_| !wanted_heads.is_empty());
+            let attended =
+                self.audio_attention(layer, runs, &query, collected.map(|c| (&wanted_heads[..], c)))?;
+            x = x.f_add(&layer.cross_output.forward(&attended)?)?;
+            x = x.f_add(&layer.feed_forward.forward(&x)?)?;
+        }
+        Ok(x)
+    }
+
+    /// (rows, d) to (heads, rows, d / heads)
+    fn split_heads(&self, rows: &Tensor) -> Result<Tensor, Error> {
+        let (length, width) = rows.size2()?;
+        Ok(rows.f_view([length, self.heads, width / self.heads])?.f_transpose(0, 1)?)
+    }
+
+    /// Back again.
+    fn join_heads(&self, heads: &Tensor) -> Result<Tensor, Error> {
+        let (count, length, width) = heads.size3()?;
+        Ok(heads.f_transpose(0, 1)?.f_reshape([length, count * width])?)
+    }
+
+    fn text_attention(&self, layer: &Layer, runs: &[Run], fused: &Tensor) -> Result<Tensor, Error> {
+        let width = fused.size()[1] / 3;
+        let mut attended = Vec::with_capacity(runs.len());
+        let mut row = 0;
+        for run in runs {
+            let (count, position) = (run.tokens.len() as i64, run.position as i64);
+            let part = |index| {
+                self.split_heads(
+                    &fused.f_narrow(0, row, count)?.f_narrow(1, index * width, width)?.f_contiguous()?,
+                )
+            };
+            let cache = layer.text_cache.f_select(1, run.slot.0 as i64)?;
+            for (index, side) in [(1, 0), (2, 1)] {
+                cache.f_select(0, side)?.f_narrow(1, position, count)?.f_copy_(&part(index)?)?;
+            }
+            let cache = cache.f_narrow(2, 0, position + count)?;
+            // Row i of the run sees everything up to position + i.
+            let mask = (count > 1).then(|| -> Result<Tensor, Error> {
+                let all = Tensor::f_ones([count, position + count], (Kind::Bool, fused.device()))?;
+                Ok(all.f_tril(position)?)
+            });
+            let (keys, values) = (cache.f_select(0, 0)?, cache.f_select(0, 1)?);
+            attended
+                .push(self.join_heads(&attention(&part(0)?, &keys, &values, mask.transpose()?.as_ref())?.1)?);
+            row += count;
+        }
+        Ok(Tensor::f_cat(&attended, 0)?)
+    }
+
+    fn audio_attention(
+        &self,
+        layer: &Layer,
+        runs: &[Run],
+        query: &Tensor,
+        mut collected: Option<(&[i64], &mut Vec<Vec<Tensor>>)>,
+    ) -> Result<Tensor, Error> {
+        let mut attended = Vec::with_capacity(runs.len());
+        let mut row = 0;
+        for (index, run) in runs.iter().enumerate() {
+            let count = run.tokens.len() as i64;
+            let cache = layer.audio_cache.f_select(1, run.slot.0 as i64)?.f_narrow(
+                2,
+                0,
+                self.audio_lengths[run.slot.0],
+            )?;
+            let query = self.split_heads(&query.f_narrow(0, row, count)?)?;
+            let (weights, output) = attention(&query, &cache.f_select(0, 0)?, &cache.f_select(0, 1)?, None)?;
+            if let Some((heads, collected)) = &mut collected {
+                for &head in *heads {
+                    collected[index].push(weights.f_select(0, head)?);
+                }
+            }
+            attended.push(self.join_heads(&output)?);
+            row += count;
+        }
+        Ok(Tensor::f_cat(&attended, 0)?)
+    }
+}
+
+/// Softmax(query · keyᵀ / √d) and its product with the values. All (heads, length, d); `mask` is
+/// true where a query may look. Written out: libtorch's fused form is slower for few queries.
+fn attention(
+    query: &Tensor,
+    key: &Tensor,
+    value: &Tensor,
+    mask: Option<&Tensor>,
+) -> Result<(Tensor, Tensor), Error> {
+    let scale = (query.size()[2] as f64).powf(-0.5);
+    let mut scores = query.f_mul_scalar(scale)?.f_matmul(&key.f_transpose(1, 2)?)?;
+    if let Some(mask) = mask {
+        scores = scores.f_masked_fill(&mask.f_logical_not()?, f64::NEG_INFINITY)?;
+    }
+    let weights = scores.f_softmax(-1, scores.kind())?;
+    let output = weights.f_matmul(value)?;
+    Ok((weights, output))
+}

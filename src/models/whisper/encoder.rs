@@ -1,0 +1,81 @@
+//! Whisper's audio encoder: two convolutions, then transformer layers without a mask.
+
+use tch::{Device, Kind, Tensor};
+
+use super::layers::{FeedForward, LayerNorm, Linear};
+use crate::models::{Error, weights};
+
+pub struct Encoder {
+    conv1: Linear,
+    conv2: Linear,
+    /// (positions, d)
+    positions: Tensor,
+    layers: Vec<Layer>,
+    norm: LayerNorm,
+    heads: i64,
+}
+
+struct Layer {
+    norm: LayerNorm,
+    query_key_value: Linear,
+    output: Linear,
+    feed_forward: FeedForward,
+}
+
+impl Encoder {
+    pub fn new(weights: &weights::Weights, device: Device, kind: Kind) -> Result<Self, Error> {
+        let layers = weights.encoder_layers.iter().map(|layer| {
+            Ok(Layer {
+                norm: LayerNorm::new(&layer.attention.norm, device, kind)?,
+                query_key_value: Linear::new(&layer.attention.query_key_value, device, kind)?,
+                output: Linear::new(&layer.attention.output, device, kind)?,
+                feed_forward: FeedForward::new(&layer.feed_forward, device, kind)?,
+            })
+        });
+        Ok(Self {
+            conv1: Linear::new(&weights.conv1, device, kind)?,
+            conv2: Linear::new(&weights.conv2, device, kind)?,
+            positions: weights.encoder_positions.f_to_device(device)?.f_to_kind(kind)?,
+            layers: layers.collect::<Result<_, Error>>()?,
+            norm: LayerNorm::new(&weights.encoder_norm, device, kind)?,
+            heads: weights.encoder_heads as i64,
+        })
+    }
+
+    /// Features (windows, bands, frames) to audio states (windows, frames / 2, d). `frames` is even
+    /// and at most twice the number of positions.
+    pub fn forward(&self, features: &Tensor) -> Result<Tensor, Error> {
+        let x =
+            features.f_conv1d(&self.conv1.weight, self.conv1.bias.as_ref(), 1, 1, 1, 1)?.f_gelu("none")?;
+        let x = x.f_conv1d(&self.conv2.weight, self.conv2.bias.as_ref(), 2, 1, 1, 1)?.f_gelu("none")?;
+        let x = x.f_transpose(1, 2)?;
+        let positions = self.positions.f_narrow(0, 0, x.size()[1])?;
+        let mut x = x.f_add(&positions)?.f_contiguous()?;
+        for layer in &self.layers {
+            let attended = self.attention(layer, &layer.norm.forward(&x)?)?;
+            x = x.f_add(&attended)?;
+            x = x.f_add(&layer.feed_forward.forward(&x)?)?;
+        }
+        self.norm.forward(&x)
+    }
+
+    fn attention(&self, layer: &Layer, x: &Tensor) -> Result<Tensor, Error> {
+        let (windows, length, width) = x.size3()?;
+        let heads = |tensor: Tensor| {
+            tensor.f_view([windows, length, self.heads, width / self.heads])?.f_transpose(1, 2)
+        };
+        let fused = layer.query_key_value.forward(x)?;
+        let [query, key, value] = [0, 1, 2].map(|index| fused.f_narrow(2, index * width, width));
+        let attended = Tensor::f_scaled_dot_product_attention(
+            &heads(query?)?,
+            &heads(key?)?,
+            &heads(value?)?,
+            None::<&Tensor>,
+            0.0,
+            false,
+            None,
+            false,
+        )?;
+        layer.output.forward(&attended.f_transpose(1, 2)?.f_reshape([windows, length, width])?)
+    }
+}

@@ -1,0 +1,66 @@
+//! The layers that encoder and decoder share, on a device and in a type.
+
+use tch::{Device, Kind, Tensor};
+
+use crate::models::{Error, weights};
+
+const NORM_EPSILON: f64 = 1e-5;
+
+pub struct Linear {
+    pub weight: Tensor,
+    pub bias: Option<Tensor>,
+}
+
+impl Linear {
+    pub fn new(weights: &weights::Linear, device: Device, kind: Kind) -> Result<Self, Error> {
+        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(kind);
+        Ok(Self {
+            weight: place(&weights.weight)?.f_contiguous()?,
+            bias: weights.bias.as_ref().map(place).transpose()?,
+        })
+    }
+
+    /// (…, inputs) to (…, outputs)
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+        Ok(x.f_linear(&self.weight, self.bias.as_ref())?)
+    }
+}
+
+pub struct LayerNorm {
+    gamma: Tensor,
+    beta: Tensor,
+}
+
+impl LayerNorm {
+    pub fn new(weights: &weights::LayerNorm, device: Device, kind: Kind) -> Result<Self, Error> {
+        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(kind);
+        Ok(Self { gamma: place(&weights.gamma)?, beta: place(&weights.beta)? })
+    }
+
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+        let width = self.gamma.size();
+        Ok(x.f_layer_norm(&width, Some(&self.gamma), Some(&self.beta), NORM_EPSILON, false)?)
+    }
+}
+
+/// Norm, expansion, GELU, contraction; the caller adds the residual.
+pub struct FeedForward {
+    norm: LayerNorm,
+    expand: Linear,
+    contract: Linear,
+}
+
+impl FeedForward {
+    pub fn new(weights: &weights::FeedForward, device: Device, kind: Kind) -> Result<Self, Error> {
+        Ok(Self {
+            norm: LayerNorm::new(&weights.norm, device, kind)?,
+            expand: Linear::new(&weights.expand, device, kind)?,
+            contract: Linear::new(&weights.contract, device, kind)?,
+        })
+    }
+
+    pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
+        let mut hidden = self.expand.forward(&self.norm.forward(x)?)?;
+        self.contract.forward(&hidden.f_gelu_("none")?)
+    }
+}

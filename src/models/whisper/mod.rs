@@ -1,0 +1,431 @@
+//! Whisper (Radford et al., arXiv:2212.04356) behind the engine's [`SpeechModel`].
+
+mod decoder;
+mod encoder;
+mod features;
+mod generation;
+mod layers;
+mod rules;
+mod sequence;
+mod timing;
+mod tokenizer;
+
+use std::path::Path;
+
+use tch::{Device, Kind, Tensor};
+
+use self::decoder::{Decoder, Run};
+use self::encoder::Encoder;
+use self::features::{HOP_SAMPLES, LogMel};
+use self::generation::Generation;
+use self::rules::Rules;
+use self::sequence::Sequence;
+use self::tokenizer::{TokenId, Tokenizer};
+use super::{ComputeType, Config, DeviceChoice, Error, weights};
+use crate::engine::{
+    self, DecodingOptions, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
+    StepOutcome, Task, Token, WINDOW_SAMPLES,
+};
+use crate::transcript::DetectedLanguage;
+
+/// Mel frames of one window; the encoder halves them.
+const WINDOW_FRAMES: usize = WINDOW_SAMPLES / HOP_SAMPLES;
+
+pub struct Whisper {
+    info: ModelInfo,
+    tokenizer: Tokenizer,
+    rules: Rules,
+    log_mel: LogMel,
+    encoder: Encoder,
+    decoder: Decoder,
+    device: Device,
+    kind: Kind,
+    text_positions: usize,
+    slots: Vec<Slot>,
+}
+
+/// What a slot holds between calls.
+#[derive(Default)]
+struct Slot {
+    samples: usize,
+    language: Option<DetectedLanguage>,
+    task: Task,
+    no_speech_probability: f32,
+    sequence: Option<Sequence>,
+    /// Where the next token goes in the text cache.
+    position: usize,
+}
+
+impl Whisper {
+    pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
+        let device = match config.device {
+            DeviceChoice::Cpu => Device::Cpu,
+            DeviceChoice::Auto => Device::cuda_if_available(),
+            DeviceChoice::Cuda(index) if index < usize::try_from(tch::Cuda::device_count()).unwrap_or(0) => {
+                Device::Cuda(index)
+            }
+            DeviceChoice::Cuda(index) => return Err(Error::NoDevice(format!("cuda:{index}"))),
+        };
+        let kind = match config.compute_type {
+            ComputeType::F32 => Kind::Float,
+            ComputeType::Bf16 => Kind::BFloat16,
+            ComputeType::Auto if device.is_cuda() || computes_in_bf16() => Kind::BFloat16,
+            ComputeType::Auto => Kind::Float,
+        };
+        let threads = match config.threads {
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            threads => threads,
+        };
+        tch::set_num_threads(threads.try_into().unwrap_or(i32::MAX));
+        let _guard = tch::no_grad_guard();
+
+        let weights = weights::read(folder)?;
+        let (vocabulary, _) = weights.token_embedding.size2()?;
+        let (text_positions, _) = weights.decoder_positions.size2()?;
+        let (_, bands, _) = weights.conv1.weight.size3()?;
+        let tokenizer = Tokenizer::read(folder, vocabulary as usize)?;
+        let generation = Generation::read(folder)?;
+        let alignment_heads =
+            generation.alignment_heads(weights.decoder_layers.len(), weights.decoder_heads)?;
+        let languages = tokenizer.languages.iter().map(|(code, _)| code.clone()).collect::<Vec<_>>();
+        let name = folder.file_name().map_or("whisper".into(), |name| name.to_string_lossy().into_owned());
+        let info = ModelInfo {
+            uuid: uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()),
+            name,
+            languages: if languages.is_empty() { vec!["en".into()] } else { languages },
+            slots: config.slots.max(1),
+            encode_batch: if device.is_cuda() { 8 } else { 1 },
+            device: match device {
+                Device::Cpu => format!("cpu, {}, {threads} threads", kind_name(kind)),
+                other => format!("{other:?}, {}", kind_name(kind)).to_lowercase(),
+            },
+        };
+        Ok(Self {
+            rules: Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first),
+            log_mel: LogMel::new(bands as usize),
+            encoder: Encoder::new(&weights, device, kind)?,
+            decoder: Decoder::new(&weights, alignment_heads, info.slots, device, kind)?,
+            slots: (0..info.slots).map(|_| Slot::default()).collect(),
+            text_positions: text_positions as usize,
+            info,
+            tokenizer,
+            device,
+            kind,
+        })
+    }
+
+    /// Log-mel features of one window, padded as the reference pads: (bands, frames). Zero is the
+    /// value of padding, not of silence.
+    fn features(&self, samples: &[f32]) -> Vec<f32> {
+        let mut features = vec![0.0; self.log_mel.bands() * WINDOW_FRAMES];
+        let frames = LogMel::frames(samples.len()).min(WINDOW_FRAMES);
+        self.log_mel.compute(samples, frames, WINDOW_FRAMES, &mut features);
+        features
+    }
+
+    /// Start of transcript, language, task: the tokens that open a transcript.
+    fn opening(&self, slot: &Slot) -> Vec<TokenId> {
+        let special = &self.tokenizer.special;
+        let language =
+            slot.language.as_ref().and_then(|language| self.tokenizer.language_token(&language.code));
+        let task = if slot.task == Task::Translate { special.translate } else { special.transcribe };
+        let mut opening = vec![special.start_of_transcript];
+        if let Some(language) = language {
+            opening.extend([language, task]);
+        }
+        opening
+    }
+
+    /// The prompt before the opening: the end of `text`, if any.
+    fn prompt(&self, text: Option<&str>) -> Vec<TokenId> {
+        let mut tokens =
+            text.map(|text| self.tokenizer.encode(&format!(" {}", text.trim()))).unwrap_or_default();
+        if tokens.is_empty() {
+            return tokens;
+        }
+        let room = self.text_positions / 2 - 1;
+        tokens.drain(..tokens.len().saturating_sub(room));
+        tokens.insert(0, self.tokenizer.special.start_of_previous);
+        tokens
+    }
+
+    /// Names the language of every slot of `attempts` that has none yet.
+    fn settle_languages(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+        let multilingual = self.info.is_multilingual();
+        let mut unknown = Vec::new();
+        for &(id, options, _) in attempts {
+            let slot = &mut self.slots[id.0];
+            if slot.language.is_some() {
+                continue;
+            }
+            match &options.language {
+                LanguageChoice::Named(code) => {
+                    slot.language = Some(DetectedLanguage { code: code.clone(), probability: 1.0 });
+                }
+                LanguageChoice::Detect { .. } if !multilingual => {
+                    slot.language = Some(DetectedLanguage { code: "en".into(), probability: 1.0 });
+                }
+                LanguageChoice::Detect { among } => unknown.push((id, among)),
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let start = [self.tokenizer.special.start_of_transcript];
+        let runs: Vec<Run> =
+            unknown.iter().map(|&(slot, _)| Run { slot, position: 0, tokens: &start }).collect();
+        let wanted: Vec<i64> = (0..runs.len() as i64).collect();
+        let logits = rows(&self.decoder.forward(&runs, &wanted)?)?;
+        for ((id, among), logits) in unknown.into_iter().zip(logits) {
+            let allowed = |code: &String| among.is_empty() || among.contains(code);
+            let candidates: Vec<(&String, f32)> = self
+                .tokenizer
+                .languages
+                .iter()
+                .filter(|(code, _)| allowed(code))
+                .map(|(code, token)| (code, logits[*token as usize]))
+                .collect();
+            let scores: Vec<f32> = candidates.iter().map(|&(_, logit)| logit).collect();
+            let total = rules::log_sum_exp(&scores);
+            let best = candidates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+            self.slots[id.0].language = best.map(|(code, logit)| DetectedLanguage {
+                code: code.clone(),
+                probability: (logit - total).exp(),
+            });
+        }
+        Ok(())
+    }
+
+    fn try_encode(&mut self, requests: &[EncodeRequest]) -> Result<(), Error> {
+        let features: Vec<f32> =
+            requests.iter().flat_map(|request| self.features(request.pcm.samples())).collect();
+        let shape = [requests.len() as i64, self.log_mel.bands() as i64, WINDOW_FRAMES as i64];
+        let features =
+            Tensor::from_slice(&features).f_view(shape)?.f_to_device(self.device)?.f_to_kind(self.kind)?;
+        let audio = self.encoder.forward(&features)?;
+        let slots: Vec<SlotId> = requests.iter().map(|request| request.slot).collect();
+        self.decoder.set_audio(&slots, &audio)?;
+        for request in requests {
+            self.slots[request.slot.0] =
+                Slot { samples: request.pcm.len().min(WINDOW_SAMPLES), ..Slot::default() };
+        }
+        Ok(())
+    }
+
+    fn try_begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+        self.settle_languages(attempts)?;
+        let mut prompts = Vec::with_capacity(attempts.len());
+        let mut wanted = Vec::new();
+        let mut row = 0;
+        for &(id, options, temperature) in attempts {
+            let slot = &mut self.slots[id.0];
+            slot.task = options.task;
+            slot.sequence = Some(Sequence::new(temperature, u64::from(temperature.to_bits())));
+            let mut tokens = self.prompt(options.prompt.as_deref());
+            let start_of_transcript = tokens.len();
+            tokens.extend(self.opening(&self.slots[id.0]));
+            wanted.extend([row + start_of_transcript as i64, (row + tokens.len() as i64) - 1]);
+            row += tokens.len() as i64;
+            prompts.push(tokens);
+        }
+        let runs: Vec<Run> = attempts
+            .iter()
+            .zip(&prompts)
+            .map(|(attempt, tokens)| Run { slot: attempt.0, position: 0, tokens })
+            .collect();
+        let mut logits = rows(&self.decoder.forward(&runs, &wanted)?)?;
+        for ((&(id, ..), prompt), logits) in attempts.iter().zip(&prompts).zip(logits.chunks_exact_mut(2)) {
+            let slot = &mut self.slots[id.0];
+            let (at_start, last) = logits.split_at_mut(1);
+            let no_speech = at_start[0][self.tokenizer.special.no_speech as usize];
+            slot.no_speech_probability = (no_speech - rules::log_sum_exp(&at_start[0])).exp();
+            slot.position = prompt.len();
+            if let Some(sequence) = &mut slot.sequence {
+                sequence.advance(&mut last[0], &self.rules, &self.tokenizer);
+            }
+        }
+        Ok(())
+    }
+
+    fn try_step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, Error> {
+        let last_tokens: Vec<(SlotId, usize, [TokenId; 1])> = slots
+            .iter()
+            .filter_map(|&id| {
+                let slot = &self.slots[id.0];
+                let sequence = slot.sequence.as_ref().filter(|sequence| !sequence.finished)?;
+                Some((id, slot.position, [sequence.tokens.last()?.id]))
+            })
+            .collect();
+        if !last_tokens.is_empty() {
+            let runs: Vec<Run> = last_tokens
+                .iter()
+                .map(|(slot, position, tokens)| Run { slot: *slot, position: *position, tokens })
+                .collect();
+            let wanted: Vec<i64> = (0..runs.len() as i64).collect();
+            let logits = rows(&self.decoder.forward(&runs, &wanted)?)?;
+            for ((id, ..), mut logits) in last_tokens.iter().zip(logits) {
+                let slot = &mut self.slots[id.0];
+                slot.position += 1;
+                if let Some(sequence) = &mut slot.sequence {
+                    sequence.advance(&mut logits, &self.rules, &self.tokenizer);
+                    sequence.finished |= slot.position >= self.text_positions;
+                }
+            }
+        }
+        let outcome = |id: &SlotId| match &self.slots[id.0].sequence {
+            Some(sequence) if !sequence.finished => StepOutcome::Running,
+            _ => StepOutcome::Finished,
+        };
+        Ok(slots.iter().map(outcome).collect())
+    }
+
+    fn hypothesis(&self, id: SlotId) -> Hypothesis {
+        let slot = &self.slots[id.0];
+        let nothing = Sequence::new(0.0, 0);
+        let sequence = slot.sequence.as_ref().unwrap_or(&nothing);
+        let ids: Vec<TokenId> = sequence.tokens.iter().map(|token| token.id).collect();
+        let language =
+            slot.language.clone().unwrap_or(DetectedLanguage { code: "en".into(), probability: 0.0 });
+        let average_log_probability = sequence.average_log_probability();
+        let compression_ratio = sequence::compression_ratio(self.tokenizer.decode(&ids).trim());
+        let mut cut = sequence::cut(&ids, slot.samples, &self.tokenizer);
+        for (segment, range) in cut.segments.iter_mut().zip(&cut.ranges) {
+            segment.average_log_probability = average_log_probability;
+            segment.no_speech_probability = slot.no_speech_probability;
+            segment.compression_ratio = compression_ratio;
+            segment.temperature = sequence.temperature;
+            let tokens = &sequence.tokens[range.clone()];
+            segment.words =
+                timing::untimed(&self.tokenizer, &language.code, tokens, segment.start..segment.end);
+        }
+        Hypothesis {
+            segments: cut.segments,
+            language,
+            average_log_probability,
+            no_speech_probability: slot.no_speech_probability,
+            compression_ratio,
+            consumed_samples: cut.consumed_samples,
+            tokens: sequence.tokens.clone(),
+            ranges: cut.ranges,
+            ends_in_silence: cut.ends_in_silence,
+        }
+    }
+}
+
+/// Alignment of accepted hypotheses.
+impl Whisper {
+    fn try_align(&mut self, hypotheses: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error> {
+        struct Pass {
+            text: Vec<Token>,
+            per_segment: Vec<usize>,
+            tokens: Vec<TokenId>,
+            prefix: usize,
+        }
+        let special = &self.tokenizer.special;
+        let passes: Vec<Pass> = hypotheses
+            .iter()
+            .map(|(id, hypothesis)| {
+                let mut tokens = self.opening(&self.slots[id.0]);
+                let prefix = tokens.len();
+                let text_of = |range: &std::ops::Range<usize>| {
+                    let tokens = hypothesis.tokens[range.clone()].iter().copied();
+                    tokens.filter(|token| self.tokenizer.is_text(token.id)).collect::<Vec<_>>()
+                };
+                let segments: Vec<Vec<Token>> = hypothesis.ranges.iter().map(text_of).collect();
+                let text = segments.concat();
+                tokens.push(special.no_timestamps);
+                tokens.extend(text.iter().map(|token| token.id));
+                tokens.push(special.end_of_text);
+                Pass { text, per_segment: segments.iter().map(Vec::len).collect(), tokens, prefix }
+            })
+            .collect();
+        let runs: Vec<Run> = hypotheses
+            .iter()
+            .zip(&passes)
+            .map(|((slot, _), pass)| Run { slot: *slot, position: 0, tokens: &pass.tokens })
+            .collect();
+        let attention = self.decoder.alignment(&runs)?;
+        for (((id, hypothesis), pass), weights) in hypotheses.iter_mut().zip(&passes).zip(&attention) {
+            let slot = &self.slots[id.0];
+            let (heads, tokens, positions) = weights.size3()?;
+            let flat = Vec::<f32>::try_from(weights.f_contiguous()?.f_view([-1])?)?;
+            let attention = timing::Attention {
+                weights: &flat,
+                heads: heads as usize,
+                tokens: tokens as usize,
+                positions: positions as usize,
+            };
+            let words = timing::align(
+                &self.tokenizer,
+                &hypothesis.language.code,
+                &pass.text,
+                &attention,
+                pass.prefix,
+                LogMel::frames(slot.samples) / 2,
+            );
+            timing::assign(words, &mut hypothesis.segments, &pass.per_segment);
+            // Speech after the last word belongs to the next window, unless the model said that
+            // there is none.
+            let last_word_end =
+                hypothesis.segments.iter().flat_map(|s| &s.words).next_back().map(|word| word.end);
+            if let Some(end) = last_word_end.filter(|&end| end > 0.0 && !hypothesis.ends_in_silence) {
+                let samples = (end * f64::from(crate::audio::SAMPLE_RATE)).round() as usize;
+                hypothesis.consumed_samples = samples.clamp(1, slot.samples.max(1));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SpeechModel for Whisper {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn encode(&mut self, requests: &[EncodeRequest]) -> Result<(), engine::Error> {
+        tch::no_grad(|| self.try_encode(requests)).map_err(failed)
+    }
+
+    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), engine::Error> {
+        tch::no_grad(|| self.try_begin(attempts)).map_err(failed)
+    }
+
+    fn step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, engine::Error> {
+        tch::no_grad(|| self.try_step(slots)).map_err(failed)
+    }
+
+    fn finish(&mut self, slots: &[SlotId]) -> Result<Vec<Hypothesis>, engine::Error> {
+        Ok(slots.iter().map(|&slot| self.hypothesis(slot)).collect())
+    }
+
+    fn align(&mut self, hypotheses: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), engine::Error> {
+        tch::no_grad(|| self.try_align(hypotheses)).map_err(failed)
+    }
+
+    fn release(&mut self, slot: SlotId) {
+        self.slots[slot.0] = Slot::default();
+    }
+}
+
+fn failed(error: Error) -> engine::Error {
+    engine::Error::ModelFailed(format!("{:#}", anyhow::Error::new(error)))
+}
+
+/// Logits (rows, vocabulary) on any device to plain rows.
+fn rows(logits: &Tensor) -> Result<Vec<Vec<f32>>, Error> {
+    let (_, vocabulary) = logits.size2()?;
+    let flat = Vec::<f32>::try_from(logits.f_to_device(Device::Cpu)?.f_contiguous()?.f_view([-1])?)?;
+    Ok(flat.chunks_exact(vocabulary as usize).map(<[f32]>::to_vec).collect())
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    if kind == Kind::BFloat16 { "bf16" } else { "f32" }
+}
+
+/// Whether the processor multiplies bf16 in hardware; without that, bf16 is slower than f32.
+fn computes_in_bf16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx512bf16");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}

@@ -1,0 +1,114 @@
+//! What the next token may be: suppression lists and the grammar of timestamps.
+//!
+//! After openai/whisper `decoding.py`: `SuppressBlank`, `SuppressTokens`, `ApplyTimestampRules`.
+
+use super::tokenizer::{TokenId, Tokenizer};
+use crate::engine::Token;
+
+/// The first timestamp is at most this late, so that a window's first words are not skipped.
+const MAX_INITIAL_TIMESTAMP_SECONDS: f64 = 1.0;
+
+pub struct Rules {
+    /// Never written.
+    suppressed: Vec<TokenId>,
+    /// Not written first: a blank, the end.
+    suppressed_first: Vec<TokenId>,
+    end_of_text: TokenId,
+    no_timestamps: TokenId,
+    timestamp_begin: TokenId,
+    max_initial_timestamp: TokenId,
+}
+
+impl Rules {
+    /// `suppressed` and `suppressed_first`: the lists of the checkpoint's configuration, if any.
+    pub fn new(
+        tokenizer: &Tokenizer,
+        suppressed: Option<Vec<TokenId>>,
+        suppressed_first: Option<Vec<TokenId>>,
+    ) -> Self {
+        let special = &tokenizer.special;
+        let mut suppressed = suppressed.unwrap_or_else(|| tokenizer.non_speech_tokens());
+        suppressed.extend([
+            special.start_of_transcript,
+            special.translate,
+            special.transcribe,
+            special.start_of_language_model,
+            special.start_of_previous,
+            special.no_speech,
+        ]);
+        let suppressed_first = suppressed_first.unwrap_or_else(|| {
+            let mut blank = tokenizer.encode(" ");
+            blank.push(special.end_of_text);
+            blank
+        });
+        let max_initial = (MAX_INITIAL_TIMESTAMP_SECONDS / super::tokenizer::SECONDS_PER_TIMESTAMP).round();
+        Self {
+            suppressed,
+            suppressed_first,
+            end_of_text: special.end_of_text,
+            no_timestamps: special.no_timestamps,
+            timestamp_begin: special.timestamp_begin,
+            max_initial_timestamp: special.timestamp_begin + max_initial as TokenId,
+        }
+    }
+
+    /// Sets the logits of forbidden tokens to minus infinity. `written`: the tokens of this
+    /// attempt so far, without the prompt.
+    pub fn apply(&self, logits: &mut [f32], written: &[Token]) {
+        let mut forbid = |tokens: &[TokenId]| {
+            for &token in tokens {
+                if let Some(logit) = logits.get_mut(token as usize) {
+                    *logit = f32::NEG_INFINITY;
+                }
+            }
+        };
+        forbid(&self.suppressed);
+        forbid(&[self.no_timestamps]);
+        if written.is_empty() {
+            forbid(&self.suppressed_first);
+        }
+        self.apply_timestamps(logits, written);
+    }
+
+    fn apply_timestamps(&self, logits: &mut [f32], written: &[Token]) {
+        let begin = (self.timestamp_begin as usize).min(logits.len());
+        let end_of_text = (self.end_of_text as usize).min(begin);
+        let is_timestamp = |token: &Token| token.id >= self.timestamp_begin;
+        let last_was_timestamp = written.last().is_some_and(is_timestamp);
+        let penultimate_was_timestamp = written.len() < 2 || is_timestamp(&written[written.len() - 2]);
+
+        // Timestamps come in pairs, except directly before the end.
+        if last_was_timestamp && penultimate_was_timestamp {
+            logits[begin..].fill(f32::NEG_INFINITY);
+        } else if last_was_timestamp {
+            logits[..end_of_text].fill(f32::NEG_INFINITY);
+        }
+        // Time never goes back, and a segment is never empty.
+        if let Some(last) = written.iter().rev().find(|token| is_timestamp(token)).map(|token| token.id) {
+            let pair_closes_here = last_was_timestamp && !penultimate_was_timestamp;
+            let first_allowed = if pair_closes_here { last } else { last + 1 };
+            let first_allowed = (first_allowed as usize).clamp(begin, logits.len());
+            logits[begin..first_allowed].fill(f32::NEG_INFINITY);
+        }
+        if written.is_empty() {
+            logits[..begin].fill(f32::NEG_INFINITY);
+            let after = (self.max_initial_timestamp as usize + 1).min(logits.len());
+            logits[after..].fill(f32::NEG_INFINITY);
+        }
+        // Where a timestamp as such is likelier than any one text token, it is a timestamp.
+        let (text, timestamps) = logits.split_at(begin);
+        let likeliest_text = text.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        if log_sum_exp(timestamps) > likeliest_text {
+            logits[..begin].fill(f32::NEG_INFINITY);
+        }
+    }
+}
+
+/// ln Σ exp(x); minus infinity where nothing is possible.
+pub fn log_sum_exp(logits: &[f32]) -> f32 {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    if max == f32::NEG_INFINITY {
+        return max;
+    }
+    max + logits.iter().map(|&logit| (logit - max).exp()).sum::<f32>().ln()
+}

@@ -1,0 +1,143 @@
+//! One attempt at one window: the tokens so far, and what they come to.
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::rules::{Rules, log_sum_exp};
+use super::tokenizer::{TokenId, Tokenizer};
+use crate::audio::SAMPLE_RATE;
+use crate::engine::Token;
+use crate::transcript::Segment;
+
+/// The most tokens of one attempt: half the text context (openai/whisper `sample_len`).
+pub const MAX_TOKENS: usize = 224;
+
+pub struct Sequence {
+    /// Without the prompt.
+    pub tokens: Vec<Token>,
+    pub temperature: f32,
+    pub finished: bool,
+    sum_log_probability: f32,
+    random: SmallRng,
+}
+
+impl Sequence {
+    /// `seed`: the same for the same window and attempt, so that a result can be had again.
+    pub fn new(temperature: f32, seed: u64) -> Self {
+        Self {
+            tokens: Vec::new(),
+            temperature,
+            finished: false,
+            sum_log_probability: 0.0,
+            random: SmallRng::seed_from_u64(seed),
+        }
+    }
+
+    /// Takes the next token from `logits` (vocabulary), which are spoiled.
+    pub fn advance(&mut self, logits: &mut [f32], rules: &Rules, tokenizer: &Tokenizer) {
+        let end_of_text = tokenizer.special.end_of_text;
+        let all_text = log_sum_exp(&logits[..end_of_text as usize]);
+        rules.apply(logits, &self.tokens);
+        let token = if self.temperature > 0.0 { self.sample(logits) } else { likeliest(logits) };
+        let logit = logits[token as usize];
+        self.sum_log_probability += logit - log_sum_exp(logits);
+        if token == end_of_text {
+            self.finished = true;
+            return;
+        }
+        self.tokens.push(Token { id: token, probability: (logit - all_text).exp().min(1.0) });
+        self.finished = self.tokens.len() >= MAX_TOKENS;
+    }
+
+    /// Gumbel-max: the arg-max of logits / t plus Gumbel noise is a sample of their softmax.
+    fn sample(&mut self, logits: &[f32]) -> TokenId {
+        let mut best = (f32::NEG_INFINITY, 0);
+        for (token, &logit) in logits.iter().enumerate() {
+            if logit > f32::NEG_INFINITY {
+                let uniform: f32 = self.random.random_range(f32::MIN_POSITIVE..1.0);
+                let score = logit / self.temperature - (-uniform.ln()).ln();
+                if score > best.0 {
+                    best = (score, token as TokenId);
+                }
+            }
+        }
+        best.1
+    }
+
+    /// Mean over the tokens and the end of the text.
+    pub fn average_log_probability(&self) -> f32 {
+        self.sum_log_probability / (self.tokens.len() + 1) as f32
+    }
+}
+
+fn likeliest(logits: &[f32]) -> TokenId {
+    let mut best = (f32::NEG_INFINITY, 0);
+    for (token, &logit) in logits.iter().enumerate() {
+        if logit > best.0 {
+            best = (logit, token);
+        }
+    }
+    best.1 as TokenId
+}
+
+/// A sequence cut into segments by its timestamps.
+pub struct Cut {
+    pub segments: Vec<Segment>,
+    /// For each segment, the range of the sequence's tokens it holds, timestamps included.
+    pub ranges: Vec<std::ops::Range<usize>>,
+    /// See [`crate::engine::Recognition::consumed_samples`]; at most `samples`.
+    pub consumed_samples: usize,
+    /// The last segment closed with one timestamp: nothing is said after it.
+    pub ends_in_silence: bool,
+}
+
+/// Cuts `tokens` of a window of `samples` at pairs of timestamps. After openai/whisper
+/// `transcribe.py`: text after the last pair is left for the next window.
+pub fn cut(tokens: &[TokenId], samples: usize, tokenizer: &Tokenizer) -> Cut {
+    let is_timestamp = |index: usize| tokens.get(index).is_some_and(|&token| tokenizer.is_timestamp(token));
+    let ends_in_silence =
+        tokens.len() >= 2 && is_timestamp(tokens.len() - 1) && !is_timestamp(tokens.len() - 2);
+    let mut ends: Vec<usize> =
+        (1..tokens.len()).filter(|&index| is_timestamp(index - 1) && is_timestamp(index)).collect();
+    let window_seconds = samples as f64 / f64::from(SAMPLE_RATE);
+    let mut segments = Vec::new();
+    let mut ranges = Vec::new();
+    let mut push = |range: std::ops::Range<usize>, start: f64, end: f64| {
+        let text = tokenizer.decode(&tokens[range.clone()]);
+        if start < end && !text.trim().is_empty() {
+            segments.push(Segment { text, start, end, ..Segment::default() });
+            ranges.push(range);
+        }
+    };
+    let mut consumed_samples = samples;
+    if ends.is_empty() {
+        let last = tokens.iter().rev().find(|&&token| tokenizer.is_timestamp(token));
+        let end = last.map(|&token| tokenizer.timestamp_seconds(token)).filter(|&seconds| seconds > 0.0);
+        push(0..tokens.len(), 0.0, end.unwrap_or(window_seconds).min(window_seconds));
+    } else {
+        if ends_in_silence {
+            ends.push(tokens.len());
+        }
+        let mut first = 0;
+        for &end in &ends {
+            let seconds = |index: usize| tokenizer.timestamp_seconds(tokens[index]).min(window_seconds);
+            push(first..end, seconds(first), seconds(end - 1));
+            first = end;
+        }
+        if !ends_in_silence {
+            let seconds = tokenizer.timestamp_seconds(tokens[first - 1]);
+            consumed_samples = (seconds * f64::from(SAMPLE_RATE)).round() as usize;
+        }
+    }
+    Cut { segments, ranges, consumed_samples: consumed_samples.clamp(1, samples.max(1)), ends_in_silence }
+}
+
+/// Bytes of `text` over bytes of its zlib form.
+pub fn compression_ratio(text: &str) -> f32 {
+    use std::io::Write;
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    match encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()) {
+        Ok(compressed) => text.len() as f32 / compressed.len().max(1) as f32,
+        Err(_) => 1.0,
+    }
+}
