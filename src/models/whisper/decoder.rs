@@ -57,7 +57,7 @@ impl Decoder {
         device: Device,
         kind: Kind,
     ) -> Result<Self, Error> {
-        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(kind);
+        let place = |tensor: &Tensor, kind| tensor.f_to_device(device)?.f_to_kind(kind);
         let heads = weights.decoder_heads as i64;
         let (text_positions, width) = weights.decoder_positions.size2()?;
         let (audio_positions, _) = weights.encoder_positions.size2()?;
@@ -78,8 +78,8 @@ impl Decoder {
             })
         });
         Ok(Self {
-            embedding: place(&weights.token_embedding)?,
-            positions: place(&weights.decoder_positions)?,
+            embedding: place(&weights.token_embedding, kind)?,
+            positions: place(&weights.decoder_positions, Kind::Float)?,
             layers: layers.collect::<Result<_, Error>>()?,
             norm: LayerNorm::new(&weights.decoder_norm, device, kind)?,
             heads,

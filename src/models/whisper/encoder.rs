@@ -35,7 +35,7 @@ impl Encoder {
         Ok(Self {
             conv1: Linear::new(&weights.conv1, device, kind)?,
             conv2: Linear::new(&weights.conv2, device, kind)?,
-            positions: weights.encoder_positions.f_to_device(device)?.f_to_kind(kind)?,
+            positions: weights.encoder_positions.f_to_device(device)?.f_to_kind(Kind::Float)?,
             layers: layers.collect::<Result<_, Error>>()?,
             norm: LayerNorm::new(&weights.encoder_norm, device, kind)?,
             heads: weights.encoder_heads as i64,
@@ -53,8 +53,8 @@ impl Encoder {
         let mut x = x.f_add(&positions)?.f_contiguous()?;
         for layer in &self.layers {
             let attended = self.attention(layer, &layer.norm.forward(&x)?)?;
-            x = x.f_add(&attended)?;
-            x = x.f_add(&layer.feed_forward.forward(&x)?)?;
+            let _ = x.f_add_(&attended)?;
+            let _ = x.f_add_(&layer.feed_forward.forward(&x)?)?;
         }
         self.norm.forward(&x)
     }

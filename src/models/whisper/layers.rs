@@ -26,20 +26,25 @@ impl Linear {
     }
 }
 
+/// Normalises in f32 and rounds to the type of the products that follow. What runs past a layer, the
+/// residual, stays f32: in bf16 it would lose a bit of every layer's contribution.
 pub struct LayerNorm {
     gamma: Tensor,
     beta: Tensor,
+    kind: Kind,
 }
 
 impl LayerNorm {
     pub fn new(weights: &weights::LayerNorm, device: Device, kind: Kind) -> Result<Self, Error> {
-        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(kind);
-        Ok(Self { gamma: place(&weights.gamma)?, beta: place(&weights.beta)? })
+        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(Kind::Float);
+        Ok(Self { gamma: place(&weights.gamma)?, beta: place(&weights.beta)?, kind })
     }
 
+    /// (…, d) f32 to (…, d) of this layer's type.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let width = self.gamma.size();
-        Ok(x.f_layer_norm(&width, Some(&self.gamma), Some(&self.beta), NORM_EPSILON, false)?)
+        let normal = x.f_layer_norm(&width, Some(&self.gamma), Some(&self.beta), NORM_EPSILON, false)?;
+        Ok(normal.f_to_kind(self.kind)?)
     }
 }
 

@@ -1,0 +1,181 @@
+//! The engine through its handle: what is batched, what waits, what is cancelled.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use verbatim::engine::{
+    Class, Config, DecodingOptions, Engine, Error, LanguageChoice, SpeechModel, Task, TenantId, Window,
+};
+
+use crate::scripted::{Call, Script, ScriptedModel, speech};
+
+fn start(slots: usize, script: Script) -> (Engine, Arc<Mutex<Vec<Call>>>) {
+    start_with(&Config::default(), slots, script)
+}
+
+fn start_with(config: &Config, slots: usize, script: Script) -> (Engine, Arc<Mutex<Vec<Call>>>) {
+    let model = ScriptedModel::new(slots, script);
+    let calls = model.calls.clone();
+    let load = move || Ok::<Box<dyn SpeechModel>, std::convert::Infallible>(Box::new(model));
+    (Engine::start(config, load).expect("a scripted model loads"), calls)
+}
+
+fn window(word: u16, steps: u16) -> Window {
+    Window {
+        pcm: speech(word, steps, 1.0),
+        options: DecodingOptions {
+            language: LanguageChoice::Named("en".into()),
+            ..DecodingOptions::default()
+        },
+        class: Class::Interactive,
+        tenant: TenantId(1),
+        deadline: None,
+    }
+}
+
+async fn text(engine: &Engine, window: Window) -> Result<String, Error> {
+    let admission = engine.admit(window.pcm.duration_seconds())?;
+    let recognition = engine.recognize(&admission, window).await?;
+    Ok(recognition.segments.iter().map(|segment| segment.text.as_str()).collect())
+}
+
+#[tokio::test]
+async fn thousands_of_concurrent_windows_each_get_their_own_words() {
+    let (engine, _) = start(8, Script::default());
+    let windows = (0..3000u16).map(|word| {
+        let engine = engine.clone();
+        tokio::spawn(async move { (word, text(&engine, window(word, word % 7 + 1)).await) })
+    });
+    for answer in windows.collect::<Vec<_>>() {
+        let (word, answer) = answer.await.expect("no panic");
+        assert_eq!(answer.expect("accepted"), format!(" word{word}"));
+    }
+}
+
+#[tokio::test]
+async fn a_short_sequence_leaves_the_batch_and_another_enters_while_a_long_one_runs() {
+    let (open, gate) = mpsc::channel();
+    let (engine, calls) = start(2, Script { gate: Some(gate), ..Script::default() });
+    let long = tokio::spawn({
+        let engine = engine.clone();
+        async move { text(&engine, window(1, 50)).await }
+    });
+    let short: Vec<_> = (2..6)
+        .map(|word| {
+            let engine = engine.clone();
+            tokio::spawn(async move { text(&engine, window(word, 3)).await })
+        })
+        .collect();
+    // All are queued before the first is encoded.
+    while engine.held_seconds() < 5.0 {
+        tokio::task::yield_now().await;
+    }
+    drop(open);
+    assert_eq!(long.await.expect("no panic").expect("accepted"), " word1");
+    for short in short {
+        short.await.expect("no panic").expect("accepted");
+    }
+    let calls = calls.lock().expect("no panic").clone();
+    let last_with_long =
+        calls.iter().rposition(|call| matches!(call, Call::Step(words) if words.contains(&1)));
+    let last_short_entered =
+        calls.iter().rposition(|call| matches!(call, Call::Begin(word, _) if *word != 1));
+    assert!(last_short_entered < last_with_long, "{calls:?}");
+}
+
+#[tokio::test]
+async fn an_improbable_attempt_is_repeated_hotter_and_the_best_is_kept() {
+    let improbable_below = [(7, 0.5), (8, 9.0)].into();
+    let (engine, calls) = start(2, Script { improbable_below, ..Script::default() });
+    let temperature = async |word| {
+        let admission = engine.admit(1.0).expect("idle");
+        let recognition = engine.recognize(&admission, window(word, 1)).await.expect("accepted");
+        recognition.segments[0].temperature
+    };
+    assert_eq!(temperature(7).await, 0.6);
+    // None is good enough: all are equally improbable, so the first stays.
+    assert_eq!(temperature(8).await, 0.0);
+    let encodings =
+        calls.lock().expect("no panic").iter().filter(|call| matches!(call, Call::Encode(_))).count();
+    assert_eq!(encodings, 2, "another attempt must not encode again");
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_frees_its_window_and_its_slot() {
+    let (open, gate) = mpsc::channel();
+    let (engine, calls) = start(1, Script { gate: Some(gate), ..Script::default() });
+    let running = tokio::spawn({
+        let engine = engine.clone();
+        async move { text(&engine, window(1, 10_000)).await }
+    });
+    let queued = tokio::spawn({
+        let engine = engine.clone();
+        async move { text(&engine, window(2, 1)).await }
+    });
+    while engine.held_seconds() < 2.0 {
+        tokio::task::yield_now().await;
+    }
+    open.send(()).expect("the engine listens");
+    running.abort();
+    queued.abort();
+    while engine.held_seconds() > 0.0 {
+        tokio::task::yield_now().await;
+    }
+    drop(open);
+    assert_eq!(text(&engine, window(3, 1)).await.expect("accepted"), " word3");
+    let calls = calls.lock().expect("no panic").clone();
+    assert!(!calls.contains(&Call::Encode(vec![2])), "abandoned work was done: {calls:?}");
+    let steps = calls.iter().filter(|call| matches!(call, Call::Step(words) if words.contains(&1))).count();
+    assert!(steps < 10_000, "the abandoned sequence ran to its end");
+}
+
+#[tokio::test]
+async fn a_failed_batch_answers_its_windows_and_the_engine_goes_on() {
+    let (engine, _) = start(2, Script { fails_on: Some(13), ..Script::default() });
+    assert!(matches!(text(&engine, window(13, 1)).await, Err(Error::ModelFailed(_))));
+    assert_eq!(text(&engine, window(14, 1)).await.expect("accepted"), " word14");
+}
+
+#[tokio::test]
+async fn what_cannot_be_honoured_is_refused_before_it_is_queued() {
+    let (engine, calls) = start(1, Script::default());
+    let mut unknown = window(1, 1);
+    unknown.options.language = LanguageChoice::Named("xx".into());
+    assert!(matches!(text(&engine, unknown).await, Err(Error::UnknownLanguage(code)) if code == "xx"));
+    let mut long = window(1, 1);
+    long.pcm = speech(1, 1, 30.1);
+    assert!(matches!(text(&engine, long).await, Err(Error::WindowTooLong)));
+    let mut late = window(1, 1);
+    late.deadline = Some(Instant::now());
+    assert!(matches!(text(&engine, late).await, Err(Error::DeadlineExceeded)));
+    assert!(calls.lock().expect("no panic").is_empty());
+    let mut translated = window(1, 1);
+    translated.options.task = Task::Translate;
+    assert!(text(&engine, translated).await.is_ok());
+}
+
+#[tokio::test]
+async fn beyond_its_bound_the_engine_says_when_to_come_back() {
+    let (open, gate) = mpsc::channel();
+    let config = Config { max_held_seconds: 10.0, ..Config::default() };
+    let (engine, _) = start_with(&config, 1, Script { gate: Some(gate), ..Script::default() });
+    let first = engine.admit(9.0).expect("idle");
+    let Err(Error::Overloaded { retry_after }) = engine.admit(5.0).map(|_| ()) else { panic!("accepted") };
+    assert!(retry_after >= Duration::from_secs(1) && retry_after <= Duration::from_secs(120));
+    drop(first);
+    assert!(engine.admit(5.0).is_ok());
+    drop(open);
+}
+
+#[tokio::test]
+async fn words_are_aligned_only_where_asked() {
+    let (engine, calls) = start(2, Script::default());
+    let mut timed = window(1, 1);
+    timed.options.word_times = true;
+    let admission = engine.admit(2.0).expect("idle");
+    let recognition = engine.recognize(&admission, timed).await.expect("accepted");
+    assert_eq!(recognition.segments[0].words[0].start, 0.25);
+    engine.recognize(&admission, window(2, 1)).await.expect("accepted");
+    let calls = calls.lock().expect("no panic").clone();
+    assert_eq!(calls.iter().filter(|call| matches!(call, Call::Align(_))).count(), 1);
+}
