@@ -42,6 +42,7 @@
 //! | cli        | all |
 
 pub mod audio;
+pub mod cpu;
 pub mod engine;
 pub mod models;
 pub mod transcribe;

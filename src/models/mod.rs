@@ -17,7 +17,7 @@ pub struct Config {
     pub model: String,
     /// Default `auto`: a CUDA device where one works, otherwise the CPU.
     pub device: DeviceChoice,
-    /// Default `auto`: bf16 where the processor computes in it, otherwise f32.
+    /// Default `auto`: on CUDA bf16; on a CPU int8 where it multiplies int8 and bf16, otherwise f32.
     pub compute_type: ComputeType,
     /// Threads for inference on the CPU. Default 0: one for each core.
     pub threads: usize,
@@ -84,8 +84,12 @@ impl From<DeviceChoice> for String {
 #[serde(rename_all = "lowercase")]
 pub enum ComputeType {
     Auto,
+    /// The reference.
     F32,
+    /// Weights and caches in bf16, sums in f32.
     Bf16,
+    /// On a CPU the decoder's weights and its audio cache in int8, the rest as `bf16`.
+    Int8,
 }
 
 #[derive(Debug, thiserror::Error)]

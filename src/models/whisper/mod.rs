@@ -14,7 +14,7 @@ use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
 
-use self::decoder::{Decoder, Run};
+use self::decoder::{Decoder, Numbers, Placement, Run};
 use self::encoder::Encoder;
 use self::features::{HOP_SAMPLES, LogMel};
 use self::generation::Generation;
@@ -22,6 +22,7 @@ use self::rules::Rules;
 use self::sequence::Sequence;
 use self::tokenizer::{TokenId, Tokenizer};
 use super::{ComputeType, Config, DeviceChoice, Error, weights};
+use crate::cpu::{Level, Threads};
 use crate::engine::{
     self, DecodingOptions, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
     StepOutcome, Task, Token, WINDOW_SAMPLES,
@@ -66,11 +67,17 @@ impl Whisper {
             }
             DeviceChoice::Cuda(index) => return Err(Error::NoDevice(format!("cuda:{index}"))),
         };
-        let kind = match config.compute_type {
-            ComputeType::F32 => Kind::Float,
-            ComputeType::Bf16 => Kind::BFloat16,
-            ComputeType::Auto if device.is_cuda() || computes_in_bf16() => Kind::BFloat16,
-            ComputeType::Auto => Kind::Float,
+        let compute_type = match config.compute_type {
+            ComputeType::Auto if device.is_cuda() => ComputeType::Bf16,
+            // Without the instructions both are slower than f32.
+            ComputeType::Auto if Level::detect() >= Level::Avx512Products => ComputeType::Int8,
+            ComputeType::Auto => ComputeType::F32,
+            named => named,
+        };
+        let (kind, numbers) = match compute_type {
+            ComputeType::F32 => (Kind::Float, Numbers::F32),
+            ComputeType::Bf16 => (Kind::BFloat16, Numbers::BF16),
+            ComputeType::Int8 | ComputeType::Auto => (Kind::BFloat16, Numbers::INT8),
         };
         let threads = match config.threads {
             0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
@@ -96,15 +103,25 @@ impl Whisper {
             slots: config.slots.max(1),
             encode_batch: if device.is_cuda() { 8 } else { 1 },
             device: match device {
-                Device::Cpu => format!("cpu, {}, {threads} threads", kind_name(kind)),
-                other => format!("{other:?}, {}", kind_name(kind)).to_lowercase(),
+                Device::Cpu => format!("cpu, {compute_type:?}, {threads} threads").to_lowercase(),
+                other => format!("{other:?}, {compute_type:?}").to_lowercase(),
             },
         };
         Ok(Self {
             rules: Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first),
             log_mel: LogMel::new(bands as usize),
             encoder: Encoder::new(&weights, device, kind)?,
-            decoder: Decoder::new(&weights, alignment_heads, info.slots, device, kind)?,
+            decoder: Decoder::new(
+                &weights,
+                Placement {
+                    slots: info.slots,
+                    device,
+                    kind,
+                    numbers,
+                    threads: Threads::new(threads),
+                    alignment_heads,
+                },
+            )?,
             slots: (0..info.slots).map(|_| Slot::default()).collect(),
             text_positions: text_positions as usize,
             info,
@@ -174,9 +191,9 @@ impl Whisper {
         let start = [self.tokenizer.special.start_of_transcript];
         let runs: Vec<Run> =
             unknown.iter().map(|&(slot, _)| Run { slot, position: 0, tokens: &start }).collect();
-        let wanted: Vec<i64> = (0..runs.len() as i64).collect();
-        let logits = rows(&self.decoder.forward(&runs, &wanted)?)?;
-        for ((id, among), logits) in unknown.into_iter().zip(logits) {
+        let wanted: Vec<usize> = (0..runs.len()).collect();
+        let mut logits = self.decoder.forward(&runs, &wanted)?;
+        for ((id, among), logits) in unknown.into_iter().zip(logits.rows_mut()) {
             let allowed = |code: &String| among.is_empty() || among.contains(code);
             let candidates: Vec<(&String, f32)> = self
                 .tokenizer
@@ -224,8 +241,8 @@ impl Whisper {
             let mut tokens = self.prompt(options.prompt.as_deref());
             let start_of_transcript = tokens.len();
             tokens.extend(self.opening(&self.slots[id.0]));
-            wanted.extend([row + start_of_transcript as i64, (row + tokens.len() as i64) - 1]);
-            row += tokens.len() as i64;
+            wanted.extend([row + start_of_transcript, row + tokens.len() - 1]);
+            row += tokens.len();
             prompts.push(tokens);
         }
         let runs: Vec<Run> = attempts
@@ -233,15 +250,16 @@ impl Whisper {
             .zip(&prompts)
             .map(|(attempt, tokens)| Run { slot: attempt.0, position: 0, tokens })
             .collect();
-        let mut logits = rows(&self.decoder.forward(&runs, &wanted)?)?;
-        for ((&(id, ..), prompt), logits) in attempts.iter().zip(&prompts).zip(logits.chunks_exact_mut(2)) {
+        let mut logits = self.decoder.forward(&runs, &wanted)?;
+        let mut rows = logits.rows_mut();
+        for (&(id, ..), prompt) in attempts.iter().zip(&prompts) {
+            let (Some(at_start), Some(last)) = (rows.next(), rows.next()) else { break };
             let slot = &mut self.slots[id.0];
-            let (at_start, last) = logits.split_at_mut(1);
-            let no_speech = at_start[0][self.tokenizer.special.no_speech as usize];
-            slot.no_speech_probability = (no_speech - rules::log_sum_exp(&at_start[0])).exp();
+            let no_speech = at_start[self.tokenizer.special.no_speech as usize];
+            slot.no_speech_probability = (no_speech - rules::log_sum_exp(at_start)).exp();
             slot.position = prompt.len();
             if let Some(sequence) = &mut slot.sequence {
-                sequence.advance(&mut last[0], &self.rules, &self.tokenizer);
+                sequence.advance(last, &self.rules, &self.tokenizer);
             }
         }
         Ok(())
@@ -261,13 +279,13 @@ impl Whisper {
                 .iter()
                 .map(|(slot, position, tokens)| Run { slot: *slot, position: *position, tokens })
                 .collect();
-            let wanted: Vec<i64> = (0..runs.len() as i64).collect();
-            let logits = rows(&self.decoder.forward(&runs, &wanted)?)?;
-            for ((id, ..), mut logits) in last_tokens.iter().zip(logits) {
+            let wanted: Vec<usize> = (0..runs.len()).collect();
+            let mut logits = self.decoder.forward(&runs, &wanted)?;
+            for ((id, ..), logits) in last_tokens.iter().zip(logits.rows_mut()) {
                 let slot = &mut self.slots[id.0];
                 slot.position += 1;
                 if let Some(sequence) = &mut slot.sequence {
-                    sequence.advance(&mut logits, &self.rules, &self.tokenizer);
+                    sequence.advance(logits, &self.rules, &self.tokenizer);
                     sequence.finished |= slot.position >= self.text_positions;
                 }
             }
@@ -347,19 +365,11 @@ impl Whisper {
         let attention = self.decoder.alignment(&runs)?;
         for (((id, hypothesis), pass), weights) in hypotheses.iter_mut().zip(&passes).zip(&attention) {
             let slot = &self.slots[id.0];
-            let (heads, tokens, positions) = weights.size3()?;
-            let flat = Vec::<f32>::try_from(weights.f_contiguous()?.f_view([-1])?)?;
-            let attention = timing::Attention {
-                weights: &flat,
-                heads: heads as usize,
-                tokens: tokens as usize,
-                positions: positions as usize,
-            };
             let words = timing::align(
                 &self.tokenizer,
                 &hypothesis.language.code,
                 &pass.text,
-                &attention,
+                weights,
                 pass.prefix,
                 LogMel::frames(slot.samples) / 2,
             );
@@ -409,23 +419,4 @@ impl SpeechModel for Whisper {
 
 fn failed(error: Error) -> engine::Error {
     engine::Error::ModelFailed(format!("{:#}", anyhow::Error::new(error)))
-}
-
-/// Logits (rows, vocabulary) on any device to plain rows.
-fn rows(logits: &Tensor) -> Result<Vec<Vec<f32>>, Error> {
-    let (_, vocabulary) = logits.size2()?;
-    let flat = Vec::<f32>::try_from(logits.f_to_device(Device::Cpu)?.f_contiguous()?.f_view([-1])?)?;
-    Ok(flat.chunks_exact(vocabulary as usize).map(<[f32]>::to_vec).collect())
-}
-
-fn kind_name(kind: Kind) -> &'static str {
-    if kind == Kind::BFloat16 { "bf16" } else { "f32" }
-}
-
-/// Whether the processor multiplies bf16 in hardware; without that, bf16 is slower than f32.
-fn computes_in_bf16() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx512bf16");
-    #[cfg(not(target_arch = "x86_64"))]
-    return false;
 }

@@ -3,6 +3,7 @@
 //! After openai/whisper `decoding.py`: `SuppressBlank`, `SuppressTokens`, `ApplyTimestampRules`.
 
 use super::tokenizer::{TokenId, Tokenizer};
+use crate::cpu::{Level, rows};
 use crate::engine::Token;
 
 /// The first timestamp is at most this late, so that a window's first words are not skipped.
@@ -97,18 +98,14 @@ impl Rules {
         }
         // Where a timestamp as such is likelier than any one text token, it is a timestamp.
         let (text, timestamps) = logits.split_at(begin);
-        let likeliest_text = text.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let (likeliest_text, _) = rows::arg_max(Level::detect(), text);
         if log_sum_exp(timestamps) > likeliest_text {
             logits[..begin].fill(f32::NEG_INFINITY);
         }
     }
 }
 
-/// ln Σ exp(x); minus infinity where nothing is possible.
+/// ln Σ eˣ.
 pub fn log_sum_exp(logits: &[f32]) -> f32 {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    if max == f32::NEG_INFINITY {
-        return max;
-    }
-    max + logits.iter().map(|&logit| (logit - max).exp()).sum::<f32>().ln()
+    rows::log_sum_exp(Level::detect(), logits)
 }

@@ -6,6 +6,7 @@ use rand::{RngExt, SeedableRng};
 use super::rules::{Rules, log_sum_exp};
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::audio::SAMPLE_RATE;
+use crate::cpu::{Level, rows};
 use crate::engine::Token;
 use crate::transcript::Segment;
 
@@ -38,7 +39,11 @@ impl Sequence {
         let end_of_text = tokenizer.special.end_of_text;
         let all_text = log_sum_exp(&logits[..end_of_text as usize]);
         rules.apply(logits, &self.tokens);
-        let token = if self.temperature > 0.0 { self.sample(logits) } else { likeliest(logits) };
+        let token = if self.temperature > 0.0 {
+            self.sample(logits)
+        } else {
+            rows::arg_max(Level::detect(), logits).1 as TokenId
+        };
         let logit = logits[token as usize];
         self.sum_log_probability += logit - log_sum_exp(logits);
         if token == end_of_text {
@@ -68,16 +73,6 @@ impl Sequence {
     pub fn average_log_probability(&self) -> f32 {
         self.sum_log_probability / (self.tokens.len() + 1) as f32
     }
-}
-
-fn likeliest(logits: &[f32]) -> TokenId {
-    let mut best = (f32::NEG_INFINITY, 0);
-    for (token, &logit) in logits.iter().enumerate() {
-        if logit > best.0 {
-            best = (logit, token);
-        }
-    }
-    best.1 as TokenId
 }
 
 /// A sequence cut into segments by its timestamps.

@@ -2,6 +2,7 @@
 //!
 //! After openai/whisper `timing.py`.
 
+use super::decoder::AlignmentWeights;
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::engine::Token;
 use crate::transcript::{Segment, Word};
@@ -24,21 +25,13 @@ pub struct AlignedWord {
     pub probability: f32,
 }
 
-/// Attention weights of the alignment heads, row-major (heads, tokens, positions).
-pub struct Attention<'a> {
-    pub weights: &'a [f32],
-    pub heads: usize,
-    pub tokens: usize,
-    pub positions: usize,
-}
-
-impl Attention<'_> {
+impl AlignmentWeights {
     /// One cost matrix (rows, positions) from all heads, for the tokens from `first_token` on.
     /// `positions`: those that hold audio; the rest is padding.
     fn costs(&self, first_token: usize, rows: usize, positions: usize) -> Vec<f32> {
         let mut costs = vec![0.0f32; rows * positions];
         let mut normal = vec![0.0f32; self.tokens * positions];
-        for head in self.weights.chunks_exact(self.tokens * self.positions).take(self.heads) {
+        for head in self.values.chunks_exact(self.tokens * self.positions).take(self.heads) {
             // Softmax over the audio alone: what went to the padding is shared out.
             for (row, normal) in head.chunks_exact(self.positions).zip(normal.chunks_exact_mut(positions)) {
                 let audio = &row[..positions];
@@ -151,7 +144,7 @@ pub fn align(
     tokenizer: &Tokenizer,
     language: &str,
     tokens: &[Token],
-    attention: &Attention,
+    attention: &AlignmentWeights,
     prefix: usize,
     positions: usize,
 ) -> Vec<AlignedWord> {

@@ -1,24 +1,11 @@
-//! Whisper's text decoder over an arena of slots, on any libtorch device.
-//!
-//! Every call takes a flat list of rows (slot, position, token). A decode step is one row a slot; a
-//! prompt is several rows of one slot; both are the same computation.
+//! The decoder in libtorch's operations, for devices that have no kernels of ours.
 
 use tch::{Device, Kind, Tensor};
 
-use super::layers::{FeedForward, LayerNorm, Linear};
-use super::tokenizer::TokenId;
+use super::super::layers::{FeedForward, LayerNorm, Linear};
+use super::{AlignmentWeights, Logits, Placement, Run};
 use crate::engine::SlotId;
 use crate::models::{Error, weights};
-
-/// Consecutive tokens of one slot, to be appended at `position`.
-pub struct Run<'a> {
-    pub slot: SlotId,
-    pub position: usize,
-    pub tokens: &'a [TokenId],
-}
-
-/// Attention of the alignment heads: for each run, (heads, tokens, audio positions), softmax done.
-pub type AlignmentWeights = Vec<Tensor>;
 
 pub struct Decoder {
     /// (vocabulary, d)
@@ -50,13 +37,8 @@ struct Layer {
 }
 
 impl Decoder {
-    pub fn new(
-        weights: &weights::Weights,
-        alignment_heads: Vec<(usize, usize)>,
-        slots: usize,
-        device: Device,
-        kind: Kind,
-    ) -> Result<Self, Error> {
+    pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
+        let Placement { slots, device, kind, alignment_heads, .. } = placement;
         let place = |tensor: &Tensor, kind| tensor.f_to_device(device)?.f_to_kind(kind);
         let heads = weights.decoder_heads as i64;
         let (text_positions, width) = weights.decoder_positions.size2()?;
@@ -111,21 +93,30 @@ impl Decoder {
         Ok(())
     }
 
-    /// Runs the rows of `runs` and returns logits (wanted, vocabulary), f32. `wanted`: indices into
-    /// all rows, in order.
-    pub fn forward(&mut self, runs: &[Run], wanted: &[i64]) -> Result<Tensor, Error> {
+    pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
         let x = self.hidden(runs, self.layers.len(), None)?;
-        let x = x.f_index_select(0, &Tensor::from_slice(wanted).f_to_device(x.device())?)?;
+        let wanted: Vec<i64> = wanted.iter().map(|&row| row as i64).collect();
+        let x = x.f_index_select(0, &Tensor::from_slice(&wanted).f_to_device(x.device())?)?;
         let logits = self.norm.forward(&x)?.f_linear(&self.embedding, None::<&Tensor>)?;
-        Ok(logits.f_to_kind(Kind::Float)?)
+        let (_, vocabulary) = logits.size2()?;
+        Ok(Logits { values: plain(&logits)?, vocabulary: vocabulary as usize })
     }
 
-    /// Runs `runs` as far as the last layer that has alignment heads and returns their attention.
-    pub fn alignment(&mut self, runs: &[Run]) -> Result<AlignmentWeights, Error> {
+    pub fn alignment(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
         let layers = self.alignment_heads.iter().map(|&(layer, _)| layer + 1).max().unwrap_or(0);
         let mut collected = runs.iter().map(|_| Vec::new()).collect::<Vec<_>>();
         let _ = self.hidden(runs, layers, Some(&mut collected))?;
-        collected.iter().map(|heads| Ok(Tensor::f_stack(heads, 0)?.f_to_kind(Kind::Float)?)).collect()
+        let of_run = |heads: &Vec<Tensor>| {
+            let weights = Tensor::f_stack(heads, 0)?;
+            let (heads, tokens, positions) = weights.size3()?;
+            Ok(AlignmentWeights {
+                values: plain(&weights)?,
+                heads: heads as usize,
+                tokens: tokens as usize,
+                positions: positions as usize,
+            })
+        };
+        collected.iter().map(of_run).collect()
     }
 
     fn hidden(
@@ -229,6 +220,11 @@ impl Decoder {
         }
         Ok(Tensor::f_cat(&attended, 0)?)
     }
+}
+
+fn plain(tensor: &Tensor) -> Result<Vec<f32>, Error> {
+    let tensor = tensor.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?.f_contiguous()?;
+    Ok(Vec::<f32>::try_from(tensor.f_view([-1])?)?)
 }
 
 /// Softmax(query · keyᵀ / √d) and its product with the values. All (heads, length, d); `mask` is

@@ -1,0 +1,281 @@
+//! Products of a few rows with a weight matrix: `y = x · Wᵀ + b`.
+//!
+//! A decode step multiplies a handful of rows with every weight of the decoder, so it is bound by
+//! the bytes of the weights. They are packed at load in the order in which they are read, for 16
+//! outputs side by side, and each is read once for up to eight rows.
+//!
+//! | precision | weights | products |
+//! |---|---|---|
+//! | f32 | f32 | f32, fused |
+//! | bf16 | bf16 | rows rounded to bf16, pairs summed in f32 |
+//! | int8 | int8, one scale for each output | rows rounded to int8 with one scale each, exact in i32 |
+
+use super::element::{Bf16, Element};
+use super::threads::Places;
+use super::{Level, Threads};
+
+mod tile;
+
+/// Outputs side by side: the lanes of a 512-bit register of f32.
+const LANES: usize = 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    F32,
+    Bf16,
+    Int8,
+}
+
+/// What becomes of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Epilogue {
+    /// It is written.
+    Store,
+    /// It is written after [`super::rows::gelu`].
+    Gelu,
+    /// It is added to what is there: the residual.
+    Add,
+}
+
+/// One cache line; vectors of lines are aligned to lines.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line<T, const N: usize>([T; N]);
+
+enum Weights {
+    /// For each block of 16 outputs, for each input: 16 weights.
+    F32(Vec<Line<f32, 16>>),
+    /// For each block, for each pair of inputs: 16 pairs.
+    Bf16(Vec<Line<Bf16, 32>>),
+    /// For each block, for each four inputs: 16 quadruples. `scales` and `sums` by output, padded to
+    /// whole blocks: weight = int8 · scale, and the sum of an output's int8 weights.
+    Int8 { quads: Vec<Line<i8, 64>>, scales: Vec<f32>, sums: Vec<i32> },
+}
+
+/// A weight matrix with its bias, packed.
+pub struct Matrix {
+    outputs: usize,
+    inputs: usize,
+    weights: Weights,
+    /// Padded to whole blocks; zeros where there is none.
+    bias: Vec<f32>,
+}
+
+/// The rows of one product, in the form that the weights call for.
+enum Operand<'a> {
+    F32(&'a [f32]),
+    /// (rows, inputs / 2)
+    Bf16(Vec<[Bf16; 2]>),
+    /// (rows, inputs / 4), bytes offset by 128, and the scale of each row.
+    Int8(Vec<[u8; 4]>, Vec<f32>),
+}
+
+impl Matrix {
+    /// `weight`: (outputs, inputs) row-major. `inputs` is a multiple of 4.
+    ///
+    /// # Panics
+    /// Where the lengths do not fit: shapes are checked when a model is read.
+    pub fn new(weight: &[f32], bias: Option<&[f32]>, inputs: usize, precision: Precision) -> Self {
+        assert!(inputs > 0 && inputs.is_multiple_of(4) && weight.len().is_multiple_of(inputs));
+        let outputs = weight.len() / inputs;
+        let blocks = outputs.div_ceil(LANES);
+        let at = |output: usize, input: usize| weight.get(output * inputs + input).copied().unwrap_or(0.0);
+        let weights = match precision {
+            Precision::F32 => Weights::F32(pack(blocks, inputs, |block, input| {
+                Line(std::array::from_fn(|lane| at(block * LANES + lane, input)))
+            })),
+            Precision::Bf16 => Weights::Bf16(pack(blocks, inputs / 2, |block, pair| {
+                Line(std::array::from_fn(|place| {
+                    Element::from_f32(at(block * LANES + place / 2, pair * 2 + place % 2))
+                }))
+            })),
+            Precision::Int8 => {
+                let row = |output: usize| weight.get(output * inputs..(output + 1) * inputs).unwrap_or(&[]);
+                let scales: Vec<f32> = (0..blocks * LANES).map(|output| int8_scale(row(output))).collect();
+                let quantised =
+                    |output: usize, input: usize| i8::from_f32(at(output, input) / scales[output]);
+                let sums = (0..blocks * LANES)
+                    .map(|output| (0..inputs).map(|input| i32::from(quantised(output, input))).sum())
+                    .collect();
+                let quads = pack(blocks, inputs / 4, |block, quad| {
+                    Line(std::array::from_fn(|place| {
+                        quantised(block * LANES + place / 4, quad * 4 + place % 4)
+                    }))
+                });
+                Weights::Int8 { quads, scales, sums }
+            }
+        };
+        let mut padded = bias.unwrap_or(&[]).to_vec();
+        padded.resize(blocks * LANES, 0.0);
+        Self { outputs, inputs, weights, bias: padded }
+    }
+
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// The weights of one output, as they are stored: a row of an embedding.
+    ///
+    /// # Panics
+    /// Where there is no such output, or `row` is not as long as it.
+    pub fn read_row(&self, output: usize, row: &mut [f32]) {
+        assert!(output < self.outputs && row.len() == self.inputs);
+        let (block, lane) = (output / LANES, output % LANES);
+        for (input, value) in row.iter_mut().enumerate() {
+            let step =
+                |inputs_per_step: usize| block * self.inputs / inputs_per_step + input / inputs_per_step;
+            *value = match &self.weights {
+                Weights::F32(lines) => lines[step(1)].0[lane],
+                Weights::Bf16(lines) => Element::to_f32(lines[step(2)].0[2 * lane + input % 2]),
+                Weights::Int8 { quads, scales, .. } => {
+                    f32::from(quads[step(4)].0[4 * lane + input % 4]) * scales[output]
+                }
+            };
+        }
+    }
+
+    /// `x`: (rows, inputs) to `y`: (rows, outputs).
+    ///
+    /// # Panics
+    /// Where the lengths do not fit.
+    pub fn multiply(&self, level: Level, threads: &Threads, x: &[f32], y: &mut [f32], epilogue: Epilogue) {
+        let rows = x.len() / self.inputs;
+        assert!(x.len() == rows * self.inputs && y.len() == rows * self.outputs);
+        let operand = self.operand(level, x);
+        let y = Places::new(y);
+        threads.split(self.bias.len() / LANES, |blocks| {
+            tile::blocks(level, self, &operand, rows, blocks, &y, epilogue);
+        });
+    }
+
+    fn operand<'a>(&self, level: Level, x: &'a [f32]) -> Operand<'a> {
+        match self.weights {
+            Weights::F32(_) => Operand::F32(x),
+            Weights::Bf16(_) => {
+                let pairs = x.as_chunks::<2>().0;
+                let mut rounded = vec![[Bf16::default(); 2]; pairs.len()];
+                tile::round_to_bf16(level, x, rounded.as_flattened_mut());
+                Operand::Bf16(rounded)
+            }
+            Weights::Int8 { .. } => {
+                let mut rounded = vec![[0; 4]; x.len() / 4];
+                let mut scales = Vec::with_capacity(x.len() / self.inputs);
+                for (row, bytes) in x.chunks_exact(self.inputs).zip(rounded.chunks_exact_mut(self.inputs / 4))
+                {
+                    scales.push(tile::round_to_int8(level, row, bytes.as_flattened_mut()));
+                }
+                Operand::Int8(rounded, scales)
+            }
+        }
+    }
+}
+
+/// Lines in the order block, input.
+fn pack<T>(blocks: usize, inputs: usize, line: impl Fn(usize, usize) -> T) -> Vec<T> {
+    (0..blocks)
+        .flat_map(|block| (0..inputs).map(move |input| (block, input)))
+        .map(|(b, i)| line(b, i))
+        .collect()
+}
+
+/// The scale that makes the greatest of `values` 127; 1 where all are zero.
+fn int8_scale(values: &[f32]) -> f32 {
+    let max = values.iter().fold(0.0f32, |max, value| max.max(value.abs()));
+    if max > 0.0 { max / 127.0 } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEVELS: [Level; 4] = [Level::Baseline, Level::Avx2, Level::Avx512, Level::Avx512Products];
+
+    fn noise(seed: u32, length: usize) -> Vec<f32> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1u32 << 23) as f32 - 1.0
+        };
+        (0..length).map(|_| next()).collect()
+    }
+
+    fn reference(x: &[f32], weight: &[f32], bias: &[f32], inputs: usize) -> Vec<f64> {
+        let dot =
+            |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+        x.chunks_exact(inputs)
+            .flat_map(|x| weight.chunks_exact(inputs).zip(bias).map(move |(w, b)| dot(x, w) + f64::from(*b)))
+            .collect()
+    }
+
+    #[test]
+    fn every_precision_is_as_close_to_the_reference_as_its_rounding_allows() {
+        let (inputs, outputs, rows) = (192, 83, 11);
+        let (x, weight, bias) = (noise(1, rows * inputs), noise(2, outputs * inputs), noise(3, outputs));
+        let expected = reference(&x, &weight, &bias, inputs);
+        // A sum of 192 products of numbers below 1: rounding errors of 2⁻²⁴, 2⁻⁹ and 2⁻⁸ of each
+        // operand add up like a random walk, √192 ≈ 14 times one product's.
+        for (precision, tolerance) in
+            [(Precision::F32, 1e-4), (Precision::Bf16, 0.06), (Precision::Int8, 0.12)]
+        {
+            let matrix = Matrix::new(&weight, Some(&bias), inputs, precision);
+            for level in LEVELS.into_iter().filter(|&level| level <= Level::detect()) {
+                let mut y = vec![0.0; rows * outputs];
+                matrix.multiply(level, &Threads::new(2), &x, &mut y, Epilogue::Store);
+                for (actual, expected) in y.iter().zip(&expected) {
+                    let error = (f64::from(*actual) - expected).abs();
+                    assert!(error < tolerance, "{precision:?} {level:?}: {actual} for {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_the_same_to_the_bit_alone_and_in_company_and_on_any_number_of_threads() {
+        let (inputs, outputs, rows) = (128, 100, 19);
+        let (x, weight) = (noise(4, rows * inputs), noise(5, outputs * inputs));
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+            let matrix = Matrix::new(&weight, None, inputs, precision);
+            for level in LEVELS.into_iter().filter(|&level| level <= Level::detect()) {
+                let product = |x: &[f32], threads| {
+                    let mut y = vec![0.0; x.len() / inputs * outputs];
+                    matrix.multiply(level, &Threads::new(threads), x, &mut y, Epilogue::Store);
+                    y
+                };
+                let together = product(&x, 2);
+                assert_eq!(product(&x, 3), together);
+                for (row, expected) in x.chunks_exact(inputs).zip(together.chunks_exact(outputs)) {
+                    assert_eq!(product(row, 1), expected, "{precision:?} {level:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_read_back_as_they_were_packed() {
+        let weight = noise(6, 21 * 64);
+        for (precision, tolerance) in
+            [(Precision::F32, 0.0), (Precision::Bf16, 0.004), (Precision::Int8, 0.004)]
+        {
+            let matrix = Matrix::new(&weight, None, 64, precision);
+            for (output, expected) in weight.chunks_exact(64).enumerate() {
+                let mut row = [0.0; 64];
+                matrix.read_row(output, &mut row);
+                assert!(row.iter().zip(expected).all(|(a, b)| (a - b).abs() <= tolerance), "{precision:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn epilogues_add_and_bend() {
+        let matrix =
+            Matrix::new(&[1.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0], Some(&[0.5, -9.0]), 4, Precision::F32);
+        for level in LEVELS.into_iter().filter(|&level| level <= Level::detect()) {
+            let mut y = vec![10.0, 20.0];
+            matrix.multiply(level, &Threads::new(1), &[1.0, 2.0, 3.0, 4.0], &mut y, Epilogue::Add);
+            assert_eq!(y, [11.5, 15.0]);
+            matrix.multiply(level, &Threads::new(1), &[1.0, 2.0, 3.0, 4.0], &mut y, Epilogue::Gelu);
+            // GELU(1.5) and GELU(-5), by tables of Φ.
+            assert!((y[0] - 1.399_789_2).abs() < 1e-5 && (y[1] + 1.433e-6).abs() < 1e-6, "{y:?}");
+        }
+    }
+}

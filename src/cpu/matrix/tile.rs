@@ -1,0 +1,153 @@
+//! The inner loops: up to eight rows against up to four blocks of 16 outputs, all sums in registers.
+
+use std::ops::Range;
+
+use super::super::Level;
+use super::super::element::{Bf16, Element, multiply_add};
+use super::super::instructions::multiversion;
+use super::super::rows::{gelu_lanes, lanes_abs_max};
+use super::super::threads::Places;
+use super::{Epilogue, LANES, Matrix, Operand, Weights};
+
+multiversion! {
+    pub fn round_to_bf16(x: &[f32], rounded: &mut [Bf16]) = round_to_bf16_body
+}
+
+#[inline(always)]
+fn round_to_bf16_body<const FMA: bool>(x: &[f32], rounded: &mut [Bf16]) {
+    rounded.iter_mut().zip(x).for_each(|(rounded, &x)| *rounded = Element::from_f32(x));
+}
+
+multiversion! {
+    /// Rounds to int8, offset by 128 to be unsigned; returns the scale.
+    pub fn round_to_int8(x: &[f32], rounded: &mut [u8]) -> f32 = round_to_int8_body
+}
+
+#[inline(always)]
+fn round_to_int8_body<const FMA: bool>(x: &[f32], rounded: &mut [u8]) -> f32 {
+    let max = lanes_abs_max(x);
+    let scale = if max > 0.0 { max / 127.0 } else { 1.0 };
+    let inverse = 1.0 / scale;
+    for (rounded, &x) in rounded.iter_mut().zip(x) {
+        *rounded = ((x * inverse).round_ties_even() as i32 + 128) as u8;
+    }
+    scale
+}
+
+/// Writes the outputs of `blocks` for all rows.
+pub fn blocks(
+    level: Level,
+    matrix: &Matrix,
+    operand: &Operand,
+    rows: usize,
+    blocks: Range<usize>,
+    y: &Places<f32>,
+    epilogue: Epilogue,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if avx512::blocks(level, matrix, operand, rows, blocks.clone(), y, epilogue) {
+        return;
+    }
+    portable(level, matrix, operand, rows, blocks, y, epilogue);
+}
+
+multiversion! {
+    fn portable(
+        matrix: &Matrix,
+        operand: &Operand,
+        rows: usize,
+        blocks: Range<usize>,
+        y: &Places<f32>,
+        epilogue: Epilogue,
+    ) = portable_body
+}
+
+#[inline(always)]
+fn portable_body<const FMA: bool>(
+    matrix: &Matrix,
+    operand: &Operand,
+    rows: usize,
+    blocks: Range<usize>,
+    y: &Places<f32>,
+    epilogue: Epilogue,
+) {
+    for block in blocks {
+        for row in 0..rows {
+            let mut sums = [0.0f32; LANES];
+            match (&matrix.weights, operand) {
+                (Weights::F32(weights), Operand::F32(x)) => {
+                    let steps = matrix.inputs;
+                    for (line, &x) in weights[block * steps..][..steps].iter().zip(&x[row * steps..][..steps])
+                    {
+                        for lane in 0..LANES {
+                            sums[lane] = multiply_add::<FMA>(x, line.0[lane], sums[lane]);
+                        }
+                    }
+                }
+                (Weights::Bf16(weights), Operand::Bf16(x)) => {
+                    let steps = matrix.inputs / 2;
+                    for (line, x) in weights[block * steps..][..steps].iter().zip(&x[row * steps..][..steps])
+                    {
+                        for lane in 0..LANES {
+                            for (x, weight) in x.iter().zip(&line.0[2 * lane..2 * lane + 2]) {
+                                sums[lane] = multiply_add::<FMA>(
+                                    Element::to_f32(*x),
+                                    Element::to_f32(*weight),
+                                    sums[lane],
+                                );
+                            }
+                        }
+                    }
+                }
+                (Weights::Int8 { quads, scales, sums: weight_sums }, Operand::Int8(x, row_scales)) => {
+                    let steps = matrix.inputs / 4;
+                    let mut whole = [0i32; LANES];
+                    for (line, x) in quads[block * steps..][..steps].iter().zip(&x[row * steps..][..steps]) {
+                        for lane in 0..LANES {
+                            for (&x, &weight) in x.iter().zip(&line.0[4 * lane..4 * lane + 4]) {
+                                whole[lane] += i32::from(x) * i32::from(weight);
+                            }
+                        }
+                    }
+                    for lane in 0..LANES {
+                        let output = block * LANES + lane;
+                        let exact = whole[lane] - 128 * weight_sums[output];
+                        sums[lane] = exact as f32 * (row_scales[row] * scales[output]);
+                    }
+                }
+                _ => unreachable!("the operand is made for these weights; this is a bug"),
+            }
+            finish::<FMA>(matrix, sums, row, block, y, epilogue);
+        }
+    }
+}
+
+/// Bias, epilogue, and into its place.
+#[inline(always)]
+fn finish<const FMA: bool>(
+    matrix: &Matrix,
+    mut sums: [f32; LANES],
+    row: usize,
+    block: usize,
+    y: &Places<f32>,
+    epilogue: Epilogue,
+) {
+    let first = block * LANES;
+    let bias = &matrix.bias[first..first + LANES];
+    sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
+    if epilogue == Epilogue::Gelu {
+        gelu_lanes::<FMA>(&mut sums);
+    }
+    let valid = LANES.min(matrix.outputs - first);
+    let begin = row * matrix.outputs + first;
+    // SAFETY: every block is one thread's own, and so are its outputs in each row.
+    let place = unsafe { y.range(begin..begin + valid) };
+    if epilogue == Epilogue::Add {
+        place.iter_mut().zip(&sums).for_each(|(place, sum)| *place += sum);
+    } else {
+        place.copy_from_slice(&sums[..valid]);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;

@@ -1,0 +1,255 @@
+//! Tiles in AVX-512. Every step of every precision takes 64 bytes of weights and four bytes of each
+//! row, broadcast: one input in f32, two in bf16, four in int8.
+
+use std::arch::x86_64::*;
+use std::ops::Range;
+
+use super::super::super::threads::Places;
+use super::super::super::{Bf16, Level};
+use super::super::{Epilogue, LANES, Matrix, Operand, Weights};
+use super::finish;
+
+/// The most rows of one tile.
+const ROWS: usize = 8;
+
+/// Runs the blocks and returns true where the processor can.
+pub fn blocks(
+    level: Level,
+    matrix: &Matrix,
+    operand: &Operand,
+    rows: usize,
+    blocks: Range<usize>,
+    y: &Places<f32>,
+    epilogue: Epilogue,
+) -> bool {
+    let job =
+        |weights: *const u8, weight_bytes: usize, x: *const u8, x_bytes: usize, inputs_per_step: usize| {
+            let steps = matrix.inputs / inputs_per_step;
+            assert!(x_bytes >= rows * steps * 4 && weight_bytes >= blocks.end * steps * 64);
+            Job { matrix, weights, x, steps, rows, blocks: blocks.clone(), y, epilogue }
+        };
+    match (&matrix.weights, operand) {
+        (Weights::F32(weights), Operand::F32(x)) if level >= Level::Avx512 => {
+            let job = job(
+                weights.as_ptr().cast(),
+                size_of_val(&weights[..]),
+                x.as_ptr().cast(),
+                size_of_val(*x),
+                1,
+            );
+            // SAFETY: the level says that the processor can; `job` has checked the lengths.
+            unsafe { f32(&job) };
+        }
+        (Weights::Bf16(weights), Operand::Bf16(x)) if level >= Level::Avx512Products => {
+            let x_bytes = size_of::<[Bf16; 2]>() * x.len();
+            let job = job(weights.as_ptr().cast(), size_of_val(&weights[..]), x.as_ptr().cast(), x_bytes, 2);
+            // SAFETY: as above.
+            unsafe { bf16(&job) };
+        }
+        (Weights::Int8 { quads, scales, sums }, Operand::Int8(x, rows)) if level >= Level::Avx512Products => {
+            let job = job(quads.as_ptr().cast(), size_of_val(&quads[..]), x.as_ptr().cast(), 4 * x.len(), 4);
+            // SAFETY: as above.
+            unsafe { int8(&job, &Int8 { scales, sums, rows }) };
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Pointers to whole packed blocks and whole rows; the lengths are checked where it is made.
+struct Job<'a> {
+    matrix: &'a Matrix,
+    weights: *const u8,
+    x: *const u8,
+    /// Lines of weights in a block, and operands in a row.
+    steps: usize,
+    rows: usize,
+    blocks: Range<usize>,
+    y: &'a Places<'a, f32>,
+    epilogue: Epilogue,
+}
+
+/// One precision. The functions are inlined into callers that have the instructions.
+trait Kernel {
+    type Sum: Copy;
+    /// # Safety
+    /// For this and the next two: the processor has the kernel's instructions.
+    unsafe fn zero() -> Self::Sum;
+    unsafe fn step(sum: Self::Sum, x: __m512i, weights: __m512i) -> Self::Sum;
+    unsafe fn total(&self, sum: Self::Sum, row: usize, block: usize) -> [f32; LANES];
+}
+
+struct F32;
+
+impl Kernel for F32 {
+    type Sum = __m512;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m512 {
+        // SAFETY: the caller's promise, here and below.
+        unsafe { _mm512_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn step(sum: __m512, x: __m512i, weights: __m512i) -> __m512 {
+        // SAFETY: as above.
+        unsafe { _mm512_fmadd_ps(_mm512_castsi512_ps(x), _mm512_castsi512_ps(weights), sum) }
+    }
+
+    #[inline(always)]
+    unsafe fn total(&self, sum: __m512, _row: usize, _block: usize) -> [f32; LANES] {
+        // SAFETY: both are 64 bytes of f32.
+        unsafe { std::mem::transmute(sum) }
+    }
+}
+
+struct Pairs;
+
+impl Kernel for Pairs {
+    type Sum = __m512;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn step(sum: __m512, x: __m512i, weights: __m512i) -> __m512 {
+        // SAFETY: the caller's promise; both are 64 bytes, read as 32 bf16.
+        unsafe {
+            let (x, weights) = (std::mem::transmute::<__m512i, __m512bh>(x), std::mem::transmute(weights));
+            _mm512_dpbf16_ps(sum, x, weights)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn total(&self, sum: __m512, _row: usize, _block: usize) -> [f32; LANES] {
+        // SAFETY: both are 64 bytes of f32.
+        unsafe { std::mem::transmute(sum) }
+    }
+}
+
+struct Int8<'a> {
+    scales: &'a [f32],
+    sums: &'a [i32],
+    rows: &'a [f32],
+}
+
+impl Kernel for Int8<'_> {
+    type Sum = __m512i;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn step(sum: __m512i, x: __m512i, weights: __m512i) -> __m512i {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_dpbusd_epi32(sum, x, weights) }
+    }
+
+    #[inline(always)]
+    unsafe fn total(&self, sum: __m512i, row: usize, block: usize) -> [f32; LANES] {
+        // SAFETY: both are 64 bytes.
+        let whole: [i32; LANES] = unsafe { std::mem::transmute(sum) };
+        let first = block * LANES;
+        let (scales, sums) = (&self.scales[first..first + LANES], &self.sums[first..first + LANES]);
+        // The rows were offset by 128 to be unsigned.
+        std::array::from_fn(|lane| (whole[lane] - 128 * sums[lane]) as f32 * (self.rows[row] * scales[lane]))
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+unsafe fn f32(job: &Job) {
+    // SAFETY: the features are on; the lengths were checked.
+    unsafe { tiles(job, &F32) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+unsafe fn bf16(job: &Job) {
+    // SAFETY: as above.
+    unsafe { tiles(job, &Pairs) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
+unsafe fn int8(job: &Job, kernel: &Int8) {
+    // SAFETY: as above.
+    unsafe { tiles(job, kernel) }
+}
+
+/// Enough independent sums to hide the latency of a product, few enough for 32 registers.
+#[inline(always)]
+unsafe fn tiles<K: Kernel>(job: &Job, kernel: &K) {
+    let mut block = job.blocks.start;
+    while block < job.blocks.end {
+        let left = job.blocks.end - block;
+        let width = match left {
+            4.. if job.rows <= 2 => 4,
+            2.. => 2,
+            _ => 1,
+        };
+        let mut row = 0;
+        while row < job.rows {
+            let height = (job.rows - row).min(ROWS);
+            // SAFETY: rows and blocks from here on are within the job.
+            unsafe {
+                match (height, width) {
+                    (1, 4) => tile::<K, 1, 4>(job, kernel, row, block),
+                    (_, 4) => tile::<K, 2, 4>(job, kernel, row, block),
+                    (1, 2) => tile::<K, 1, 2>(job, kernel, row, block),
+                    (2, 2) => tile::<K, 2, 2>(job, kernel, row, block),
+                    (3, 2) => tile::<K, 3, 2>(job, kernel, row, block),
+                    (4, 2) => tile::<K, 4, 2>(job, kernel, row, block),
+                    (5, 2) => tile::<K, 5, 2>(job, kernel, row, block),
+                    (6, 2) => tile::<K, 6, 2>(job, kernel, row, block),
+                    (7, 2) => tile::<K, 7, 2>(job, kernel, row, block),
+                    (_, 2) => tile::<K, 8, 2>(job, kernel, row, block),
+                    (1, _) => tile::<K, 1, 1>(job, kernel, row, block),
+                    (2, _) => tile::<K, 2, 1>(job, kernel, row, block),
+                    (3, _) => tile::<K, 3, 1>(job, kernel, row, block),
+                    (4, _) => tile::<K, 4, 1>(job, kernel, row, block),
+                    (5, _) => tile::<K, 5, 1>(job, kernel, row, block),
+                    (6, _) => tile::<K, 6, 1>(job, kernel, row, block),
+                    (7, _) => tile::<K, 7, 1>(job, kernel, row, block),
+                    (_, _) => tile::<K, 8, 1>(job, kernel, row, block),
+                }
+            }
+            row += height;
+        }
+        block += width;
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<K: Kernel, const R: usize, const B: usize>(job: &Job, kernel: &K, row: usize, block: usize) {
+    let steps = job.steps;
+    // SAFETY: the caller promises R rows and B blocks from here on, of `steps` each; weights are
+    // aligned to lines, rows to nothing.
+    let sums = unsafe {
+        let weights = job.weights.add(block * steps * 64);
+        let x = job.x.add(row * steps * 4);
+        let mut sums = [[K::zero(); B]; R];
+        for step in 0..steps {
+            let lines: [__m512i; B] = std::array::from_fn(|block| {
+                _mm512_load_si512(weights.add((block * steps + step) * 64).cast())
+            });
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let x = _mm512_set1_epi32(x.add((row * steps + step) * 4).cast::<i32>().read_unaligned());
+                for (sum, line) in sums.iter_mut().zip(lines) {
+                    *sum = K::step(*sum, x, line);
+                }
+            }
+        }
+        sums
+    };
+    for (row, sums) in (row..).zip(sums) {
+        for (block, sum) in (block..).zip(sums) {
+            // SAFETY: the caller's promise.
+            let lanes = unsafe { kernel.total(sum, row, block) };
+            finish::<true>(job.matrix, lanes, row, block, job.y, job.epilogue);
+        }
+    }
+}

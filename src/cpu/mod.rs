@@ -1,0 +1,19 @@
+//! Kernels for Whisper on a CPU, where libtorch's are the bottleneck: plain slices in, plain slices
+//! out. Nothing here knows of tensors or of the model.
+//!
+//! Every kernel reduces in an order that depends on its own row alone, so a result is the same to
+//! the last bit whatever else is in the batch and however many threads there are.
+//!
+//! One body serves all processors: it is compiled for AVX-512, for AVX2 and for the baseline, and
+//! chosen at run time ([`Level`]). Only products of bf16 and int8 are written with intrinsics.
+
+pub mod attention;
+mod element;
+mod instructions;
+pub mod matrix;
+pub mod rows;
+mod threads;
+
+pub use element::{Bf16, Element};
+pub use instructions::Level;
+pub use threads::{Places, Threads};

@@ -1,0 +1,314 @@
+//! The decoder by the kernels of [`crate::cpu`]: plain rows, no tensors, no allocation by libtorch.
+
+use std::ops::Range;
+
+use tch::{Device, Kind, Tensor};
+
+use super::{AlignmentWeights, Logits, Placement, Run};
+use crate::cpu::attention::{Cache, CachePrecision, HEAD, Query};
+use crate::cpu::matrix::{Epilogue, Matrix, Precision};
+use crate::cpu::{Bf16, Level, Threads, rows};
+use crate::engine::SlotId;
+use crate::models::{Error, weights};
+
+/// What weights and caches are stored in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbers {
+    pub weights: Precision,
+    pub text_cache: CachePrecision,
+    pub audio_cache: CachePrecision,
+}
+
+impl Numbers {
+    pub const F32: Self =
+        Self { weights: Precision::F32, text_cache: CachePrecision::F32, audio_cache: CachePrecision::F32 };
+    pub const BF16: Self = Self {
+        weights: Precision::Bf16,
+        text_cache: CachePrecision::Bf16,
+        audio_cache: CachePrecision::Bf16,
+    };
+    pub const INT8: Self = Self {
+        weights: Precision::Int8,
+        text_cache: CachePrecision::Bf16,
+        audio_cache: CachePrecision::Int8,
+    };
+}
+
+pub struct Decoder {
+    level: Level,
+    threads: Threads,
+    width: usize,
+    heads: usize,
+    /// Embedding and output projection in one: (vocabulary, d).
+    embedding: Matrix,
+    /// (text positions, d)
+    positions: Vec<f32>,
+    layers: Vec<Layer>,
+    norm: Norm,
+    /// For each slot, the audio positions that its cross-attention sees.
+    audio_lengths: Vec<usize>,
+    alignment_heads: Vec<(usize, usize)>,
+}
+
+struct Norm {
+    gamma: Vec<f32>,
+    beta: Vec<f32>,
+}
+
+struct Layer {
+    attention_norm: Norm,
+    query_key_value: Matrix,
+    output: Matrix,
+    cross_norm: Norm,
+    cross_query: Matrix,
+    /// By libtorch, for it is many rows at once: (2·d, d) and (2·d).
+    cross_key_value: (Tensor, Option<Tensor>),
+    cross_output: Matrix,
+    feed_forward_norm: Norm,
+    expand: Matrix,
+    contract: Matrix,
+    text_cache: Cache,
+    audio_cache: Cache,
+}
+
+/// One token of a call.
+struct Row {
+    slot: usize,
+    position: usize,
+}
+
+/// Attention that is kept: for each layer that has alignment heads, (rows, its heads, positions).
+struct Collected {
+    heads: Vec<Vec<f32>>,
+    positions: usize,
+}
+
+fn plain(tensor: &Tensor) -> Result<Vec<f32>, Error> {
+    Ok(Vec::<f32>::try_from(tensor.f_to_kind(Kind::Float)?.f_contiguous()?.f_view([-1])?)?)
+}
+
+/// The elements of a contiguous CPU tensor whose type has the size of `T`; no copy.
+fn elements<T>(tensor: &Tensor, count: usize) -> &[T] {
+    assert!(
+        tensor.is_contiguous()
+            && tensor.device() == Device::Cpu
+            && tensor.numel() == count
+            && tensor.kind().elt_size_in_bytes() == size_of::<T>()
+    );
+    // SAFETY: a contiguous CPU tensor is `numel` elements from `data_ptr` on, valid as long as the
+    // tensor; f32 and bf16 have no invalid bits.
+    unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast_const().cast(), count) }
+}
+
+impl Norm {
+    fn new(weights: &weights::LayerNorm) -> Result<Self, Error> {
+        Ok(Self { gamma: plain(&weights.gamma)?, beta: plain(&weights.beta)? })
+    }
+}
+
+fn pack(linear: &weights::Linear, precision: Precision) -> Result<Matrix, Error> {
+    let (_, inputs) = linear.weight.size2()?;
+    let bias = linear.bias.as_ref().map(plain).transpose()?;
+    Ok(Matrix::new(&plain(&linear.weight)?, bias.as_deref(), inputs as usize, precision))
+}
+
+impl Decoder {
+    pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
+        let Placement { slots, kind, numbers, threads, alignment_heads, .. } = placement;
+        let heads = weights.decoder_heads;
+        let (text_positions, width) = weights.decoder_positions.size2()?;
+        let (audio_positions, _) = weights.encoder_positions.size2()?;
+        if width as usize != heads * HEAD {
+            return Err(Error::BadWeights(format!("{heads} heads of {HEAD} do not make the width {width}")));
+        }
+        let precision = numbers.weights;
+        let layers = weights.decoder_layers.iter().map(|layer| {
+            let cross = &layer.cross_attention;
+            Ok(Layer {
+                attention_norm: Norm::new(&layer.attention.norm)?,
+                query_key_value: pack(&layer.attention.query_key_value, precision)?,
+                output: pack(&layer.attention.output, precision)?,
+                cross_norm: Norm::new(&cross.norm)?,
+                cross_query: pack(&cross.query, precision)?,
+                cross_key_value: (
+                    cross.key_value.weight.f_to_kind(kind)?,
+                    cross.key_value.bias.as_ref().map(|bias| bias.f_to_kind(kind)).transpose()?,
+                ),
+                cross_output: pack(&cross.output, precision)?,
+                feed_forward_norm: Norm::new(&layer.feed_forward.norm)?,
+                expand: pack(&layer.feed_forward.expand, precision)?,
+                contract: pack(&layer.feed_forward.contract, precision)?,
+                text_cache: Cache::new(slots, heads, text_positions as usize, numbers.text_cache),
+                audio_cache: Cache::new(slots, heads, audio_positions as usize, numbers.audio_cache),
+            })
+        });
+        Ok(Self {
+            level: Level::detect(),
+            threads,
+            width: width as usize,
+            heads,
+            embedding: Matrix::new(&plain(&weights.token_embedding)?, None, width as usize, precision),
+            positions: plain(&weights.decoder_positions)?,
+            layers: layers.collect::<Result<_, Error>>()?,
+            norm: Norm::new(&weights.decoder_norm)?,
+            audio_lengths: vec![0; slots],
+            alignment_heads,
+        })
+    }
+
+    pub fn set_audio(&mut self, slots: &[SlotId], audio: &Tensor) -> Result<(), Error> {
+        let (windows, length, width) = audio.size3()?;
+        let (length, width) = (length as usize, width as usize);
+        let count = windows as usize * length * 2 * width;
+        // A row of the product: a key, then a value.
+        let row = |window: usize, n: usize| -> (Range<usize>, Range<usize>) {
+            let at = (window * length + n) * 2 * width;
+            (at..at + width, at + width..at + 2 * width)
+        };
+        for layer in &mut self.layers {
+            let (weight, bias) = &layer.cross_key_value;
+            let product = audio.f_linear(weight, bias.as_ref())?.f_contiguous()?;
+            for (window, slot) in slots.iter().enumerate() {
+                if product.kind() == Kind::BFloat16 {
+                    let rows: &[Bf16] = elements(&product, count);
+                    layer.audio_cache.write(&self.threads, slot.0, 0..length, |n| {
+                        let (key, value) = row(window, n);
+                        (&rows[key], &rows[value])
+                    });
+                } else {
+                    let rows: &[f32] = elements(&product, count);
+                    layer.audio_cache.write(&self.threads, slot.0, 0..length, |n| {
+                        let (key, value) = row(window, n);
+                        (&rows[key], &rows[value])
+                    });
+                }
+            }
+        }
+        for slot in slots {
+            self.audio_lengths[slot.0] = length;
+        }
+        Ok(())
+    }
+
+    pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Logits {
+        let (x, _) = self.hidden(runs, self.layers.len(), false);
+        let mut last = vec![0.0; wanted.len() * self.width];
+        for (&row, last) in wanted.iter().zip(last.chunks_exact_mut(self.width)) {
+            let x = &x[row * self.width..][..self.width];
+            rows::layer_norm(self.level, x, &self.norm.gamma, &self.norm.beta, last);
+        }
+        let vocabulary = self.embedding.outputs();
+        let mut values = vec![0.0; wanted.len() * vocabulary];
+        self.embedding.multiply(self.level, &self.threads, &last, &mut values, Epilogue::Store);
+        Logits { values, vocabulary }
+    }
+
+    pub fn alignment(&mut self, runs: &[Run]) -> Vec<AlignmentWeights> {
+        let layers = self.alignment_heads.iter().map(|&(layer, _)| layer + 1).max().unwrap_or(0);
+        let (_, collected) = self.hidden(runs, layers, true);
+        let heads = self.alignment_heads.len();
+        let mut first = 0;
+        let of_run = |run: &Run| {
+            let rows = first..first + run.tokens.len();
+            first = rows.end;
+            let positions = self.audio_lengths[run.slot.0];
+            let mut values = Vec::with_capacity(heads * rows.len() * positions);
+            for head in &collected.heads {
+                for row in rows.clone() {
+                    values.extend_from_slice(&head[row * collected.positions..][..positions]);
+                }
+            }
+            AlignmentWeights { values, heads, tokens: rows.len(), positions }
+        };
+        runs.iter().map(of_run).collect()
+    }
+
+    /// The residual after `layers` layers, (rows, d), and what the alignment heads looked at.
+    fn hidden(&mut self, runs: &[Run], layers: usize, collect: bool) -> (Vec<f32>, Collected) {
+        let (level, width) = (self.level, self.width);
+        let threads = &self.threads;
+        let alone = Threads::new(1);
+        let rows: Vec<Row> = runs
+            .iter()
+            .flat_map(|run| (run.position..).take(run.tokens.len()).map(|position| (run.slot.0, position)))
+            .map(|(slot, position)| Row { slot, position })
+            .collect();
+        let text: Vec<Query> =
+            rows.iter().map(|row| Query { slot: row.slot, length: row.position + 1 }).collect();
+        let audio: Vec<Query> =
+            rows.iter().map(|row| Query { slot: row.slot, length: self.audio_lengths[row.slot] }).collect();
+        let mut x = self.embed(runs, &rows);
+        let mut normal = vec![0.0; x.len()];
+        let mut attended = vec![0.0; x.len()];
+        let mut fused = vec![0.0; 3 * x.len()];
+        let mut wide = vec![0.0; 4 * x.len()];
+        let mut collected = Collected { heads: Vec::new(), positions: 0 };
+        for (index, layer) in self.layers.iter_mut().enumerate().take(layers) {
+            normalise(level, threads, &x, &layer.attention_norm, &mut normal);
+            layer.query_key_value.multiply(level, threads, &normal, &mut fused, Epilogue::Store);
+            let mut first = 0;
+            for run in runs {
+                let count = run.tokens.len();
+                // A single token is written faster than a thread is woken.
+                let threads = if count < 8 { &alone } else { threads };
+                layer.text_cache.write(threads, run.slot.0, run.position..run.position + count, |n| {
+                    let row = &fused[(first + n) * 3 * width..][..3 * width];
+                    (&row[width..2 * width], &row[2 * width..])
+                });
+                first += count;
+            }
+            for (query, row) in normal.chunks_exact_mut(width).zip(fused.chunks_exact(3 * width)) {
+                query.copy_from_slice(&row[..width]);
+            }
+            layer.text_cache.attend(level, threads, &text, &normal, &mut attended, None);
+            layer.output.multiply(level, threads, &attended, &mut x, Epilogue::Add);
+
+            normalise(level, threads, &x, &layer.cross_norm, &mut normal);
+            let query = &mut fused[..rows.len() * width];
+            layer.cross_query.multiply(level, threads, &normal, query, Epilogue::Store);
+            let wanted = self.alignment_heads.iter().filter(|&&(layer, _)| collect && layer == index);
+            let wanted: Vec<usize> = wanted.map(|&(_, head)| head).collect();
+            let room = layer.audio_cache.room();
+            let mut weights = vec![0.0; if wanted.is_empty() { 0 } else { rows.len() * self.heads * room }];
+            let looked_at = Some(&mut weights[..]).filter(|_| !wanted.is_empty());
+            layer.audio_cache.attend(level, threads, &audio, query, &mut attended, looked_at);
+            for head in wanted {
+                let of_row = |row: usize| &weights[(row * self.heads + head) * room..][..room];
+                collected.heads.push((0..rows.len()).flat_map(of_row).copied().collect());
+                collected.positions = room;
+            }
+            layer.cross_output.multiply(level, threads, &attended, &mut x, Epilogue::Add);
+
+            normalise(level, threads, &x, &layer.feed_forward_norm, &mut normal);
+            layer.expand.multiply(level, threads, &normal, &mut wide, Epilogue::Gelu);
+            layer.contract.multiply(level, threads, &wide, &mut x, Epilogue::Add);
+        }
+        (x, collected)
+    }
+
+    /// Token and position embeddings: (rows, d).
+    fn embed(&self, runs: &[Run], rows: &[Row]) -> Vec<f32> {
+        let mut x = vec![0.0; rows.len() * self.width];
+        let tokens = runs.iter().flat_map(|run| run.tokens);
+        for ((x, &token), row) in x.chunks_exact_mut(self.width).zip(tokens).zip(rows) {
+            self.embedding.read_row(token as usize, x);
+            rows::add(self.level, x, &self.positions[row.position * self.width..][..self.width]);
+        }
+        x
+    }
+}
+
+fn normalise(level: Level, threads: &Threads, x: &[f32], norm: &Norm, normal: &mut [f32]) {
+    let width = norm.gamma.len();
+    let row = |x: &[f32], normal: &mut [f32]| rows::layer_norm(level, x, &norm.gamma, &norm.beta, normal);
+    let count = x.len() / width;
+    let alone = Threads::new(1);
+    let threads = if count < 16 { &alone } else { threads };
+    let shared = crate::cpu::Places::new(normal);
+    threads.split(count, |range| {
+        // SAFETY: `split` hands out ranges that do not overlap.
+        let normal = unsafe { shared.range(range.start * width..range.end * width) };
+        let x = &x[range.start * width..range.end * width];
+        x.chunks_exact(width).zip(normal.chunks_exact_mut(width)).for_each(|(x, normal)| row(x, normal));
+    });
+}

@@ -1,0 +1,94 @@
+//! Whisper's text decoder over an arena of slots: on a CPU by our own kernels, elsewhere by libtorch.
+//!
+//! Every call takes runs of tokens. A decode step is a run of one token for each slot; a prompt is a
+//! run of several; both are the same computation.
+
+mod host;
+mod torch;
+
+use tch::{Device, Kind, Tensor};
+
+use super::tokenizer::TokenId;
+use crate::cpu::Threads;
+use crate::engine::SlotId;
+use crate::models::{Error, weights};
+
+pub use host::Numbers;
+
+/// Consecutive tokens of one slot, to be appended at `position`.
+pub struct Run<'a> {
+    pub slot: SlotId,
+    pub position: usize,
+    pub tokens: &'a [TokenId],
+}
+
+/// Row-major (rows, vocabulary).
+pub struct Logits {
+    pub values: Vec<f32>,
+    pub vocabulary: usize,
+}
+
+impl Logits {
+    pub fn rows_mut(&mut self) -> std::slice::ChunksExactMut<'_, f32> {
+        self.values.chunks_exact_mut(self.vocabulary)
+    }
+}
+
+/// What the alignment heads looked at in one run: (heads, tokens, positions), softmax done.
+pub struct AlignmentWeights {
+    pub values: Vec<f32>,
+    pub heads: usize,
+    pub tokens: usize,
+    pub positions: usize,
+}
+
+pub enum Decoder {
+    Host(host::Decoder),
+    Torch(torch::Decoder),
+}
+
+/// How large, and where.
+pub struct Placement {
+    pub slots: usize,
+    pub device: Device,
+    /// Of the encoder's output, and of libtorch's weights.
+    pub kind: Kind,
+    /// For the CPU's kernels.
+    pub numbers: Numbers,
+    pub threads: Threads,
+    /// (layer, head), by layer.
+    pub alignment_heads: Vec<(usize, usize)>,
+}
+
+impl Decoder {
+    pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
+        Ok(match placement.device {
+            Device::Cpu => Self::Host(host::Decoder::new(weights, placement)?),
+            _ => Self::Torch(torch::Decoder::new(weights, placement)?),
+        })
+    }
+
+    /// Fills the audio caches of `slots` from the encoder's output (windows, audio positions, d).
+    pub fn set_audio(&mut self, slots: &[SlotId], audio: &Tensor) -> Result<(), Error> {
+        match self {
+            Self::Host(decoder) => decoder.set_audio(slots, audio),
+            Self::Torch(decoder) => decoder.set_audio(slots, audio),
+        }
+    }
+
+    /// Runs `runs` and returns logits. `wanted`: indices into the tokens of all runs, in order.
+    pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
+        match self {
+            Self::Host(decoder) => Ok(decoder.forward(runs, wanted)),
+            Self::Torch(decoder) => decoder.forward(runs, wanted),
+        }
+    }
+
+    /// Runs `runs` as far as the last layer that has alignment heads and returns their attention.
+    pub fn alignment(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
+        match self {
+            Self::Host(decoder) => Ok(decoder.alignment(runs)),
+            Self::Torch(decoder) => decoder.alignment(runs),
+        }
+    }
+}
