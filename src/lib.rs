@@ -47,3 +47,4 @@ pub mod engine;
 pub mod models;
 pub mod transcribe;
 pub mod transcript;
+pub mod vad;

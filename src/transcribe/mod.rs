@@ -1,5 +1,11 @@
 //! Whole audio to a transcript: cut into windows, recognise them, stitch the results.
 
+mod chunk;
+mod window_plan;
+
+pub use chunk::{Policy, plan_windows};
+pub use window_plan::{Piece, WindowPlan};
+
 use std::time::Instant;
 
 use crate::audio::{Pcm, SAMPLE_RATE};

@@ -1,0 +1,215 @@
+//! A window as pieces of the file, and time in one as time in the other. Pure.
+
+use std::ops::Range;
+
+use crate::audio::{Pcm, SAMPLE_RATE};
+
+/// A stretch of the file within a window.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins in the window, in samples.
+    pub window_start: usize,
+    /// Where it lies in the file, in samples. Never empty.
+    pub file: Range<usize>,
+}
+
+impl Piece {
+    fn window_end(&self) -> usize {
+        self.window_start + self.file.len()
+    }
+
+    /// Where `seconds` of the window lie in the file, cut to this piece.
+    fn to_file(&self, seconds: f64) -> f64 {
+        let [start, end] = [self.file.start, self.file.end].map(to_seconds);
+        (start + (seconds - to_seconds(self.window_start))).clamp(start, end)
+    }
+}
+
+/// What one window hears: pieces of the file, in order, side by side. At least one.
+///
+/// Where two pieces join, one moment of the window is two of the file: things start in the later
+/// piece and end in the earlier one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WindowPlan {
+    pieces: Vec<Piece>,
+}
+
+impl WindowPlan {
+    /// `stretches` of the file, in samples: in order, none empty, at least one.
+    pub(super) fn new(stretches: impl IntoIterator<Item = Range<usize>>) -> Self {
+        let mut window_start = 0;
+        let pieces = stretches
+            .into_iter()
+            .map(|file| {
+                let piece = Piece { window_start, file };
+                window_start = piece.window_end();
+                piece
+            })
+            .collect();
+        Self { pieces }
+    }
+
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// The window's length in samples.
+    pub fn samples(&self) -> usize {
+        self.pieces.last().map_or(0, Piece::window_end)
+    }
+
+    /// The window's audio. Copies only where pieces join.
+    pub fn pcm(&self, file: &Pcm) -> Pcm {
+        match self.pieces.as_slice() {
+            [piece] => file.slice(piece.file.clone()),
+            pieces => {
+                let samples = pieces
+                    .iter()
+                    .flat_map(|piece| file.samples().get(piece.file.clone()).unwrap_or_default());
+                Pcm::new(samples.copied().collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// What is left of the window after its first `consumed_samples`; `None` if nothing is.
+    pub fn after(&self, consumed_samples: usize) -> Option<Self> {
+        let left = self.pieces.iter().filter(|piece| piece.window_end() > consumed_samples);
+        let stretches = left.map(|piece| {
+            piece.file.start + consumed_samples.saturating_sub(piece.window_start)..piece.file.end
+        });
+        Some(Self::new(stretches)).filter(|rest| !rest.pieces.is_empty())
+    }
+
+    /// Where in the file something starts that starts at `seconds` of the window. Never outside the
+    /// window's pieces; never falls where `seconds` rises; at a piece's start exactly its start.
+    pub fn to_file_time(&self, seconds: f64) -> f64 {
+        let after = self.pieces.partition_point(|piece| to_seconds(piece.window_start) <= seconds);
+        self.pieces.get(after.saturating_sub(1)).map_or(0.0, |piece| piece.to_file(seconds))
+    }
+
+    /// Where in the file something ends that ends at `seconds` of the window. As
+    /// [`Self::to_file_time`], but exact at a piece's end.
+    pub fn to_file_end(&self, seconds: f64) -> f64 {
+        let after = self.pieces.partition_point(|piece| to_seconds(piece.window_start) < seconds);
+        self.pieces.get(after.saturating_sub(1)).map_or(0.0, |piece| piece.to_file(seconds))
+    }
+
+    /// Where in the file a word lies that has these seconds in the window. No word spans the silence
+    /// that was left out where pieces join: it stays in the piece that holds more of it.
+    pub fn word_to_file(&self, seconds: Range<f64>) -> Range<f64> {
+        let share = |piece: &Piece| {
+            let [start, end] = [piece.window_start, piece.window_end()].map(to_seconds);
+            seconds.end.min(end) - seconds.start.max(start)
+        };
+        let most =
+            self.pieces.iter().reduce(|most, piece| if share(piece) > share(most) { piece } else { most });
+        most.map_or(0.0..0.0, |piece| piece.to_file(seconds.start)..piece.to_file(seconds.end))
+    }
+}
+
+fn to_seconds(samples: usize) -> f64 {
+    samples as f64 / f64::from(SAMPLE_RATE)
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one span is a list of spans too")]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 0 to 2 s of the window are 10 to 12 s of the file, 2 to 5 s are 20 to 23 s.
+    fn two_pieces() -> WindowPlan {
+        WindowPlan::new([160_000..192_000, 320_000..368_000])
+    }
+
+    #[test]
+    fn things_start_after_a_joint_and_end_before_it() {
+        let window = two_pieces();
+        for (seconds, start, end) in
+            [(0.0, 10.0, 10.0), (1.5, 11.5, 11.5), (2.0, 20.0, 12.0), (5.0, 23.0, 23.0)]
+        {
+            assert_eq!(window.to_file_time(seconds), start);
+            assert_eq!(window.to_file_end(seconds), end);
+        }
+    }
+
+    #[test]
+    fn times_outside_the_window_are_cut_to_it() {
+        let window = two_pieces();
+        assert_eq!((window.to_file_time(-1.0), window.to_file_end(-1.0)), (10.0, 10.0));
+        assert_eq!((window.to_file_time(30.0), window.to_file_end(30.0)), (23.0, 23.0));
+        assert_eq!(window.word_to_file(6.0..7.0), 23.0..23.0);
+    }
+
+    #[test]
+    fn a_word_over_a_joint_stays_where_more_of_it_is() {
+        let window = two_pieces();
+        assert_eq!(window.word_to_file(1.5..2.25), 11.5..12.0);
+        assert_eq!(window.word_to_file(1.75..2.5), 20.0..20.5);
+        assert_eq!(window.word_to_file(2.0..2.0), 12.0..12.0);
+    }
+
+    #[test]
+    fn audio_is_that_of_the_pieces() {
+        let file = Pcm::new((0..400_000).map(|i| i as f32).collect::<Vec<_>>());
+        let pcm = two_pieces().pcm(&file);
+        assert_eq!(pcm.len(), 80_000);
+        assert_eq!(
+            [0, 31_999, 32_000, 79_999].map(|i| pcm.samples()[i]),
+            [160_000.0, 191_999.0, 320_000.0, 367_999.0]
+        );
+        assert_eq!(WindowPlan::new([5..9]).pcm(&file).samples(), [5.0, 6.0, 7.0, 8.0]);
+    }
+
+    #[test]
+    fn the_rest_begins_where_the_consumed_ended() {
+        let window = two_pieces();
+        assert_eq!(window.after(0), Some(window.clone()));
+        assert_eq!(window.after(16_000), Some(WindowPlan::new([176_000..192_000, 320_000..368_000])));
+        assert_eq!(window.after(32_000), Some(WindowPlan::new([320_000..368_000])));
+        assert_eq!(window.after(79_999), Some(WindowPlan::new([367_999..368_000])));
+        assert_eq!(window.after(80_000), None);
+    }
+
+    prop_compose! {
+        fn any_window()(gaps in prop::collection::vec((0_usize..100_000, 1_usize..100_000), 1..6)) -> WindowPlan {
+            let mut end = 0;
+            WindowPlan::new(gaps.into_iter().map(|(gap, length)| {
+                let start = end + gap;
+                end = start + length;
+                start..end
+            }))
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn file_time_never_goes_back_nor_leaves_the_pieces(
+            window in any_window(), mut times in prop::collection::vec(-1.0_f64..40.0, 2..20),
+        ) {
+            times.sort_by(f64::total_cmp);
+            let inside = |time: f64| window.pieces().iter().any(|piece| {
+                to_seconds(piece.file.start) <= time && time <= to_seconds(piece.file.end)
+            });
+            for map in [WindowPlan::to_file_time, WindowPlan::to_file_end] {
+                let mapped: Vec<f64> = times.iter().map(|time| map(&window, *time)).collect();
+                prop_assert!(mapped.is_sorted(), "{:?}", mapped);
+                prop_assert!(mapped.iter().all(|time| inside(*time)), "{:?}", mapped);
+            }
+            let words: Vec<f64> = times.windows(2).map(|t| window.word_to_file(t[0]..t[1])).flat_map(|w| [w.start, w.end]).collect();
+            prop_assert!(words.is_sorted(), "{:?}", words);
+            prop_assert!(words.iter().all(|time| inside(*time)), "{:?}", words);
+        }
+
+        #[test]
+        fn the_edges_of_pieces_are_exact(window in any_window()) {
+            for piece in window.pieces() {
+                prop_assert_eq!(window.to_file_time(to_seconds(piece.window_start)), to_seconds(piece.file.start));
+                let end = to_seconds(piece.window_end());
+                let expected = to_seconds(piece.file.end);
+                prop_assert!((window.to_file_end(end) - expected).abs() < 1e-9);
+            }
+        }
+    }
+}

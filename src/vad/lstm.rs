@@ -1,0 +1,164 @@
+//! The recurrent half of an LSTM cell: the only part of the network that must go frame by frame.
+//!
+//! Its 512 × 128 weights take 256 KiB, more than the first-level cache: a step is bound by reading
+//! them from the second level once, in order. Equations and the order of the gates are those of
+//! PyTorch's `LSTMCell`.
+
+use super::simd::{Level, exponential, multiply_add};
+
+/// Hidden units.
+pub(super) const UNITS: usize = 128;
+/// Rows of the weights: input, forget, cell and output gate of every unit.
+pub(super) const GATES: usize = 4 * UNITS;
+/// Gate sums that stay in registers while the hidden state passes by.
+const PANEL: usize = 64;
+
+/// What a stream remembers from frame to frame.
+#[derive(Debug, Clone)]
+pub(super) struct LstmState {
+    pub hidden: [f32; UNITS],
+    pub cell: [f32; UNITS],
+}
+
+impl Default for LstmState {
+    fn default() -> Self {
+        Self { hidden: [0.0; UNITS], cell: [0.0; UNITS] }
+    }
+}
+
+/// The recurrent weights.
+pub(super) struct Recurrence {
+    level: Level,
+    /// `[panel][unit][gate of the panel]`
+    packed: Vec<[f32; PANEL]>,
+}
+
+impl Recurrence {
+    /// `weight(gate, unit)`.
+    pub fn new(level: Level, weight: impl Fn(usize, usize) -> f32) -> Self {
+        let packed = (0..GATES / PANEL)
+            .flat_map(|panel| (0..UNITS).map(move |unit| (panel, unit)))
+            .map(|(panel, unit)| std::array::from_fn(|lane| weight(panel * PANEL + lane, unit)))
+            .collect();
+        Self { level, packed }
+    }
+
+    /// One step: `gates` holds what the frame's input adds to each gate, biases included.
+    pub fn step(&self, state: &mut LstmState, gates: &[f32; GATES]) {
+        match self.level {
+            Level::Portable => self.step_with::<false>(state, gates),
+            // SAFETY: `Level::available` saw AVX2 and FMA on this processor.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => unsafe { self.step_avx2(state, gates) },
+            // SAFETY: `Level::available` saw AVX-512F on this processor.
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => unsafe { self.step_avx512(state, gates) },
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma")]
+    fn step_avx2(&self, state: &mut LstmState, gates: &[f32; GATES]) {
+        self.step_with::<true>(state, gates);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    fn step_avx512(&self, state: &mut LstmState, gates: &[f32; GATES]) {
+        self.step_with::<true>(state, gates);
+    }
+
+    #[inline(always)]
+    fn step_with<const FMA: bool>(&self, state: &mut LstmState, gates: &[f32; GATES]) {
+        let mut sums = *gates;
+        let (lanes, _) = sums.as_chunks_mut::<PANEL>();
+        for (sums, panel) in lanes.iter_mut().zip(self.packed.chunks_exact(UNITS)) {
+            let mut registers = *sums;
+            for (weights, hidden) in panel.iter().zip(&state.hidden) {
+                for (sum, weight) in registers.iter_mut().zip(weights) {
+                    *sum = multiply_add::<FMA>(*weight, *hidden, *sum);
+                }
+            }
+            *sums = registers;
+        }
+        let [input, forget, cell, output]: &[[f32; UNITS]; 4] =
+            sums.as_chunks().0.try_into().expect("there are four gates; this is a bug");
+        for unit in 0..UNITS {
+            let kept = sigmoid::<FMA>(forget[unit]) * state.cell[unit];
+            let new = kept + sigmoid::<FMA>(input[unit]) * tanh::<FMA>(cell[unit]);
+            state.cell[unit] = new;
+            state.hidden[unit] = sigmoid::<FMA>(output[unit]) * tanh::<FMA>(new);
+        }
+    }
+}
+
+/// `1 / (1 + e^-x)`
+#[inline(always)]
+pub(super) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
+    1.0 / (1.0 + exponential::<FMA>(-x))
+}
+
+/// `tanh x = 2 sigmoid(2x) - 1`: absolute error below 3e-7, which is all that the gates need.
+#[inline(always)]
+fn tanh<const FMA: bool>(x: f32) -> f32 {
+    2.0 * sigmoid::<FMA>(2.0 * x) - 1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weight(gate: usize, unit: usize) -> f32 {
+        ((gate * 31 + unit * 17) % 101) as f32 / 404.0 - 0.125
+    }
+
+    fn gates(step: usize) -> [f32; GATES] {
+        std::array::from_fn(|gate| ((gate * 13 + step * 29) % 97) as f32 / 16.0 - 3.0)
+    }
+
+    /// The equations as PyTorch writes them, in double precision.
+    fn reference(hidden: &[f64], cell: &[f64], gates: &[f32; GATES]) -> (Vec<f64>, Vec<f64>) {
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let sum = |gate: usize| {
+            let recurrent = hidden.iter().enumerate().map(|(unit, h)| f64::from(weight(gate, unit)) * h);
+            f64::from(gates[gate]) + recurrent.sum::<f64>()
+        };
+        (0..UNITS)
+            .map(|unit| {
+                let [i, f, g, o] = [0, 1, 2, 3].map(|gate| sum(gate * UNITS + unit));
+                let c = sigmoid(f) * cell[unit] + sigmoid(i) * g.tanh();
+                (sigmoid(o) * c.tanh(), c)
+            })
+            .unzip()
+    }
+
+    #[test]
+    fn every_level_follows_the_equations_over_many_steps() {
+        for level in Level::available() {
+            let recurrence = Recurrence::new(level, weight);
+            let mut state = LstmState::default();
+            let (mut hidden, mut cell) = (vec![0.0; UNITS], vec![0.0; UNITS]);
+            for step in 0..50 {
+                recurrence.step(&mut state, &gates(step));
+                (hidden, cell) = reference(&hidden, &cell, &gates(step));
+                for unit in 0..UNITS {
+                    assert!(
+                        (f64::from(state.hidden[unit]) - hidden[unit]).abs() < 1e-5,
+                        "{level:?} step {step}"
+                    );
+                    assert!((f64::from(state.cell[unit]) - cell[unit]).abs() < 1e-5, "{level:?} step {step}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gates_far_out_of_range_saturate() {
+        let mut state = LstmState::default();
+        let recurrence = Recurrence::new(Level::detect(), weight);
+        for extreme in [1e30, -1e30] {
+            recurrence.step(&mut state, &[extreme; GATES]);
+            assert!(state.hidden.iter().chain(&state.cell).all(|value| value.is_finite()));
+        }
+    }
+}
