@@ -1,6 +1,16 @@
 //! Audio in any supported container, to mono PCM at [`SAMPLE_RATE`].
 
+mod container;
+mod decode;
+mod gather;
+mod raw;
+mod resample;
+mod sniff;
+
 use std::sync::Arc;
+
+pub use decode::{DecodeOptions, Decoded, Error, Limits, decode};
+pub use raw::{RawEncoding, RawFormat};
 
 /// Samples a second everywhere past this module.
 pub const SAMPLE_RATE: u32 = 16_000;

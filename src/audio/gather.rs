@@ -1,0 +1,111 @@
+//! Collects decoded frames: mixes or splits channels, resamples, and keeps to the limits.
+
+use super::decode::{DecodeOptions, Decoded, Error, Limits};
+use super::resample::Resampling;
+use super::{Pcm, SAMPLE_RATE};
+
+pub struct Gather {
+    limits: Limits,
+    split: bool,
+    state: Option<State>,
+    damaged: bool,
+}
+
+struct State {
+    sample_rate_hz: u32,
+    source_channels: usize,
+    frames: u64,
+    max_frames: u64,
+    outputs: Vec<Resampling>,
+    /// One channel of one push, kept for its room.
+    lane: Vec<f32>,
+}
+
+impl Gather {
+    pub fn new(options: &DecodeOptions) -> Self {
+        Self { limits: options.limits.clone(), split: options.split_channels, state: None, damaged: false }
+    }
+
+    /// Says what the frames will be; may be called again with the same.
+    pub fn begin(&mut self, channels: usize, sample_rate_hz: u32) -> Result<(), Error> {
+        if let Some(state) = &self.state {
+            let same = state.source_channels == channels && state.sample_rate_hz == sample_rate_hz;
+            return if same { Ok(()) } else { Err(Error::Corrupt("its format changes on the way".into())) };
+        }
+        if channels == 0 || channels > self.limits.max_channels {
+            return Err(Error::Corrupt(format!(
+                "{channels} channels, of which at most {} are read",
+                self.limits.max_channels
+            )));
+        }
+        let outputs = if self.split { channels } else { 1 };
+        self.state = Some(State {
+            sample_rate_hz,
+            source_channels: channels,
+            frames: 0,
+            max_frames: (self.limits.max_seconds * f64::from(sample_rate_hz)) as u64,
+            outputs: (0..outputs).map(|_| Resampling::new(sample_rate_hz)).collect::<Result<_, _>>()?,
+            lane: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// Interleaved frames.
+    pub fn push(&mut self, samples: &[f32]) -> Result<(), Error> {
+        let Some(state) = &mut self.state else { return Ok(()) };
+        let channels = state.source_channels;
+        state.frames += (samples.len() / channels) as u64;
+        if state.frames > state.max_frames {
+            return Err(Error::TooLong { limit_seconds: self.limits.max_seconds });
+        }
+        if channels == 1 {
+            return state.outputs.iter_mut().try_for_each(|output| output.push(samples));
+        }
+        let outputs = state.outputs.len();
+        for (index, output) in state.outputs.iter_mut().enumerate() {
+            state.lane.clear();
+            let frames = samples.chunks_exact(channels);
+            if outputs == 1 {
+                state.lane.extend(frames.map(|frame| frame.iter().sum::<f32>() / channels as f32));
+            } else {
+                state.lane.extend(frames.map(|frame| frame[index]));
+            }
+            output.push(&state.lane)?;
+        }
+        Ok(())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.state.as_ref().is_none_or(|state| state.frames == 0)
+    }
+
+    pub fn mark_damaged(&mut self) {
+        self.damaged = true;
+    }
+
+    pub fn finish(self) -> Result<Decoded, Error> {
+        let Some(state) = self.state.filter(|state| state.frames > 0) else {
+            return Err(if self.damaged {
+                Error::Corrupt("none of it can be decoded".into())
+            } else {
+                Error::Empty
+            });
+        };
+        let finish = |output: Resampling| Ok(Pcm::new(output.finish()?));
+        let channels = state.outputs.into_iter().map(finish).collect::<Result<Vec<_>, Error>>()?;
+        debug_assert!(
+            channels.iter().all(|pcm| pcm.len().abs_diff(expected(state.frames, state.sample_rate_hz)) <= 1)
+        );
+        Ok(Decoded {
+            channels,
+            source_channels: state.source_channels as u16,
+            source_sample_rate_hz: state.sample_rate_hz,
+            duration_seconds: state.frames as f64 / f64::from(state.sample_rate_hz),
+            damaged: self.damaged,
+        })
+    }
+}
+
+fn expected(frames: u64, sample_rate_hz: u32) -> usize {
+    (frames as f64 * f64::from(SAMPLE_RATE) / f64::from(sample_rate_hz)).round() as usize
+}

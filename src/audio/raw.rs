@@ -1,0 +1,101 @@
+//! Raw samples, as the `encoding`, `sample_rate` and `channels` parameters describe them.
+
+use super::decode::{Error, SAMPLE_RATES};
+use super::gather::Gather;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RawEncoding {
+    /// Signed 16-bit, little-endian.
+    Linear16,
+    /// 32-bit float, little-endian.
+    Linear32,
+    /// G.711 μ-law.
+    Mulaw,
+    /// G.711 A-law.
+    Alaw,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawFormat {
+    pub encoding: RawEncoding,
+    pub sample_rate_hz: u32,
+    pub channels: u16,
+}
+
+/// Frames converted at a time.
+const CHUNK_FRAMES: usize = 4096;
+
+pub fn read(bytes: &[u8], format: RawFormat, gather: &mut Gather) -> Result<(), Error> {
+    let channels = usize::from(format.channels.max(1));
+    if !SAMPLE_RATES.contains(&format.sample_rate_hz) {
+        return Err(Error::Corrupt(format!("a sample rate of {} Hz", format.sample_rate_hz)));
+    }
+    gather.begin(channels, format.sample_rate_hz)?;
+    let convert: fn(&[u8]) -> f32 = match format.encoding {
+        RawEncoding::Linear16 => |bytes| match *bytes {
+            [a, b] => f32::from(i16::from_le_bytes([a, b])) / 32_768.0,
+            _ => 0.0,
+        },
+        RawEncoding::Linear32 => |bytes| match *bytes {
+            [a, b, c, d] => finite(f32::from_le_bytes([a, b, c, d])),
+            _ => 0.0,
+        },
+        RawEncoding::Mulaw => |bytes| f32::from(mulaw(bytes[0])) / 32_768.0,
+        RawEncoding::Alaw => |bytes| f32::from(alaw(bytes[0])) / 32_768.0,
+    };
+    let width = match format.encoding {
+        RawEncoding::Linear16 => 2,
+        RawEncoding::Linear32 => 4,
+        RawEncoding::Mulaw | RawEncoding::Alaw => 1,
+    };
+    // An incomplete last frame is left out.
+    let whole = bytes.len() - bytes.len() % (width * channels);
+    let mut samples = Vec::with_capacity(CHUNK_FRAMES * channels);
+    for chunk in bytes[..whole].chunks(CHUNK_FRAMES * channels * width) {
+        samples.clear();
+        samples.extend(chunk.chunks_exact(width).map(convert));
+        gather.push(&samples)?;
+    }
+    Ok(())
+}
+
+/// Not-a-number and infinity are silence: one of them would spoil all of a spectrum.
+fn finite(sample: f32) -> f32 {
+    if sample.is_finite() { sample.clamp(-8.0, 8.0) } else { 0.0 }
+}
+
+/// ITU-T G.711, table 2a, expanded to 16 bits.
+fn mulaw(code: u8) -> i16 {
+    const BIAS: i16 = 0x84;
+    let code = !code;
+    let magnitude = ((i16::from(code & 0x0F) << 3) + BIAS) << ((code >> 4) & 7);
+    if code & 0x80 == 0 { magnitude - BIAS } else { BIAS - magnitude }
+}
+
+/// ITU-T G.711, table 1a, expanded to 16 bits.
+fn alaw(code: u8) -> i16 {
+    let code = code ^ 0x55;
+    let mantissa = i16::from(code & 0x0F) << 4;
+    let magnitude = match (code >> 4) & 7 {
+        0 => mantissa + 8,
+        exponent => (mantissa + 0x108) << (exponent - 1),
+    };
+    if code & 0x80 == 0 { -magnitude } else { magnitude }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn g711_codes_have_their_values() {
+        // Ends, zeros and a step of each segment, from the recommendation's tables.
+        for (code, value) in [(0x00, -32_124), (0x80, 32_124), (0xFF, 0), (0x7F, 0), (0xF0, 120), (0xE0, 372)]
+        {
+            assert_eq!(mulaw(code), value, "mu-law {code:#x}");
+        }
+        for (code, value) in [(0xD5, 8), (0x55, -8), (0xAA, 32_256), (0x2A, -32_256), (0xC5, 264)] {
+            assert_eq!(alaw(code), value, "A-law {code:#x}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What a file is, by its first bytes. What the sender calls it counts for nothing.
+
+use super::decode::Error;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Container {
+    Wave,
+    Flac,
+    Ogg,
+    /// Matroska and WebM.
+    Matroska,
+    /// MP4, M4A and QuickTime.
+    Mp4,
+    /// MPEG audio: MP3 with or without an ID3 tag.
+    Mpeg,
+    /// AAC in ADTS frames.
+    Adts,
+}
+
+/// Zeros at the start that are passed over: some encoders pad.
+const MAX_LEADING_ZEROS: usize = 65_536;
+
+pub fn container(bytes: &[u8]) -> Option<Container> {
+    let found = match bytes {
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => Container::Wave,
+        [b'f', b'L', b'a', b'C', ..] => Container::Flac,
+        [b'O', b'g', b'g', b'S', ..] => Container::Ogg,
+        [0x1A, 0x45, 0xDF, 0xA3, ..] => Container::Matroska,
+        [_, _, _, _, b'f', b't', b'y', b'p', ..] => Container::Mp4,
+        [b'I', b'D', b'3', ..] => after_id3(bytes),
+        [0, ..] => {
+            let zeros = bytes.iter().take(MAX_LEADING_ZEROS).take_while(|&&byte| byte == 0).count();
+            frames(&bytes[zeros..])?
+        }
+        _ => frames(bytes)?,
+    };
+    Some(found)
+}
+
+/// What follows an ID3v2 tag; MP3 where that cannot be seen.
+fn after_id3(bytes: &[u8]) -> Container {
+    // The size is four times seven bits (ID3v2.4, §3.1).
+    let size =
+        bytes.get(6..10).map_or(0, |size| size.iter().fold(0, |sum, &b| sum << 7 | usize::from(b & 0x7F)));
+    let rest = bytes.get(10 + size..).unwrap_or(&[]);
+    if rest.starts_with(b"fLaC") {
+        return Container::Flac;
+    }
+    let frame = rest.iter().position(|&byte| byte == 0xFF).and_then(|at| frames(&rest[at..]));
+    frame.unwrap_or(Container::Mpeg)
+}
+
+/// Two consecutive frames of MPEG audio or ADTS, so that two chance bytes are not taken for music.
+fn frames(bytes: &[u8]) -> Option<Container> {
+    let (container, length) = frame(bytes)?;
+    match bytes.get(length..) {
+        Some(rest) if rest.len() >= 4 => (frame(rest)?.0 == container).then_some(container),
+        // A file of a single frame, or one that breaks off in it.
+        _ => Some(container),
+    }
+}
+
+fn frame(bytes: &[u8]) -> Option<(Container, usize)> {
+    let &[0xFF, second, third, fourth, ..] = bytes else { return None };
+    // ADTS: 12 bits of sync, layer 0 (ISO/IEC 13818-7, 6.2).
+    if second & 0xF6 == 0xF0 {
+        let &[_, _, _, _, fifth, sixth, ..] = bytes else { return None };
+        let rate_index = (third >> 2) & 15;
+        let length = usize::from(fourth & 3) << 11 | usize::from(fifth) << 3 | usize::from(sixth >> 5);
+        return (rate_index < 13 && length > 7).then_some((Container::Adts, length));
+    }
+    if second & 0xE0 != 0xE0 {
+        return None;
+    }
+    Some((Container::Mpeg, mpeg_frame_length(second, third)?))
+}
+
+/// ISO/IEC 11172-3 and 13818-3: layer III alone is decoded here.
+fn mpeg_frame_length(second: u8, third: u8) -> Option<usize> {
+    const KILOBITS_1: [usize; 15] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
+    const KILOBITS_2: [usize; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
+    let (version, layer) = ((second >> 3) & 3, (second >> 1) & 3);
+    let bit_rate_index = usize::from(third >> 4);
+    let base = *[44_100, 48_000, 32_000].get(usize::from((third >> 2) & 3))?;
+    // 3 is MPEG 1, 2 is MPEG 2, 0 is MPEG 2.5; layer III is 1.
+    let (rates, divisor, samples_in_bytes) = match version {
+        3 => (&KILOBITS_1, 1, 144),
+        2 => (&KILOBITS_2, 2, 72),
+        0 => (&KILOBITS_2, 4, 72),
+        _ => return None,
+    };
+    let kilobits = *rates.get(bit_rate_index)?;
+    if layer != 1 || kilobits == 0 {
+        return None;
+    }
+    let padding = usize::from((third >> 1) & 1);
+    Some(samples_in_bytes * kilobits * 1000 / (base / divisor) + padding)
+}
+
+/// Refuses a WAVE file whose `fmt ` chunk cannot be what it says, before a reader believes it.
+pub fn check_wave(bytes: &[u8]) -> Result<(), Error> {
+    let mut at = 12;
+    while let Some(&[a, b, c, d, s0, s1, s2, s3]) = bytes.get(at..at + 8) {
+        let size = u32::from_le_bytes([s0, s1, s2, s3]) as usize;
+        if [a, b, c, d] == *b"fmt " {
+            let field = |offset: usize| bytes.get(at + 8 + offset..at + 10 + offset).map(|f| [f[0], f[1]]);
+            let (Some(channels), Some(bits)) = (field(2), field(14)) else {
+                return Err(Error::Corrupt("it ends in its header".into()));
+            };
+            let (channels, bits) = (u16::from_le_bytes(channels), u16::from_le_bytes(bits));
+            if !(16..=4096).contains(&size) || channels == 0 || !(1..=64).contains(&bits) {
+                return Err(Error::Corrupt("its header makes no sense".into()));
+            }
+            return Ok(());
+        }
+        // Chunks are padded to whole 16-bit words.
+        at = at.saturating_add(8 + size).saturating_add(size & 1);
+    }
+    Err(Error::Corrupt("it has no format chunk".into()))
+}
