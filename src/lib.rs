@@ -44,6 +44,8 @@
 pub mod audio;
 pub mod cpu;
 pub mod engine;
+pub mod fetch;
+pub mod keys;
 pub mod models;
 pub mod transcribe;
 pub mod transcript;
