@@ -45,6 +45,7 @@ pub mod audio;
 pub mod cpu;
 pub mod engine;
 pub mod fetch;
+pub mod http;
 pub mod keys;
 pub mod models;
 pub mod transcribe;
