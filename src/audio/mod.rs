@@ -1,6 +1,10 @@
 //! Audio in any supported container, to mono PCM at [`SAMPLE_RATE`].
 
+mod decode;
+
 use std::sync::Arc;
+
+pub use decode::{DecodeOptions, Decoded, Error, Limits, RawEncoding, RawFormat, decode};
 
 /// Samples a second everywhere past this module.
 pub const SAMPLE_RATE: u32 = 16_000;
