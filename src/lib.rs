@@ -41,6 +41,7 @@
 //! | app        | all |
 //! | cli        | all |
 
+pub mod api;
 pub mod audio;
 pub mod cpu;
 pub mod engine;
