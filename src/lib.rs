@@ -41,9 +41,13 @@
 //! | app        | all |
 //! | cli        | all |
 
+pub mod api;
 pub mod audio;
 pub mod cpu;
 pub mod engine;
+pub mod fetch;
+pub mod http;
+pub mod keys;
 pub mod models;
 pub mod transcribe;
 pub mod transcript;

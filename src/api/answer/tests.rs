@@ -1,0 +1,184 @@
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::*;
+use crate::transcript::{DetectedLanguage, Segment};
+
+fn model() -> ModelInfo {
+    ModelInfo {
+        name: "base".into(),
+        uuid: Uuid::from_u128(7),
+        languages: vec!["en".into(), "es".into()],
+        slots: 1,
+        encode_batch: 1,
+        device: String::new(),
+    }
+}
+
+fn transcript(words: &[&str]) -> Transcript {
+    let word = |(index, text): (usize, &&str)| Word {
+        text: (*text).to_owned(),
+        start: index as f64 * 0.1 + 0.2,
+        end: index as f64 * 0.1 + 0.3,
+        probability: 0.9,
+    };
+    let segment = Segment {
+        text: words.concat(),
+        words: words.iter().enumerate().map(word).collect(),
+        ..Segment::default()
+    };
+    Transcript {
+        segments: vec![segment],
+        language: DetectedLanguage { code: "en".into(), probability: 0.75 },
+        duration: 2.0,
+    }
+}
+
+fn answer(query: &str, words: bool, transcripts: &[Transcript]) -> serde_json::Value {
+    let parameters = Parameters::parse(query).unwrap();
+    let asked = Asked {
+        request_id: Uuid::from_u128(1),
+        created: UNIX_EPOCH + Duration::from_millis(1_707_249_376_180),
+        parameters: &parameters,
+        words,
+    };
+    let heard = Heard {
+        sha256: [0xab; 32],
+        duration_seconds: 25.933_312_51,
+        source_channels: 2,
+        transcripts,
+        model: &model(),
+    };
+    serde_json::to_value(response(&asked, &heard)).unwrap()
+}
+
+fn alternative(query: &str, words: bool, spoken: &[&str]) -> serde_json::Value {
+    answer(query, words, &[transcript(spoken)])["results"]["channels"][0]["alternatives"][0].clone()
+}
+
+#[test]
+fn the_response_has_the_fields_of_the_wire_format() {
+    let answer = answer("", true, &[transcript(&[" Hello,", " world."])]);
+    let expected = serde_json::json!({
+        "metadata": {
+            "transaction_key": "deprecated",
+            "request_id": "00000000-0000-0000-0000-000000000001",
+            "sha256": "ab".repeat(32),
+            "created": "2024-02-06T19:56:16.180Z",
+            "duration": 25.933313,
+            "channels": 2,
+            "models": ["00000000-0000-0000-0000-000000000007"],
+            "model_info": {
+                "00000000-0000-0000-0000-000000000007":
+                    {"name": "base", "version": env!("CARGO_PKG_VERSION"), "arch": "whisper"}
+            },
+        },
+        "results": {"channels": [{"alternatives": [{
+            "transcript": "Hello, world.",
+            "confidence": 0.9,
+            "words": [
+                {"word": "hello", "start": 0.2, "end": 0.3, "confidence": 0.9},
+                {"word": "world", "start": 0.3, "end": 0.4, "confidence": 0.9},
+            ],
+        }]}]},
+    });
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn words_are_absent_unless_asked_for() {
+    assert!(alternative("", false, &[" Hello."]).get("words").is_none());
+    assert_eq!(alternative("", true, &[])["words"], serde_json::json!([]));
+}
+
+#[test]
+fn silence_is_an_empty_transcript() {
+    let silence = alternative("", true, &[]);
+    assert_eq!(silence, serde_json::json!({"transcript": "", "confidence": 0.0, "words": []}));
+}
+
+#[test]
+fn punctuated_words_come_with_punctuation() {
+    for query in
+        ["punctuate=true", "smart_format=true", "paragraphs=true", "punctuate=false&smart_format=true"]
+    {
+        let alternative = alternative(query, true, &[" Hello,", " world."]);
+        assert_eq!(alternative["words"][0]["word"], "hello", "{query}");
+        assert_eq!(alternative["words"][0]["punctuated_word"], "Hello,", "{query}");
+        assert_eq!(alternative["transcript"], "Hello, world.", "{query}");
+    }
+    let without = alternative("punctuate=false", true, &[" Hello,", " world.", " —"]);
+    assert!(without["words"][0].get("punctuated_word").is_none());
+    assert_eq!(without["transcript"], "hello world —");
+    assert_eq!(alternative("punctuate=false", false, &["你好", "，世界。"])["transcript"], "你好世界");
+}
+
+#[test]
+fn words_are_bare() {
+    for (written, bare_word) in [
+        (" Hello,", "hello"),
+        (" “Don't!”", "don't"),
+        (" (e.g.", "e.g"),
+        (" $5.50,", "$5.50"),
+        (" 50%.", "50%"),
+        (" C++", "c++"),
+        (" well-known…", "well-known"),
+        (" ¿Qué?", "qué"),
+        (" ÉCOLE", "école"),
+        ("。世界」", "世界"),
+        (" -", "-"),
+        ("", ""),
+    ] {
+        assert_eq!(bare(written), bare_word, "{written:?}");
+    }
+}
+
+#[test]
+fn a_language_that_was_detected_is_told_where_that_was_asked() {
+    for query in ["detect_language=true", "language=multi", "detect_language=en&detect_language=es"] {
+        let answer = answer(query, false, &[transcript(&[" a"])]);
+        assert_eq!(answer["results"]["channels"][0]["detected_language"], "en", "{query}");
+        assert_eq!(answer["results"]["channels"][0]["language_confidence"], 0.75, "{query}");
+    }
+    let named = answer("language=en", false, &[transcript(&[" a"])]);
+    assert!(named["results"]["channels"][0].get("detected_language").is_none());
+}
+
+#[test]
+fn each_channel_has_its_entry() {
+    let answer = answer("multichannel=true", false, &[transcript(&[" Left."]), transcript(&[" Right."])]);
+    assert_eq!(answer["results"]["channels"].as_array().unwrap().len(), 2);
+    assert_eq!(answer["results"]["channels"][1]["alternatives"][0]["transcript"], "Right.");
+}
+
+#[test]
+fn what_had_no_effect_is_warned_of() {
+    let metadata = &answer("numerals=true&model=nova-3&tag=t&extra=k:v", false, &[])["metadata"];
+    assert_eq!(metadata["tags"], serde_json::json!(["t"]));
+    assert_eq!(metadata["extra"], serde_json::json!({"k": "v"}));
+    assert_eq!(
+        metadata["warnings"],
+        serde_json::json!([
+            {"parameter": "numerals", "type": "unsupported_parameter",
+             "message": "`numerals` is not supported and had no effect."},
+            {"parameter": "model", "type": "unsupported_model",
+             "message": "The model asked for is not served here; `base` was used."},
+        ])
+    );
+    for query in [
+        "model=base",
+        "model=whisper-base",
+        "model=None",
+        "model=",
+        "model=00000000-0000-0000-0000-000000000007",
+    ] {
+        assert!(answer(query, false, &[])["metadata"].get("warnings").is_none(), "{query}");
+    }
+}
+
+#[test]
+fn numbers_are_always_json() {
+    assert_eq!(rounded(f64::NAN, 1e3), 0.0);
+    assert_eq!(confidence(f32::NAN), 0.0);
+    assert_eq!(confidence(1.5), 1.0);
+    assert_eq!(rounded(0.1 + 0.2, 1e3), 0.3);
+}

@@ -1,0 +1,148 @@
+//! What each module's errors are over HTTP: status, code and a message for the client.
+//!
+//! | status | code                    | when |
+//! |--------|-------------------------|------|
+//! | 400    | INVALID_QUERY_PARAMETER | a parameter whose value means nothing |
+//! | 400    | INVALID_HEADER          | a header of ours whose value means nothing |
+//! | 400    | Bad Request             | damaged or empty audio; JSON that is none; a language the model lacks |
+//! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
+//! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
+//! | 404    | NOT_FOUND               | no such path |
+//! | 405    | METHOD_NOT_ALLOWED      | with `Allow` |
+//! | 408    | REQUEST_TIMEOUT         | a body that came too slowly |
+//! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
+//! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
+//! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body |
+//! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
+//! | 431    | HEADERS_TOO_LARGE       | |
+//! | 500    | INTERNAL_ERROR          | a fault of ours; the log knows more |
+//! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
+//! | 503    | Service Unavailable     | busy or stopping, with `Retry-After` |
+//! | 504    | PROCESSING_TIMEOUT      | not done within the time for a request |
+//!
+//! Codes and messages that the wire format knows are its own, word for word.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+
+use super::language::UnknownLanguage;
+use super::parameters;
+use crate::http::Failure;
+use crate::{audio, engine, fetch};
+
+/// While the server stops: about what a restart takes.
+const STOPPING_RETRY: Duration = Duration::from_secs(5);
+
+fn bad_request(message: &'static str) -> Failure {
+    Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message)
+}
+
+pub(super) fn invalid_json() -> Failure {
+    bad_request("Content-type was application/json, but we could not process the JSON payload.")
+}
+
+pub(super) fn invalid_header(name: &'static str, problem: &str) -> Failure {
+    Failure::new(
+        StatusCode::BAD_REQUEST,
+        "INVALID_HEADER",
+        format!("Invalid value of header `{name}`: {problem}."),
+    )
+}
+
+pub(super) fn length_required() -> Failure {
+    Failure::new(
+        StatusCode::LENGTH_REQUIRED,
+        "LENGTH_REQUIRED",
+        "A body is required: audio, or JSON with a `url`. Send it with Content-Length or in chunks.",
+    )
+}
+
+pub(super) fn encoded_body() -> Failure {
+    Failure::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UNSUPPORTED_MEDIA_TYPE",
+        "A body with a Content-Encoding is not taken: send the audio as it is.",
+    )
+}
+
+pub(super) fn unsupported_encoding(encoding: &str) -> Failure {
+    Failure::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UNSUPPORTED_MEDIA_TYPE",
+        format!("Raw audio of encoding `{encoding}` is not supported."),
+    )
+}
+
+pub(super) fn not_implemented(what: &'static str) -> Failure {
+    Failure::new(StatusCode::NOT_IMPLEMENTED, "NOT_IMPLEMENTED", what)
+}
+
+impl From<parameters::Error> for Failure {
+    fn from(error: parameters::Error) -> Self {
+        let message = match error {
+            parameters::Error::Callback => "Invalid callback url.".to_owned(),
+            error => format!("Failed to deserialize query parameters: {error}"),
+        };
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_QUERY_PARAMETER", message)
+    }
+}
+
+impl From<UnknownLanguage> for Failure {
+    fn from(error: UnknownLanguage) -> Self {
+        bad_request("No such model/language/tier combination found.").because(error)
+    }
+}
+
+impl From<fetch::Error> for Failure {
+    fn from(error: fetch::Error) -> Self {
+        let message = error.to_string();
+        match error {
+            fetch::Error::TooLarge { .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message)
+            }
+            _ => Self::new(StatusCode::BAD_REQUEST, "REMOTE_CONTENT_ERROR", message),
+        }
+    }
+}
+
+impl From<audio::Error> for Failure {
+    fn from(error: audio::Error) -> Self {
+        match error {
+            audio::Error::Unsupported => Self::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "UNSUPPORTED_MEDIA_TYPE",
+                "The audio is of no supported format: MP3, AAC, FLAC, WAV, OGG, WebM, Opus, M4A, or raw with `encoding`.",
+            ),
+            audio::Error::TooLong { limit_seconds } => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "AUDIO_TOO_LONG",
+                format!("The audio is longer than the {limit_seconds} seconds that one request may hold."),
+            ),
+            // The wire format's one text for both.
+            error @ (audio::Error::Corrupt(_) | audio::Error::Empty) => {
+                bad_request("Bad Request: failed to process audio: corrupt or unsupported data")
+                    .because(error)
+            }
+        }
+    }
+}
+
+impl From<engine::Error> for Failure {
+    fn from(error: engine::Error) -> Self {
+        match error {
+            engine::Error::Overloaded { retry_after } => Self::busy(retry_after).because(error),
+            engine::Error::ShuttingDown => Self::busy(STOPPING_RETRY).because(error),
+            engine::Error::DeadlineExceeded => Self::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "PROCESSING_TIMEOUT",
+                "The audio was not transcribed within the time for a request.",
+            ),
+            engine::Error::UnknownLanguage(code) => UnknownLanguage(code).into(),
+            error @ engine::Error::EnglishOnly(_) => {
+                bad_request("No such model/language/tier combination found.").because(error)
+            }
+            error @ (engine::Error::ModelFailed(_) | engine::Error::WindowTooLong) => Self::internal(error),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Whether the server lives and whether it takes work. None of these need a key, none say much.
+//!
+//! `/livez` answers while the process can answer at all: when it fails, restart. `/readyz` answers 200
+//! while work is taken: when it fails, send elsewhere. `/health` is both in one body, for people.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::StatusCode;
+use serde::Serialize;
+
+use super::Services;
+use crate::http::{Failure, Request, Response, json};
+
+const NOT_READY_RETRY: Duration = Duration::from_secs(5);
+
+/// Whether work is taken. Cheap to clone; all clones are one.
+#[derive(Clone, Default)]
+pub struct Readiness(Arc<AtomicU8>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Before the model is there.
+    Starting,
+    Ready,
+    /// Told to stop: what is being done is finished, new work goes elsewhere.
+    Draining,
+}
+
+impl Readiness {
+    pub fn set(&self, state: State) {
+        self.0.store(state as u8, Ordering::Release);
+    }
+
+    pub fn state(&self) -> State {
+        match self.0.load(Ordering::Acquire) {
+            state if state == State::Ready as u8 => State::Ready,
+            state if state == State::Draining as u8 => State::Draining,
+            _ => State::Starting,
+        }
+    }
+}
+
+/// How many requests are being worked on.
+#[derive(Clone, Default)]
+pub(super) struct Activity(Arc<AtomicUsize>);
+
+pub(super) struct Active(Arc<AtomicUsize>);
+
+impl Activity {
+    pub(super) fn begin(&self) -> Active {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Active(self.0.clone())
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    ready: bool,
+}
+
+#[derive(Serialize)]
+struct Alive {
+    status: &'static str,
+}
+
+pub(super) async fn health(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
+    let ready = services.readiness.state() == State::Ready;
+    Ok(json(StatusCode::OK, &Health { status: "ok", ready }))
+}
+
+pub(super) async fn livez(_: Arc<Services>, _: Request) -> Result<Response, Failure> {
+    Ok(json(StatusCode::OK, &Alive { status: "ok" }))
+}
+
+pub(super) async fn readyz(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
+    match services.readiness.state() {
+        State::Ready => Ok(json(StatusCode::OK, &Health { status: "ok", ready: true })),
+        State::Starting | State::Draining => Err(Failure::busy(NOT_READY_RETRY)),
+    }
+}
+
+/// The shape that operators of the wire format's own servers know.
+#[derive(Serialize)]
+struct Status {
+    system_health: &'static str,
+    active_batch_requests: usize,
+    active_stream_requests: usize,
+}
+
+pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
+    let system_health = match services.readiness.state() {
+        State::Starting => "Initializing",
+        State::Ready => "Healthy",
+        State::Draining => "Degraded",
+    };
+    let active_batch_requests = services.activity.0.load(Ordering::Relaxed);
+    Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests: 0 }))
+}

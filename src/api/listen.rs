@@ -1,0 +1,204 @@
+//! `POST /v1/listen` and its three aliases: audio in, transcript out.
+//!
+//! What can be refused is refused before the body is read: no key, bad parameters, a full engine.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use hyper::header::{HeaderName, HeaderValue, USER_AGENT};
+use hyper::{HeaderMap, StatusCode};
+use sha2::{Digest as _, Sha256};
+
+use super::answer::{self, Asked, Heard};
+use super::parameters::{Encoding, Parameters};
+use super::source::{self, Source};
+use super::{Services, error, language};
+use crate::audio::{self, DecodeOptions, Decoded, RawEncoding, RawFormat};
+use crate::engine::{Class, Task, TenantId};
+use crate::http::{Caller, Failure, Request, Response, Scheme, json};
+use crate::transcribe::TranscribeOptions;
+
+/// The contract's header that asks for words with their times.
+const TIMESTAMPS: &str = "timestamps";
+const DG_MODEL_NAME: HeaderName = HeaderName::from_static("dg-model-name");
+const DG_MODEL_UUID: HeaderName = HeaderName::from_static("dg-model-uuid");
+
+pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
+    let (arrived, created) = (Instant::now(), SystemTime::now());
+    let caller = services.authenticator.caller(&request.headers).await?;
+    let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
+    if parameters.callback.is_some() {
+        return Err(error::not_implemented(
+            "Callbacks are not served yet: send the request without `callback`.",
+        ));
+    }
+    let model = services.transcriber.model();
+    let words = wants_words(&caller, &request.headers, &parameters)?;
+    let options = TranscribeOptions {
+        language: language::choice(&parameters, model)?,
+        task: Task::Transcribe,
+        prompt: None,
+        word_times: words,
+        class: Class::Interactive,
+        tenant: TenantId(caller.tenant),
+        deadline: Some(arrived + services.processing_timeout),
+    };
+    let raw = raw_format(&parameters)?;
+    // Asks whether any audio would be let in at all; how much this is will be known when it is read.
+    drop(services.transcriber.engine().admit(0.0)?);
+    let _active = services.activity.begin();
+
+    let source = source::read(request.version, &request.headers, request.body).await?;
+    let decode =
+        DecodeOptions { raw, split_channels: parameters.multichannel, limits: services.audio.clone() };
+    let (decoded, sha256) = decode_source(&services, source, decode).await?;
+
+    let channels = decoded.channels.into_iter().map(|pcm| services.transcriber.transcribe(pcm, &options));
+    let transcripts = try_join_all(channels).await?;
+
+    let asked = Asked { request_id: request.id, created, parameters: &parameters, words };
+    let heard = Heard {
+        sha256,
+        duration_seconds: decoded.duration_seconds,
+        source_channels: decoded.source_channels,
+        transcripts: &transcripts,
+        model,
+    };
+    let mut response = json(StatusCode::OK, &answer::response(&asked, &heard));
+    let out = response.headers_mut();
+    if let (Ok(name), Ok(uuid)) = (model.name.parse::<HeaderValue>(), model.uuid.to_string().parse()) {
+        out.insert(DG_MODEL_NAME, name);
+        out.insert(DG_MODEL_UUID, uuid);
+    }
+    Ok(response)
+}
+
+/// Whether the response shall have `words`.
+///
+/// The contract has them where `timestamps: true` asks for them; SDKs of the wire format expect them
+/// always, and one fails without. So they are left out only for a request that looks like the
+/// contract's: `Bearer`, no SDK's header, and nothing asked that is told by words.
+///
+/// # Errors
+/// 400 for a `timestamps` that is neither true nor false.
+fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) -> Result<bool, Failure> {
+    let asked = match headers.get(TIMESTAMPS).map(HeaderValue::as_bytes) {
+        None => false,
+        Some(value) if value.eq_ignore_ascii_case(b"true") => true,
+        Some(value) if value.eq_ignore_ascii_case(b"false") => false,
+        Some(_) => return Err(error::invalid_header(TIMESTAMPS, "expected true or false")),
+    };
+    Ok(asked || caller.scheme == Scheme::Token || is_sdk(headers) || parameters.implies_words())
+}
+
+/// SDKs of the wire format say who they are, in one way or another.
+fn is_sdk(headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    agent.to_ascii_lowercase().contains("deepgram")
+        || headers
+            .keys()
+            .any(|name| name.as_str().starts_with("x-deepgram-") || name.as_str().starts_with("x-fern-"))
+}
+
+/// The format of audio without a container; `None` where the bytes tell it.
+fn raw_format(parameters: &Parameters) -> Result<Option<RawFormat>, Failure> {
+    let Some(encoding) = parameters.encoding else { return Ok(None) };
+    let encoding = match encoding {
+        Encoding::Linear16 => RawEncoding::Linear16,
+        Encoding::Linear32 => RawEncoding::Linear32,
+        Encoding::Mulaw => RawEncoding::Mulaw,
+        Encoding::Alaw => RawEncoding::Alaw,
+        // These come in containers that say so.
+        Encoding::Flac | Encoding::Opus | Encoding::OggOpus => return Ok(None),
+        Encoding::AmrNb | Encoding::AmrWb | Encoding::Speex | Encoding::G729 => {
+            return Err(error::unsupported_encoding(encoding.name()));
+        }
+    };
+    Ok(parameters.sample_rate_hz.map(|sample_rate_hz| RawFormat {
+        encoding,
+        sample_rate_hz,
+        channels: parameters.channels.unwrap_or(1),
+    }))
+}
+
+/// The audio of `source` as PCM, and the SHA-256 of its bytes.
+async fn decode_source(
+    services: &Services,
+    source: Source,
+    options: DecodeOptions,
+) -> Result<(Decoded, [u8; 32]), Failure> {
+    match source {
+        Source::Audio(body) => decode(services, body.bytes(), options, body).await,
+        Source::Url(url) => {
+            let turn = services.downloads.clone().acquire_owned().await.map_err(Failure::internal)?;
+            let download = services.fetcher.fetch(&url).await?;
+            decode(services, download.bytes, options, turn).await
+        }
+    }
+}
+
+/// Off the async threads, no more at once than there are processors for it. `held` is what the bytes
+/// take up; it is given back as soon as they are gone.
+async fn decode<T: Send + 'static>(
+    services: &Services,
+    bytes: Bytes,
+    options: DecodeOptions,
+    held: T,
+) -> Result<(Decoded, [u8; 32]), Failure> {
+    let turn = services.decoders.clone().acquire_owned().await.map_err(Failure::internal)?;
+    let work = move || {
+        let (_turn, _held) = (turn, held);
+        let sha256 = Sha256::digest(&bytes).into();
+        audio::decode(bytes, &options).map(|decoded| (decoded, sha256))
+    };
+    Ok(tokio::task::spawn_blocking(work).await.map_err(Failure::internal)??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Secret;
+
+    fn caller(scheme: Scheme) -> Caller {
+        Caller { key: Secret::generate().id().clone(), tenant: 1, scheme }
+    }
+
+    fn words(scheme: Scheme, headers: &[(&str, &str)], query: &str) -> bool {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
+            .collect();
+        wants_words(&caller(scheme), &headers, &Parameters::parse(query).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn words_are_left_out_only_for_the_contracts_own_form() {
+        assert!(!words(Scheme::Bearer, &[], ""));
+        assert!(!words(Scheme::Bearer, &[("timestamps", "false"), ("user-agent", "curl/8")], "language=es"));
+        for (name, value) in [
+            ("timestamps", "true"),
+            ("timestamps", "True"),
+            ("user-agent", "@deepgram/sdk/3.1"),
+            ("user-agent", "Deepgram-SDK"),
+            ("x-fern-language", "Python"),
+            ("x-deepgram-session-id", "x"),
+        ] {
+            assert!(words(Scheme::Bearer, &[(name, value)], ""), "{name}: {value}");
+        }
+        for query in
+            ["punctuate=true", "smart_format=true", "diarization=true", "utterances=true", "paragraphs=true"]
+        {
+            assert!(words(Scheme::Bearer, &[], query), "{query}");
+        }
+        assert!(words(Scheme::Token, &[], ""));
+    }
+
+    #[test]
+    fn a_timestamps_header_that_means_nothing_is_refused() {
+        let headers = HeaderMap::from_iter([(HeaderName::from_static(TIMESTAMPS), "yes".parse().unwrap())]);
+        let failure = wants_words(&caller(Scheme::Bearer), &headers, &Parameters::default()).unwrap_err();
+        assert_eq!((failure.status(), failure.code()), (StatusCode::BAD_REQUEST, "INVALID_HEADER"));
+    }
+}

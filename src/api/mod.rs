@@ -1,0 +1,119 @@
+//! The endpoints: the contract's and those for operators. One file for each.
+//!
+//! `parameters.rs` and `source.rs` say what a request asks, `answer.rs` and `wire.rs` how it is
+//! answered, and `error.rs`, alone, what goes wrong under which status.
+
+pub mod answer;
+mod error;
+mod health;
+mod language;
+mod listen;
+mod parameters;
+mod source;
+pub mod wire;
+
+pub use health::{Readiness, State};
+pub use parameters::Parameters;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::Method;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+use crate::audio;
+use crate::fetch::Fetcher;
+use crate::http::{Authenticator, Failure, Request, Response, Router};
+use crate::transcribe::Transcriber;
+
+/// How requests are worked on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Within this a request is transcribed, or refused with 504. Default 600 000.
+    pub processing_timeout_ms: u64,
+    /// Files decoded at once, each on a thread. Default: the number of processors.
+    pub decoders: usize,
+    /// URLs fetched at once; more wait their turn. Each may hold as much memory as `fetch.max_bytes`.
+    /// Default 8.
+    pub downloads: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            processing_timeout_ms: 600_000,
+            decoders: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            downloads: 8,
+        }
+    }
+}
+
+/// What the endpoints work with.
+pub struct Services {
+    transcriber: Transcriber,
+    authenticator: Authenticator,
+    fetcher: Fetcher,
+    readiness: Readiness,
+    audio: audio::Limits,
+    processing_timeout: Duration,
+    decoders: Arc<Semaphore>,
+    downloads: Arc<Semaphore>,
+    activity: health::Activity,
+}
+
+/// What [`Services`] are made of.
+pub struct Parts {
+    pub transcriber: Transcriber,
+    pub authenticator: Authenticator,
+    pub fetcher: Fetcher,
+    pub readiness: Readiness,
+    /// How much audio one request may hold.
+    pub audio: audio::Limits,
+}
+
+impl Services {
+    pub fn new(parts: Parts, config: &Config) -> Self {
+        let semaphore = |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
+        Self {
+            transcriber: parts.transcriber,
+            authenticator: parts.authenticator,
+            fetcher: parts.fetcher,
+            readiness: parts.readiness,
+            audio: parts.audio,
+            processing_timeout: Duration::from_millis(config.processing_timeout_ms),
+            decoders: semaphore(config.decoders),
+            downloads: semaphore(config.downloads),
+            activity: health::Activity::default(),
+        }
+    }
+}
+
+/// The table of routes.
+pub fn router(services: Services) -> Router {
+    let services = Arc::new(services);
+    let listen = endpoint(&services, listen::listen);
+    Router::new()
+        .route(Method::POST, "/v1/listen", listen.clone())
+        .route(Method::POST, "/v1/listen/media", listen.clone())
+        .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
+        .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
+        .route(Method::GET, "/v1/status", endpoint(&services, health::status))
+        .route(Method::GET, "/health", endpoint(&services, health::health))
+        .route(Method::GET, "/livez", endpoint(&services, health::livez))
+        .route(Method::GET, "/readyz", endpoint(&services, health::readyz))
+}
+
+/// `function`, with the services at hand.
+fn endpoint<F, R>(
+    services: &Arc<Services>,
+    function: F,
+) -> impl Fn(Request) -> R + Clone + Send + Sync + 'static
+where
+    F: Fn(Arc<Services>, Request) -> R + Clone + Send + Sync + 'static,
+    R: Future<Output = Result<Response, Failure>> + Send + 'static,
+{
+    let services = services.clone();
+    move |request| function(services.clone(), request)
+}

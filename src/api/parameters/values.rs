@@ -1,0 +1,260 @@
+//! The kinds of value that parameters take.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use super::Error;
+
+/// Longer values are cut where they are shown to the client.
+const SHOWN_CHARACTERS_MAX: usize = 80;
+const SECONDS_MAX: f64 = 3600.0;
+
+/// `detect_language`: a switch, or the languages to choose among.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum DetectLanguage {
+    #[default]
+    Off,
+    Any,
+    /// BCP-47 tags.
+    Among(Vec<String>),
+}
+
+/// How the samples of audio without a container are coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    Linear16,
+    Linear32,
+    Mulaw,
+    Alaw,
+    Flac,
+    AmrNb,
+    AmrWb,
+    Opus,
+    OggOpus,
+    Speex,
+    G729,
+}
+
+impl Encoding {
+    const NAMES: [(&'static str, Self); 11] = [
+        ("linear16", Self::Linear16),
+        ("linear32", Self::Linear32),
+        ("mulaw", Self::Mulaw),
+        ("alaw", Self::Alaw),
+        ("flac", Self::Flac),
+        ("amr-nb", Self::AmrNb),
+        ("amr-wb", Self::AmrWb),
+        ("opus", Self::Opus),
+        ("ogg-opus", Self::OggOpus),
+        ("speex", Self::Speex),
+        ("g729", Self::G729),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, encoding)| *encoding == self).map_or("", |(name, _)| name)
+    }
+
+    /// Samples alone do not say how many of them make a second.
+    pub(super) fn needs_sample_rate(self) -> bool {
+        matches!(self, Self::Linear16 | Self::Linear32 | Self::Mulaw | Self::Alaw)
+    }
+}
+
+/// How a result is delivered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CallbackMethod {
+    #[default]
+    Post,
+    Put,
+}
+
+/// Words to be written otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replacement {
+    pub find: String,
+    /// `None` removes what was found.
+    pub replace: Option<String>,
+}
+
+/// Remembers which parameters have had their one value.
+#[derive(Default)]
+pub(super) struct Once(HashSet<String>);
+
+impl Once {
+    pub(super) fn of(
+        &mut self,
+        name: &str,
+        given: &Reader<'_>,
+        read: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.0.insert(name.to_owned()) { read() } else { Err(Error::Duplicate(given.name.to_owned())) }
+    }
+}
+
+/// One parameter as it was sent.
+pub(super) struct Reader<'a> {
+    pub name: &'a str,
+    pub value: &'a str,
+}
+
+impl Reader<'_> {
+    fn invalid(&self, expected: &'static str) -> Error {
+        let value = self.value.chars().take(SHOWN_CHARACTERS_MAX).collect();
+        Error::Value { parameter: self.name.to_owned(), value, expected }
+    }
+
+    /// Some SDKs write booleans with a capital.
+    fn boolean(&self) -> Option<bool> {
+        match self.value {
+            _ if self.value.eq_ignore_ascii_case("true") => Some(true),
+            _ if self.value.eq_ignore_ascii_case("false") => Some(false),
+            _ => None,
+        }
+    }
+
+    pub(super) fn flag(&self, into: &mut bool) -> Result<(), Error> {
+        *into = self.boolean().ok_or_else(|| self.invalid("true or false"))?;
+        Ok(())
+    }
+
+    /// A flag that shares its field with others: it switches on and never off.
+    pub(super) fn switch(&self, into: &mut bool) -> Result<(), Error> {
+        *into |= self.boolean().ok_or_else(|| self.invalid("true or false"))?;
+        Ok(())
+    }
+
+    /// The name of a model for something switches that on.
+    pub(super) fn named(&self, into: &mut bool) -> Result<(), Error> {
+        *into |= !self.value.is_empty() && self.boolean() != Some(false);
+        Ok(())
+    }
+
+    pub(super) fn text(&self, into: &mut Option<String>) -> Result<(), Error> {
+        *into = Some(self.value.to_owned());
+        Ok(())
+    }
+
+    pub(super) fn number<T: FromStr + PartialOrd>(
+        &self,
+        into: &mut Option<T>,
+        range: RangeInclusive<T>,
+    ) -> Result<(), Error> {
+        let number = self.value.parse().ok().filter(|number| range.contains(number));
+        *into = Some(number.ok_or_else(|| self.invalid("a whole number within bounds"))?);
+        Ok(())
+    }
+
+    pub(super) fn seconds(&self, into: &mut Option<f64>) -> Result<(), Error> {
+        let seconds = self.value.parse().ok().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
+        *into = Some(seconds.ok_or_else(|| self.invalid("seconds"))?);
+        Ok(())
+    }
+
+    fn push<T>(&self, into: &mut Vec<T>, limit: usize, item: T) -> Result<(), Error> {
+        if into.len() >= limit {
+            return Err(Error::TooMany { parameter: self.name.to_owned(), limit });
+        }
+        into.push(item);
+        Ok(())
+    }
+
+    pub(super) fn item(&self, into: &mut Vec<String>, limit: usize) -> Result<(), Error> {
+        if self.value.trim().is_empty() {
+            return Err(self.invalid("a word or more"));
+        }
+        self.push(into, limit, self.value.to_owned())
+    }
+
+    pub(super) fn tag(&self, into: &mut Vec<String>, limit: usize, characters: usize) -> Result<(), Error> {
+        if self.value.chars().count() > characters {
+            return Err(self.invalid("at most 128 characters"));
+        }
+        self.push(into, limit, self.value.to_owned())
+    }
+
+    /// `key:value`; the last one of a key wins.
+    pub(super) fn pair(
+        &self,
+        into: &mut BTreeMap<String, String>,
+        limit: usize,
+        characters: usize,
+    ) -> Result<(), Error> {
+        if self.value.chars().count() > characters {
+            return Err(self.invalid("at most 2048 characters"));
+        }
+        let (key, value) = self.value.split_once(':').ok_or_else(|| self.invalid("KEY:VALUE"))?;
+        if into.len() >= limit && !into.contains_key(key) {
+            return Err(Error::TooMany { parameter: self.name.to_owned(), limit });
+        }
+        into.insert(key.to_owned(), value.to_owned());
+        Ok(())
+    }
+
+    /// `false` asks for none; `true` is the wire format's older word for `numbers`.
+    pub(super) fn redaction(&self, into: &mut Vec<String>, limit: usize) -> Result<(), Error> {
+        match self.boolean() {
+            Some(false) => Ok(()),
+            Some(true) => self.push(into, limit, "numbers".to_owned()),
+            None => self.item(into, limit),
+        }
+    }
+
+    pub(super) fn replacement(&self, into: &mut Vec<Replacement>, limit: usize) -> Result<(), Error> {
+        let (find, replace) = match self.value.split_once(':') {
+            Some((find, replace)) => (find, Some(replace.to_owned()).filter(|replace| !replace.is_empty())),
+            None => (self.value, None),
+        };
+        if find.trim().is_empty() {
+            return Err(self.invalid("FIND:REPLACE"));
+        }
+        self.push(into, limit, Replacement { find: find.to_owned(), replace })
+    }
+
+    pub(super) fn detect_language(&self, into: &mut DetectLanguage) -> Result<(), Error> {
+        match (self.boolean(), &mut *into) {
+            (Some(true), DetectLanguage::Off) => *into = DetectLanguage::Any,
+            // A list says more than a switch.
+            (Some(_), _) => {}
+            (None, _) if self.value.is_empty() => return Err(self.invalid("true, false or a language")),
+            (None, DetectLanguage::Among(tags)) => {
+                return self.push(tags, super::LIST_MAX, self.value.to_owned());
+            }
+            (None, _) => *into = DetectLanguage::Among(vec![self.value.to_owned()]),
+        }
+        Ok(())
+    }
+
+    pub(super) fn encoding(&self, into: &mut Option<Encoding>) -> Result<(), Error> {
+        let known = Encoding::NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(self.value));
+        let (_, encoding) = known.ok_or_else(|| self.invalid("the name of an encoding, such as linear16"))?;
+        *into = Some(*encoding);
+        Ok(())
+    }
+
+    pub(super) fn callback(&self, into: &mut Option<url::Url>) -> Result<(), Error> {
+        let url = url::Url::parse(self.value).map_err(|_| Error::Callback)?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(Error::Callback);
+        }
+        *into = Some(url);
+        Ok(())
+    }
+
+    pub(super) fn callback_method(&self, into: &mut CallbackMethod) -> Result<(), Error> {
+        *into = match self.value {
+            _ if self.value.eq_ignore_ascii_case("post") => CallbackMethod::Post,
+            _ if self.value.eq_ignore_ascii_case("put") => CallbackMethod::Put,
+            _ => return Err(self.invalid("POST or PUT")),
+        };
+        Ok(())
+    }
+
+    /// Anything but `false` asks for it: `summarize` takes `v2`, the custom ones take texts.
+    pub(super) fn intelligence(&self, name: &'static str, into: &mut Vec<&'static str>) -> Result<(), Error> {
+        if self.boolean() != Some(false) && !self.value.is_empty() && !into.contains(&name) {
+            into.push(name);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Where a request's audio comes from: its body, or the URL that its body names.
+
+use bytes::Bytes;
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use hyper::{HeaderMap, Version};
+use simd_json::prelude::ValueAsScalar as _;
+
+use super::error;
+use crate::http::{Body, Buffered, Failure};
+
+/// A JSON body holds one URL; more is no request of ours.
+const JSON_BYTES_MAX: u64 = 64 << 10;
+
+/// What the body was, once read.
+pub(super) enum Source {
+    Audio(Buffered),
+    Url(String),
+}
+
+/// Reads the body of a request with `headers`.
+///
+/// The media type decides one thing alone: whether this is JSON. Audio comes under any type or none,
+/// and is told by its bytes.
+///
+/// # Errors
+/// 400, 408, 411, 413, 415, 503.
+pub(super) async fn read(version: Version, headers: &HeaderMap, body: Body) -> Result<Source, Failure> {
+    check_framing(version, headers, &body)?;
+    if !is_json(headers) {
+        return Ok(Source::Audio(body.collect().await?));
+    }
+    let json = body.collect_at_most(JSON_BYTES_MAX).await?;
+    url(&json.bytes()).map(Source::Url).ok_or_else(error::invalid_json)
+}
+
+fn check_framing(version: Version, headers: &HeaderMap, body: &Body) -> Result<(), Failure> {
+    let is_framed = headers.contains_key(CONTENT_LENGTH) || headers.contains_key(TRANSFER_ENCODING);
+    if version < Version::HTTP_2 && !is_framed && body.is_empty() {
+        return Err(error::length_required());
+    }
+    let is_identity = |value: &hyper::header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| !is_identity(encoding)) {
+        return Err(error::encoded_body());
+    }
+    Ok(())
+}
+
+/// Exactly `application/json`, with or without parameters.
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(Ok(media_type)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else { return false };
+    let essence = media_type.split_once(';').map_or(media_type, |(essence, _)| essence);
+    essence.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// The `url` of a JSON object; other members are left alone. The tape is flat: however deep the
+/// nesting, it is walked without recursion.
+fn url(json: &Bytes) -> Option<String> {
+    let mut json = json.to_vec();
+    let tape = simd_json::to_tape(&mut json).ok()?;
+    let value = tape.as_value();
+    let url = value.as_object()?.get("url")?;
+    url.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_url(json: &str) -> Option<String> {
+        url(&Bytes::copy_from_slice(json.as_bytes()))
+    }
+
+    #[test]
+    fn the_url_is_found() {
+        for json in [
+            r#"{"url":"http://a/b"}"#,
+            r#" { "x" : [1, {"url": "no"}], "url" : "http:\/\/a\/\u0062", "y": null } "#,
+        ] {
+            assert_eq!(read_url(json).as_deref(), Some("http://a/b"), "{json}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_none() {
+        for json in [
+            "",
+            " ",
+            "null",
+            "1",
+            "\"url\"",
+            "[]",
+            "{}",
+            r#"["url"]"#,
+            r#"{"URL":"http://a/"}"#,
+            r#"{"url":1}"#,
+            r#"{"url":null}"#,
+            r#"{"url":["http://a/"]}"#,
+            r#"{"url":"http://a/""#,
+            r#"{"url":"http://a/"},"#,
+            r#"{"url":"\ud800"}"#,
+            "{'url':'http://a/'}",
+        ] {
+            assert_eq!(read_url(json), None, "{json}");
+        }
+        assert_eq!(url(&Bytes::from_static(b"{\"url\":\"\xff\xfe\"}")), None);
+    }
+
+    #[test]
+    fn deep_nesting_costs_no_stack() {
+        let depth = JSON_BYTES_MAX as usize / 2 - 20;
+        let deep = format!(r#"{{"x":{}{},"url":"http://a/"}}"#, "[".repeat(depth), "]".repeat(depth));
+        let thread =
+            std::thread::Builder::new().stack_size(128 << 10).spawn(move || read_url(&deep)).unwrap();
+        // Refused or read: the thread lives.
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn only_the_media_type_of_json_is_json() {
+        for (value, expected) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            (" application/json ;x=y", true),
+            ("application/json5", false),
+            ("application/problem+json", false),
+            ("text/json", false),
+            ("audio/wav", false),
+            ("deepgram/audio+video", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(CONTENT_TYPE, value.parse().unwrap())]);
+            assert_eq!(is_json(&headers), expected, "{value}");
+        }
+        assert!(!is_json(&HeaderMap::new()));
+    }
+}

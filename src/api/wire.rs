@@ -1,0 +1,103 @@
+//! The JSON of the wire format. No logic: what goes where is decided in `answer.rs`.
+//!
+//! Field names and nesting are those of the contract and of the SDKs' response types; a feature that
+//! was not asked for is an absent key, never null.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+/// The answer to a transcription.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Response {
+    pub metadata: Metadata,
+    pub results: Results,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Metadata {
+    /// Always `deprecated`; SDKs require the key.
+    pub transaction_key: &'static str,
+    pub request_id: Uuid,
+    /// Of the bytes that were transcribed, 64 hexadecimal digits.
+    pub sha256: String,
+    /// When the request came, `2024-02-06T19:56:16.180Z`.
+    pub created: String,
+    /// Seconds of audio.
+    pub duration: f64,
+    /// Channels of the audio as it was sent.
+    pub channels: u16,
+    pub models: Vec<Uuid>,
+    pub model_info: BTreeMap<Uuid, ModelInfo>,
+    /// Parameters that were understood and not honoured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+    /// The request's `extra` pairs.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, String>,
+    /// The request's `tag` values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelInfo {
+    pub name: String,
+    pub version: String,
+    pub arch: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    pub parameter: &'static str,
+    #[serde(rename = "type")]
+    pub kind: WarningKind,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WarningKind {
+    UnsupportedParameter,
+    UnsupportedModel,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Results {
+    /// One for all channels mixed, or one for each.
+    pub channels: Vec<Channel>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Channel {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detected_language: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language_confidence: Option<f64>,
+    /// The best first.
+    pub alternatives: Vec<Alternative>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Alternative {
+    pub transcript: String,
+    /// Mean of the words' confidences, 0 to 1; 0 where nothing was said.
+    pub confidence: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub words: Option<Vec<Word>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Word {
+    /// Lower case, without adjoining punctuation.
+    pub word: String,
+    /// Seconds from the start of the audio.
+    pub start: f64,
+    pub end: f64,
+    /// 0 to 1.
+    pub confidence: f64,
+    /// As written, where punctuation was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub punctuated_word: Option<String>,
+}

@@ -1,0 +1,157 @@
+//! One download: redirects followed by hand, bytes counted, time bounded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{CONTENT_ENCODING, LOCATION};
+use reqwest::{Client, Response, redirect};
+use url::Url;
+
+use super::policy::{self, AllowList, Reach};
+use super::resolver::{LookUp, Resolver, system};
+use super::{Config, Error, SetupError};
+
+const REDIRECTS_MAX: usize = 3;
+
+/// Fetches media by URL. Cheap to clone.
+#[derive(Clone)]
+pub struct Fetcher {
+    /// One client for each [`Reach`], since a look-up is told nothing but the name.
+    public: Client,
+    listed: Client,
+    any: Client,
+    allow: Arc<AllowList>,
+    total_timeout: Duration,
+    max_bytes: u64,
+}
+
+/// What a URL gave.
+#[derive(Debug, Clone)]
+pub struct Download {
+    pub bytes: Bytes,
+}
+
+impl Fetcher {
+    /// # Errors
+    /// [`SetupError`]: an entry of the allow-list that means nothing, or no TLS.
+    pub fn new(config: &Config) -> Result<Self, SetupError> {
+        Self::with_look_up(config, system())
+    }
+
+    fn with_look_up(config: &Config, look_up: LookUp) -> Result<Self, SetupError> {
+        let allow = Arc::new(AllowList::parse(&config.allow)?);
+        let connect_timeout = Duration::from_millis(config.connect_timeout_ms);
+        let client = |reach| {
+            let resolver = Resolver { look_up: look_up.clone(), reach, allow: allow.clone() };
+            client(connect_timeout, resolver).map_err(SetupError::Client)
+        };
+        Ok(Self {
+            public: client(Reach::Public)?,
+            listed: client(Reach::Listed)?,
+            any: client(Reach::Any)?,
+            allow: allow.clone(),
+            total_timeout: Duration::from_millis(config.total_timeout_ms),
+            max_bytes: config.max_bytes,
+        })
+    }
+
+    /// Fetches the whole of `url`. Dropping the future ends the transfer.
+    ///
+    /// # Errors
+    /// See [`Error`]; past `total_timeout_ms` it is [`Error::Failed`].
+    pub async fn fetch(&self, url: &str) -> Result<Download, Error> {
+        match tokio::time::timeout(self.total_timeout, self.follow(url)).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Failed),
+        }
+    }
+
+    async fn follow(&self, url: &str) -> Result<Download, Error> {
+        let mut url = policy::parse(url)?;
+        for _ in 0..=REDIRECTS_MAX {
+            let response = self.request(&url).await?;
+            if !response.status().is_redirection() {
+                return self.read(response).await;
+            }
+            let location = response.headers().get(LOCATION).ok_or(Error::MissingLocation)?;
+            url = policy::redirect(&url, location.to_str().map_err(|_| Error::InvalidUrl)?)?;
+        }
+        Err(Error::TooManyRedirects)
+    }
+
+    async fn request(&self, url: &Url) -> Result<Response, Error> {
+        let client = match policy::check(url, &self.allow)? {
+            Reach::Public => &self.public,
+            Reach::Listed => &self.listed,
+            Reach::Any => &self.any,
+        };
+        client.get(url.clone()).send().await.map_err(|error| verdict(&error))
+    }
+
+    async fn read(&self, mut response: Response) -> Result<Download, Error> {
+        let status = response.status();
+        if status.is_client_error() {
+            return Err(Error::ClientError(status.as_u16()));
+        }
+        // 206 and 204 have not the media that was asked for.
+        if status != reqwest::StatusCode::OK || is_encoded(&response) {
+            return Err(Error::Failed);
+        }
+        let too_large = Error::TooLarge { limit: self.max_bytes };
+        if response.content_length().is_some_and(|length| length > self.max_bytes) {
+            return Err(too_large);
+        }
+        let mut bytes = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(|_| Error::Failed)? {
+            if (bytes.len() + chunk.len()) as u64 > self.max_bytes {
+                return Err(too_large);
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(Download { bytes: bytes.freeze() })
+    }
+}
+
+/// Nothing but identity was asked for; what comes encoded all the same is not the media.
+fn is_encoded(response: &Response) -> bool {
+    let encoding = response.headers().get(CONTENT_ENCODING);
+    encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
+}
+
+/// A refusal by the resolver comes back wrapped in the client's error; all else is one error.
+fn verdict(error: &reqwest::Error) -> Error {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if let Some(verdict) = error.downcast_ref::<Error>() {
+            return verdict.clone();
+        }
+        source = error.source();
+    }
+    Error::Failed
+}
+
+fn client(connect_timeout: Duration, resolver: Resolver) -> Result<Client, reqwest::Error> {
+    // The process's one provider of cryptography; who installed it first does not matter.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let resolver = Arc::new(resolver);
+    let builder = || {
+        Client::builder()
+            .user_agent(concat!("verbatim/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .no_proxy()
+            .connect_timeout(connect_timeout)
+            // A connection serves one client of ours and is not kept for the next.
+            .pool_max_idle_per_host(0)
+            .dns_resolver(resolver.clone())
+    };
+    // A machine without certificates of its own still fetches over http.
+    builder().build().or_else(|error| {
+        tracing::warn!(%error, "no certificates of the system: https URLs cannot be fetched");
+        builder().tls_certs_only([]).build()
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Against servers on loopback that the allow-list opens, and look-ups that lie.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+
+/// Answers every connection with `reply`, one request each; counts them.
+async fn serve(reply: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let (count, reply) = (connections.clone(), Arc::new(reply));
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::SeqCst);
+            let reply = reply.clone();
+            tokio::spawn(async move {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    match stream.read_u8().await {
+                        Ok(byte) => head.push(byte),
+                        Err(_) => return,
+                    }
+                }
+                let _ = stream.write_all(&reply(&String::from_utf8_lossy(&head))).await;
+                // An empty reply stands for a server that never answers.
+                if reply("").is_empty() {
+                    let _ = stream.read_u8().await;
+                }
+            });
+        }
+    });
+    (port, connections)
+}
+
+fn ok(body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+fn fetcher(allow: &[String]) -> Fetcher {
+    Fetcher::new(&Config { allow: allow.to_vec(), ..Config::default() }).unwrap()
+}
+
+fn resolving(config: &Config, to: &'static [&'static str]) -> Fetcher {
+    let addresses: Vec<IpAddr> = to.iter().map(|ip| ip.parse().unwrap()).collect();
+    let look_up: LookUp = Arc::new(move |_| {
+        let addresses = addresses.clone();
+        Box::pin(async move { Ok(addresses) })
+    });
+    Fetcher::with_look_up(config, look_up).unwrap()
+}
+
+#[tokio::test]
+async fn an_allowed_host_is_fetched() {
+    let (port, _) = serve(|head| {
+        assert!(head.is_empty() || head.starts_with("GET /a.wav?x=1 HTTP/1.1\r\n"), "{head}");
+        assert!(!head.contains("accept-encoding"), "{head}");
+        ok("sound")
+    })
+    .await;
+    let download = fetcher(&[format!("127.0.0.1:{port}")])
+        .fetch(&format!("http://127.0.0.1:{port}/a.wav?x=1#here"))
+        .await
+        .unwrap();
+    assert_eq!(&download.bytes[..], b"sound");
+}
+
+#[tokio::test]
+async fn loopback_is_refused_by_default_and_never_connected_to() {
+    let (port, connections) = serve(|_| ok("secret")).await;
+    for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "localhost.", "2130706433"] {
+        let result = fetcher(&[]).fetch(&format!("http://{host}:{port}/")).await;
+        assert_eq!(result.unwrap_err(), Error::NotRoutable, "{host}");
+    }
+    assert_eq!(fetcher(&[]).fetch("http://localhost/").await.unwrap_err(), Error::NotRoutable);
+    assert_eq!(connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_name_with_a_private_address_among_public_ones_is_refused() {
+    for addresses in [&["93.184.216.34", "127.0.0.1"][..], &["10.0.0.1"][..], &["::1"][..]] {
+        let fetcher = resolving(&Config::default(), addresses);
+        assert_eq!(fetcher.fetch("http://two-faced.example/").await.unwrap_err(), Error::NotRoutable);
+    }
+    let nowhere = resolving(&Config::default(), &[]);
+    assert_eq!(nowhere.fetch("http://nowhere.example/").await.unwrap_err(), Error::Unresolvable);
+}
+
+#[tokio::test]
+async fn a_name_is_looked_up_once_and_its_address_used() {
+    // The first answer is allowed, any later one is not: rebinding would meet the second.
+    let (port, _) = serve(|_| ok("sound")).await;
+    let config = Config { allow: vec![format!("rebinding.example:{port}")], ..Config::default() };
+    let look_ups = Arc::new(AtomicUsize::new(0));
+    let counted = look_ups.clone();
+    let look_up: LookUp = Arc::new(move |_| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(vec![IpAddr::from([127, 0, 0, 1])]) })
+    });
+    let fetcher = Fetcher::with_look_up(&config, look_up).unwrap();
+    let download = fetcher.fetch(&format!("http://rebinding.example:{port}/")).await.unwrap();
+    assert_eq!(&download.bytes[..], b"sound");
+    assert_eq!(look_ups.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn redirects_are_followed_and_each_is_judged() {
+    let (inside, connections) = serve(|_| ok("secret")).await;
+    let (port, _) = serve(move |head| match head.split(' ').nth(1) {
+        Some("/start") => b"HTTP/1.1 302 Found\r\nlocation: /end\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        Some("/loop") => b"HTTP/1.1 307 T\r\nlocation: /loop\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        Some("/blank") => b"HTTP/1.1 301 M\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        Some("/inside") => {
+            format!("HTTP/1.1 302 F\r\nlocation: http://127.0.0.1:{inside}/\r\ncontent-length: 0\r\n\r\n")
+                .into_bytes()
+        }
+        Some("/file") => {
+            b"HTTP/1.1 302 F\r\nlocation: file:///etc/passwd\r\ncontent-length: 0\r\n\r\n".to_vec()
+        }
+        _ => ok("end"),
+    })
+    .await;
+    let fetcher = fetcher(&[format!("127.0.0.1:{port}")]);
+    let get = async |path: &str| fetcher.fetch(&format!("http://127.0.0.1:{port}{path}")).await;
+    assert_eq!(&get("/start").await.unwrap().bytes[..], b"end");
+    assert_eq!(get("/loop").await.unwrap_err(), Error::TooManyRedirects);
+    assert_eq!(get("/blank").await.unwrap_err(), Error::MissingLocation);
+    assert_eq!(get("/inside").await.unwrap_err(), Error::NotRoutable);
+    assert_eq!(get("/file").await.unwrap_err(), Error::InvalidUrl);
+    assert_eq!(connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn more_bytes_than_the_limit_are_refused_announced_or_not() {
+    let (port, _) = serve(|head| match head.split(' ').nth(1) {
+        Some("/announced") => ok(&"x".repeat(101)),
+        Some("/fits") => ok(&"x".repeat(100)),
+        _ => b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n40\r\n0123456789012345678901234567890123456789012345678901234567890123\r\n40\r\n0123456789012345678901234567890123456789012345678901234567890123\r\n0\r\n\r\n".to_vec(),
+    })
+    .await;
+    let allow = vec!["127.0.0.0/8".to_owned()];
+    let fetcher = Fetcher::new(&Config { allow, max_bytes: 100, ..Config::default() }).unwrap();
+    let get = async |path: &str| fetcher.fetch(&format!("http://127.0.0.1:{port}{path}")).await;
+    assert_eq!(get("/announced").await.unwrap_err(), Error::TooLarge { limit: 100 });
+    assert_eq!(get("/chunked").await.unwrap_err(), Error::TooLarge { limit: 100 });
+    assert_eq!(get("/fits").await.unwrap().bytes.len(), 100);
+}
+
+#[tokio::test]
+async fn failures_of_the_remote_look_alike() {
+    let (port, _) = serve(|head| match head.split(' ').nth(1) {
+        Some("/404") => b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        Some("/500") => b"HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        Some("/206") => b"HTTP/1.1 206 Partial\r\ncontent-length: 1\r\n\r\nx".to_vec(),
+        Some("/gzip") => b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx".to_vec(),
+        Some("/cut") => b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nx".to_vec(),
+        _ => b"\x00\x01 nonsense\r\n\r\n".to_vec(),
+    })
+    .await;
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let fetcher = fetcher(&["127.0.0.1".to_owned()]);
+    let get = async |port: u16, path: &str| fetcher.fetch(&format!("http://127.0.0.1:{port}{path}")).await;
+    assert_eq!(get(port, "/404").await.unwrap_err(), Error::ClientError(404));
+    for path in ["/500", "/206", "/gzip", "/cut", "/nonsense"] {
+        assert_eq!(get(port, path).await.unwrap_err(), Error::Failed, "{path}");
+    }
+    assert_eq!(get(closed, "/").await.unwrap_err(), Error::Failed);
+}
+
+#[tokio::test]
+async fn a_silent_server_is_given_up() {
+    let (port, _) = serve(|_| Vec::new()).await;
+    let config = Config { allow: vec!["127.0.0.1".to_owned()], total_timeout_ms: 50, ..Config::default() };
+    let result = Fetcher::new(&config).unwrap().fetch(&format!("http://127.0.0.1:{port}/")).await;
+    assert_eq!(result.unwrap_err(), Error::Failed);
+}

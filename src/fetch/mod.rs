@@ -1,0 +1,70 @@
+//! Media named by URL: fetched from public addresses only.
+//!
+//! A URL that a client sends is a request made in the server's name, from inside its network. So the
+//! address is judged where it is known for certain: [`policy`] looks at the URL (scheme, user, port,
+//! literal addresses), the resolver looks at what the name resolves to and hands the connector those
+//! very addresses. Nothing is resolved twice, so a name cannot change its mind in between, and each
+//! redirect goes through the same door.
+//!
+//! Errors say what the client may know and no more: a refused connection, a silence and a broken
+//! answer are one error, so that nobody maps a network by asking.
+
+mod download;
+pub mod policy;
+mod resolver;
+
+pub use download::{Download, Fetcher};
+
+use serde::{Deserialize, Serialize};
+
+/// How URLs are fetched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// What may be reached besides public addresses: host names (`media.internal`), hosts with one
+    /// port (`localhost:9000`), addresses and networks (`10.1.0.0/16`). Default: nothing.
+    pub allow: Vec<String>,
+    /// Until a connection stands. Default 10 000.
+    pub connect_timeout_ms: u64,
+    /// From the first look-up to the last byte, redirects included. Default 60 000.
+    pub total_timeout_ms: u64,
+    /// More than this is refused, by the announced length or when it has been read. Default 256 MiB.
+    pub max_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { allow: Vec::new(), connect_timeout_ms: 10_000, total_timeout_ms: 60_000, max_bytes: 256 << 20 }
+    }
+}
+
+/// Why nothing was fetched. The texts are for the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("Could not parse URL as a URI.")]
+    InvalidUrl,
+    #[error("URL for media download must be publicly routable.")]
+    NotRoutable,
+    #[error("Could not determine if URL for media download is publicly routable.")]
+    Unresolvable,
+    #[error("The remote server hosting the media is missing `location` in redirect.")]
+    MissingLocation,
+    #[error("The remote server hosting the media returned too many redirects.")]
+    TooManyRedirects,
+    #[error("The remote server hosting the media returned a client error: {0}.")]
+    ClientError(u16),
+    /// Unreachable, too slow, a server error, a broken or an encoded answer: deliberately one error.
+    #[error("The remote server hosting the media failed to return valid data.")]
+    Failed,
+    #[error("The media is larger than the {limit} bytes that may be fetched.")]
+    TooLarge { limit: u64 },
+}
+
+/// Why no [`Fetcher`] could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error("`{0}` is neither a host, a host with a port, an address nor a network")]
+    Allow(String),
+    #[error("cannot set up the HTTP client")]
+    Client(#[source] reqwest::Error),
+}

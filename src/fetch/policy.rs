@@ -1,0 +1,229 @@
+//! Which URLs and addresses may be reached. Pure: no look-up happens here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use url::{Host, Url};
+
+use super::{Error, SetupError};
+
+/// Longer URLs are refused.
+pub const URL_BYTES_MAX: usize = 2048;
+
+/// Ports that may be reached on public hosts; anything goes on those of the allow-list.
+pub const PUBLIC_PORTS: [u16; 4] = [80, 443, 8080, 8443];
+
+/// Networks of IPv4 that are not the public internet: IANA's special-purpose registry (RFC 6890 and
+/// its updates), multicast (RFC 5771) and the former class E.
+const SPECIAL_V4: [(Ipv4Addr, u8); 16] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::new(10, 0, 0, 0), 8),
+    (Ipv4Addr::new(100, 64, 0, 0), 10),
+    (Ipv4Addr::new(127, 0, 0, 0), 8),
+    (Ipv4Addr::new(169, 254, 0, 0), 16),
+    (Ipv4Addr::new(172, 16, 0, 0), 12),
+    (Ipv4Addr::new(192, 0, 0, 0), 24),
+    (Ipv4Addr::new(192, 0, 2, 0), 24),
+    (Ipv4Addr::new(192, 31, 196, 0), 24),
+    (Ipv4Addr::new(192, 52, 193, 0), 24),
+    (Ipv4Addr::new(192, 88, 99, 0), 24),
+    (Ipv4Addr::new(192, 168, 0, 0), 16),
+    (Ipv4Addr::new(198, 18, 0, 0), 15),
+    (Ipv4Addr::new(198, 51, 100, 0), 24),
+    (Ipv4Addr::new(203, 0, 113, 0), 24),
+    (Ipv4Addr::new(224, 0, 0, 0), 3),
+];
+
+/// Parts of 2000::/3, the only IPv6 space handed out to the public, that are special all the same:
+/// protocol assignments with Teredo, ORCHID and benchmarking (2001::/23), documentation
+/// (2001:db8::/32, 3fff::/20), AS112 (2620:4f:8000::/48).
+const SPECIAL_V6: [(Ipv6Addr, u8); 4] = [
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
+    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48),
+    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
+];
+
+/// Whether `address` belongs to the public internet.
+///
+/// IPv6 forms that carry an IPv4 address within (mapped, NAT64's 64:ff9b::/96, 6to4) are judged by it;
+/// NAT64 and 6to4 forms of public addresses pass, as they reach just those.
+pub fn is_globally_routable(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => !SPECIAL_V4.iter().any(|(network, prefix)| in_v4(v4, *network, *prefix)),
+        IpAddr::V6(v6) => match embedded_v4(v6) {
+            Some(v4) => is_globally_routable(IpAddr::V4(v4)),
+            None => {
+                in_v6(v6, Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3)
+                    && !SPECIAL_V6.iter().any(|(network, prefix)| in_v6(v6, *network, *prefix))
+            }
+        },
+    }
+}
+
+/// The IPv4 address that packets to `v6` end up at, where there is one.
+fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let bits = v6.to_bits();
+    // Truncation is meant: the address is 32 bits of the 128.
+    let at = |shift: u32| Some(Ipv4Addr::from_bits((bits >> shift) as u32));
+    match v6.segments() {
+        // ::ffff:a.b.c.d (RFC 4291) and NAT64's 64:ff9b::a.b.c.d (RFC 6052).
+        [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => at(0),
+        // 2002:a.b.c.d::/48 (RFC 3056).
+        [0x2002, ..] => at(80),
+        _ => None,
+    }
+}
+
+fn in_v4(address: Ipv4Addr, network: Ipv4Addr, prefix: u8) -> bool {
+    (address.to_bits() ^ network.to_bits()).leading_zeros() >= u32::from(prefix)
+}
+
+fn in_v6(address: Ipv6Addr, network: Ipv6Addr, prefix: u8) -> bool {
+    (address.to_bits() ^ network.to_bits()).leading_zeros() >= u32::from(prefix)
+}
+
+/// What may be reached besides the public internet. Empty by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AllowList {
+    hosts: Vec<(String, Option<u16>)>,
+    networks: Vec<IpNet>,
+}
+
+impl AllowList {
+    /// Reads entries of the form `host`, `host:port`, `address`, `address:port` or `network/prefix`.
+    ///
+    /// # Errors
+    /// [`SetupError::Allow`] with the entry that is none of these.
+    pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, SetupError> {
+        let mut list = Self::default();
+        for entry in entries.iter().map(|entry| entry.as_ref().trim()).filter(|entry| !entry.is_empty()) {
+            if let Ok(network) = entry.parse::<IpNet>() {
+                list.networks.push(network);
+            } else if let Ok(address) = entry.parse::<IpAddr>() {
+                list.networks.push(address.into());
+            } else {
+                list.hosts.push(parse_host(entry).ok_or_else(|| SetupError::Allow(entry.to_owned()))?);
+            }
+        }
+        Ok(list)
+    }
+
+    fn allows_host(&self, host: &str, port: u16) -> bool {
+        self.hosts.iter().any(|(name, at)| name == host && at.is_none_or(|at| at == port))
+    }
+
+    fn allows_address(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.networks.iter().any(|network| network.contains(&address))
+    }
+}
+
+/// Spelled as the `url` crate spells hosts, so that both compare by bytes.
+fn parse_host(entry: &str) -> Option<(String, Option<u16>)> {
+    if entry.contains(['/', '@', '?', '#', '\\']) {
+        return None;
+    }
+    let url = Url::parse(&format!("http://{entry}/")).ok()?;
+    let host = canonical(&url.host()?.to_string());
+    // `Url` drops a port that is the scheme's own; it counts here.
+    let port = url.port().or_else(|| entry.ends_with(":80").then_some(80));
+    Some((host, port))
+}
+
+/// Without the dot that roots a name: `localhost.` is `localhost`.
+fn canonical(host: &str) -> String {
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+/// How far a URL that passed may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// Public addresses, and those of the allow-list.
+    Public,
+    /// Addresses of the allow-list only: the port is none of [`PUBLIC_PORTS`].
+    Listed,
+    /// Any address: the host itself is on the allow-list.
+    Any,
+}
+
+/// Reads a URL that a client sent.
+///
+/// # Errors
+/// [`Error::InvalidUrl`] where it is too long, no URL, or of another scheme.
+pub fn parse(text: &str) -> Result<Url, Error> {
+    if text.len() > URL_BYTES_MAX {
+        return Err(Error::InvalidUrl);
+    }
+    let url = Url::parse(text.trim()).map_err(|_| Error::InvalidUrl)?;
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+        return Err(Error::InvalidUrl);
+    }
+    Ok(url)
+}
+
+/// Judges all of a URL that can be judged before its host is looked up.
+///
+/// # Errors
+/// [`Error::InvalidUrl`] for another scheme or a URL with a user in it, [`Error::NotRoutable`] for an
+/// address or a port that is not the public's.
+pub fn check(url: &Url, allow: &AllowList) -> Result<Reach, Error> {
+    if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() || url.password().is_some() {
+        return Err(Error::InvalidUrl);
+    }
+    let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) else {
+        return Err(Error::InvalidUrl);
+    };
+    if allow.allows_host(&canonical(&host.to_string()), port) {
+        return Ok(Reach::Any);
+    }
+    let address = match host {
+        Host::Domain(_) => None,
+        Host::Ipv4(v4) => Some(IpAddr::V4(v4)),
+        Host::Ipv6(v6) => Some(IpAddr::V6(v6)),
+    };
+    match address {
+        Some(address) if allow.allows_address(address) => Ok(Reach::Listed),
+        Some(address) if !is_globally_routable(address) => Err(Error::NotRoutable),
+        _ if PUBLIC_PORTS.contains(&port) => Ok(Reach::Public),
+        // A name may still lead into a network of the list.
+        None if !allow.networks.is_empty() => Ok(Reach::Listed),
+        _ => Err(Error::NotRoutable),
+    }
+}
+
+/// Judges all addresses of one look-up: one that is not public spoils the rest, or else a name with
+/// two faces would be tried until the wrong one is met.
+///
+/// # Errors
+/// [`Error::Unresolvable`] for none at all, [`Error::NotRoutable`].
+pub fn may_connect(addresses: &[IpAddr], reach: Reach, allow: &AllowList) -> Result<(), Error> {
+    if addresses.is_empty() {
+        return Err(Error::Unresolvable);
+    }
+    let may = |address: &IpAddr| match reach {
+        Reach::Public => is_globally_routable(*address) || allow.allows_address(*address),
+        Reach::Listed => allow.allows_address(*address),
+        Reach::Any => true,
+    };
+    if addresses.iter().all(may) { Ok(()) } else { Err(Error::NotRoutable) }
+}
+
+/// The URL that a redirect from `from` leads to.
+///
+/// # Errors
+/// [`Error::InvalidUrl`]; [`Error::NotRoutable`] where it would leave https for http.
+pub fn redirect(from: &Url, location: &str) -> Result<Url, Error> {
+    if location.len() > URL_BYTES_MAX {
+        return Err(Error::InvalidUrl);
+    }
+    let to = from.join(location).map_err(|_| Error::InvalidUrl)?;
+    match (from.scheme(), to.scheme()) {
+        ("https", "http") => Err(Error::NotRoutable),
+        (_, "http" | "https") => Ok(to),
+        _ => Err(Error::InvalidUrl),
+    }
+}
+
+#[cfg(test)]
+mod tests;

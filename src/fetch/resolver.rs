@@ -1,0 +1,44 @@
+//! Look-ups whose answers are judged before the connector sees them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use super::Error;
+use super::policy::{self, AllowList, Reach};
+
+/// All addresses of a host. The system's, but in tests.
+pub(super) type LookUp =
+    Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>;
+
+pub(super) fn system() -> LookUp {
+    Arc::new(|host| {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    })
+}
+
+/// Hands the connector the addresses that passed: those and no others are connected to.
+pub(super) struct Resolver {
+    pub look_up: LookUp,
+    pub reach: Reach,
+    pub allow: Arc<AllowList>,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let answer = (self.look_up)(name.as_str().to_owned());
+        let (reach, allow) = (self.reach, self.allow.clone());
+        Box::pin(async move {
+            let addresses = answer.await.map_err(|_| Error::Unresolvable)?;
+            policy::may_connect(&addresses, reach, &allow)?;
+            // Port 0 stands for the URL's.
+            let addresses: Addrs = Box::new(addresses.into_iter().map(|ip| SocketAddr::new(ip, 0)));
+            Ok(addresses)
+        })
+    }
+}

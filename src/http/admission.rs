@@ -1,0 +1,89 @@
+//! How many connections there are, in all and from one address.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub(super) struct Admission {
+    total: Arc<Semaphore>,
+    per_address_max: usize,
+    per_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+/// One connection's place; dropping it makes room for the next.
+pub(super) struct Place {
+    _total: OwnedSemaphorePermit,
+    address: Option<IpAddr>,
+    per_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Admission {
+    pub(super) fn new(total_max: usize, per_address_max: usize) -> Self {
+        Self {
+            total: Arc::new(Semaphore::new(total_max.clamp(1, Semaphore::MAX_PERMITS))),
+            per_address_max,
+            per_address: Arc::default(),
+        }
+    }
+
+    /// Waits for room. Taken before a connection is accepted, so that the kernel's backlog holds the
+    /// ones that there is no room for. Cancel-safe.
+    pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
+        self.total.clone().acquire_owned().await.ok()
+    }
+
+    /// Gives `room` to a connection from `address`, unless that has its share already.
+    pub(super) fn enter(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<Place> {
+        let address = address.to_canonical();
+        let mut place = Place { _total: room, address: None, per_address: self.per_address.clone() };
+        if self.per_address_max > 0 {
+            let mut counts = self.per_address.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = counts.entry(address).or_insert(0);
+            if *count >= self.per_address_max {
+                return None;
+            }
+            *count += 1;
+            place.address = Some(address);
+        }
+        Some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(address) = self.address else { return };
+        let mut counts = self.per_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_address_has_its_share_and_no_more() {
+        let admission = Admission::new(10, 2);
+        let enter = async |address: &str| {
+            let room = admission.room().await.unwrap();
+            admission.enter(room, address.parse().unwrap())
+        };
+        let first = enter("10.0.0.1").await;
+        let second = enter("::ffff:10.0.0.1").await;
+        assert!(first.is_some() && second.is_some());
+        assert!(enter("10.0.0.1").await.is_none());
+        assert!(enter("10.0.0.2").await.is_some());
+        drop(first);
+        assert!(enter("10.0.0.1").await.is_some());
+        drop(second);
+        assert!(admission.per_address.lock().unwrap().is_empty());
+        assert_eq!(admission.total.available_permits(), 10);
+    }
+}

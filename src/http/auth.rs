@@ -1,0 +1,121 @@
+//! Keys in `Authorization`.
+
+use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+use crate::keys::{KeyId, Verifier};
+
+/// Who is let in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Accept `Authorization: Token KEY` beside `Bearer KEY`, as the SDKs of the wire format send it.
+    /// Default true; false is the letter of the contract.
+    pub accept_token_scheme: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { accept_token_scheme: true }
+    }
+}
+
+/// How a key was presented: clients of the contract say `Bearer`, SDKs of the wire format `Token`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    Bearer,
+    Token,
+}
+
+/// Who sent a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    pub key: KeyId,
+    pub tenant: u64,
+    pub scheme: Scheme,
+}
+
+/// Tells callers by their keys. Cheap to clone.
+#[derive(Clone)]
+pub struct Authenticator {
+    verifier: Verifier,
+    config: Config,
+}
+
+impl Authenticator {
+    pub fn new(verifier: Verifier, config: Config) -> Self {
+        Self { verifier, config }
+    }
+
+    /// Who sent a request with these headers.
+    ///
+    /// # Errors
+    /// 401, the same whether the key is missing, malformed or unknown; 500 where keys cannot be read.
+    pub async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
+        let Some((scheme, key)) = credentials(headers) else { return Err(Failure::unauthorized()) };
+        if scheme == Scheme::Token && !self.config.accept_token_scheme {
+            return Err(Failure::unauthorized());
+        }
+        match self.verifier.verify(key).await {
+            Ok(Some(identity)) => Ok(Caller { key: identity.key, tenant: identity.tenant, scheme }),
+            Ok(None) => Err(Failure::unauthorized()),
+            Err(error) => Err(Failure::internal(error)),
+        }
+    }
+}
+
+/// The scheme and the key of the only `Authorization` field; of two fields neither is believed, as a
+/// proxy in front may have believed the other one.
+fn credentials(headers: &HeaderMap) -> Option<(Scheme, &str)> {
+    let mut fields = headers.get_all(AUTHORIZATION).iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else { return None };
+    let (scheme, key) = field.to_str().ok()?.trim().split_once(' ')?;
+    // RFC 9110, section 11.1: schemes have no case.
+    let scheme = match scheme {
+        _ if scheme.eq_ignore_ascii_case("bearer") => Scheme::Bearer,
+        _ if scheme.eq_ignore_ascii_case("token") => Scheme::Token,
+        _ => return None,
+    };
+    Some((scheme, key.trim_start()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(fields: &[&str]) -> Option<(Scheme, String)> {
+        let mut headers = HeaderMap::new();
+        for field in fields {
+            headers.append(AUTHORIZATION, field.parse().unwrap());
+        }
+        credentials(&headers).map(|(scheme, key)| (scheme, key.to_owned()))
+    }
+
+    #[test]
+    fn schemes_have_no_case() {
+        for field in ["Bearer k", "bearer k", "BEARER   k", " Bearer k "] {
+            assert_eq!(read(&[field]), Some((Scheme::Bearer, "k".to_owned())), "{field}");
+        }
+        for field in ["Token k", "token k", "tOKEN k"] {
+            assert_eq!(read(&[field]), Some((Scheme::Token, "k".to_owned())), "{field}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_nobody() {
+        for fields in [
+            &[][..],
+            &[""],
+            &["Bearer"],
+            &["org_abc"],
+            &["Basic b3JnOg=="],
+            &["Bearertoken k"],
+            &["Bearer\tk"],
+            &["Bearer a", "Bearer b"],
+        ] {
+            assert_eq!(read(fields), None, "{fields:?}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Request bodies: counted, timed, and read only when somebody asks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt as _;
+use hyper::StatusCode;
+use hyper::body::{Body as _, Incoming};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Config, Failure};
+
+/// The unit in which memory for bodies is handed out.
+const BUDGET_UNIT_BYTES: u64 = 4096;
+/// Room made for a body of announced length before its bytes come; more grows with them.
+const FIRST_CAPACITY_MAX: u64 = 1 << 20;
+const BUSY_RETRY: Duration = Duration::from_secs(1);
+
+/// Why a body could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("Payload size exceeds limit of {limit} bytes.")]
+    TooLarge { limit: u64 },
+    #[error("The body came too slowly.")]
+    TooSlow,
+    #[error("bodies of other requests fill the memory for them")]
+    NoRoom,
+    #[error("The body ended before its announced length, or was malformed.")]
+    Broken,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        match error {
+            Error::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message),
+            Error::TooSlow => Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", message),
+            Error::NoRoom => Self::busy(BUSY_RETRY).because(message),
+            Error::Broken => Self::new(StatusCode::BAD_REQUEST, "Bad Request", message),
+        }
+    }
+}
+
+/// What one server allows its bodies.
+pub(super) struct Limits {
+    idle: Duration,
+    grace: Duration,
+    bytes_per_second_min: u64,
+    bytes_max: u64,
+    budget: Arc<Semaphore>,
+}
+
+impl Limits {
+    pub(super) fn new(config: &Config) -> Self {
+        let units = config.buffered_bytes_max.div_ceil(BUDGET_UNIT_BYTES);
+        let units = usize::try_from(units).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Self {
+            idle: Duration::from_millis(config.body_idle_timeout_ms),
+            grace: Duration::from_millis(config.body_grace_ms),
+            bytes_per_second_min: config.body_bytes_per_second_min,
+            bytes_max: config.body_bytes_max,
+            budget: Arc::new(Semaphore::new(units)),
+        }
+    }
+
+    /// When the next bytes must have come, for a body that began at `start` and has had `received`
+    /// bytes by `now`: within the idle limit, and before the mean rate falls too low.
+    fn deadline(&self, start: Instant, now: Instant, received: u64) -> Instant {
+        let idle = now + self.idle;
+        // 0 is no least rate.
+        match (received * 1000).checked_div(self.bytes_per_second_min) {
+            Some(earned_ms) => idle.min(start + self.grace + Duration::from_millis(earned_ms)),
+            None => idle,
+        }
+    }
+}
+
+/// Holds what the handler has not read, so that the connection can deal with it afterwards.
+#[derive(Clone)]
+pub(super) struct Unread(Arc<Mutex<Option<Incoming>>>);
+
+impl Unread {
+    fn take(&self) -> Option<Incoming> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put(&self, incoming: Incoming) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(incoming);
+    }
+
+    /// The rest of the body, if there is any.
+    pub(super) fn rest(&self) -> Option<Incoming> {
+        self.take().filter(|incoming| !incoming.is_end_stream())
+    }
+}
+
+/// A request's body, not yet read.
+pub struct Body {
+    unread: Unread,
+    declared: Option<u64>,
+    is_empty: bool,
+    limits: Arc<Limits>,
+}
+
+impl Body {
+    pub(super) fn new(incoming: Incoming, limits: Arc<Limits>) -> (Self, Unread) {
+        let declared = incoming.size_hint().exact();
+        let is_empty = incoming.is_end_stream();
+        let unread = Unread(Arc::new(Mutex::new(Some(incoming))));
+        (Self { unread: unread.clone(), declared, is_empty, limits }, unread)
+    }
+
+    /// Known to be empty before it is read.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// The length that the client announced.
+    pub fn declared_bytes(&self) -> Option<u64> {
+        self.declared
+    }
+
+    /// Reads all of it, up to the server's limit.
+    ///
+    /// # Errors
+    /// [`Error`]; a length announced above the limit is refused with nothing read.
+    pub async fn collect(self) -> Result<Buffered, Error> {
+        let limit = self.limits.bytes_max;
+        self.collect_at_most(limit).await
+    }
+
+    /// Reads all of it, up to `limit` bytes or the server's limit, whichever is less.
+    ///
+    /// # Errors
+    /// As [`Body::collect`].
+    pub async fn collect_at_most(self, limit: u64) -> Result<Buffered, Error> {
+        let limit = limit.min(self.limits.bytes_max);
+        if self.declared.is_some_and(|declared| declared > limit) {
+            return Err(Error::TooLarge { limit });
+        }
+        let Some(mut incoming) = self.unread.take() else { return Err(Error::Broken) };
+        let read = self.read(&mut incoming, limit).await;
+        self.unread.put(incoming);
+        read
+    }
+
+    async fn read(&self, incoming: &mut Incoming, limit: u64) -> Result<Buffered, Error> {
+        let mut room = Room::new(self.limits.budget.clone());
+        let mut only = Bytes::new();
+        let mut joined = BytesMut::new();
+        let mut received = 0u64;
+        let start = Instant::now();
+        loop {
+            let deadline = self.limits.deadline(start, Instant::now(), received);
+            let frame = timeout_at(deadline, incoming.frame()).await.map_err(|_| Error::TooSlow)?;
+            let Some(frame) = frame else { break };
+            // Trailers mean nothing to us.
+            let Ok(data) = frame.map_err(|_| Error::Broken)?.into_data() else { continue };
+            received += data.len() as u64;
+            if received > limit {
+                return Err(Error::TooLarge { limit });
+            }
+            room.grow(received)?;
+            // A body of one frame is handed on as it came.
+            if only.is_empty() && joined.is_empty() {
+                only = data;
+                continue;
+            }
+            if joined.is_empty() {
+                let expected = self.declared.unwrap_or(0).min(FIRST_CAPACITY_MAX);
+                joined.reserve(usize::try_from(expected).unwrap_or(0));
+                joined.extend_from_slice(&std::mem::take(&mut only));
+            }
+            joined.extend_from_slice(&data);
+        }
+        let bytes = if joined.is_empty() { only } else { joined.freeze() };
+        Ok(Buffered { bytes, _room: room })
+    }
+}
+
+/// A body in memory, counted against the server's budget until it is dropped.
+pub struct Buffered {
+    bytes: Bytes,
+    _room: Room,
+}
+
+impl Buffered {
+    /// Shares the bytes; keep `self` for as long as they are used.
+    pub fn bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+}
+
+struct Room {
+    budget: Arc<Semaphore>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl Room {
+    fn new(budget: Arc<Semaphore>) -> Self {
+        Self { budget, held: None }
+    }
+
+    fn grow(&mut self, bytes: u64) -> Result<(), Error> {
+        let wanted = bytes.div_ceil(BUDGET_UNIT_BYTES) as usize;
+        let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = u32::try_from(wanted.saturating_sub(held)).map_err(|_| Error::NoRoom)?;
+        if more == 0 {
+            return Ok(());
+        }
+        let permit = self.budget.clone().try_acquire_many_owned(more).map_err(|_| Error::NoRoom)?;
+        match &mut self.held {
+            Some(held) => held.merge(permit),
+            None => self.held = Some(permit),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits::new(&Config {
+            body_idle_timeout_ms: 15_000,
+            body_grace_ms: 10_000,
+            body_bytes_per_second_min: 1000,
+            ..Config::default()
+        })
+    }
+
+    #[test]
+    fn a_body_must_go_on_and_keep_its_rate() {
+        let (limits, start) = (limits(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        // At first the grace ends before the idle limit.
+        assert_eq!(limits.deadline(start, at(0), 0), at(10));
+        // 20 000 bytes have earned 20 s more, so the idle limit comes first.
+        assert_eq!(limits.deadline(start, at(1), 20_000), at(16));
+        // A byte now and then keeps no body alive.
+        assert_eq!(limits.deadline(start, at(9), 9), at(10) + Duration::from_millis(9));
+    }
+
+    #[test]
+    fn without_a_least_rate_only_idleness_counts() {
+        let limits = Limits { bytes_per_second_min: 0, ..limits() };
+        let start = Instant::now();
+        let now = start + Duration::from_secs(1000);
+        assert_eq!(limits.deadline(start, now, 1), now + Duration::from_secs(15));
+    }
+
+    #[test]
+    fn room_is_given_back() {
+        let budget = Arc::new(Semaphore::new(2));
+        let mut first = Room::new(budget.clone());
+        first.grow(1).unwrap();
+        first.grow(BUDGET_UNIT_BYTES).unwrap();
+        assert_eq!(budget.available_permits(), 1);
+        first.grow(BUDGET_UNIT_BYTES + 1).unwrap();
+        assert_eq!(Room::new(budget.clone()).grow(1), Err(Error::NoRoom));
+        drop(first);
+        assert_eq!(budget.available_permits(), 2);
+    }
+}

@@ -1,0 +1,182 @@
+//! One connection, from its first byte to its last.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::Config;
+use super::service::Service;
+use super::stall::StallGuard;
+
+const H2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
+const H2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
+const H2_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// How long a connection that is closed for idleness may take to say goodbye.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// What all connections share.
+pub(super) struct Connections {
+    service: Service,
+    builder: Builder<TokioExecutor>,
+    write_timeout: Duration,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+}
+
+impl Connections {
+    pub(super) fn new(service: Service, config: &Config) -> Self {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            // Hyper's clock runs between requests as well: here it bounds both together.
+            .header_read_timeout(config.idle_timeout())
+            .max_headers(config.headers_max);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(config.streams_max)
+            .max_header_list_size(u32::try_from(config.header_bytes_max).unwrap_or(u32::MAX))
+            .initial_stream_window_size(H2_STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(H2_CONNECTION_WINDOW_BYTES)
+            .keep_alive_interval(H2_PING_INTERVAL)
+            .keep_alive_timeout(H2_PING_INTERVAL);
+        Self {
+            service,
+            builder,
+            write_timeout: Duration::from_millis(config.write_timeout_ms),
+            header_timeout: config.header_timeout(),
+            idle_timeout: config.idle_timeout(),
+        }
+    }
+
+    pub(super) fn header_timeout(&self) -> Duration {
+        self.header_timeout
+    }
+
+    /// Waits for the tasks that still take in bodies nobody wants.
+    pub(super) async fn settled(&self) {
+        self.service.lingering.close();
+        self.service.lingering.wait().await;
+    }
+
+    /// Serves requests until the peer leaves, `stop` is called and the last one is answered, or
+    /// nothing happens for too long.
+    pub(super) async fn serve<S>(self: Arc<Self>, stream: S, peer: SocketAddr, stop: CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let activity = Arc::new(Activity::default());
+        let io = TokioIo::new(StallGuard::new(stream, self.write_timeout));
+        // HTTP/2 answers each stream in a task of its own.
+        let (connections, begun) = (self.clone(), activity.clone());
+        let service = service_fn(move |request| {
+            let (connections, in_flight) = (connections.clone(), begun.begin());
+            async move { connections.service.answer(request, peer, in_flight).await }
+        });
+        let mut connection = pin!(self.builder.serve_connection_with_upgrades(io, service));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => Some(ended),
+            () = stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                Some(connection.await)
+            }
+            () = activity.ceases(self.header_timeout, self.idle_timeout) => {
+                connection.as_mut().graceful_shutdown();
+                tokio::time::timeout(GOODBYE, connection).await.ok()
+            }
+        };
+        if let Some(Err(error)) = ended {
+            tracing::debug!(%error, "connection ended");
+        }
+    }
+}
+
+/// Which requests a connection is serving. Hyper has no clock for a connection that has not sent its
+/// first byte, nor for an idle one of HTTP/2; this is both.
+#[derive(Default)]
+struct Activity {
+    in_flight: watch::Sender<usize>,
+}
+
+/// One request being served.
+pub(super) struct InFlight {
+    in_flight: watch::Sender<usize>,
+}
+
+impl Activity {
+    fn begin(&self) -> InFlight {
+        self.in_flight.send_modify(|count| *count += 1);
+        metrics::gauge!("http_server_active_requests").increment(1);
+        InFlight { in_flight: self.in_flight.clone() }
+    }
+
+    /// Returns when no request has begun within `first`, or none been served for `idle` since.
+    async fn ceases(&self, first: Duration, idle: Duration) {
+        let mut changes = self.in_flight.subscribe();
+        let mut limit = first;
+        loop {
+            let is_idle = *changes.borrow_and_update() == 0;
+            let change = async {
+                // The sender is ours, so there is always a next change to wait for.
+                let _ = changes.changed().await;
+            };
+            if !is_idle {
+                change.await;
+            } else if tokio::time::timeout(limit, change).await.is_err() {
+                return;
+            }
+            limit = idle;
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.in_flight.send_modify(|count| *count -= 1);
+        metrics::gauge!("http_server_active_requests").decrement(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    const FIRST: Duration = Duration::from_secs(10);
+    const IDLE: Duration = Duration::from_secs(75);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_a_request_ceases_soon() {
+        let start = Instant::now();
+        Activity::default().ceases(FIRST, IDLE).await;
+        assert_eq!(start.elapsed(), FIRST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_keeps_it_and_idleness_ends_it() {
+        let (activity, start) = (Activity::default(), Instant::now());
+        let requests = async {
+            sleep(Duration::from_secs(9)).await;
+            let request = activity.begin();
+            let other = activity.begin();
+            sleep(Duration::from_secs(300)).await;
+            drop(request);
+            sleep(Duration::from_secs(300)).await;
+            drop(other);
+            sleep(Duration::from_secs(70)).await;
+            drop(activity.begin());
+        };
+        tokio::join!(requests, activity.ceases(FIRST, IDLE));
+        assert_eq!(start.elapsed(), Duration::from_secs(9 + 300 + 300 + 70 + 75));
+    }
+}

@@ -1,0 +1,115 @@
+//! Cross-origin reads by browsers (the Fetch standard, «CORS protocol»). None unless configured; never
+//! with credentials, since keys travel in a header that the page sets itself.
+
+use std::collections::HashSet;
+
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, HeaderValue, ORIGIN, VARY,
+};
+use hyper::{HeaderMap, Method, StatusCode};
+
+use super::Error;
+use super::service::{Response, empty};
+
+/// What pages may read besides the headers that any page may: the names of the wire format.
+const EXPOSED: &str =
+    "dg-model-name,dg-model-uuid,dg-char-count,dg-request-id,dg-project-id,dg-error,x-request-id,retry-after";
+const PREFLIGHT_SECONDS: &str = "7200";
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Cors {
+    origins: HashSet<String>,
+    any: bool,
+}
+
+impl Cors {
+    /// # Errors
+    /// [`Error::Origin`] for an entry that is no origin: nothing would ever match it.
+    pub(super) fn new(origins: &[String]) -> Result<Self, Error> {
+        let mut cors = Self::default();
+        for origin in origins {
+            if origin == "*" {
+                cors.any = true;
+                continue;
+            }
+            let url = url::Url::parse(origin).map_err(|_| Error::Origin(origin.clone()))?;
+            let canonical = url.origin().ascii_serialization();
+            if canonical == "null"
+                || origin.contains('*')
+                || !matches!(origin.strip_prefix(&canonical), Some("" | "/"))
+            {
+                return Err(Error::Origin(origin.clone()));
+            }
+            cors.origins.insert(canonical);
+        }
+        Ok(cors)
+    }
+
+    fn is_off(&self) -> bool {
+        !self.any && self.origins.is_empty()
+    }
+
+    fn admits(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(ORIGIN)?;
+        let listed = || origin.to_str().is_ok_and(|origin| self.origins.contains(origin));
+        (self.any || listed()).then(|| origin.clone())
+    }
+
+    /// The answer to a preflight from an origin that is admitted; `allow` are the path's methods.
+    pub(super) fn preflight(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        allow: &HeaderValue,
+    ) -> Option<Response> {
+        if *method != Method::OPTIONS || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+            return None;
+        }
+        self.admits(headers)?;
+        let mut response = empty(StatusCode::NO_CONTENT);
+        let out = response.headers_mut();
+        out.insert(ACCESS_CONTROL_ALLOW_METHODS, allow.clone());
+        out.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_SECONDS));
+        // SDKs in browsers send headers of their own; none of them can do harm, as none is trusted.
+        if let Some(wanted) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
+            out.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+        }
+        Some(response)
+    }
+
+    /// Marks an answer as readable by the page that asked.
+    pub(super) fn mark(&self, admitted: Option<HeaderValue>, out: &mut HeaderMap) {
+        if self.is_off() {
+            return;
+        }
+        out.append(VARY, HeaderValue::from_static("origin"));
+        if let Some(origin) = admitted {
+            out.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            out.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+        }
+    }
+
+    /// The origin to name in the answer to a request with `headers`.
+    pub(super) fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        self.admits(headers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_checked() {
+        for origin in ["https://app.example", "http://localhost:3000", "https://app.example/", "*"] {
+            assert!(Cors::new(&[origin.to_owned()]).is_ok(), "{origin}");
+        }
+        for origin in
+            ["app.example", "", "https://app.example/path", "null", "data:text/plain,x", "https://*.example"]
+        {
+            assert!(Cors::new(&[origin.to_owned()]).is_err(), "{origin}");
+        }
+    }
+}

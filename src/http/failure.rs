@@ -1,0 +1,109 @@
+//! A request that was not served: what the client is told, and apart from it what the log is told.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{HeaderMap, StatusCode};
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::service::{Response, json};
+
+/// An answer other than success. Built by handlers and by this module's own refusals.
+#[derive(Debug)]
+pub struct Failure {
+    status: StatusCode,
+    code: Cow<'static, str>,
+    message: Cow<'static, str>,
+    headers: HeaderMap,
+    cause: Option<String>,
+}
+
+/// The body of every failure: the form that the SDKs of the wire format know how to read.
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    err_code: &'a str,
+    err_msg: &'a str,
+    request_id: Uuid,
+}
+
+impl Failure {
+    /// `code` is for programs, `message` for people; both are public.
+    pub fn new(
+        status: StatusCode,
+        code: impl Into<Cow<'static, str>>,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        debug_assert!(status.is_client_error() || status.is_server_error(), "{status} is no failure");
+        Self { status, code: code.into(), message: message.into(), headers: HeaderMap::new(), cause: None }
+    }
+
+    /// Something of ours broke. The client learns no more than that.
+    pub fn internal(cause: impl std::fmt::Display) -> Self {
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "INTERNAL_ERROR",
+            "The server failed to process the request.",
+        )
+        .because(cause)
+    }
+
+    /// Too much to do at present; `after` is rounded up to whole seconds, at least one.
+    pub fn busy(after: Duration) -> Self {
+        let seconds = (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1);
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", "Please try again later")
+            .header(RETRY_AFTER, HeaderValue::from(seconds))
+    }
+
+    pub(super) fn not_found() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is nothing at this path.")
+    }
+
+    pub(super) fn method_not_allowed(allow: HeaderValue) -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "METHOD_NOT_ALLOWED",
+            "This path does not answer to this method.",
+        )
+        .header(ALLOW, allow)
+    }
+
+    /// One answer for every way to have no valid key.
+    pub(super) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "INVALID_AUTH", "Invalid credentials.")
+            .header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// What the log shall know beside the message.
+    #[must_use]
+    pub fn because(mut self, cause: impl std::fmt::Display) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    pub(super) fn cause(&self) -> &str {
+        self.cause.as_deref().unwrap_or(&self.message)
+    }
+
+    pub(super) fn into_response(self, request_id: Uuid) -> Response {
+        let body = ErrorBody { err_code: &self.code, err_msg: &self.message, request_id };
+        let mut response = json(self.status, &body);
+        response.headers_mut().extend(self.headers);
+        response
+    }
+}

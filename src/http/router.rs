@@ -1,0 +1,139 @@
+//! Paths and methods to handlers.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use hyper::Method;
+use hyper::header::HeaderValue;
+
+use super::Failure;
+use super::service::{Request, Response};
+
+/// What answers a request. Dropping its future is how a client that left ends the work.
+pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Result<Response, Failure>> + Send + Sync>;
+
+/// The table of routes.
+#[derive(Default)]
+pub struct Router {
+    routes: Vec<Route>,
+    index: matchit::Router<usize>,
+}
+
+struct Route {
+    pattern: String,
+    methods: Vec<(Method, Handler)>,
+}
+
+/// Where a request goes.
+pub(super) struct Found {
+    pub handler: Handler,
+    /// The route's pattern: unlike the path it takes few values, so it may label a metric.
+    pub pattern: String,
+    /// What the pattern's `{names}` matched.
+    pub captures: Vec<(String, String)>,
+}
+
+impl Router {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a route. `pattern` is matchit's: `/v1/jobs/{id}`. A route for GET answers HEAD as well.
+    ///
+    /// # Panics
+    /// Where the pattern conflicts with another one: routes are written in the program.
+    #[must_use]
+    pub fn route<F, R>(mut self, method: Method, pattern: &str, handler: F) -> Self
+    where
+        F: Fn(Request) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Response, Failure>> + Send + 'static,
+    {
+        let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
+        match self.routes.iter_mut().find(|route| route.pattern == pattern) {
+            Some(route) => route.methods.push((method, handler)),
+            None => {
+                self.index.insert(pattern, self.routes.len()).expect("routes do not conflict; this is a bug");
+                self.routes.push(Route { pattern: pattern.to_owned(), methods: vec![(method, handler)] });
+            }
+        }
+        self
+    }
+
+    /// # Errors
+    /// 404, or 405 with the methods that there are.
+    pub(super) fn find(&self, method: &Method, path: &str) -> Result<Found, Failure> {
+        let matched = self.index.at(path).map_err(|_| Failure::not_found())?;
+        let route = self.routes.get(*matched.value).ok_or_else(Failure::not_found)?;
+        let wanted = if *method == Method::HEAD { &Method::GET } else { method };
+        match route.methods.iter().find(|(method, _)| method == wanted) {
+            Some((_, handler)) => Ok(Found {
+                handler: handler.clone(),
+                pattern: route.pattern.clone(),
+                captures: matched
+                    .params
+                    .iter()
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .collect(),
+            }),
+            None => Err(Failure::method_not_allowed(route.allow())),
+        }
+    }
+
+    /// The methods of `path`, as a preflight wants to know them.
+    pub(super) fn methods(&self, path: &str) -> Option<HeaderValue> {
+        let matched = self.index.at(path).ok()?;
+        self.routes.get(*matched.value).map(Route::allow)
+    }
+}
+
+impl Route {
+    fn allow(&self) -> HeaderValue {
+        let mut methods: Vec<&str> = self.methods.iter().map(|(method, _)| method.as_str()).collect();
+        if methods.contains(&"GET") {
+            methods.push("HEAD");
+        }
+        // Methods are tokens, which every header value may hold.
+        HeaderValue::from_str(&methods.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+
+    use super::super::service::json;
+    use super::*;
+
+    fn router() -> Router {
+        let answer = async |_: Request| Ok(json(StatusCode::OK, &()));
+        let answer = move |request| answer(request);
+        Router::new().route(Method::GET, "/things", answer).route(Method::POST, "/things", answer).route(
+            Method::POST,
+            "/things/{id}",
+            answer,
+        )
+    }
+
+    #[test]
+    fn a_path_and_method_find_their_handler() {
+        let router = router();
+        assert_eq!(router.find(&Method::POST, "/things").unwrap().pattern, "/things");
+        assert_eq!(router.find(&Method::HEAD, "/things").unwrap().pattern, "/things");
+        let found = router.find(&Method::POST, "/things/7").unwrap();
+        assert_eq!(found.pattern, "/things/{id}");
+        assert_eq!(found.captures, [("id".to_owned(), "7".to_owned())]);
+    }
+
+    #[test]
+    fn others_are_told_what_there_is() {
+        let router = router();
+        for path in ["/", "", "/thing", "/things/", "/things/7/8", "*", "//things"] {
+            let failure = router.find(&Method::GET, path).err().unwrap();
+            assert_eq!(failure.status(), StatusCode::NOT_FOUND, "{path}");
+        }
+        let failure = router.find(&Method::DELETE, "/things").err().unwrap();
+        assert_eq!(failure.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(router.methods("/things").unwrap(), "GET, POST, HEAD");
+        assert_eq!(router.methods("/things/7").unwrap(), "POST");
+    }
+}

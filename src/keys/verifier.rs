@@ -1,0 +1,148 @@
+//! Who holds a key, answered from memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
+
+use super::Error;
+use super::secret::{self, KeyId};
+use super::store::{Pepper, Record, Store};
+
+/// The longest that a key revoked (or made) by another process goes unnoticed.
+pub const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Who presented a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub key: KeyId,
+    pub tenant: u64,
+}
+
+/// A cheap handle; clones share the keys in memory.
+#[derive(Clone)]
+pub struct Verifier {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pepper: Pepper,
+    /// Locked on the blocking pool only: SQLite reads the disk.
+    store: Mutex<Store>,
+    /// Held while one caller refreshes; the others wait for its result instead of reading as well.
+    snapshot: tokio::sync::Mutex<Snapshot>,
+}
+
+#[derive(Clone)]
+struct Snapshot {
+    records: Arc<HashMap<KeyId, Record>>,
+    version: i64,
+    checked: Instant,
+}
+
+impl Verifier {
+    /// Takes a store of its own: changes made through the same store would go unnoticed.
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    pub fn new(store: Store) -> Result<Self, Error> {
+        let snapshot = Snapshot {
+            version: store.version()?,
+            records: Arc::new(store.active()?),
+            checked: Instant::now(),
+        };
+        let shared = Shared {
+            pepper: store.pepper().clone(),
+            store: Mutex::new(store),
+            snapshot: tokio::sync::Mutex::new(snapshot),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Who holds `key`; `None` where nobody does, whatever the reason.
+    ///
+    /// # Errors
+    /// Where the keys cannot be read: then nobody is let in.
+    pub async fn verify(&self, key: &str) -> Result<Option<Identity>, Error> {
+        // The form alone tells an outsider nothing that the documentation does not.
+        let Some(id) = secret::parse(key) else { return Ok(None) };
+        let records = self.records().await?;
+        // An unknown id takes the same steps as a known one with another secret.
+        const NOBODY: Record = Record { tag: [0; 32], tenant: 0 };
+        let record = records.get(&id);
+        let known = subtle::Choice::from(u8::from(record.is_some()));
+        let expected = record.unwrap_or(&NOBODY);
+        let same = self.shared.pepper.tag(key).ct_eq(&expected.tag);
+        Ok(bool::from(known & same).then_some(Identity { key: id, tenant: expected.tenant }))
+    }
+
+    async fn records(&self) -> Result<Arc<HashMap<KeyId, Record>>, Error> {
+        let mut snapshot = self.shared.snapshot.lock().await;
+        if snapshot.checked.elapsed() >= REFRESH_INTERVAL {
+            let shared = self.shared.clone();
+            let seen = snapshot.clone();
+            *snapshot = tokio::task::spawn_blocking(move || refresh(&shared.store, seen))
+                .await
+                .map_err(|_| Error::Interrupted)??;
+        }
+        Ok(snapshot.records.clone())
+    }
+}
+
+fn refresh(store: &Mutex<Store>, seen: Snapshot) -> Result<Snapshot, Error> {
+    // A panic elsewhere leaves the connection usable: SQLite rolls back what was not committed.
+    let store = store.lock().unwrap_or_else(PoisonError::into_inner);
+    // Asked before the rows are read: a change in between is seen again next time, never missed.
+    let (version, checked) = (store.version()?, Instant::now());
+    let records = if version == seen.version { seen.records } else { Arc::new(store.active()?) };
+    Ok(Snapshot { records, version, checked })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Secret;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_is_known_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, secret) = Store::open(dir.path()).unwrap().create("one").unwrap();
+        let verifier = Verifier::new(Store::open(dir.path()).unwrap()).unwrap();
+        let identity = verifier.verify(secret.expose()).await.unwrap();
+        assert_eq!(identity, Some(Identity { key: key.id, tenant: key.tenant }));
+        for stranger in [Secret::generate().expose(), "", "org_", "nonsense"] {
+            assert_eq!(verifier.verify(stranger).await.unwrap(), None, "{stranger:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_process_makes_and_revokes_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let verifier = Verifier::new(Store::open(dir.path()).unwrap()).unwrap();
+        let other = Store::open(dir.path()).unwrap();
+
+        let (key, secret) = other.create("late").unwrap();
+        tokio::time::advance(REFRESH_INTERVAL).await;
+        assert!(verifier.verify(secret.expose()).await.unwrap().is_some());
+
+        other.revoke(&key.id).unwrap();
+        tokio::time::advance(REFRESH_INTERVAL).await;
+        assert_eq!(verifier.verify(secret.expose()).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_key_of_another_installation_is_unknown() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (_, secret) = Store::open(there.path()).unwrap().create("one").unwrap();
+        let stolen = Store::open(there.path()).unwrap();
+        drop(stolen);
+        // The row alone, without the pepper it was made with, lets nobody in.
+        std::fs::copy(there.path().join("keys.sqlite3"), here.path().join("keys.sqlite3")).unwrap();
+        let store = Store::open(here.path()).unwrap();
+        assert_eq!(store.list().unwrap().len(), 1);
+        let verifier = Verifier::new(store).unwrap();
+        assert_eq!(verifier.verify(secret.expose()).await.unwrap(), None);
+    }
+}

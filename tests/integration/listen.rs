@@ -1,0 +1,266 @@
+//! `POST /v1/listen` over a real socket: what it answers, and what it refuses.
+
+use std::sync::mpsc;
+
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use verbatim::audio::Limits;
+use verbatim::{api, engine, fetch};
+
+use crate::server::{
+    FAILS, RAW, Setup, TestServer, answer, client, read, refusal, say, say_for, transcripts,
+};
+
+#[tokio::test]
+async fn the_contracts_request_gets_the_contracts_answer() {
+    let server = TestServer::start(Setup::default()).await;
+    let response = server.listen(RAW, say(7)).send().await.unwrap();
+    assert_eq!(response.headers()["dg-model-name"], "reader");
+    let request_id = response.headers()["dg-request-id"].to_str().unwrap().to_owned();
+    let (status, body) = read(response).await;
+    assert_eq!(status, 200);
+    assert_eq!(body["metadata"]["request_id"], request_id.as_str());
+    assert_eq!(body["metadata"]["duration"], 1.0);
+    assert_eq!(body["metadata"]["channels"], 1);
+    let sha256: String = Sha256::digest(say(7)).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(body["metadata"]["sha256"], sha256);
+    let alternative = json!({"transcript": "Number 7.", "confidence": 0.9});
+    assert_eq!(body["results"], json!({"channels": [{"alternatives": [alternative]}]}));
+}
+
+#[tokio::test]
+async fn words_come_where_they_are_asked_for() {
+    let server = TestServer::start(Setup::default()).await;
+    let words = json!([
+        {"word": "number", "start": 0.25, "end": 0.5, "confidence": 0.9},
+        {"word": "7", "start": 0.5, "end": 0.75, "confidence": 0.9},
+    ]);
+    let token = format!("Token {}", server.key);
+    let asked = server.listen(RAW, say(7)).header("timestamps", "true");
+    let by_sdk =
+        client().post(server.url(&format!("/v1/listen?{RAW}"))).header("authorization", token).body(say(7));
+    for request in [asked, by_sdk] {
+        let (_, body) = answer(request).await;
+        assert_eq!(body["results"]["channels"][0]["alternatives"][0]["words"], words);
+    }
+    let (_, body) = answer(server.listen(&format!("{RAW}&punctuate=true"), say(7))).await;
+    let word = &body["results"]["channels"][0]["alternatives"][0]["words"][1];
+    assert_eq!((&word["word"], &word["punctuated_word"]), (&json!("7"), &json!("7.")));
+}
+
+#[tokio::test]
+async fn the_aliases_behave_alike() {
+    let server = TestServer::start(Setup::default()).await;
+    for path in
+        ["/v1/listen", "/v1/listen/media", "/v1/listen/media/transcribe", "/v1/listen/media/transcribe_file"]
+    {
+        let url = server.url(&format!("{path}?{RAW}"));
+        let (status, body) = answer(client().post(url).bearer_auth(&server.key).body(say(3))).await;
+        assert_eq!((status, transcripts(&body)), (200, vec!["Number 3."]), "{path}");
+        assert_eq!(refusal(client().post(server.url(path)).body(say(3))).await.0, 401, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn many_at_once_each_get_their_own_words() {
+    let server = TestServer::start(Setup::default()).await;
+    let requests = (0..200i16).map(|number| {
+        let request = server.listen(RAW, say(number));
+        tokio::spawn(async move { (number, answer(request).await.1) })
+    });
+    for request in requests.collect::<Vec<_>>() {
+        let (number, body) = request.await.unwrap();
+        assert_eq!(transcripts(&body), [format!("Number {number}.")]);
+    }
+}
+
+#[tokio::test]
+async fn channels_are_mixed_or_transcribed_apart() {
+    let server = TestServer::start(Setup::default()).await;
+    let stereo: Vec<u8> =
+        say(10).chunks(2).zip(say(20).chunks(2)).flat_map(|(left, right)| [left, right].concat()).collect();
+    let (_, apart) =
+        answer(server.listen(&format!("{RAW}&channels=2&multichannel=true"), stereo.clone())).await;
+    assert_eq!(transcripts(&apart), ["Number 10.", "Number 20."]);
+    let (_, mixed) = answer(server.listen(&format!("{RAW}&channels=2"), stereo)).await;
+    assert_eq!(transcripts(&mixed), ["Number 15."]);
+    for body in [apart, mixed] {
+        assert_eq!(body["metadata"]["channels"], 2);
+        assert_eq!(body["metadata"]["duration"], 1.0);
+    }
+}
+
+#[tokio::test]
+async fn languages_are_named_or_detected() {
+    let server = TestServer::start(Setup::default()).await;
+    let (_, body) = answer(server.listen(&format!("{RAW}&detect_language=true"), say(1))).await;
+    assert_eq!(body["results"]["channels"][0]["detected_language"], "en");
+    assert_eq!(body["results"]["channels"][0]["language_confidence"], 0.5);
+    for query in ["language=es-419", "lang=ES"] {
+        assert_eq!(answer(server.listen(&format!("{RAW}&{query}"), say(1))).await.0, 200);
+    }
+    let (status, body) = answer(server.listen(&format!("{RAW}&language=tlh"), say(1))).await;
+    assert_eq!((status, &body["err_msg"]), (400, &json!("No such model/language/tier combination found.")));
+}
+
+#[tokio::test]
+async fn parameters_are_honoured_warned_of_or_refused() {
+    let server = TestServer::start(Setup::default()).await;
+    let (_, body) = answer(server.listen(&format!("{RAW}&numerals=true&tag=a&nonsense=1"), say(1))).await;
+    assert_eq!(body["metadata"]["warnings"][0]["parameter"], "numerals");
+    assert_eq!(body["metadata"]["tags"], json!(["a"]));
+    let (status, body) = answer(server.listen(&format!("{RAW}&punctuate=perhaps"), say(1))).await;
+    assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));
+    assert_eq!(
+        body["err_msg"],
+        "Failed to deserialize query parameters: invalid value `perhaps` for `punctuate`: expected true or false"
+    );
+    let callback = server.listen(&format!("{RAW}&callback=https%3A%2F%2Fc.example"), say(1));
+    assert_eq!(refusal(callback).await, (501, "NOT_IMPLEMENTED".into()));
+    let (_, body) = answer(server.listen("callback=nowhere", say(1))).await;
+    assert_eq!(body["err_msg"], "Invalid callback url.");
+    let header = server.listen(RAW, say(1)).header("timestamps", "perhaps");
+    assert_eq!(refusal(header).await, (400, "INVALID_HEADER".into()));
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_audio_are_refused() {
+    let audio = Limits { max_seconds: 2.0, ..Limits::default() };
+    let server = TestServer::start(Setup { audio, ..Setup::default() }).await;
+    assert_eq!(refusal(server.listen("", "not audio")).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
+    let amr = server.listen("encoding=amr-nb&sample_rate=8000", say(1));
+    assert_eq!(refusal(amr).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
+    let gzip = server.listen(RAW, say(1)).header("content-encoding", "gzip");
+    assert_eq!(refusal(gzip).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
+    assert_eq!(refusal(server.listen(RAW, "")).await, (411, "LENGTH_REQUIRED".into()));
+    let empty = server.listen(RAW, "").header("content-length", "0");
+    assert_eq!(refusal(empty).await, (400, "Bad Request".into()));
+    assert_eq!(refusal(server.listen(RAW, say_for(1, 2.5))).await, (422, "AUDIO_TOO_LONG".into()));
+    assert_eq!(answer(server.listen(RAW, say_for(1, 2.0))).await.0, 200);
+}
+
+#[tokio::test]
+async fn json_that_is_none_is_refused() {
+    let server = TestServer::start(Setup::default()).await;
+    for json in [" ", "{", "[]", "{}", r#"{"url":1}"#, r#"{"uri":"http://a/"}"#, "\u{feff}{}"] {
+        let request = server.listen("", json).header("content-type", "application/json; charset=utf-8");
+        let (status, body) = answer(request).await;
+        assert_eq!(
+            (status, &body["err_msg"]),
+            (400, &json!("Content-type was application/json, but we could not process the JSON payload.")),
+            "{json}"
+        );
+    }
+    let long = format!(r#"{{"url":"http://a/{}"}}"#, "a".repeat(70_000));
+    let request = server.listen("", long).header("content-type", "application/json");
+    assert_eq!(refusal(request).await, (413, "PAYLOAD_TOO_LARGE".into()));
+}
+
+/// Serves `body` to whoever asks.
+async fn file_server(body: Vec<u8>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all(reply.as_bytes()).await.unwrap();
+            stream.write_all(&body).await.unwrap();
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn audio_is_fetched_from_where_it_may_be() {
+    let port = file_server(say(9)).await;
+    let fetch = fetch::Config { allow: vec![format!("127.0.0.1:{port}")], ..fetch::Config::default() };
+    let server = TestServer::start(Setup { fetch, ..Setup::default() }).await;
+    let by_url = |url: &str| {
+        let body = json!({"url": url, "ignored": [1]}).to_string();
+        server.listen(RAW, body).header("content-type", "application/json")
+    };
+    let (status, body) = answer(by_url(&format!("http://127.0.0.1:{port}/a.raw"))).await;
+    assert_eq!((status, transcripts(&body)), (200, vec!["Number 9."]));
+    let sha256: String = Sha256::digest(say(9)).iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(body["metadata"]["sha256"], sha256);
+    for (url, message) in [
+        ("http://127.0.0.2/a", "URL for media download must be publicly routable."),
+        ("http://[::1]/a", "URL for media download must be publicly routable."),
+        ("http://localhost/a", "URL for media download must be publicly routable."),
+        ("file:///etc/passwd", "Could not parse URL as a URI."),
+        ("a.wav", "Could not parse URL as a URI."),
+    ] {
+        let (status, body) = answer(by_url(url)).await;
+        assert_eq!((status, &body["err_code"]), (400, &json!("REMOTE_CONTENT_ERROR")), "{url}");
+        assert_eq!(body["err_msg"], message, "{url}");
+    }
+    // Without the media type it is audio, and no good as such.
+    let body = json!({"url": format!("http://127.0.0.1:{port}/a.raw")}).to_string();
+    assert_eq!(refusal(server.listen("", body)).await.0, 415);
+}
+
+#[tokio::test]
+async fn a_full_engine_is_busy_before_the_body_is_read() {
+    let (open, gate) = mpsc::channel();
+    let engine = engine::Config { max_held_seconds: 1.0, ..engine::Config::default() };
+    let server = TestServer::start(Setup { gate: Some(gate), engine, ..Setup::default() }).await;
+    let first = tokio::spawn(answer(server.listen(RAW, say_for(5, 2.0))));
+    while server.engine.held_seconds() == 0.0 {
+        tokio::task::yield_now().await;
+    }
+    // The body is announced and never sent: an answer means that it was not waited for.
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = format!(
+        "POST /v1/listen?{RAW} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: 100000\r\n\r\n",
+        server.key
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut reply = vec![0; 1024];
+    let length = stream.read(&mut reply).await.unwrap();
+    let reply = String::from_utf8_lossy(&reply[..length]).to_ascii_lowercase();
+    assert!(reply.starts_with("http/1.1 503 "), "{reply}");
+    let retry_after = reply.split("retry-after: ").nth(1).and_then(|rest| rest.split("\r\n").next()).unwrap();
+    assert!((1..=120).contains(&retry_after.parse::<u32>().unwrap()), "{reply}");
+    assert!(reply.contains("\r\nconnection: close\r\n"), "{reply}");
+    drop(open);
+    assert_eq!(transcripts(&first.await.unwrap().1), ["Number 5."]);
+}
+
+#[tokio::test]
+async fn a_failing_model_tells_nothing_of_itself() {
+    let server = TestServer::start(Setup::default()).await;
+    let (status, body) = answer(server.listen(RAW, say(FAILS))).await;
+    assert_eq!((status, &body["err_code"]), (500, &json!("INTERNAL_ERROR")));
+    assert!(!body.to_string().contains("machine hall"), "{body}");
+    assert_eq!(answer(server.listen(RAW, say(1))).await.0, 200);
+}
+
+#[tokio::test]
+async fn work_that_is_late_is_given_up() {
+    let api = api::Config { processing_timeout_ms: 0, ..api::Config::default() };
+    let server = TestServer::start(Setup { api, ..Setup::default() }).await;
+    assert_eq!(refusal(server.listen(RAW, say(1))).await, (504, "PROCESSING_TIMEOUT".into()));
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_frees_its_place() {
+    let (open, gate) = mpsc::channel();
+    let server = TestServer::start(Setup { gate: Some(gate), ..Setup::default() }).await;
+    let request = tokio::spawn(server.listen(RAW, say(5)).send());
+    while server.engine.held_seconds() == 0.0 {
+        tokio::task::yield_now().await;
+    }
+    request.abort();
+    // The model still waits at its gate: it is the request that gave the audio back.
+    while server.engine.held_seconds() > 0.0 {
+        tokio::task::yield_now().await;
+    }
+    drop(open);
+    assert_eq!(transcripts(&answer(server.listen(RAW, say(6))).await.1), ["Number 6."]);
+}

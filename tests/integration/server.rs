@@ -1,0 +1,260 @@
+//! The whole server on a port of its own, with a model that says what its input tells it.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::mpsc;
+
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use verbatim::api::{self, Readiness, Services, State};
+use verbatim::audio::Limits;
+use verbatim::engine::{
+    self, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
+    SpeechModel, StepOutcome,
+};
+use verbatim::fetch::{self, Fetcher};
+use verbatim::http::{self, Authenticator, Router, auth};
+use verbatim::keys::{Store, Verifier};
+use verbatim::transcribe::Transcriber;
+use verbatim::transcript::{DetectedLanguage, Segment, Word};
+
+/// Query of raw audio as [`say`] makes it.
+pub const RAW: &str = "encoding=linear16&sample_rate=16000";
+
+/// A second of raw 16-bit mono audio in which the model hears `Number N.`, N below 30 000.
+pub fn say(number: i16) -> Vec<u8> {
+    say_for(number, 1.0)
+}
+
+pub fn say_for(number: i16, seconds: f64) -> Vec<u8> {
+    let mut samples = vec![0i16; (seconds * 16_000.0) as usize];
+    samples[0] = number;
+    samples.iter().flat_map(|sample| sample.to_le_bytes()).collect()
+}
+
+/// In this the model fails.
+pub const FAILS: i16 = 30_001;
+
+/// Reads the number in the first sample. Knows English and Spanish.
+struct Reader {
+    info: ModelInfo,
+    gate: Option<mpsc::Receiver<()>>,
+    heard: Vec<(SlotId, i16, f64, String)>,
+}
+
+impl SpeechModel for Reader {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn encode(&mut self, requests: &[EncodeRequest]) -> Result<(), Error> {
+        if let Some(gate) = &self.gate {
+            let _ = gate.recv();
+        }
+        for request in requests {
+            let first = request.pcm.samples().first().copied().unwrap_or_default();
+            let number = (first * 32768.0).round() as i16;
+            if number == FAILS {
+                return Err(Error::ModelFailed("a secret of the machine hall".into()));
+            }
+            self.heard.push((request.slot, number, request.pcm.duration_seconds(), "en".into()));
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+        for (slot, options, _) in attempts {
+            if let LanguageChoice::Named(code) = &options.language
+                && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == *slot)
+            {
+                heard.3.clone_from(code);
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, Error> {
+        Ok(vec![StepOutcome::Finished; slots.len()])
+    }
+
+    fn finish(&mut self, slots: &[SlotId]) -> Result<Vec<Hypothesis>, Error> {
+        let hypothesis = |slot: &SlotId| {
+            let (_, number, seconds, language) =
+                self.heard.iter().find(|heard| heard.0 == *slot).expect("encoded");
+            let word = |text: &str, start| Word {
+                text: text.to_owned(),
+                start,
+                end: start + 0.25,
+                probability: 0.9,
+            };
+            let words = vec![word(" Number", 0.25), word(&format!(" {number}."), 0.5)];
+            let text = words.iter().map(|word| word.text.as_str()).collect();
+            Hypothesis {
+                segments: vec![Segment { text, start: 0.0, end: *seconds, words, ..Segment::default() }],
+                language: DetectedLanguage { code: language.clone(), probability: 0.5 },
+                average_log_probability: -0.1,
+                no_speech_probability: 0.0,
+                compression_ratio: 1.0,
+                consumed_samples: (seconds * 16_000.0).round() as usize,
+                tokens: Vec::new(),
+                ranges: Vec::new(),
+                ends_in_silence: true,
+            }
+        };
+        Ok(slots.iter().map(hypothesis).collect())
+    }
+
+    fn align(&mut self, _: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn release(&mut self, slot: SlotId) {
+        self.heard.retain(|heard| heard.0 != slot);
+    }
+}
+
+/// What a test wants to be otherwise.
+#[derive(Default)]
+pub struct Setup {
+    pub http: http::Config,
+    pub auth: auth::Config,
+    pub api: api::Config,
+    pub fetch: fetch::Config,
+    pub engine: engine::Config,
+    pub audio: Limits,
+    /// The model waits for a message here before each batch.
+    pub gate: Option<mpsc::Receiver<()>>,
+}
+
+pub struct TestServer {
+    pub address: SocketAddr,
+    /// A valid key.
+    pub key: String,
+    pub state: TempDir,
+    pub engine: Engine,
+    pub readiness: Readiness,
+    _door: Door,
+}
+
+impl TestServer {
+    pub async fn start(setup: Setup) -> Self {
+        let info = ModelInfo {
+            name: "reader".into(),
+            uuid: uuid::Uuid::from_u128(42),
+            languages: vec!["en".into(), "es".into()],
+            slots: 4,
+            encode_batch: 4,
+            device: "script".into(),
+        };
+        let model = Reader { info, gate: setup.gate, heard: Vec::new() };
+        let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(Box::new(model));
+        let engine = Engine::start(&setup.engine, load).expect("a scripted model loads");
+
+        let state = tempfile::tempdir().expect("a directory");
+        let (_, secret) = Store::open(state.path()).and_then(|store| store.create("test")).expect("a key");
+        let verifier = Store::open(state.path()).and_then(Verifier::new).expect("keys");
+        let readiness = Readiness::default();
+        readiness.set(State::Ready);
+        let parts = api::Parts {
+            transcriber: Transcriber::new(engine.clone()),
+            authenticator: Authenticator::new(verifier, setup.auth),
+            fetcher: Fetcher::new(&setup.fetch).expect("a fetcher"),
+            readiness: readiness.clone(),
+            audio: setup.audio,
+        };
+        let router = api::router(Services::new(parts, &setup.api));
+        let door = Door::open(router, setup.http).await;
+        let key = secret.expose().to_owned();
+        Self { address: door.address, key, state, engine, readiness, _door: door }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// A listen request as the contract has it, not yet sent.
+    pub fn listen(&self, query: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
+        client().post(self.url(&format!("/v1/listen?{query}"))).bearer_auth(&self.key).body(body)
+    }
+}
+
+/// The front door alone, before any routes.
+pub struct Door {
+    pub address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<Result<(), http::Error>>,
+}
+
+impl Door {
+    pub async fn open(router: Router, config: http::Config) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let (stop, stopped) = oneshot::channel();
+        let server = tokio::spawn(async move {
+            let shutdown = async {
+                // A test that drops its server stops it too.
+                let _ = stopped.await;
+            };
+            http::run(listener, router, &config, shutdown).await
+        });
+        Self { address, stop, server }
+    }
+
+    pub async fn stop(self) {
+        let _ = self.stop.send(());
+        self.server.await.expect("no panic").expect("served");
+    }
+
+    /// Tells it to stop, and hands over what ends when it has.
+    pub fn begin_to_stop(self) -> JoinHandle<Result<(), http::Error>> {
+        let _ = self.stop.send(());
+        self.server
+    }
+}
+
+/// A client with a connection of its own.
+pub fn client() -> reqwest::Client {
+    // What `Fetcher` does in a server, for tests that have none.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().expect("a client")
+}
+
+/// Status and JSON of an answer, after checks that hold for every answer of the server.
+pub async fn answer(request: reqwest::RequestBuilder) -> (u16, serde_json::Value) {
+    read(request.send().await.expect("an answer")).await
+}
+
+pub async fn read(response: reqwest::Response) -> (u16, serde_json::Value) {
+    let status = response.status().as_u16();
+    let header =
+        |name: &str| response.headers().get(name).map(|value| value.to_str().expect("text").to_owned());
+    assert_eq!(header("content-type").as_deref(), Some("application/json"));
+    assert_eq!(header("x-content-type-options").as_deref(), Some("nosniff"));
+    let id = header("dg-request-id").expect("an id");
+    assert_eq!(header("x-request-id").as_deref(), Some(id.as_str()));
+    uuid::Uuid::parse_str(&id).expect("a uuid");
+    let body = response.bytes().await.expect("a whole body");
+    let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+    if status >= 400 {
+        let keys: HashSet<_> = body.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(keys, HashSet::from(["err_code", "err_msg", "request_id"]), "{body}");
+        assert_eq!(body["request_id"], id.as_str());
+    }
+    (status, body)
+}
+
+/// Status and code of a refusal.
+pub async fn refusal(request: reqwest::RequestBuilder) -> (u16, String) {
+    let (status, body) = answer(request).await;
+    assert!(status >= 400, "{status} {body}");
+    (status, body["err_code"].as_str().expect("text").to_owned())
+}
+
+/// The transcripts of an answer, by channel.
+pub fn transcripts(body: &serde_json::Value) -> Vec<&str> {
+    let channels = body["results"]["channels"].as_array().expect("channels");
+    channels.iter().map(|channel| channel["alternatives"][0]["transcript"].as_str().expect("text")).collect()
+}
