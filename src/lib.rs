@@ -42,13 +42,18 @@
 //! | cli        | all |
 
 pub mod api;
+pub mod app;
 pub mod audio;
+pub mod cli;
+pub mod config;
 pub mod cpu;
 pub mod engine;
 pub mod fetch;
+pub mod format;
 pub mod http;
 pub mod keys;
 pub mod models;
+pub mod telemetry;
 pub mod transcribe;
 pub mod transcript;
 pub mod vad;

@@ -1,5 +1,6 @@
 //! Speech models on devices. Only `app` names this module: everyone else knows the engine.
 
+pub mod hub;
 mod weights;
 mod whisper;
 

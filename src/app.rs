@@ -1,0 +1,97 @@
+//! The composition root: configuration to running parts, and the order in which they stop.
+
+use std::path::Path;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::{self, Readiness, Services, State};
+use crate::config::Config;
+use crate::engine::{self, Engine};
+use crate::fetch::{self, Fetcher};
+use crate::http::{self, Authenticator};
+use crate::keys::{self, Store, Verifier};
+use crate::models::{self, hub};
+use crate::transcribe::{Transcriber, Windows};
+use crate::vad::{self, Vad};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the model `{name}` cannot be had")]
+    Model { name: String, source: hub::Error },
+    #[error("the engine did not start")]
+    Engine(#[from] engine::StartError<models::Error>),
+    #[error(
+        "voice activity detection did not start: run ./setup, or set transcribe.windows = \"sequential\""
+    )]
+    Vad(#[from] vad::Error),
+    #[error("the keys cannot be read")]
+    Keys(#[from] keys::Error),
+    #[error("URL input did not start")]
+    Fetch(#[from] fetch::SetupError),
+    #[error("cannot listen on {address}")]
+    Listen { address: std::net::SocketAddr, source: std::io::Error },
+    #[error("the server failed")]
+    Http(#[from] http::Error),
+}
+
+/// Folder of the voice activity model, within the model folder.
+const VAD_FOLDER: &str = "silero-vad";
+
+/// Finds or fetches the model and starts the engine on it.
+///
+/// # Errors
+/// [`Error::Model`], [`Error::Engine`], [`Error::Vad`].
+pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
+    let name = config.models.model.clone();
+    let folder = hub::locate(&name, &config.model_dir)
+        .await
+        .map_err(|source| Error::Model { name: name.clone(), source })?;
+    let vad = match config.transcribe.windows {
+        Windows::Speech => Some(Vad::load(&config.model_dir.join(VAD_FOLDER))?),
+        Windows::Sequential => None,
+    };
+    let (engine_config, models) = (config.engine.clone(), config.models.clone());
+    let start = move || Engine::start(&engine_config, move || models::load(&folder, &models));
+    let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
+    tracing::info!(model = engine.model().name, device = engine.model().device, "model loaded");
+    Ok(match vad {
+        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
+        None => Transcriber::new(engine),
+    })
+}
+
+/// Serves until `stop`, then drains: requests finish, then the engine ends with its last handle.
+///
+/// # Errors
+/// What keeps the server from starting.
+pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error> {
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| Error::Listen { address: config.listen, source })?;
+    let verifier = open_keys(&config.state_dir)?;
+    let fetcher = Fetcher::new(&config.fetch)?;
+    let readiness = Readiness::default();
+    let parts = api::Parts {
+        transcriber: transcriber(config).await?,
+        authenticator: Authenticator::new(verifier, config.auth.clone()),
+        fetcher,
+        readiness: readiness.clone(),
+        audio: config.audio.clone(),
+    };
+    let router = api::router(Services::new(parts, &config.api));
+    readiness.set(State::Ready);
+    tracing::info!(address = %config.listen, "listening");
+    let draining = async {
+        stop.cancelled().await;
+        readiness.set(State::Draining);
+        tracing::info!("draining");
+    };
+    http::run(listener, router, &config.http, draining).await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {
+    Ok(Verifier::new(Store::open(state_dir)?)?)
+}

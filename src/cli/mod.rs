@@ -1,0 +1,155 @@
+//! The command line: what was typed, to what is done.
+//!
+//! Exit codes: 0 done, 1 failed (for `transcribe`: at least one file failed), 2 the command line or the
+//! configuration makes no sense.
+
+mod config;
+mod keys;
+mod models;
+mod serve;
+mod transcribe;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use figment::value::Value;
+
+use crate::config::{Config, Sources};
+use crate::models::DeviceChoice;
+
+/// Speech to text.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct CommandLine {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Settings that any command may need; the rest are in the configuration file.
+#[derive(Args)]
+struct Settings {
+    /// Configuration file (TOML).
+    #[arg(long, global = true, env = "VERBATIM_CONFIG_FILE", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A known model or a folder.
+    #[arg(long, global = true, value_name = "NAME|FOLDER")]
+    model: Option<String>,
+    /// auto, cpu, cuda or cuda:N.
+    #[arg(long, global = true)]
+    device: Option<DeviceChoice>,
+    /// auto, f32, bf16 or int8.
+    #[arg(long, global = true, value_name = "TYPE")]
+    compute_type: Option<String>,
+    /// Threads for inference on the CPU.
+    #[arg(long, global = true, value_name = "N")]
+    threads: Option<usize>,
+    /// error, warn, info, debug or trace.
+    #[arg(long, global = true, value_name = "LEVEL")]
+    log: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve {
+        /// Address and port.
+        #[arg(long, value_name = "ADDR:PORT")]
+        listen: Option<SocketAddr>,
+    },
+    /// Transcribe files, without a server.
+    Transcribe(transcribe::Arguments),
+    /// Create, list and revoke API keys.
+    #[command(subcommand)]
+    Keys(keys::Command),
+    /// List, fetch and find models.
+    #[command(subcommand)]
+    Models(models::Command),
+    /// Print the effective configuration and where each value comes from.
+    Config,
+}
+
+/// A failure, and which exit code it is.
+enum Failure {
+    Usage(anyhow::Error),
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+pub fn main() -> ExitCode {
+    let line = CommandLine::parse();
+    match run(line) {
+        Ok(code) => code,
+        Err(failure) => {
+            let (code, error) = match failure {
+                Failure::Usage(error) => (2, error),
+                Failure::Failed(error) => (1, error),
+            };
+            eprintln!("verbatim: {error:#}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(line: CommandLine) -> Result<ExitCode, Failure> {
+    let listen = match &line.command {
+        Command::Serve { listen } => *listen,
+        _ => None,
+    };
+    let usage = |error: crate::config::Error| Failure::Usage(error.into());
+    let sources =
+        Sources::new(line.settings.config.as_deref(), line.settings.flags(listen)).map_err(usage)?;
+    let config = sources.read().map_err(usage)?;
+    match line.command {
+        Command::Serve { .. } => {
+            crate::telemetry::start(&config.log).map_err(|error| Failure::Usage(error.into()))?;
+            runtime()?.block_on(serve::run(&config))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Transcribe(arguments) => {
+            let quiet = crate::telemetry::Config { level: "warn".into(), ..config.log.clone() };
+            let log = if line.settings.log.is_some() { &config.log } else { &quiet };
+            crate::telemetry::start(log).map_err(|error| Failure::Usage(error.into()))?;
+            Ok(runtime()?.block_on(transcribe::run(&config, arguments))?)
+        }
+        Command::Keys(command) => Ok(keys::run(&config, command)?),
+        Command::Models(command) => Ok(runtime()?.block_on(models::run(&config, command))?),
+        Command::Config => Ok(config::run(&sources)?),
+    }
+}
+
+/// The runtime for sockets; inference has threads of its own.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
+impl Settings {
+    fn flags(&self, listen: Option<SocketAddr>) -> Vec<(&'static str, Value)> {
+        let text =
+            |name, value: &Option<String>| value.as_ref().map(|value| (name, Value::from(value.as_str())));
+        [
+            listen.map(|listen| ("listen", Value::from(listen.to_string()))),
+            text("models.model", &self.model),
+            self.device.map(|device| ("models.device", Value::from(String::from(device)))),
+            text("models.compute_type", &self.compute_type),
+            self.threads.map(|threads| ("models.threads", Value::from(threads))),
+            text("log.level", &self.log),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// Where keys and other state are, for messages.
+fn state_dir(config: &Config) -> std::path::Display<'_> {
+    config.state_dir.display()
+}

@@ -1,0 +1,3 @@
+//! Transcripts in other forms. Pure.
+
+pub mod captions;

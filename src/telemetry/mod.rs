@@ -1,0 +1,57 @@
+//! Logs. Never audio, transcripts, keys or phone numbers: who logs names what happened, not what was
+//! said.
+
+use std::io::IsTerminal;
+
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,verbatim::http=debug`.
+    /// Default `info`.
+    pub level: String,
+    /// Default `auto`: text on a terminal, otherwise JSON.
+    pub format: Format,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    #[default]
+    Auto,
+    Text,
+    Json,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { level: "info".into(), format: Format::Auto }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{level}` is no log level")]
+pub struct Error {
+    level: String,
+    source: tracing_subscriber::filter::ParseError,
+}
+
+/// Sends logs to standard error from here on; a second call changes nothing.
+///
+/// # Errors
+/// A level that is none.
+pub fn start(config: &Config) -> Result<(), Error> {
+    let filter =
+        EnvFilter::try_new(&config.level).map_err(|source| Error { level: config.level.clone(), source })?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let json = match config.format {
+        Format::Auto => !std::io::stderr().is_terminal(),
+        Format::Text => false,
+        Format::Json => true,
+    };
+    // An error says that logs have a place already.
+    let _ = if json { subscriber.json().flatten_event(true).try_init() } else { subscriber.try_init() };
+    Ok(())
+}
