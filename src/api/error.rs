@@ -89,8 +89,8 @@ impl From<parameters::Error> for Failure {
 }
 
 impl From<UnknownLanguage> for Failure {
-    fn from(error: UnknownLanguage) -> Self {
-        bad_request("No such model/language/tier combination found.").because(error)
+    fn from(_: UnknownLanguage) -> Self {
+        bad_request("No such model/language/tier combination found.").because("no such language")
     }
 }
 

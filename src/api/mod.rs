@@ -8,7 +8,7 @@ mod error;
 mod health;
 mod language;
 mod listen;
-mod parameters;
+pub mod parameters;
 mod source;
 pub mod wire;
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use hyper::StatusCode;
 use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use hyper::{HeaderMap, StatusCode};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -16,7 +16,7 @@ pub struct Failure {
     status: StatusCode,
     code: Cow<'static, str>,
     message: Cow<'static, str>,
-    headers: HeaderMap,
+    headers: Vec<(HeaderName, HeaderValue)>,
     cause: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Failure {
         message: impl Into<Cow<'static, str>>,
     ) -> Self {
         debug_assert!(status.is_client_error() || status.is_server_error(), "{status} is no failure");
-        Self { status, code: code.into(), message: message.into(), headers: HeaderMap::new(), cause: None }
+        Self { status, code: code.into(), message: message.into(), headers: Vec::new(), cause: None }
     }
 
     /// Something of ours broke. The client learns no more than that.
@@ -77,11 +77,12 @@ impl Failure {
 
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+        self.headers.push((name, value));
         self
     }
 
-    /// What the log shall know beside the message.
+    /// What the log shall know beside the code. Nothing of the client's goes in here: no text, no
+    /// address, no value of a parameter.
     #[must_use]
     pub fn because(mut self, cause: impl std::fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
@@ -96,8 +97,9 @@ impl Failure {
         &self.code
     }
 
+    /// Empty where the code says it all. The message is not for the log: it may quote the client.
     pub(super) fn cause(&self) -> &str {
-        self.cause.as_deref().unwrap_or(&self.message)
+        self.cause.as_deref().unwrap_or_default()
     }
 
     pub(super) fn into_response(self, request_id: Uuid) -> Response {

@@ -1,6 +1,7 @@
 //! `POST /v1/listen` over a real socket: what it answers, and what it refuses.
 
-use std::sync::mpsc;
+use std::io::Write;
+use std::sync::{Arc, Mutex, mpsc};
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -263,4 +264,55 @@ async fn a_client_that_leaves_frees_its_place() {
     }
     drop(open);
     assert_eq!(transcripts(&answer(server.listen(RAW, say(6))).await.1), ["Number 6."]);
+}
+
+/// Where the test's log goes.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whatever a request holds and however it ends, at the most talkative level, none of it is logged.
+#[tokio::test]
+async fn nothing_of_a_request_reaches_the_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter("verbatim=trace")
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let server = TestServer::start(Setup::default()).await;
+    let json = r#"{"url":"http://127.0.0.9/canary?canary=1"}"#;
+    for request in [
+        server.listen(&format!("{RAW}&keyterm=canary&metadata=canary&extra=k:canary"), say(1)),
+        server.listen(&format!("{RAW}&punctuate=canary"), say(1)),
+        server.listen(&format!("{RAW}&language=canary"), say(1)),
+        server.listen("callback=http%3A%2F%2Fcanary.example%2Fcanary", say(1)),
+        server.listen("", "canary"),
+        server.listen(RAW, json).header("content-type", "application/json"),
+        server.listen(RAW, "{canary").header("content-type", "application/json"),
+        server.listen(RAW, say(1)).header("timestamps", "canary"),
+        server.listen(RAW, say(FAILS)).header("user-agent", "canary"),
+        client().post(server.url("/canary?canary=canary")).body("canary"),
+        client().post(server.url("/v1/listen")).bearer_auth("org_canary").body("canary"),
+    ] {
+        answer(request).await;
+    }
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("route=\"/v1/listen\"") && log.contains("status=401"), "{log}");
+    for secret in ["canary", &server.key[12..]] {
+        assert!(!log.contains(secret), "{secret} in {log}");
+    }
 }

@@ -1,9 +1,11 @@
 //! One binary for all integration tests: linking once is faster than linking many times.
 
+mod callers;
 mod checkpoint;
 mod doors;
 mod engine;
 mod listen;
+mod protocol;
 mod scripted;
 mod server;
 mod whisper;
