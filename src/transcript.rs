@@ -1,7 +1,7 @@
 //! What was said and when: plain data that every floor shares.
 //!
 //! All times are seconds (`f64`) from the start of the audio that the value belongs to: a
-//! [`crate::engine::Recognition`] counts from its window's start, a [`Transcript`] from the start
+//! recognition counts from its window's start, a [`Transcript`] from the start
 //! of the file or stream.
 
 /// One word, with its leading space and adjoining punctuation as the model wrote them.

@@ -124,7 +124,7 @@ fn packets(
         }
         samples.resize(buffer.samples_interleaved(), 0.0);
         buffer.copy_to_slice_interleaved(&mut samples);
-        gather.push(&samples)?;
+        gather.push(&mut samples)?;
         barren = 0;
     }
     gather.mark_damaged();

@@ -4,6 +4,9 @@ use super::decode::{DecodeOptions, Decoded, Error, Limits};
 use super::resample::Resampling;
 use super::{Pcm, SAMPLE_RATE};
 
+/// Full scale is 1; what is far above it is damage.
+const SAMPLE_LIMIT: f32 = 8.0;
+
 pub struct Gather {
     limits: Limits,
     split: bool,
@@ -50,9 +53,13 @@ impl Gather {
         Ok(())
     }
 
-    /// Interleaved frames.
-    pub fn push(&mut self, samples: &[f32]) -> Result<(), Error> {
+    /// Interleaved frames. What is no number becomes silence: one of them would spoil all of a spectrum.
+    pub fn push(&mut self, samples: &mut [f32]) -> Result<(), Error> {
         let Some(state) = &mut self.state else { return Ok(()) };
+        for sample in samples.iter_mut() {
+            *sample = if sample.is_finite() { sample.clamp(-SAMPLE_LIMIT, SAMPLE_LIMIT) } else { 0.0 };
+        }
+        let samples = &*samples;
         let channels = state.source_channels;
         state.frames += (samples.len() / channels) as u64;
         if state.frames > state.max_frames {

@@ -37,7 +37,7 @@ pub fn read(bytes: &[u8], format: RawFormat, gather: &mut Gather) -> Result<(), 
             _ => 0.0,
         },
         RawEncoding::Linear32 => |bytes| match *bytes {
-            [a, b, c, d] => finite(f32::from_le_bytes([a, b, c, d])),
+            [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
             _ => 0.0,
         },
         RawEncoding::Mulaw => |bytes| f32::from(mulaw(bytes[0])) / 32_768.0,
@@ -54,14 +54,9 @@ pub fn read(bytes: &[u8], format: RawFormat, gather: &mut Gather) -> Result<(), 
     for chunk in bytes[..whole].chunks(CHUNK_FRAMES * channels * width) {
         samples.clear();
         samples.extend(chunk.chunks_exact(width).map(convert));
-        gather.push(&samples)?;
+        gather.push(&mut samples)?;
     }
     Ok(())
-}
-
-/// Not-a-number and infinity are silence: one of them would spoil all of a spectrum.
-fn finite(sample: f32) -> f32 {
-    if sample.is_finite() { sample.clamp(-8.0, 8.0) } else { 0.0 }
 }
 
 /// ITU-T G.711, table 2a, expanded to 16 bits.

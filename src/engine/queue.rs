@@ -58,10 +58,6 @@ impl<T> Queue<T> {
         self.lanes.iter_mut().find_map(Lane::pop)
     }
 
-    pub fn len(&self, class: Class) -> usize {
-        self.lanes[class as usize].length
-    }
-
     pub fn is_empty(&self) -> bool {
         self.lanes.iter().all(|lane| lane.length == 0)
     }

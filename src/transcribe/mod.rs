@@ -152,6 +152,7 @@ impl Transcriber {
             segments.extend(found);
         }
         let language = language.unwrap_or_else(unknown_language);
+        in_order(&mut segments);
         Ok(Transcript { segments, language, duration: pcm.duration_seconds() })
     }
 
@@ -202,6 +203,7 @@ impl Transcriber {
             admission.done(consumed as f64 / f64::from(SAMPLE_RATE));
             start += consumed;
         }
+        in_order(&mut segments);
         let language = language.unwrap_or_else(unknown_language);
         Ok(Transcript { segments, language, duration: pcm.duration_seconds() })
     }
@@ -239,6 +241,19 @@ fn holds_speech(rest: &WindowPlan, probabilities: &[f32]) -> bool {
         probabilities.get(range).unwrap_or_default()
     });
     frames.filter(|&&probability| probability >= LEFT_PROBABILITY).count() >= MIN_LEFT_FRAMES
+}
+
+/// Makes word times go forward: alignment of one word at a time, and of windows apart from each other,
+/// lets neighbours overlap by a few hundredths.
+fn in_order(segments: &mut [Segment]) {
+    let mut last = 0.0;
+    for segment in segments {
+        for word in &mut segment.words {
+            word.start = word.start.max(last);
+            word.end = word.end.max(word.start);
+            last = word.end;
+        }
+    }
 }
 
 /// A segment of a planned window, in the file's time.

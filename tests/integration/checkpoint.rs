@@ -30,6 +30,9 @@ struct Tensor {
     values: Vec<f32>,
 }
 
+/// Adds a tensor: name, shape, range, centre.
+type Add<'a> = dyn FnMut(String, &[usize], f32, f32) + 'a;
+
 /// Weights by their transformers name.
 pub struct Checkpoint(BTreeMap<String, Tensor>);
 
@@ -50,18 +53,17 @@ impl Checkpoint {
             let values = (0..shape.iter().product()).map(|_| uniform() * scale + offset).collect();
             tensors.insert(name, Tensor { shape: shape.to_vec(), values });
         };
-        let norm = |add: &mut dyn FnMut(String, &[usize], f32, f32), name: String| {
+        let norm = |add: &mut Add, name: String| {
             add(format!("{name}.weight"), &[WIDTH], 0.2, 1.0);
             add(format!("{name}.bias"), &[WIDTH], 0.2, 0.0);
         };
-        let linear =
-            |add: &mut dyn FnMut(String, &[usize], f32, f32), name: String, out: usize, input: usize| {
-                add(format!("{name}.weight"), &[out, input], 0.3, 0.0);
-                // As in the real model, keys have no bias.
-                if !name.ends_with("k_proj") {
-                    add(format!("{name}.bias"), &[out], 0.2, 0.0);
-                }
-            };
+        let linear = |add: &mut Add, name: String, out: usize, input: usize| {
+            add(format!("{name}.weight"), &[out, input], 0.3, 0.0);
+            // As in the real model, keys have no bias.
+            if !name.ends_with("k_proj") {
+                add(format!("{name}.bias"), &[out], 0.2, 0.0);
+            }
+        };
         add("encoder.conv1.weight".into(), &[WIDTH, BANDS, 3], 0.3, 0.0);
         add("encoder.conv1.bias".into(), &[WIDTH], 0.2, 0.0);
         add("encoder.conv2.weight".into(), &[WIDTH, WIDTH, 3], 0.3, 0.0);

@@ -1,5 +1,6 @@
 //! One binary for all integration tests: linking once is faster than linking many times.
 
+mod audio;
 mod callers;
 mod checkpoint;
 mod doors;
@@ -8,4 +9,5 @@ mod listen;
 mod protocol;
 mod scripted;
 mod server;
+mod speech;
 mod whisper;

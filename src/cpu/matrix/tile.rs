@@ -79,8 +79,8 @@ fn portable_body<const FMA: bool>(
                     let steps = matrix.inputs;
                     for (line, &x) in weights[block * steps..][..steps].iter().zip(&x[row * steps..][..steps])
                     {
-                        for lane in 0..LANES {
-                            sums[lane] = multiply_add::<FMA>(x, line.0[lane], sums[lane]);
+                        for (sum, &weight) in sums.iter_mut().zip(&line.0) {
+                            *sum = multiply_add::<FMA>(x, weight, *sum);
                         }
                     }
                 }
@@ -88,13 +88,10 @@ fn portable_body<const FMA: bool>(
                     let steps = matrix.inputs / 2;
                     for (line, x) in weights[block * steps..][..steps].iter().zip(&x[row * steps..][..steps])
                     {
-                        for lane in 0..LANES {
-                            for (x, weight) in x.iter().zip(&line.0[2 * lane..2 * lane + 2]) {
-                                sums[lane] = multiply_add::<FMA>(
-                                    Element::to_f32(*x),
-                                    Element::to_f32(*weight),
-                                    sums[lane],
-                                );
+                        for (sum, weights) in sums.iter_mut().zip(line.0.as_chunks::<2>().0) {
+                            for (x, weight) in x.iter().zip(weights) {
+                                *sum =
+                                    multiply_add::<FMA>(Element::to_f32(*x), Element::to_f32(*weight), *sum);
                             }
                         }
                     }
@@ -103,9 +100,9 @@ fn portable_body<const FMA: bool>(
                     let steps = matrix.inputs / 4;
                     let mut whole = [0i32; LANES];
                     for (line, x) in quads[block * steps..][..steps].iter().zip(&x[row * steps..][..steps]) {
-                        for lane in 0..LANES {
-                            for (&x, &weight) in x.iter().zip(&line.0[4 * lane..4 * lane + 4]) {
-                                whole[lane] += i32::from(x) * i32::from(weight);
+                        for (sum, weights) in whole.iter_mut().zip(line.0.as_chunks::<4>().0) {
+                            for (&x, &weight) in x.iter().zip(weights) {
+                                *sum += i32::from(x) * i32::from(weight);
                             }
                         }
                     }

@@ -212,7 +212,8 @@ impl Durations {
         durations.sort_unstable_by(f64::total_cmp);
         let middle = durations.len() / 2;
         let upper = *durations.get(middle)?;
-        let median = if durations.len() % 2 == 0 { (durations[middle - 1] + upper) / 2.0 } else { upper };
+        let median =
+            if durations.len().is_multiple_of(2) { (durations[middle - 1] + upper) / 2.0 } else { upper };
         let median = median.min(0.7);
         Some(Self { median, max: 2.0 * median })
     }
@@ -344,10 +345,10 @@ mod tests {
 
     #[test]
     fn the_median_filter_removes_spikes_and_keeps_steps() {
-        let source = [0.0, 0.0, 9.0, 0.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0];
+        let source = [9.0, 0.0, 0.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0];
         let mut target = [0.0; 12];
         subtract_median_filtered(&source, &mut target);
-        assert_eq!(target, [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -5.0, -5.0, -5.0, -5.0, -5.0, -5.0]);
+        assert_eq!(target, [0.0, 0.0, 0.0, 0.0, 0.0, -5.0, -5.0, -5.0, -5.0, -5.0, -5.0, -5.0]);
     }
 
     fn word(text: &str, start: f64, end: f64) -> AlignedWord {

@@ -118,7 +118,7 @@ impl Kernel for Pairs {
     unsafe fn step(sum: __m512, x: __m512i, weights: __m512i) -> __m512 {
         // SAFETY: the caller's promise; both are 64 bytes, read as 32 bf16.
         unsafe {
-            let (x, weights) = (std::mem::transmute::<__m512i, __m512bh>(x), std::mem::transmute(weights));
+            let [x, weights] = [x, weights].map(|lanes| std::mem::transmute::<__m512i, __m512bh>(lanes));
             _mm512_dpbf16_ps(sum, x, weights)
         }
     }

@@ -1,0 +1,106 @@
+//! Containers as they come, and as they should not.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use verbatim::audio::{DecodeOptions, Error, Limits, RawEncoding, RawFormat, decode};
+
+fn fixtures() -> Vec<(String, Vec<u8>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".verbatim/fixtures");
+    let entries = std::fs::read_dir(&folder).expect("run ./setup");
+    let mut fixtures: Vec<_> = entries
+        .map(|entry| entry.expect("readable").path())
+        .filter(|path| path.extension().is_some())
+        .map(|path| (path.display().to_string(), std::fs::read(&path).expect("readable")))
+        .collect();
+    fixtures.sort();
+    assert!(fixtures.len() >= 15);
+    fixtures
+}
+
+fn options() -> DecodeOptions {
+    DecodeOptions { raw: None, split_channels: false, limits: Limits::default() }
+}
+
+#[test]
+fn every_container_keeps_its_length() {
+    for (name, bytes) in fixtures() {
+        let decoded = decode(bytes.into(), &options()).expect(&name);
+        // The passage is 7.1 s; AAC adds the encoder's first 1024 samples and fills its last frame.
+        assert!((7.09..7.16).contains(&decoded.duration_seconds), "{name}: {}", decoded.duration_seconds);
+        assert!((decoded.channels[0].duration_seconds() - decoded.duration_seconds).abs() < 1e-3, "{name}");
+        assert!(!decoded.damaged, "{name}");
+    }
+}
+
+#[test]
+fn channels_are_mixed_or_kept_apart() {
+    let samples: Vec<u8> = (0..16_000i16).flat_map(|n| [n, -n]).flat_map(i16::to_le_bytes).collect();
+    let raw = RawFormat { encoding: RawEncoding::Linear16, sample_rate_hz: 16_000, channels: 2 };
+    let mixed = decode(samples.clone().into(), &DecodeOptions { raw: Some(raw), ..options() }).expect("raw");
+    assert_eq!(mixed.channels.len(), 1);
+    assert!(mixed.channels[0].samples().iter().all(|&sample| sample == 0.0));
+    let options = DecodeOptions { raw: Some(raw), split_channels: true, ..options() };
+    let split = decode(samples.into(), &options).expect("raw");
+    assert_eq!((split.channels.len(), split.source_channels), (2, 2));
+    assert_eq!(split.channels[0].samples()[100], -split.channels[1].samples()[100]);
+}
+
+#[test]
+fn what_is_not_audio_is_told_apart_from_what_is_broken_or_too_long() {
+    let refusal = |bytes: &[u8], options: &DecodeOptions| {
+        decode(Bytes::copy_from_slice(bytes), options).expect_err("refused")
+    };
+    assert_eq!(refusal(b"", &options()), Error::Empty);
+    assert_eq!(refusal(b"{\"url\": \"https://example.com\"}", &options()), Error::Unsupported);
+    assert_eq!(refusal(&[0x89; 5000], &options()), Error::Unsupported);
+    assert!(matches!(refusal(b"RIFF\x10\0\0\0WAVEjunk", &options()), Error::Corrupt(_)));
+    assert!(matches!(refusal(b"fLaC and then nothing of the kind", &options()), Error::Corrupt(_)));
+    let short = DecodeOptions { limits: Limits { max_seconds: 5.0, ..Limits::default() }, ..options() };
+    for (name, bytes) in fixtures() {
+        assert_eq!(refusal(&bytes, &short), Error::TooLong { limit_seconds: 5.0 }, "{name}");
+    }
+}
+
+#[test]
+fn a_file_that_breaks_off_yields_what_came_before() {
+    for (name, bytes) in fixtures() {
+        let half = Bytes::copy_from_slice(&bytes[..bytes.len() / 2]);
+        match decode(half, &options()) {
+            Ok(decoded) => assert!((2.0..7.2).contains(&decoded.duration_seconds), "{name}"),
+            // An MP4 file's index stands at its end, and a WebM file that is no stream refers to its end.
+            Err(error) => {
+                let refused = ["m4a", "mp4", "webm"].iter().any(|extension| name.ends_with(extension));
+                assert!(refused && matches!(error, Error::Corrupt(_)), "{name}: {error}");
+            }
+        }
+    }
+}
+
+/// A longer campaign of the same kind, through the HTTP door, is `benches/mutate.py`.
+#[test]
+fn mutated_files_are_decoded_or_refused_and_take_no_time() {
+    let mut state = 7u64;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below.max(1)
+    };
+    for (name, bytes) in fixtures() {
+        for round in 0..60 {
+            let mut mutant = bytes.clone();
+            for _ in 0..1 << random(7) {
+                // Headers are where lies do harm.
+                let place = if round % 2 == 0 { random(mutant.len().min(300)) } else { random(mutant.len()) };
+                match random(3) {
+                    0 => mutant[place] ^= 1 << random(8),
+                    1 => mutant[place] = [0, 0xFF, 0x7F, 0x80][random(4)],
+                    _ => mutant.truncate(place.max(16)),
+                }
+            }
+            let began = Instant::now();
+            let _ = decode(mutant.into(), &options());
+            assert!(began.elapsed() < Duration::from_secs(2), "{name}, round {round}: {:?}", began.elapsed());
+        }
+    }
+}
