@@ -12,7 +12,7 @@
 
 use super::element::{Bf16, Element};
 use super::threads::Places;
-use super::{Level, Threads};
+use super::{Level, Line, Threads};
 
 mod tile;
 
@@ -36,11 +36,6 @@ pub enum Epilogue {
     /// It is added to what is there: the residual.
     Add,
 }
-
-/// One cache line; vectors of lines are aligned to lines.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line<T, const N: usize>([T; N]);
 
 enum Weights {
     /// For each block of 16 outputs, for each input: 16 weights.

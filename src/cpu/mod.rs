@@ -9,6 +9,7 @@
 
 pub mod attention;
 mod element;
+pub mod encoder_attention;
 mod instructions;
 pub mod matrix;
 pub mod rows;
@@ -17,3 +18,8 @@ mod threads;
 pub use element::{Bf16, Element};
 pub use instructions::Level;
 pub use threads::{Places, Threads};
+
+/// One cache line; vectors of lines are aligned to lines.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line<T, const N: usize>([T; N]);

@@ -5,6 +5,7 @@ mod encoder;
 mod features;
 mod generation;
 mod layers;
+mod memory;
 mod rules;
 mod sequence;
 mod timing;
@@ -107,10 +108,11 @@ impl Whisper {
                 other => format!("{other:?}, {compute_type:?}").to_lowercase(),
             },
         };
+        let kernel_threads = Threads::new(threads);
         Ok(Self {
             rules: Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first),
             log_mel: LogMel::new(bands as usize),
-            encoder: Encoder::new(&weights, device, kind)?,
+            encoder: Encoder::new(&weights, device, kind, kernel_threads.clone())?,
             decoder: Decoder::new(
                 &weights,
                 Placement {
@@ -118,7 +120,7 @@ impl Whisper {
                     device,
                     kind,
                     numbers,
-                    threads: Threads::new(threads),
+                    threads: kernel_threads,
                     alignment_heads,
                 },
             )?,

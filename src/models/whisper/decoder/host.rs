@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
+use super::super::memory::elements;
 use super::{AlignmentWeights, Logits, Placement, Run};
 use crate::cpu::attention::{Cache, CachePrecision, HEAD, Query};
 use crate::cpu::matrix::{Epilogue, Matrix, Precision};
@@ -85,19 +86,6 @@ struct Collected {
 
 fn plain(tensor: &Tensor) -> Result<Vec<f32>, Error> {
     Ok(Vec::<f32>::try_from(tensor.f_to_kind(Kind::Float)?.f_contiguous()?.f_view([-1])?)?)
-}
-
-/// The elements of a contiguous CPU tensor whose type has the size of `T`; no copy.
-fn elements<T>(tensor: &Tensor, count: usize) -> &[T] {
-    assert!(
-        tensor.is_contiguous()
-            && tensor.device() == Device::Cpu
-            && tensor.numel() == count
-            && tensor.kind().elt_size_in_bytes() == size_of::<T>()
-    );
-    // SAFETY: a contiguous CPU tensor is `numel` elements from `data_ptr` on, valid as long as the
-    // tensor; f32 and bf16 have no invalid bits.
-    unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast_const().cast(), count) }
 }
 
 impl Norm {

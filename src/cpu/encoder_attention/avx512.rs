@@ -1,0 +1,338 @@
+//! Blocks of queries in AVX-512, in f32 or in pairs of bf16.
+
+use std::arch::x86_64::*;
+
+use super::super::attention::HEAD;
+use super::super::element::{Bf16, Element, exp};
+use super::super::rows::lanes_max;
+use super::super::threads::Places;
+use super::super::{Line, Threads};
+use super::{QUERIES, Shape};
+
+/// Positions whose scores are held at once: 12 KiB for a block of queries.
+const TILE: usize = 256;
+const LANES: usize = 16;
+/// Positions are padded to two lines of keys.
+const STEP: usize = 2 * LANES;
+
+/// One number type: how operands of four bytes are made and multiplied. The functions with intrinsics
+/// are inlined into callers that have them.
+pub trait Kind: Sync {
+    type Number: Element;
+    /// Numbers in a unit of four bytes.
+    const IN_UNIT: usize;
+    /// A unit of `numbers`, the first [`Kind::IN_UNIT`] of them.
+    fn unit(numbers: &[Self::Number]) -> i32;
+    /// # Safety
+    /// The processor has this kind's instructions; here and below.
+    unsafe fn multiply_add(sum: __m512, a: __m512i, b: __m512i) -> __m512;
+    /// Sixteen weights to their units, at `units`.
+    unsafe fn store_weights(weights: [f32; LANES], units: *mut i32);
+    unsafe fn run(job: &Job<Self>, block: usize, scratch: &mut Scratch);
+}
+
+pub struct Singles;
+
+impl Kind for Singles {
+    type Number = f32;
+    const IN_UNIT: usize = 1;
+
+    #[inline(always)]
+    fn unit(numbers: &[f32]) -> i32 {
+        numbers[0].to_bits() as i32
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(sum: __m512, a: __m512i, b: __m512i) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_fmadd_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), sum) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_weights(weights: [f32; LANES], units: *mut i32) {
+        // SAFETY: the caller has 16 units there.
+        unsafe { units.cast::<[f32; LANES]>().write_unaligned(weights) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+    unsafe fn run(job: &Job<Self>, block: usize, scratch: &mut Scratch) {
+        // SAFETY: the features are on; the job's lengths were checked.
+        unsafe { query_block(job, block, scratch) }
+    }
+}
+
+pub struct Doubles;
+
+impl Kind for Doubles {
+    type Number = Bf16;
+    const IN_UNIT: usize = 2;
+
+    #[inline(always)]
+    fn unit(numbers: &[Bf16]) -> i32 {
+        (u32::from(numbers[0].to_bits()) | u32::from(numbers[1].to_bits()) << 16) as i32
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(sum: __m512, a: __m512i, b: __m512i) -> __m512 {
+        // SAFETY: the caller's promise; both are 64 bytes, read as 32 bf16.
+        unsafe {
+            let [a, b] = [a, b].map(|lanes| std::mem::transmute::<__m512i, __m512bh>(lanes));
+            _mm512_dpbf16_ps(sum, a, b)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_weights(weights: [f32; LANES], units: *mut i32) {
+        // SAFETY: the caller's promise, and has 8 units there.
+        unsafe {
+            let rounded = _mm512_cvtneps_pbh(std::mem::transmute::<[f32; LANES], __m512>(weights));
+            units.cast::<__m256bh>().write_unaligned(rounded);
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+    unsafe fn run(job: &Job<Self>, block: usize, scratch: &mut Scratch) {
+        // SAFETY: as above.
+        unsafe { query_block(job, block, scratch) }
+    }
+}
+
+/// Everything that a block of queries needs.
+pub struct Job<'a, K: Kind + ?Sized> {
+    fused: &'a [K::Number],
+    shape: Shape,
+    /// Positions, padded.
+    padded: usize,
+    /// For each (window, head), for each line of 16 positions, for each unit of a key: 16 units.
+    keys: &'a [Line<i32, LANES>],
+    /// For each (window, head), for each half of the dimensions, for each unit of positions: 32 units.
+    values: &'a [Line<i32, LANES>],
+    output: &'a Places<'a, K::Number>,
+}
+
+/// Room of one thread.
+pub struct Scratch {
+    queries: Vec<i32>,
+    scores: Vec<f32>,
+    weights: Vec<i32>,
+    /// The output so far, not yet divided: (queries, 64).
+    sums: Vec<f32>,
+}
+
+/// Returns true: it is always done.
+pub fn attend<K: Kind>(
+    threads: &Threads,
+    fused: &[K::Number],
+    shape: Shape,
+    output: &mut [K::Number],
+) -> bool {
+    let padded = shape.length.next_multiple_of(STEP);
+    let pairs = shape.windows * shape.heads;
+    let lines = padded / LANES * (HEAD / K::IN_UNIT);
+    let mut keys = vec![Line([0; LANES]); pairs * lines];
+    let mut values = vec![Line([0; LANES]); pairs * lines];
+    let (key_places, value_places) = (Places::new(&mut keys), Places::new(&mut values));
+    threads.split(pairs, |range| {
+        for pair in range {
+            // SAFETY: every pair is one thread's own.
+            let (keys, values) = unsafe {
+                let range = pair * lines..(pair + 1) * lines;
+                (key_places.range(range.clone()), value_places.range(range))
+            };
+            pack::<K>(fused, shape, (pair / shape.heads, pair % shape.heads), keys, values);
+        }
+    });
+    let output = Places::new(output);
+    let job = Job::<K> { fused, shape, padded, keys: &keys, values: &values, output: &output };
+    threads.split(pairs * shape.length.div_ceil(QUERIES), |blocks| {
+        let mut scratch = Scratch {
+            queries: vec![0; QUERIES * HEAD / K::IN_UNIT],
+            scores: vec![0.0; QUERIES * TILE],
+            weights: vec![0; QUERIES * TILE / K::IN_UNIT],
+            sums: vec![0.0; QUERIES * HEAD],
+        };
+        for block in blocks {
+            // SAFETY: the caller's level says that the processor has the instructions; the packed
+            // lengths are those of the shape.
+            unsafe { K::run(&job, block, &mut scratch) };
+        }
+    });
+    true
+}
+
+fn pack<K: Kind>(
+    fused: &[K::Number],
+    shape: Shape,
+    (window, head): (usize, usize),
+    keys: &mut [Line<i32, LANES>],
+    values: &mut [Line<i32, LANES>],
+) {
+    let key_units = HEAD / K::IN_UNIT;
+    let padded_units = values.len() / 4;
+    for position in 0..shape.length {
+        let key = &fused[shape.part(window, position, head, 1)];
+        let line = &mut keys[position / LANES * key_units..][..key_units];
+        for (line, numbers) in line.iter_mut().zip(key.chunks_exact(K::IN_UNIT)) {
+            line.0[position % LANES] = K::unit(numbers);
+        }
+    }
+    for (unit, first) in (0..shape.length).step_by(K::IN_UNIT).enumerate() {
+        // Behind the last position of an odd length stands a zero.
+        let rows: [&[K::Number]; 2] = [0, 1].map(|n| {
+            fused
+                .get(shape.part(window, first + n, head, 2))
+                .filter(|_| first + n < shape.length)
+                .unwrap_or(&[])
+        });
+        for dimension in 0..HEAD {
+            let number = |row: &[K::Number]| row.get(dimension).copied().unwrap_or_default();
+            let (half, place) = (dimension / 32, dimension % 32);
+            let line = &mut values[half * 2 * padded_units + unit * 2 + place / LANES];
+            line.0[place % LANES] = K::unit(&[number(rows[0]), number(rows[1])]);
+        }
+    }
+}
+
+/// [`QUERIES`] queries of one head against all its positions.
+#[inline(always)]
+unsafe fn query_block<K: Kind>(job: &Job<K>, block: usize, scratch: &mut Scratch) {
+    let Shape { length, heads, .. } = job.shape;
+    let blocks = length.div_ceil(QUERIES);
+    let (pair, first) = (block / blocks, block % blocks * QUERIES);
+    let (window, head) = (pair / heads, pair % heads);
+    let query_units = HEAD / K::IN_UNIT;
+    for (n, units) in scratch.queries.chunks_exact_mut(query_units).enumerate() {
+        // The last block is filled up with its last query, whose result is not written again.
+        let query = &job.fused[job.shape.part(window, (first + n).min(length - 1), head, 0)];
+        for (unit, numbers) in units.iter_mut().zip(query.chunks_exact(K::IN_UNIT)) {
+            *unit = K::unit(numbers);
+        }
+    }
+    let lines = job.padded / LANES * query_units;
+    let keys = &job.keys[pair * lines..(pair + 1) * lines];
+    let values = &job.values[pair * lines..(pair + 1) * lines];
+    let mut maxima = [f32::NEG_INFINITY; QUERIES];
+    let mut totals = [0.0f32; QUERIES];
+    scratch.sums.fill(0.0);
+    for tile in (0..job.padded).step_by(TILE) {
+        let positions = TILE.min(job.padded - tile);
+        // SAFETY: `positions` is a multiple of `STEP`, and the lines from `tile` on hold them.
+        unsafe {
+            let keys = keys.as_ptr().add(tile / LANES * query_units);
+            for offset in (0..positions).step_by(STEP) {
+                let keys = keys.add(offset / LANES * query_units);
+                scores::<K>(keys, &scratch.queries, query_units, &mut scratch.scores, offset);
+            }
+        }
+        let weight_units = TILE / K::IN_UNIT;
+        for n in 0..QUERIES {
+            let scores = &mut scratch.scores[n * TILE..n * TILE + positions];
+            if tile + positions > length {
+                scores[length - tile..].fill(f32::NEG_INFINITY);
+            }
+            // The scale 1 / √64 is taken with the exponential.
+            let max = lanes_max(scores).max(maxima[n]);
+            let mut sums = [0.0f32; LANES];
+            for (index, chunk) in scores.as_chunks::<LANES>().0.iter().enumerate() {
+                let mut weights = [0.0f32; LANES];
+                for ((weight, score), sum) in weights.iter_mut().zip(chunk).zip(&mut sums) {
+                    // Minus infinity makes a weight of e⁻⁸⁷, which is nothing beside the greatest, 1.
+                    *weight = exp::<true>((*score - max) * 0.125);
+                    *sum += *weight;
+                }
+                // SAFETY: the units of `positions` weights are within this query's.
+                unsafe {
+                    let units =
+                        scratch.weights.as_mut_ptr().add(n * weight_units + index * LANES / K::IN_UNIT);
+                    K::store_weights(weights, units);
+                }
+            }
+            let correction = exp::<true>((maxima[n] - max).max(-1e4) * 0.125);
+            totals[n] = totals[n] * correction + sums.iter().sum::<f32>();
+            maxima[n] = max;
+            if tile > 0 && correction < 1.0 {
+                scratch.sums[n * HEAD..(n + 1) * HEAD].iter_mut().for_each(|sum| *sum *= correction);
+            }
+        }
+        let units = positions / K::IN_UNIT;
+        let half = lines / 2;
+        for side in 0..2 {
+            // SAFETY: both halves have a pair of lines for every unit of positions.
+            unsafe {
+                let values = values.as_ptr().add(side * half + tile / K::IN_UNIT * 2);
+                weighted::<K>(values, &scratch.weights, weight_units, units, &mut scratch.sums[side * 32..]);
+            }
+        }
+    }
+    for n in 0..QUERIES.min(length - first) {
+        let start = (window * length + first + n) * heads * HEAD + head * HEAD;
+        // SAFETY: every block of queries is one thread's own.
+        let place = unsafe { job.output.range(start..start + HEAD) };
+        let inverse = 1.0 / totals[n];
+        let sums = &scratch.sums[n * HEAD..(n + 1) * HEAD];
+        place.iter_mut().zip(sums).for_each(|(place, sum)| *place = K::Number::from_f32(sum * inverse));
+    }
+}
+
+/// Scores of all queries at [`STEP`] positions, written at `offset` of each query's tile.
+#[inline(always)]
+unsafe fn scores<K: Kind>(
+    keys: *const Line<i32, LANES>,
+    queries: &[i32],
+    units: usize,
+    scores: &mut [f32],
+    offset: usize,
+) {
+    // SAFETY: the caller has two times `units` lines of keys, `QUERIES` times `units` operands, and room
+    // for `STEP` scores at `offset`.
+    unsafe {
+        let mut sums = [[_mm512_setzero_ps(); 2]; QUERIES];
+        for unit in 0..units {
+            let near = _mm512_load_si512(keys.add(unit).cast());
+            let far = _mm512_load_si512(keys.add(units + unit).cast());
+            for (n, sums) in sums.iter_mut().enumerate() {
+                let query = _mm512_set1_epi32(*queries.get_unchecked(n * units + unit));
+                sums[0] = K::multiply_add(sums[0], query, near);
+                sums[1] = K::multiply_add(sums[1], query, far);
+            }
+        }
+        for (n, sums) in sums.iter().enumerate() {
+            let place = scores.as_mut_ptr().add(n * TILE + offset);
+            _mm512_storeu_ps(place, sums[0]);
+            _mm512_storeu_ps(place.add(LANES), sums[1]);
+        }
+    }
+}
+
+/// Adds the weighted values of one half of the dimensions to `sums`: 32 of each query's 64.
+#[inline(always)]
+unsafe fn weighted<K: Kind>(
+    values: *const Line<i32, LANES>,
+    weights: &[i32],
+    weight_units: usize,
+    units: usize,
+    sums: &mut [f32],
+) {
+    // SAFETY: the caller has two lines for each of `units`, so many weights of every query, and 32 sums
+    // of every query, 64 apart.
+    unsafe {
+        let mut lanes: [[__m512; 2]; QUERIES] = std::array::from_fn(|n| {
+            let place = sums.as_ptr().add(n * HEAD);
+            [_mm512_loadu_ps(place), _mm512_loadu_ps(place.add(LANES))]
+        });
+        for unit in 0..units {
+            let near = _mm512_load_si512(values.add(2 * unit).cast());
+            let far = _mm512_load_si512(values.add(2 * unit + 1).cast());
+            for (n, lanes) in lanes.iter_mut().enumerate() {
+                let weight = _mm512_set1_epi32(*weights.get_unchecked(n * weight_units + unit));
+                lanes[0] = K::multiply_add(lanes[0], weight, near);
+                lanes[1] = K::multiply_add(lanes[1], weight, far);
+            }
+        }
+        for (n, lanes) in lanes.iter().enumerate() {
+            let place = sums.as_mut_ptr().add(n * HEAD);
+            _mm512_storeu_ps(place, lanes[0]);
+            _mm512_storeu_ps(place.add(LANES), lanes[1]);
+        }
+    }
+}
