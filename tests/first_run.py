@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Starts the server, sends it a sample of speech through its HTTP door and prints what comes back.
+"""Starts the server, sends it a piece of speech as any client would, and prints what comes back.
 
     first_run.py VERBATIM SPEECH [ARGUMENT ...]
 
-Then it says how to send a file of one's own, and stays with the server until Ctrl-C. Further arguments go
-to `verbatim serve`.
+SPEECH is a folder with manifest.jsonl, as ./setup makes it; further arguments go to `verbatim serve`.
+Then it says how to send a file of one's own, and stays with the server until Ctrl-C. The development key
+is kept in the state folder, for its owner alone, so that it is the same at each run.
 """
 
 import json
@@ -14,22 +15,26 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
-
-def state_dir() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    return Path(os.environ.get("VERBATIM_STATE_DIR") or Path(base) / "verbatim")
+START_SECONDS = 300
 
 
-def development_key(verbatim: str) -> str:
-    """The same at each run: made once, kept for its owner alone."""
-    file = state_dir() / "development.key"
-    if file.is_file():
+def settings(verbatim: str) -> dict:
+    """The effective configuration, from file, environment and defaults, as the program sees it."""
+    lines = subprocess.run([verbatim, "config"], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    rows = (line.rsplit(" # ", 1)[0].partition(" = ") for line in lines)
+    return {name.strip(): value.strip().strip('"') for name, _, value in rows}
+
+
+def development_key(verbatim: str, file: Path, anew: bool = False) -> str:
+    if file.is_file() and not anew:
         return file.read_text().strip()
     made = subprocess.run([verbatim, "keys", "create", "--label", "development"], check=True,
-                          capture_output=True, text=True)
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as out:
         out.write(made.stdout)
@@ -37,46 +42,45 @@ def development_key(verbatim: str) -> str:
 
 
 def wait_until_ready(server: subprocess.Popen, base: str) -> None:
-    while server.poll() is None:
+    deadline = time.monotonic() + START_SECONDS
+    while server.poll() is None and time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(f"{base}/readyz", timeout=5):
                 return
         except OSError:
             time.sleep(0.1)
-    sys.exit(server.returncode or 1)
+    if server.poll() is not None:
+        sys.exit(server.returncode or 1)
+    sys.exit(f"{base}/readyz says nothing good for {START_SECONDS} s.")
 
 
-def main() -> None:
-    verbatim, speech, *arguments = sys.argv[1:]
-    address = "127.0.0.1:8000"
-    if "--listen" in arguments:
-        address = arguments[arguments.index("--listen") + 1]
-    base = f"http://{address}"
-    host, port = address.rsplit(":", 1)
-    with socket.socket() as probe:
-        if probe.connect_ex((host, int(port))) == 0:
-            sys.exit(f"Something listens on {address} already; use --listen, as in "
-                     "`make run ARGUMENTS='--listen 127.0.0.1:8001'`.")
-    key = development_key(verbatim)
-    server = subprocess.Popen([verbatim, "serve", *arguments])
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: server.send_signal(signal.SIGTERM))
-    wait_until_ready(server, base)
-
-    sample = sorted(Path(speech).glob("*.wav"))[0]
-    request = urllib.request.Request(f"{base}/v1/listen", data=sample.read_bytes(),
-                                     headers={"Authorization": f"Bearer {key}"})
-    began = time.monotonic()
+def transcribe(base: str, key: str, audio: bytes) -> dict:
+    request = urllib.request.Request(f"{base}/v1/listen", data=audio, headers={"Authorization": f"Bearer {key}"})
     with urllib.request.urlopen(request, timeout=300) as answer:
-        result = json.load(answer)
+        return json.load(answer)
+
+
+def show(base: str, verbatim: str, key_file: Path, speech: Path) -> None:
+    clip = json.loads((speech / "manifest.jsonl").read_text().splitlines()[0])
+    audio = (speech / clip["file"]).read_bytes()
+    key = development_key(verbatim, key_file)
+    began = time.monotonic()
+    try:
+        result = transcribe(base, key, audio)
+    except urllib.error.HTTPError as error:
+        if error.code != 401:
+            sys.exit(f"{base}/v1/listen: {error}: {error.read().decode(errors='replace')}")
+        key = development_key(verbatim, key_file, anew=True)  # It was revoked, or the keys are new.
+        began = time.monotonic()
+        result = transcribe(base, key, audio)
     took = time.monotonic() - began
-    transcript = result["results"]["channels"][0]["alternatives"][0]["transcript"]
     print(f"""
-{sample.name}, {result["metadata"]["duration"]:.1f} s of speech, came back in {took:.2f} s as
+{clip["file"]}, {result["metadata"]["duration"]:.1f} s of speech, came back in {took:.2f} s.
 
-    {transcript}
+    said:   {clip["text"]}
+    heard:  {result["results"]["channels"][0]["alternatives"][0]["transcript"]}
 
-Your key for development:
+Your key for development, kept in {key_file}:
 
     {key}
 
@@ -88,7 +92,32 @@ Send a file of your own:
 
 The server stays up until Ctrl-C.
 """, flush=True)
-    sys.exit(server.wait())
+
+
+def main() -> None:
+    verbatim, speech, *arguments = sys.argv[1:]
+    configured = settings(verbatim)
+    address = configured["listen"]
+    if "--listen" in arguments:
+        address = arguments[arguments.index("--listen") + 1]
+    host, port = address.rsplit(":", 1)
+    with socket.socket() as probe:
+        if probe.connect_ex((host, int(port))) == 0:
+            sys.exit(f"Something listens on {address} already; use --listen, as in "
+                     "`make run ARGUMENTS='--listen 127.0.0.1:8001'`.")
+    # In a process group of its own: each Ctrl-C reaches it once, through the handler below. The first
+    # lets it finish what it works on, the second ends it.
+    server = subprocess.Popen([verbatim, "serve", *arguments], process_group=0)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda received, _: server.send_signal(received))
+    try:
+        wait_until_ready(server, f"http://{address}")
+        show(f"http://{address}", verbatim, Path(configured["state_dir"]) / "development.key", Path(speech))
+        sys.exit(server.wait())
+    finally:
+        if server.poll() is None:
+            server.terminate()
+            server.wait()
 
 
 if __name__ == "__main__":

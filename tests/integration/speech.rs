@@ -55,15 +55,16 @@ fn read(path: &str) -> Pcm {
     audio::decode(bytes.into(), &options).expect(path).channels[0].clone()
 }
 
-/// Each passage with its words.
+/// Each passage of the novel with its words.
 fn passages() -> Vec<(Pcm, String)> {
     let manifest = std::fs::read_to_string(cache("speech/manifest.jsonl")).expect("readable");
     let row = |line: &str| {
         let row: serde_json::Value = serde_json::from_str(line).expect("JSON");
         let text = |name: &str| row[name].as_str().expect("a text").to_owned();
-        (read(&format!("speech/{}", text("file"))), text("text"))
+        let (file, said) = (text("file"), text("text"));
+        file.starts_with("austen_").then(|| (read(&format!("speech/{file}")), said))
     };
-    manifest.lines().map(row).collect()
+    manifest.lines().filter_map(row).collect()
 }
 
 /// Lower case, bare words; `mr.` as it is spoken.
