@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""More work than the server can do, offered without waiting for it (open loop), on loopback.
+
+Starts a server and sends one clip over and over: first as fast as `--callers` can who wait for their
+answers, which is its capacity; then at 80 % of that; then at `--times` that. A refused caller goes away. Of
+the refused, every twentieth comes back once, when it was told to: whether Retry-After was true is whether
+it was then taken.
+"""
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from door import Door, memory_mib, serving
+from scoring import percentile
+
+# Requests open at the same time: a bound on threads here, not on the load. Reaching it is reported.
+OPEN_MOST = 1024
+COMING_BACK = 20
+
+
+def capacity(door: Door, audio: bytes, callers: int, seconds: float) -> float:
+    """Requests answered in a second while so many ask without a pause."""
+    until, done = time.monotonic() + seconds, []
+
+    def ask() -> None:
+        while time.monotonic() < until:
+            answer = door.listen(audio, language="en")
+            if answer.status == 200:
+                done.append(time.monotonic())
+            else:
+                time.sleep(0.1)
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(callers) as pool:
+        for _ in range(callers):
+            pool.submit(ask)
+    # All that was asked is answered: no answer is half counted.
+    return len(done) / (time.monotonic() - began)
+
+
+def offer(door: Door, audio: bytes, rate: float, seconds: float) -> dict:
+    """`rate` requests in a second at even distances, whatever comes back."""
+    answers, returns, unsent = [], [], 0
+    room = threading.Semaphore(OPEN_MOST)
+
+    def ask(number: int) -> None:
+        try:
+            answer = door.listen(audio, language="en")
+            answers.append((time.monotonic(), answer))
+            if answer.status == 503 and answer.retry_after and number % COMING_BACK == 0:
+                time.sleep(answer.retry_after)
+                returns.append(door.listen(audio, language="en").status)
+        finally:
+            room.release()
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(OPEN_MOST) as pool:
+        for number in range(int(rate * seconds)):
+            time.sleep(max(0.0, began + number / rate - time.monotonic()))
+            if room.acquire(blocking=False):
+                pool.submit(ask, number)
+            else:
+                unsent += 1
+    taken = [answer.seconds for _, answer in answers if answer.status == 200]
+    refused = [answer for _, answer in answers if answer.status == 503]
+    # Goodput is counted while the load lasts; what is left in the queue at the end comes on top.
+    in_time = sum(answer.status == 200 and at <= began + seconds for at, answer in answers)
+    waits = [answer.retry_after for answer in refused if answer.retry_after]
+    return {
+        "offered_per_s": rate,
+        "statuses": dict(Counter(answer.status for _, answer in answers)),
+        "unsent": unsent,
+        "goodput_per_s": in_time / seconds,
+        "accepted_p50_s": percentile(taken, 0.5),
+        "accepted_p99_s": percentile(taken, 0.99),
+        "refused_p50_s": percentile([answer.seconds for answer in refused], 0.5),
+        "refused_p99_s": percentile([answer.seconds for answer in refused], 0.99),
+        "refused_without_retry_after": len(refused) - len(waits),
+        "retry_after_p50_s": percentile(waits, 0.5),
+        "came_back": len(returns),
+        "taken_when_back": sum(status == 200 for status in returns),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", required=True, help="the verbatim to load")
+    parser.add_argument("--server-arguments", default="", help="of `verbatim serve`, as in '--model tiny.en'")
+    parser.add_argument("--clip", required=True, type=Path, help="a few seconds of speech")
+    parser.add_argument("--callers", type=int, default=16, help="who wait, to find the capacity")
+    parser.add_argument("--times", type=float, default=4.0, help="the load, in capacities")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of each of the two loads")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+
+    audio = options.clip.read_bytes()
+    with serving(options.binary, *options.server_arguments.split(), settings={"VERBATIM_LOG__LEVEL": "warn"}) as served:
+        served.door.listen(audio, language="en")
+        able = capacity(served.door, audio, options.callers, min(30.0, options.seconds))
+        print(f"capacity with {options.callers} callers: {able:.2f} requests/s", flush=True)
+        if not able:
+            print("nothing was answered", file=sys.stderr)
+            return 1
+        memory = [memory_mib(served.pid)]
+        results = {"capacity_per_s": able}
+        for name, times in (("at 80 %", 0.8), (f"at {options.times:g} times", options.times)):
+            results[name] = offer(served.door, audio, times * able, options.seconds)
+            memory.append(memory_mib(served.pid))
+            print(f"\n{name}:")
+            for figure, value in results[name].items():
+                print(f"  {figure:<28} {value if isinstance(value, (dict, int)) else format(value, '.3f')}", flush=True)
+        calm, storm = results["at 80 %"], results[f"at {options.times:g} times"]
+        ratios = {
+            "goodput to capacity": storm["goodput_per_s"] / able,
+            "accepted p99 to p99 at 80 %": storm["accepted_p99_s"] / calm["accepted_p99_s"],
+            "other statuses": sum(count for status, count in storm["statuses"].items() if status not in (200, 503)),
+        }
+        print()
+        for name, value in ratios.items():
+            print(f"{name}: {value:.2f}")
+        print("memory, MiB, before, after 80 %, after the load:", ", ".join(f"{value:.0f}" for value in memory))
+    if options.json:
+        options.json.write_text(json.dumps(results | {"ratios": ratios, "memory_mib": memory}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Scores of transcripts: words wrong, times off. Needs jiwer and whisper-normalizer."""
+
+import difflib
+import json
+import math
+import re
+from pathlib import Path
+
+import jiwer
+from whisper_normalizer.basic import BasicTextNormalizer
+from whisper_normalizer.english import EnglishTextNormalizer
+
+ENGLISH = EnglishTextNormalizer()
+# Languages without spaces are compared letter by letter.
+LETTERS = {"ja", "zh", "th", "lo", "my", "yue"}
+OTHER = {letters: BasicTextNormalizer(split_letters=letters) for letters in (False, True)}
+
+
+def read_lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def normal(text: str, language: str) -> str:
+    return (ENGLISH if language == "en" else OTHER[language in LETTERS])(text).strip()
+
+
+def error_rate(pairs: list[tuple[str, str, str]]) -> float | None:
+    """Word errors over all words together, of (reference, hypothesis, language)."""
+    normalised = [(normal(r, language), normal(h, language)) for r, h, language in pairs]
+    normalised = [pair for pair in normalised if pair[0]]
+    if not normalised:
+        return None
+    return jiwer.wer([r for r, _ in normalised], [h for _, h in normalised])
+
+
+def percentile(values: list[float], fraction: float) -> float:
+    """By nearest rank; NaN of nothing."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)] if ordered else math.nan
+
+
+def time_differences(reference: list, words: list) -> list[float]:
+    """Seconds between the starts, and the ends, of the words that both have. Items: word, start, end."""
+    bare = [[re.sub(r"\W", "", item[0].lower()) for item in items] for items in (reference, words)]
+    differences = []
+    for i, j, size in difflib.SequenceMatcher(None, *bare, autojunk=False).get_matching_blocks():
+        for a, b in zip(reference[i:i + size], words[j:j + size]):
+            differences += [abs(a[1] - b[1]), abs(a[2] - b[2])]
+    return differences
+
+
+def out_of_order(words: list, duration: float) -> int:
+    """Words that end before they start, start before an earlier one does, or lie outside the audio."""
+    wrong, before = 0, 0.0
+    for _, start, end in words:
+        wrong += not (before <= start <= end <= duration + 0.05)
+        before = max(before, start)
+    return wrong
