@@ -95,9 +95,10 @@ impl Sources {
         if let Some(path) = path {
             figment = figment.merge(Toml::file_exact(path));
         }
-        // A list in an environment variable is separated by commas; this one has a name that the
-        // service's clients know.
-        figment = figment.merge(Env::prefixed("VERBATIM_").ignore(&["fetch_allow"]).split("__"));
+        // Not settings: the name of the file, and a list, which in an environment variable is separated by
+        // commas and has a name that the service's clients know.
+        let variables = Env::prefixed("VERBATIM_").ignore(&["config_file", "fetch_allow"]).split("__");
+        figment = figment.merge(variables);
         if let Ok(allow) = std::env::var("VERBATIM_FETCH_ALLOW") {
             let allow: Vec<&str> =
                 allow.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
