@@ -19,7 +19,7 @@ use symphonia_adapter_libopus::OpusDecoder;
 
 use super::decode::{Error, SAMPLE_RATES};
 use super::gather::Gather;
-use super::sniff::Container;
+use super::sniff::{self, Container};
 
 /// Packets in a row that may yield nothing before the file is given up.
 const MAX_BARREN_PACKETS: usize = 4_096;
@@ -55,6 +55,7 @@ fn probe(container: Container) -> Probe {
 
 /// Decodes the first audio track into `gather`.
 pub fn read(bytes: Bytes, container: Container, gather: &mut Gather) -> Result<(), Error> {
+    let trims = container != Container::Mpeg || sniff::tells_its_length(&bytes);
     let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
     let mut format = probe(container)
         .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
@@ -71,12 +72,12 @@ pub fn read(bytes: Bytes, container: Container, gather: &mut Gather) -> Result<(
     {
         return Err(Error::Corrupt(format!("a sample rate of {rate} Hz")));
     }
-    let mut decoder = CODECS.make_audio_decoder(parameters, &AudioDecoderOptions::default()).map_err(
-        |error| match error {
-            SymphoniaError::Unsupported(_) => Error::Unsupported,
-            error => Error::Corrupt(error.to_string()),
-        },
-    )?;
+    let mut decoder = CODECS
+        .make_audio_decoder(parameters, &AudioDecoderOptions::default().gapless(trims))
+        .map_err(|error| match error {
+        SymphoniaError::Unsupported(_) => Error::Unsupported,
+        error => Error::Corrupt(error.to_string()),
+    })?;
     packets(&mut *format, &mut *decoder, track_id, gather)
 }
 

@@ -118,3 +118,18 @@ pub fn check_wave(bytes: &[u8]) -> Result<(), Error> {
     }
     Err(Error::Corrupt("it has no format chunk".into()))
 }
+
+/// Whether an MPEG file begins with a frame that says how long it is and what its encoder added. Without
+/// one the reader guesses the length from the first frames, and would cut a longer file there.
+pub fn tells_its_length(bytes: &[u8]) -> bool {
+    const SEARCHED: usize = 4096;
+    let tag = match bytes.get(6..10) {
+        Some(size) if bytes.starts_with(b"ID3") => {
+            10 + size.iter().fold(0, |sum, &byte| sum << 7 | usize::from(byte & 0x7F))
+        }
+        _ => 0,
+    };
+    let start = bytes.get(tag..).unwrap_or(&[]);
+    let start = &start[..start.len().min(SEARCHED)];
+    start.windows(4).any(|tag| matches!(tag, b"Xing" | b"Info" | b"VBRI"))
+}

@@ -12,6 +12,10 @@ const MEASURED_OVER: Duration = Duration::from_secs(1);
 /// Bounds of what a refused client is told to wait, in seconds.
 const RETRY_AFTER: std::ops::RangeInclusive<f64> = 1.0..=120.0;
 
+/// Audio seconds that may be held however slow the last second was: a rate that was measured on a few short
+/// clips, each of which costs a whole window, must not shut the door on the next.
+const MIN_HELD: f64 = 120.0;
+
 pub struct Load {
     max_wait_seconds: f64,
     max_held_seconds: f64,
@@ -57,7 +61,7 @@ impl Load {
         let mut state = self.state();
         let rate = state.rate.unwrap_or(1.0).max(0.01);
         let bound = match state.rate {
-            Some(rate) => (rate * self.max_wait_seconds).min(self.max_held_seconds),
+            Some(rate) => (rate * self.max_wait_seconds).max(MIN_HELD).min(self.max_held_seconds),
             None => self.max_held_seconds,
         };
         let excess = state.held + seconds - bound;

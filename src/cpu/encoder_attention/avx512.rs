@@ -264,11 +264,11 @@ unsafe fn query_block<K: Kind>(job: &Job<K>, block: usize, scratch: &mut Scratch
             }
         }
     }
-    for n in 0..QUERIES.min(length - first) {
+    for (n, total) in totals.iter().enumerate().take(length - first) {
         let start = (window * length + first + n) * heads * HEAD + head * HEAD;
         // SAFETY: every block of queries is one thread's own.
         let place = unsafe { job.output.range(start..start + HEAD) };
-        let inverse = 1.0 / totals[n];
+        let inverse = 1.0 / total;
         let sums = &scratch.sums[n * HEAD..(n + 1) * HEAD];
         place.iter_mut().zip(sums).for_each(|(place, sum)| *place = K::Number::from_f32(sum * inverse));
     }
