@@ -124,11 +124,14 @@ def start(options, stack: ExitStack) -> dict:
             options.binary, "--model", str(options.model), "--threads", str(options.threads),
             "--compute-type", kind, timeout=900, settings={"VERBATIM_ENGINE__MAX_WAIT_SECONDS": "3600"}))
         systems[f"verbatim {kind}"] = Ours(served)
+    # A path to the server's own libtorch is not for the peers' torch.
+    environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     for kind in options.peers:
         name, _, model = kind.partition("=")
         process = subprocess.Popen(
             [options.peers_python, str(PEER), name, model or str(options.model), "--threads", str(options.threads)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+        print(f"loading {name}", file=sys.stderr, flush=True)
         peer = Peer(process)
         stack.callback(peer.stop)
         if peer.absent:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.parse
@@ -104,6 +105,8 @@ def serving(binary: str, *arguments: str, settings: dict | None = None, log: Pat
 
     `settings`: environment variables of its configuration.
     """
+    # Told to end, Python would go without stopping the server.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="verbatim-bench-") as state:
         environment = os.environ | (settings or {}) | {"VERBATIM_STATE_DIR": state}
         key = subprocess.run([binary, "keys", "create", "--label", "bench"], env=environment, check=True,
