@@ -118,13 +118,9 @@ impl Shared {
         if self.asleep.load(SeqCst) > 0 {
             workers.for_each(Thread::unpark);
         }
+        let closing = Closing(self);
         self.take_pieces(job);
-        self.epoch.fetch_add(1, SeqCst);
-        // A thread that raises `inside` after this sees the epoch even and leaves at once.
-        let mut spins = 0;
-        while self.inside.load(SeqCst) > 0 {
-            pause(&mut spins);
-        }
+        drop(closing);
         assert!(!self.panicked.load(SeqCst), "a kernel panicked; this is a bug");
     }
 
@@ -175,6 +171,20 @@ impl Shared {
             std::thread::park();
         }
         self.asleep.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Closes the open job, also where the caller's own piece panics: nobody may look at it afterwards.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.epoch.fetch_add(1, SeqCst);
+        // A thread that raises `inside` after this sees the epoch even and leaves at once.
+        let mut spins = 0;
+        while self.0.inside.load(SeqCst) > 0 {
+            pause(&mut spins);
+        }
     }
 }
 

@@ -27,8 +27,6 @@ const MIN_ADVANCE_SAMPLES: usize = SAMPLE_RATE as usize / 10;
 const MIN_LEFT_FRAMES: usize = 10;
 /// Surely speech, for that purpose.
 const LEFT_PROBABILITY: f32 = 0.5;
-/// Silence at either end of a short file that is left in its window: 2 s.
-const MAX_EDGE_SAMPLES: usize = 2 * SAMPLE_RATE as usize;
 
 /// How whole files are transcribed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -123,9 +121,6 @@ impl Transcriber {
             let plan = move || {
                 let probabilities = speech.vad.probabilities(&pcm);
                 let spans = speech_spans(&probabilities, pcm.len(), &speech.options);
-                if is_one_window(&spans, pcm.len()) {
-                    return (vec![WindowPlan::new(std::iter::once(0..pcm.len()))], probabilities);
-                }
                 (plan_windows(&spans, &probabilities, pcm.len(), Policy::default()), probabilities)
             };
             tokio::task::spawn_blocking(plan).await.map_err(|error| Error::ModelFailed(error.to_string()))?
@@ -237,14 +232,6 @@ impl Transcriber {
 /// Of audio in which nobody speaks.
 fn unknown_language() -> DetectedLanguage {
     DetectedLanguage { code: "en".into(), probability: 0.0 }
-}
-
-/// Whether a file fits a window as it is: cutting off a little silence would save nothing, and the model
-/// hears a whole file best.
-fn is_one_window(spans: &[std::ops::Range<usize>], samples: usize) -> bool {
-    let (Some(first), Some(last)) = (spans.first(), spans.last()) else { return false };
-    let edges = [first.start, samples.saturating_sub(last.end)];
-    samples <= WINDOW_SAMPLES && edges.iter().all(|&silence| silence <= MAX_EDGE_SAMPLES)
 }
 
 /// Whether enough of `rest` is speech to listen again.

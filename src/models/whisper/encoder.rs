@@ -96,7 +96,7 @@ impl Encoder {
         layer.output.forward(&attended.f_transpose(1, 2)?.f_reshape([windows, length, width])?)
     }
 
-    /// By our own kernel, which takes a third of the time of libtorch's on a CPU.
+    /// By our own kernel: benches/RESULTS.md has its time beside libtorch's.
     fn host_attention(&self, layer: &Layer, x: &Tensor) -> Result<Tensor, Error> {
         let fused = layer.query_key_value.forward(x)?.f_contiguous()?;
         let attended = match fused.kind() {
