@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::element::{Bf16, Element, exp, multiply_add};
 use super::instructions::multiversion;
-use super::rows::lanes_max;
+use super::rows::{lanes_abs_max, lanes_max};
 use super::threads::Places;
 use super::{Level, Threads};
 
@@ -88,6 +88,7 @@ impl Cache {
     /// the n-th, each heads · [`HEAD`] long.
     pub fn write<'a, E: Element>(
         &mut self,
+        level: Level,
         threads: &Threads,
         slot: usize,
         positions: Range<usize>,
@@ -97,10 +98,10 @@ impl Cache {
         assert!(positions.end <= room);
         // One task for each head: their places are apart.
         match &mut self.store {
-            Store::F32(elements) => write(threads, elements, None, (slot, heads, room), positions, row),
-            Store::Bf16(elements) => write(threads, elements, None, (slot, heads, room), positions, row),
+            Store::F32(elements) => write(level, threads, elements, None, (slot, heads, room), positions, row),
+            Store::Bf16(elements) => write(level, threads, elements, None, (slot, heads, room), positions, row),
             Store::Int8(elements, scales) => {
-                write(threads, elements, Some(scales), (slot, heads, room), positions, row);
+                write(level, threads, elements, Some(scales), (slot, heads, room), positions, row);
             }
         }
     }
@@ -171,6 +172,7 @@ impl Cache {
 }
 
 fn write<'a, E: Element, S: Element>(
+    level: Level,
     threads: &Threads,
     elements: &mut Elements<S>,
     scales: Option<&mut Scales>,
@@ -193,31 +195,54 @@ fn write<'a, E: Element, S: Element>(
                 // SAFETY: as above.
                 unsafe { (keys.range(all.clone()), values.range(all.clone())) }
             });
+            let (mut key, mut value) = ([0.0; HEAD], [0.0; HEAD]);
             for (index, position) in positions.clone().enumerate() {
-                let (key, value) = row(index);
+                let (keys_of_row, values_of_row) = row(index);
                 let part = head * HEAD..(head + 1) * HEAD;
-                let (key, value) = (&key[part.clone()], &value[part]);
-                let (mut key_inverse, mut value_inverse) = (1.0, 1.0);
+                key.iter_mut().zip(&keys_of_row[part.clone()]).for_each(|(to, from)| *to = from.to_f32());
+                value.iter_mut().zip(&values_of_row[part]).for_each(|(to, from)| *to = from.to_f32());
                 if let Some((key_scales, value_scales)) = &mut scales {
-                    (key_scales[position], key_inverse) = scale_of(key);
-                    (value_scales[position], value_inverse) = scale_of(value);
+                    key_scales[position] = scale(level, &mut key);
+                    value_scales[position] = scale(level, &mut value);
                 }
                 let block = &mut keys[position / BLOCK * BLOCK * HEAD..][..BLOCK * HEAD];
-                for (row, key) in block.as_chunks_mut::<BLOCK>().0.iter_mut().zip(key) {
-                    row[position % BLOCK] = S::from_f32(key.to_f32() * key_inverse);
-                }
-                for (place, value) in values[position * HEAD..][..HEAD].iter_mut().zip(value) {
-                    *place = S::from_f32(value.to_f32() * value_inverse);
-                }
+                store_key(level, &key, &mut block[position % BLOCK..]);
+                store_value(level, &value, &mut values[position * HEAD..][..HEAD]);
             }
         }
     });
 }
 
-/// The scale that makes the greatest value 127, and its inverse.
-fn scale_of<E: Element>(values: &[E]) -> (f32, f32) {
-    let max = values.iter().fold(0.0f32, |max, value| max.max(value.to_f32().abs()));
-    if max > 0.0 { (max / 127.0, 127.0 / max) } else { (0.0, 0.0) }
+multiversion! {
+    /// Divides by the scale that makes the greatest value 127, and returns it.
+    fn scale(values: &mut [f32; HEAD]) -> f32 = scale_body
+}
+
+#[inline(always)]
+fn scale_body<const FMA: bool>(values: &mut [f32; HEAD]) -> f32 {
+    let max = lanes_abs_max(values);
+    let inverse = if max > 0.0 { 127.0 / max } else { 0.0 };
+    values.iter_mut().for_each(|value| *value = (*value * inverse).round_ties_even());
+    max / 127.0
+}
+
+multiversion! {
+    /// Into every [`BLOCK`]th place.
+    fn store_key<S: Element>(key: &[f32; HEAD], places: &mut [S]) = store_key_body
+}
+
+#[inline(always)]
+fn store_key_body<const FMA: bool, S: Element>(key: &[f32; HEAD], places: &mut [S]) {
+    places.iter_mut().step_by(BLOCK).zip(key).for_each(|(place, key)| *place = S::from_f32(*key));
+}
+
+multiversion! {
+    fn store_value<S: Element>(value: &[f32; HEAD], places: &mut [S]) = store_value_body
+}
+
+#[inline(always)]
+fn store_value_body<const FMA: bool, S: Element>(value: &[f32; HEAD], places: &mut [S]) {
+    places.iter_mut().zip(value).for_each(|(place, value)| *place = S::from_f32(*value));
 }
 
 /// One head's keys and values.
@@ -334,7 +359,7 @@ mod tests {
                     let at = (slot * positions + n) * width;
                     (&keys[at..at + width], &values[at..at + width])
                 };
-                cache.write(&Threads::new(2), slot, 0..positions, row);
+                cache.write(Level::detect(), &Threads::new(2), slot, 0..positions, row);
             }
             for level in [Level::Baseline, Level::Avx2, Level::Avx512] {
                 if level > Level::detect() {

@@ -1,14 +1,17 @@
-//! Products of a few rows with a weight matrix: `y = x · Wᵀ + b`.
+//! Products of rows with a weight matrix: `y = x · Wᵀ + b`.
 //!
 //! A decode step multiplies a handful of rows with every weight of the decoder, so it is bound by
 //! the bytes of the weights. They are packed at load in the order in which they are read, for 16
-//! outputs side by side, and each is read once for up to eight rows.
+//! outputs side by side, and each is read once for up to eight rows. The encoder has many rows: there
+//! each thread takes panels of rows that stay in its second-level cache.
 //!
 //! | precision | weights | products |
 //! |---|---|---|
 //! | f32 | f32 | f32, fused |
 //! | bf16 | bf16 | rows rounded to bf16, pairs summed in f32 |
 //! | int8 | int8, one scale for each output | rows rounded to int8 with one scale each, exact in i32 |
+
+use std::borrow::Cow;
 
 use super::element::{Bf16, Element};
 use super::threads::Places;
@@ -56,9 +59,15 @@ pub struct Matrix {
     bias: Vec<f32>,
 }
 
-/// The rows of one product, in the form that the weights call for.
+/// The rows of one product, rounded to what the weights call for.
+pub struct Rows<'a> {
+    count: usize,
+    inputs: usize,
+    operand: Operand<'a>,
+}
+
 enum Operand<'a> {
-    F32(&'a [f32]),
+    F32(Cow<'a, [f32]>),
     /// (rows, inputs / 2)
     Bf16(Vec<[Bf16; 2]>),
     /// (rows, inputs / 4), bytes offset by 128, and the scale of each row.
@@ -109,6 +118,10 @@ impl Matrix {
         self.outputs
     }
 
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
     /// The weights of one output, as they are stored: a row of an embedding.
     ///
     /// # Panics
@@ -134,34 +147,74 @@ impl Matrix {
     /// # Panics
     /// Where the lengths do not fit.
     pub fn multiply(&self, level: Level, threads: &Threads, x: &[f32], y: &mut [f32], epilogue: Epilogue) {
-        let rows = x.len() / self.inputs;
-        assert!(x.len() == rows * self.inputs && y.len() == rows * self.outputs);
-        let operand = self.operand(level, x);
+        let rows = self.rows(level, x);
+        assert!(y.len() == rows.count * self.outputs);
         let y = Places::new(y);
         threads.split(self.bias.len() / LANES, |blocks| {
-            tile::blocks(level, self, &operand, rows, blocks, &y, epilogue);
+            tile::blocks(level, self, &rows, blocks, &y, epilogue);
         });
     }
 
-    fn operand<'a>(&self, level: Level, x: &'a [f32]) -> Operand<'a> {
+    /// The whole product on this thread alone, for rows that are split between threads.
+    ///
+    /// # Panics
+    /// Where the lengths do not fit.
+    pub fn multiply_rows(&self, level: Level, rows: &Rows, y: &mut [f32], epilogue: Epilogue) {
+        assert!(rows.inputs == self.inputs && y.len() == rows.count * self.outputs);
+        tile::blocks(level, self, rows, 0..self.bias.len() / LANES, &Places::new(y), epilogue);
+    }
+
+    /// Rounds `x`, (rows, inputs).
+    ///
+    /// # Panics
+    /// Where these are no whole rows.
+    pub fn rows<'a>(&self, level: Level, x: &'a [f32]) -> Rows<'a> {
+        let count = x.len() / self.inputs;
+        assert!(x.len() == count * self.inputs);
         match self.weights {
-            Weights::F32(_) => Operand::F32(x),
+            Weights::F32(_) => {
+                Rows { count, inputs: self.inputs, operand: Operand::F32(Cow::Borrowed(x)) }
+            }
+            _ => self.rows_with(level, count, |row, place| {
+                place.copy_from_slice(&x[row * self.inputs..][..self.inputs]);
+            }),
+        }
+    }
+
+    /// Rounds `count` rows, each as `write` makes it.
+    pub fn rows_with(
+        &self,
+        level: Level,
+        count: usize,
+        write: impl Fn(usize, &mut [f32]),
+    ) -> Rows<'static> {
+        let inputs = self.inputs;
+        let mut row = vec![0.0; inputs];
+        let operand = match self.weights {
+            Weights::F32(_) => {
+                let mut rows = vec![0.0; count * inputs];
+                rows.chunks_exact_mut(inputs).enumerate().for_each(|(n, row)| write(n, row));
+                Operand::F32(Cow::Owned(rows))
+            }
             Weights::Bf16(_) => {
-                let pairs = x.as_chunks::<2>().0;
-                let mut rounded = vec![[Bf16::default(); 2]; pairs.len()];
-                tile::round_to_bf16(level, x, rounded.as_flattened_mut());
+                let mut rounded = vec![[Bf16::default(); 2]; count * inputs / 2];
+                for (n, place) in rounded.chunks_exact_mut(inputs / 2).enumerate() {
+                    write(n, &mut row);
+                    tile::round_to_bf16(level, &row, place.as_flattened_mut());
+                }
                 Operand::Bf16(rounded)
             }
             Weights::Int8 { .. } => {
-                let mut rounded = vec![[0; 4]; x.len() / 4];
-                let mut scales = Vec::with_capacity(x.len() / self.inputs);
-                for (row, bytes) in x.chunks_exact(self.inputs).zip(rounded.chunks_exact_mut(self.inputs / 4))
-                {
-                    scales.push(tile::round_to_int8(level, row, bytes.as_flattened_mut()));
+                let mut rounded = vec![[0; 4]; count * inputs / 4];
+                let mut scales = Vec::with_capacity(count);
+                for (n, place) in rounded.chunks_exact_mut(inputs / 4).enumerate() {
+                    write(n, &mut row);
+                    scales.push(tile::round_to_int8(level, &row, place.as_flattened_mut()));
                 }
                 Operand::Int8(rounded, scales)
             }
-        }
+        };
+        Rows { count, inputs, operand }
     }
 }
 

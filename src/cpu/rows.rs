@@ -1,6 +1,6 @@
 //! Operations on single rows: layer norm, GELU, sums.
 
-use super::element::{exp, multiply_add};
+use super::element::{Element, exp, multiply_add};
 use super::instructions::multiversion;
 
 /// Elements that are summed side by side; a fixed order, so that all levels and batches agree.
@@ -103,6 +103,26 @@ multiversion! {
 #[inline(always)]
 fn add_body<const FMA: bool>(target: &mut [f32], source: &[f32]) {
     target.iter_mut().zip(source).for_each(|(target, source)| *target += source);
+}
+
+multiversion! {
+    /// Rounds to another type.
+    pub fn convert<E: Element>(from: &[f32], to: &mut [E]) = convert_body
+}
+
+#[inline(always)]
+fn convert_body<const FMA: bool, E: Element>(from: &[f32], to: &mut [E]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = E::from_f32(*from));
+}
+
+multiversion! {
+    /// Back to f32.
+    pub fn widen<E: Element>(from: &[E], to: &mut [f32]) = widen_body
+}
+
+#[inline(always)]
+fn widen_body<const FMA: bool, E: Element>(from: &[E], to: &mut [f32]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
 }
 
 multiversion! {

@@ -74,6 +74,10 @@ impl Threads {
         Self { count, pool: Some(Arc::new(Pool { shared, workers, owner: Mutex::new(()) })) }
     }
 
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
     /// Runs `body` on pieces that make up `0..tasks`; returns when all are done.
     pub fn split(&self, tasks: usize, body: impl Fn(Range<usize>) + Sync) {
         let pool = self.pool.as_ref().filter(|_| tasks > 1);

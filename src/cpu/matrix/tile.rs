@@ -7,7 +7,7 @@ use super::super::element::{Bf16, Element, multiply_add};
 use super::super::instructions::multiversion;
 use super::super::rows::{gelu_lanes, lanes_abs_max};
 use super::super::threads::Places;
-use super::{Epilogue, LANES, Matrix, Operand, Weights};
+use super::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
 
 multiversion! {
     pub fn round_to_bf16(x: &[f32], rounded: &mut [Bf16]) = round_to_bf16_body
@@ -29,7 +29,8 @@ fn round_to_int8_body<const FMA: bool>(x: &[f32], rounded: &mut [u8]) -> f32 {
     let scale = if max > 0.0 { max / 127.0 } else { 1.0 };
     let inverse = 1.0 / scale;
     for (rounded, &x) in rounded.iter_mut().zip(x) {
-        *rounded = ((x * inverse).round_ties_even() as i32 + 128) as u8;
+        // Adding 1.5 · 2²³ leaves the rounded number in the low bits of the sum.
+        *rounded = (multiply_add::<FMA>(x, inverse, 12_582_912.0).to_bits() as u8) ^ 0x80;
     }
     scale
 }
@@ -38,24 +39,22 @@ fn round_to_int8_body<const FMA: bool>(x: &[f32], rounded: &mut [u8]) -> f32 {
 pub fn blocks(
     level: Level,
     matrix: &Matrix,
-    operand: &Operand,
-    rows: usize,
+    rows: &Rows,
     blocks: Range<usize>,
     y: &Places<f32>,
     epilogue: Epilogue,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if avx512::blocks(level, matrix, operand, rows, blocks.clone(), y, epilogue) {
+    if avx512::blocks(level, matrix, rows, blocks.clone(), y, epilogue) {
         return;
     }
-    portable(level, matrix, operand, rows, blocks, y, epilogue);
+    portable(level, matrix, rows, blocks, y, epilogue);
 }
 
 multiversion! {
     fn portable(
         matrix: &Matrix,
-        operand: &Operand,
-        rows: usize,
+        rows: &Rows,
         blocks: Range<usize>,
         y: &Places<f32>,
         epilogue: Epilogue,
@@ -65,16 +64,15 @@ multiversion! {
 #[inline(always)]
 fn portable_body<const FMA: bool>(
     matrix: &Matrix,
-    operand: &Operand,
-    rows: usize,
+    rows: &Rows,
     blocks: Range<usize>,
     y: &Places<f32>,
     epilogue: Epilogue,
 ) {
     for block in blocks {
-        for row in 0..rows {
+        for row in 0..rows.count {
             let mut sums = [0.0f32; LANES];
-            match (&matrix.weights, operand) {
+            match (&matrix.weights, &rows.operand) {
                 (Weights::F32(weights), Operand::F32(x)) => {
                     let steps = matrix.inputs;
                     for (line, &x) in weights[block * steps..][..steps].iter().zip(&x[row * steps..][..steps])
@@ -139,10 +137,11 @@ fn finish<const FMA: bool>(
     let begin = row * matrix.outputs + first;
     // SAFETY: every block is one thread's own, and so are its outputs in each row.
     let place = unsafe { y.range(begin..begin + valid) };
-    if epilogue == Epilogue::Add {
-        place.iter_mut().zip(&sums).for_each(|(place, sum)| *place += sum);
-    } else {
-        place.copy_from_slice(&sums[..valid]);
+    match (<&mut [f32; LANES]>::try_from(&mut *place).ok(), epilogue) {
+        (Some(place), Epilogue::Add) => place.iter_mut().zip(&sums).for_each(|(place, sum)| *place += sum),
+        (Some(place), _) => *place = sums,
+        (None, Epilogue::Add) => place.iter_mut().zip(&sums).for_each(|(place, sum)| *place += sum),
+        (None, _) => place.copy_from_slice(&sums[..valid]),
     }
 }
 

@@ -1,17 +1,21 @@
 //! Log-mel spectrogram, in plain Rust: the twin of the reference's `log_mel_spectrogram`
 //! (openai/whisper `audio.py`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use realfft::{RealFftPlanner, RealToComplex};
 
 use crate::audio::SAMPLE_RATE;
+use crate::cpu::{Places, Threads};
 
 /// Samples of one analysis window, 25 ms.
 pub const FFT_SAMPLES: usize = 400;
 /// Samples between frames, 10 ms.
 pub const HOP_SAMPLES: usize = 160;
 const BINS: usize = FFT_SAMPLES / 2 + 1;
+/// Frames that a thread takes at a time.
+const FRAMES_OF_TASK: usize = 50;
 
 /// Computes log-mel features; holds the plan, the window and the filters.
 pub struct LogMel {
@@ -40,16 +44,29 @@ impl LogMel {
         samples / HOP_SAMPLES
     }
 
-    /// Features of `samples` (mono, 16 kHz), silence following: (bands, `frames`) row-major into
-    /// `output`, whose rows are `stride` long. The clamp at 8 below the maximum is taken over these
-    /// frames. What lies past them in `output` is left as it is.
-    pub fn compute(&self, samples: &[f32], frames: usize, stride: usize, output: &mut [f32]) {
+    /// Features of the first frames of `samples` (mono, 16 kHz), silence following: (frames, bands) into
+    /// `output`. The clamp at 8 below the maximum is taken over these frames.
+    pub fn compute(&self, threads: &Threads, samples: &[f32], output: &mut [f32]) {
+        let bands = self.bands();
+        let frames = output.len() / bands;
+        let places = Places::new(output);
+        threads.split(frames.div_ceil(FRAMES_OF_TASK), |tasks| {
+            let frames = tasks.start * FRAMES_OF_TASK..(tasks.end * FRAMES_OF_TASK).min(frames);
+            // SAFETY: tasks do not overlap.
+            let output = unsafe { places.range(frames.start * bands..frames.end * bands) };
+            self.log_energies(samples, frames, output);
+        });
+        let floor = output.iter().copied().fold(f32::NEG_INFINITY, f32::max) - 8.0;
+        output.iter_mut().for_each(|value| *value = (value.max(floor) + 4.0) / 4.0);
+    }
+
+    /// log₁₀ of the energy of each band in each of `frames`, not below -10.
+    fn log_energies(&self, samples: &[f32], frames: Range<usize>, output: &mut [f32]) {
         let mut input = self.fft.make_input_vec();
         let mut spectrum = self.fft.make_output_vec();
         let mut scratch = self.fft.make_scratch_vec();
         let mut power = [0.0f32; BINS];
-        let mut max = f32::NEG_INFINITY;
-        for frame in 0..frames {
+        for (frame, output) in frames.zip(output.chunks_exact_mut(self.bands())) {
             // Frames are centred: the first begins half a window before the audio, where the
             // reference reflects it.
             let start = (frame * HOP_SAMPLES) as isize - (FFT_SAMPLES / 2) as isize;
@@ -64,17 +81,9 @@ impl LogMel {
             for (power, bin) in power.iter_mut().zip(&spectrum) {
                 *power = bin.norm_sqr();
             }
-            for (band, (first, weights)) in self.filters.iter().enumerate() {
+            for (output, (first, weights)) in output.iter_mut().zip(&self.filters) {
                 let energy: f32 = weights.iter().zip(&power[*first..]).map(|(w, p)| w * p).sum();
-                let log = energy.max(1e-10).log10();
-                max = max.max(log);
-                output[band * stride + frame] = log;
-            }
-        }
-        let floor = max - 8.0;
-        for band in 0..self.bands() {
-            for value in &mut output[band * stride..band * stride + frames] {
-                *value = (value.max(floor) + 4.0) / 4.0;
+                *output = energy.max(1e-10).log10();
             }
         }
     }

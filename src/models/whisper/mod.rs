@@ -4,8 +4,8 @@ mod decoder;
 mod encoder;
 mod features;
 mod generation;
+mod host;
 mod layers;
-mod memory;
 mod rules;
 mod sequence;
 mod timing;
@@ -13,7 +13,7 @@ mod tokenizer;
 
 use std::path::Path;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind};
 
 use self::decoder::{Decoder, Numbers, Placement, Run};
 use self::encoder::Encoder;
@@ -40,8 +40,7 @@ pub struct Whisper {
     log_mel: LogMel,
     encoder: Encoder,
     decoder: Decoder,
-    device: Device,
-    kind: Kind,
+    threads: Threads,
     text_positions: usize,
     slots: Vec<Slot>,
 }
@@ -108,11 +107,11 @@ impl Whisper {
                 other => format!("{other:?}, {compute_type:?}").to_lowercase(),
             },
         };
-        let kernel_threads = Threads::new(threads);
+        let threads = Threads::new(threads);
         Ok(Self {
             rules: Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first),
             log_mel: LogMel::new(bands as usize),
-            encoder: Encoder::new(&weights, device, kind, kernel_threads.clone())?,
+            encoder: Encoder::new(&weights, (device, kind), numbers.weights, threads.clone())?,
             decoder: Decoder::new(
                 &weights,
                 Placement {
@@ -120,7 +119,7 @@ impl Whisper {
                     device,
                     kind,
                     numbers,
-                    threads: kernel_threads,
+                    threads: threads.clone(),
                     alignment_heads,
                 },
             )?,
@@ -128,18 +127,8 @@ impl Whisper {
             text_positions: text_positions as usize,
             info,
             tokenizer,
-            device,
-            kind,
+            threads,
         })
-    }
-
-    /// Log-mel features of one window, padded as the reference pads: (bands, frames). Zero is the
-    /// value of padding, not of silence.
-    fn features(&self, samples: &[f32]) -> Vec<f32> {
-        let mut features = vec![0.0; self.log_mel.bands() * WINDOW_FRAMES];
-        let frames = LogMel::frames(samples.len()).min(WINDOW_FRAMES);
-        self.log_mel.compute(samples, frames, WINDOW_FRAMES, &mut features);
-        features
     }
 
     /// Start of transcript, language, task: the tokens that open a transcript.
@@ -216,12 +205,15 @@ impl Whisper {
     }
 
     fn try_encode(&mut self, requests: &[EncodeRequest]) -> Result<(), Error> {
-        let features: Vec<f32> =
-            requests.iter().flat_map(|request| self.features(request.pcm.samples())).collect();
-        let shape = [requests.len() as i64, self.log_mel.bands() as i64, WINDOW_FRAMES as i64];
-        let features =
-            Tensor::from_slice(&features).f_view(shape)?.f_to_device(self.device)?.f_to_kind(self.kind)?;
-        let audio = self.encoder.forward(&features)?;
+        let bands = self.log_mel.bands();
+        // Zero is the value of padding, not of silence: so the reference pads.
+        let mut features = vec![0.0; requests.len() * WINDOW_FRAMES * bands];
+        for (request, window) in requests.iter().zip(features.chunks_exact_mut(WINDOW_FRAMES * bands)) {
+            let samples = request.pcm.samples();
+            let frames = LogMel::frames(samples.len()).min(WINDOW_FRAMES);
+            self.log_mel.compute(&self.threads, samples, &mut window[..frames * bands]);
+        }
+        let audio = self.encoder.forward(features, WINDOW_FRAMES, bands)?;
         let slots: Vec<SlotId> = requests.iter().map(|request| request.slot).collect();
         self.decoder.set_audio(&slots, &audio)?;
         for request in requests {

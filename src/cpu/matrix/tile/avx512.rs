@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::super::super::threads::Places;
 use super::super::super::{Bf16, Level};
-use super::super::{Epilogue, LANES, Matrix, Operand, Weights};
+use super::super::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
 use super::finish;
 
 /// The most rows of one tile.
@@ -16,8 +16,7 @@ const ROWS: usize = 8;
 pub fn blocks(
     level: Level,
     matrix: &Matrix,
-    operand: &Operand,
-    rows: usize,
+    rows: &Rows,
     blocks: Range<usize>,
     y: &Places<f32>,
     epilogue: Epilogue,
@@ -25,16 +24,16 @@ pub fn blocks(
     let job =
         |weights: *const u8, weight_bytes: usize, x: *const u8, x_bytes: usize, inputs_per_step: usize| {
             let steps = matrix.inputs / inputs_per_step;
-            assert!(x_bytes >= rows * steps * 4 && weight_bytes >= blocks.end * steps * 64);
-            Job { matrix, weights, x, steps, rows, blocks: blocks.clone(), y, epilogue }
+            assert!(x_bytes >= rows.count * steps * 4 && weight_bytes >= blocks.end * steps * 64);
+            Job { matrix, weights, x, steps, rows: rows.count, blocks: blocks.clone(), y, epilogue }
         };
-    match (&matrix.weights, operand) {
+    match (&matrix.weights, &rows.operand) {
         (Weights::F32(weights), Operand::F32(x)) if level >= Level::Avx512 => {
             let job = job(
                 weights.as_ptr().cast(),
                 size_of_val(&weights[..]),
                 x.as_ptr().cast(),
-                size_of_val(*x),
+                size_of_val(&x[..]),
                 1,
             );
             // SAFETY: the level says that the processor can; `job` has checked the lengths.
@@ -46,10 +45,10 @@ pub fn blocks(
             // SAFETY: as above.
             unsafe { bf16(&job) };
         }
-        (Weights::Int8 { quads, scales, sums }, Operand::Int8(x, rows)) if level >= Level::Avx512Products => {
+        (Weights::Int8 { quads, scales, sums }, Operand::Int8(x, row_scales)) if level >= Level::Avx512Products => {
             let job = job(quads.as_ptr().cast(), size_of_val(&quads[..]), x.as_ptr().cast(), 4 * x.len(), 4);
             // SAFETY: as above.
-            unsafe { int8(&job, &Int8 { scales, sums, rows }) };
+            unsafe { int8(&job, &Int8 { scales, sums, rows: row_scales }) };
         }
         _ => return false,
     }
@@ -153,12 +152,16 @@ impl Kernel for Int8<'_> {
 
     #[inline(always)]
     unsafe fn total(&self, sum: __m512i, row: usize, block: usize) -> [f32; LANES] {
-        // SAFETY: both are 64 bytes.
-        let whole: [i32; LANES] = unsafe { std::mem::transmute(sum) };
         let first = block * LANES;
         let (scales, sums) = (&self.scales[first..first + LANES], &self.sums[first..first + LANES]);
-        // The rows were offset by 128 to be unsigned.
-        std::array::from_fn(|lane| (whole[lane] - 128 * sums[lane]) as f32 * (self.rows[row] * scales[lane]))
+        // SAFETY: the caller's promise; all are 64 bytes.
+        unsafe {
+            let scales = _mm512_mul_ps(_mm512_set1_ps(self.rows[row]), _mm512_loadu_ps(scales.as_ptr()));
+            // The rows were offset by 128 to be unsigned.
+            let offset = _mm512_slli_epi32::<7>(_mm512_loadu_si512(sums.as_ptr().cast()));
+            let exact = _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, offset));
+            std::mem::transmute(_mm512_mul_ps(exact, scales))
+        }
     }
 }
 
@@ -233,9 +236,10 @@ unsafe fn tile<K: Kernel, const R: usize, const B: usize>(job: &Job, kernel: &K,
         let x = job.x.add(row * steps * 4);
         let mut sums = [[K::zero(); B]; R];
         for step in 0..steps {
-            let lines: [__m512i; B] = std::array::from_fn(|block| {
-                _mm512_load_si512(weights.add((block * steps + step) * 64).cast())
-            });
+            let mut lines = [_mm512_setzero_si512(); B];
+            for (block, line) in lines.iter_mut().enumerate() {
+                *line = _mm512_load_si512(weights.add((block * steps + step) * 64).cast());
+            }
             for (row, sums) in sums.iter_mut().enumerate() {
                 let x = _mm512_set1_epi32(x.add((row * steps + step) * 4).cast::<i32>().read_unaligned());
                 for (sum, line) in sums.iter_mut().zip(lines) {

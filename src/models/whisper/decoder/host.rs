@@ -1,16 +1,15 @@
 //! The decoder by the kernels of [`crate::cpu`]: plain rows, no tensors, no allocation by libtorch.
 
-use std::ops::Range;
-
-use tch::{Kind, Tensor};
-
-use super::super::memory::elements;
+use super::super::host::{Norm, pack, plain};
 use super::{AlignmentWeights, Logits, Placement, Run};
 use crate::cpu::attention::{Cache, CachePrecision, HEAD, Query};
 use crate::cpu::matrix::{Epilogue, Matrix, Precision};
-use crate::cpu::{Bf16, Level, Threads, rows};
+use crate::cpu::{Level, Places, Threads, rows};
 use crate::engine::SlotId;
 use crate::models::{Error, weights};
+
+/// Positions whose keys and values a thread makes at a time.
+const PANEL: usize = 96;
 
 /// What weights and caches are stored in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,19 +50,13 @@ pub struct Decoder {
     alignment_heads: Vec<(usize, usize)>,
 }
 
-struct Norm {
-    gamma: Vec<f32>,
-    beta: Vec<f32>,
-}
-
 struct Layer {
     attention_norm: Norm,
     query_key_value: Matrix,
     output: Matrix,
     cross_norm: Norm,
     cross_query: Matrix,
-    /// By libtorch, for it is many rows at once: (2·d, d) and (2·d).
-    cross_key_value: (Tensor, Option<Tensor>),
+    cross_key_value: Matrix,
     cross_output: Matrix,
     feed_forward_norm: Norm,
     expand: Matrix,
@@ -84,25 +77,9 @@ struct Collected {
     positions: usize,
 }
 
-fn plain(tensor: &Tensor) -> Result<Vec<f32>, Error> {
-    Ok(Vec::<f32>::try_from(tensor.f_to_kind(Kind::Float)?.f_contiguous()?.f_view([-1])?)?)
-}
-
-impl Norm {
-    fn new(weights: &weights::LayerNorm) -> Result<Self, Error> {
-        Ok(Self { gamma: plain(&weights.gamma)?, beta: plain(&weights.beta)? })
-    }
-}
-
-fn pack(linear: &weights::Linear, precision: Precision) -> Result<Matrix, Error> {
-    let (_, inputs) = linear.weight.size2()?;
-    let bias = linear.bias.as_ref().map(plain).transpose()?;
-    Ok(Matrix::new(&plain(&linear.weight)?, bias.as_deref(), inputs as usize, precision))
-}
-
 impl Decoder {
     pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
-        let Placement { slots, kind, numbers, threads, alignment_heads, .. } = placement;
+        let Placement { slots, numbers, threads, alignment_heads, .. } = placement;
         let heads = weights.decoder_heads;
         let (text_positions, width) = weights.decoder_positions.size2()?;
         let (audio_positions, _) = weights.encoder_positions.size2()?;
@@ -118,10 +95,7 @@ impl Decoder {
                 output: pack(&layer.attention.output, precision)?,
                 cross_norm: Norm::new(&cross.norm)?,
                 cross_query: pack(&cross.query, precision)?,
-                cross_key_value: (
-                    cross.key_value.weight.f_to_kind(kind)?,
-                    cross.key_value.bias.as_ref().map(|bias| bias.f_to_kind(kind)).transpose()?,
-                ),
+                cross_key_value: pack(&cross.key_value, precision)?,
                 cross_output: pack(&cross.output, precision)?,
                 feed_forward_norm: Norm::new(&layer.feed_forward.norm)?,
                 expand: pack(&layer.feed_forward.expand, precision)?,
@@ -144,38 +118,29 @@ impl Decoder {
         })
     }
 
-    pub fn set_audio(&mut self, slots: &[SlotId], audio: &Tensor) -> Result<(), Error> {
-        let (windows, length, width) = audio.size3()?;
-        let (length, width) = (length as usize, width as usize);
-        let count = windows as usize * length * 2 * width;
-        // A row of the product: a key, then a value.
-        let row = |window: usize, n: usize| -> (Range<usize>, Range<usize>) {
-            let at = (window * length + n) * 2 * width;
-            (at..at + width, at + width..at + 2 * width)
-        };
+    /// `audio`: (positions, d)
+    pub fn set_audio(&mut self, slot: SlotId, audio: &[f32]) {
+        let (level, threads, width) = (self.level, &self.threads, self.width);
+        let length = audio.len() / width;
+        let mut product = vec![0.0; 2 * audio.len()];
         for layer in &mut self.layers {
-            let (weight, bias) = &layer.cross_key_value;
-            let product = audio.f_linear(weight, bias.as_ref())?.f_contiguous()?;
-            for (window, slot) in slots.iter().enumerate() {
-                if product.kind() == Kind::BFloat16 {
-                    let rows: &[Bf16] = elements(&product, count);
-                    layer.audio_cache.write(&self.threads, slot.0, 0..length, |n| {
-                        let (key, value) = row(window, n);
-                        (&rows[key], &rows[value])
-                    });
-                } else {
-                    let rows: &[f32] = elements(&product, count);
-                    layer.audio_cache.write(&self.threads, slot.0, 0..length, |n| {
-                        let (key, value) = row(window, n);
-                        (&rows[key], &rows[value])
-                    });
+            let matrix = &layer.cross_key_value;
+            let places = Places::new(&mut product);
+            threads.split(length.div_ceil(PANEL), |panels| {
+                for panel in panels {
+                    let panel = panel * PANEL..((panel + 1) * PANEL).min(length);
+                    let rows = matrix.rows(level, &audio[panel.start * width..panel.end * width]);
+                    // SAFETY: panels do not overlap.
+                    let place = unsafe { places.range(panel.start * 2 * width..panel.end * 2 * width) };
+                    matrix.multiply_rows(level, &rows, place, Epilogue::Store);
                 }
-            }
+            });
+            // A row of the product: a key, then a value.
+            layer.audio_cache.write(level, threads, slot.0, 0..length, |n| {
+                product[n * 2 * width..][..2 * width].split_at(width)
+            });
         }
-        for slot in slots {
-            self.audio_lengths[slot.0] = length;
-        }
-        Ok(())
+        self.audio_lengths[slot.0] = length;
     }
 
     pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Logits {
@@ -183,7 +148,7 @@ impl Decoder {
         let mut last = vec![0.0; wanted.len() * self.width];
         for (&row, last) in wanted.iter().zip(last.chunks_exact_mut(self.width)) {
             let x = &x[row * self.width..][..self.width];
-            rows::layer_norm(self.level, x, &self.norm.gamma, &self.norm.beta, last);
+            self.norm.apply(self.level, x, last);
         }
         let vocabulary = self.embedding.outputs();
         let mut values = vec![0.0; wanted.len() * vocabulary];
@@ -239,7 +204,7 @@ impl Decoder {
                 let count = run.tokens.len();
                 // A single token is written faster than a thread is woken.
                 let threads = if count < 8 { &alone } else { threads };
-                layer.text_cache.write(threads, run.slot.0, run.position..run.position + count, |n| {
+                layer.text_cache.write(level, threads, run.slot.0, run.position..run.position + count, |n| {
                     let row = &fused[(first + n) * 3 * width..][..3 * width];
                     (&row[width..2 * width], &row[2 * width..])
                 });
@@ -287,16 +252,15 @@ impl Decoder {
 }
 
 fn normalise(level: Level, threads: &Threads, x: &[f32], norm: &Norm, normal: &mut [f32]) {
-    let width = norm.gamma.len();
-    let row = |x: &[f32], normal: &mut [f32]| rows::layer_norm(level, x, &norm.gamma, &norm.beta, normal);
+    let width = norm.width();
     let count = x.len() / width;
     let alone = Threads::new(1);
     let threads = if count < 16 { &alone } else { threads };
-    let shared = crate::cpu::Places::new(normal);
+    let shared = Places::new(normal);
     threads.split(count, |range| {
         // SAFETY: `split` hands out ranges that do not overlap.
         let normal = unsafe { shared.range(range.start * width..range.end * width) };
         let x = &x[range.start * width..range.end * width];
-        x.chunks_exact(width).zip(normal.chunks_exact_mut(width)).for_each(|(x, normal)| row(x, normal));
+        x.chunks_exact(width).zip(normal.chunks_exact_mut(width)).for_each(|(x, normal)| norm.apply(level, x, normal));
     });
 }

@@ -6,8 +6,10 @@
 mod host;
 mod torch;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind};
 
+use super::encoder::AudioStates;
+use super::host::plain;
 use super::tokenizer::TokenId;
 use crate::cpu::Threads;
 use crate::engine::SlotId;
@@ -68,12 +70,30 @@ impl Decoder {
         })
     }
 
-    /// Fills the audio caches of `slots` from the encoder's output (windows, audio positions, d).
-    pub fn set_audio(&mut self, slots: &[SlotId], audio: &Tensor) -> Result<(), Error> {
-        match self {
-            Self::Host(decoder) => decoder.set_audio(slots, audio),
-            Self::Torch(decoder) => decoder.set_audio(slots, audio),
+    /// Fills the audio caches of `slots` from what the encoder made of as many windows.
+    pub fn set_audio(&mut self, slots: &[SlotId], audio: &[AudioStates]) -> Result<(), Error> {
+        match (self, audio) {
+            (Self::Host(decoder), [AudioStates::Torch(audio)]) => {
+                let values = plain(audio)?;
+                let windows = values.chunks_exact(values.len() / slots.len().max(1));
+                slots.iter().zip(windows).for_each(|(&slot, audio)| decoder.set_audio(slot, audio));
+            }
+            (Self::Host(decoder), windows) => {
+                for (&slot, window) in slots.iter().zip(windows) {
+                    if let AudioStates::Host(audio) = window {
+                        decoder.set_audio(slot, audio);
+                    }
+                }
+            }
+            (Self::Torch(decoder), windows) => {
+                for window in windows {
+                    if let AudioStates::Torch(audio) = window {
+                        decoder.set_audio(slots, audio)?;
+                    }
+                }
+            }
         }
+        Ok(())
     }
 
     /// Runs `runs` and returns logits. `wanted`: indices into the tokens of all runs, in order.

@@ -1,12 +1,8 @@
-//! Whisper's audio encoder: two convolutions, then transformer layers without a mask.
+//! The encoder by libtorch.
 
 use tch::{Device, Kind, Tensor};
 
-use super::layers::{FeedForward, LayerNorm, Linear};
-use super::memory::{Plain, elements, filled};
-use crate::cpu::attention::HEAD;
-use crate::cpu::encoder_attention::{self, Number, Shape};
-use crate::cpu::{Bf16, Level, Threads};
+use super::super::layers::{FeedForward, LayerNorm, Linear};
 use crate::models::{Error, weights};
 
 pub struct Encoder {
@@ -17,8 +13,6 @@ pub struct Encoder {
     layers: Vec<Layer>,
     norm: LayerNorm,
     heads: i64,
-    level: Level,
-    threads: Threads,
 }
 
 struct Layer {
@@ -29,13 +23,7 @@ struct Layer {
 }
 
 impl Encoder {
-    /// `threads`: for the kernels on a CPU.
-    pub fn new(
-        weights: &weights::Weights,
-        device: Device,
-        kind: Kind,
-        threads: Threads,
-    ) -> Result<Self, Error> {
+    pub fn new(weights: &weights::Weights, device: Device, kind: Kind) -> Result<Self, Error> {
         let layers = weights.encoder_layers.iter().map(|layer| {
             Ok(Layer {
                 norm: LayerNorm::new(&layer.attention.norm, device, kind)?,
@@ -51,8 +39,6 @@ impl Encoder {
             layers: layers.collect::<Result<_, Error>>()?,
             norm: LayerNorm::new(&weights.encoder_norm, device, kind)?,
             heads: weights.encoder_heads as i64,
-            level: Level::detect(),
-            threads,
         })
     }
 
@@ -75,9 +61,6 @@ impl Encoder {
 
     fn attention(&self, layer: &Layer, x: &Tensor) -> Result<Tensor, Error> {
         let (windows, length, width) = x.size3()?;
-        if x.device() == Device::Cpu && width == self.heads * HEAD as i64 {
-            return self.host_attention(layer, x);
-        }
         let heads = |tensor: Tensor| {
             tensor.f_view([windows, length, self.heads, width / self.heads])?.f_transpose(1, 2)
         };
@@ -94,24 +77,5 @@ impl Encoder {
             false,
         )?;
         layer.output.forward(&attended.f_transpose(1, 2)?.f_reshape([windows, length, width])?)
-    }
-
-    /// By our own kernel: benches/RESULTS.md has its time beside libtorch's.
-    fn host_attention(&self, layer: &Layer, x: &Tensor) -> Result<Tensor, Error> {
-        let fused = layer.query_key_value.forward(x)?.f_contiguous()?;
-        let attended = match fused.kind() {
-            Kind::BFloat16 => self.attended::<Bf16>(&fused)?,
-            _ => self.attended::<f32>(&fused)?,
-        };
-        layer.output.forward(&attended)
-    }
-
-    fn attended<E: Number + Plain>(&self, fused: &Tensor) -> Result<Tensor, Error> {
-        let (windows, length, triple) = fused.size3()?;
-        let shape = Shape { windows: windows as usize, length: length as usize, heads: self.heads as usize };
-        let fused: &[E] = elements(fused, fused.numel());
-        filled(&[windows, length, triple / 3], |output| {
-            encoder_attention::attend(self.level, &self.threads, fused, shape, output);
-        })
     }
 }
