@@ -61,8 +61,10 @@ impl Load {
         let mut state = self.state();
         let rate = state.rate.unwrap_or(1.0).max(0.01);
         let bound = match state.rate {
-            Some(rate) => (rate * self.max_wait_seconds).max(MIN_HELD).min(self.max_held_seconds),
-            None => self.max_held_seconds,
+            Some(rate) if self.max_wait_seconds.is_finite() => {
+                (rate * self.max_wait_seconds).max(MIN_HELD).min(self.max_held_seconds)
+            }
+            _ => self.max_held_seconds,
         };
         let excess = state.held + seconds - bound;
         if state.held > 0.0 && excess > 0.0 {
@@ -136,6 +138,18 @@ mod tests {
         let second = load.admit(10.0).expect("50 s are held, 100 s allowed");
         drop(long);
         drop(second);
+        assert_eq!(load.held_seconds(), 0.0);
+    }
+
+    #[test]
+    fn without_bounds_nothing_is_refused() {
+        let load = Arc::new(Load::new(&Config::unbounded()));
+        let first = load.admit(1e6).expect("idle");
+        load.state().rate = Some(0.0);
+        let second = load.admit(1e6).expect("no bound");
+        first.done(1e5);
+        assert!(load.admit(1e6).is_ok());
+        drop((first, second));
         assert_eq!(load.held_seconds(), 0.0);
     }
 

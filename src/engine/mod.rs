@@ -48,6 +48,13 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Refuses nothing: for a caller who bounds what it brings, and would rather wait.
+    pub fn unbounded() -> Self {
+        Self { max_wait_seconds: f64::INFINITY, max_held_seconds: f64::INFINITY }
+    }
+}
+
 /// Why a window was not recognised. `Clone`, since one failed batch answers many windows.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
