@@ -10,7 +10,8 @@ use tracing_subscriber::EnvFilter;
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,verbatim::http=debug`.
-    /// Default `info`.
+    /// Default `info`. Symphonia says nothing unless a directive names it: what it has to say is what
+    /// strangers' files are like.
     pub level: String,
     /// Default `auto`: text on a terminal, otherwise JSON.
     pub format: Format,
@@ -43,8 +44,7 @@ pub struct Error {
 /// # Errors
 /// A level that is none.
 pub fn start(config: &Config) -> Result<(), Error> {
-    let filter =
-        EnvFilter::try_new(&config.level).map_err(|source| Error { level: config.level.clone(), source })?;
+    let filter = filter(&config.level)?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let json = match config.format {
         Format::Auto => !std::io::stderr().is_terminal(),
@@ -54,4 +54,36 @@ pub fn start(config: &Config) -> Result<(), Error> {
     // An error says that logs have a place already.
     let _ = if json { subscriber.json().flatten_event(true).try_init() } else { subscriber.try_init() };
     Ok(())
+}
+
+/// Later directives win over earlier ones for the same target, and longer targets over shorter.
+fn filter(level: &str) -> Result<EnvFilter, Error> {
+    EnvFilter::try_new(format!("symphonia=off,{level}"))
+        .map_err(|source| Error { level: level.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    #[test]
+    fn symphonia_is_silent_until_it_is_asked() {
+        let heard = |level: &str| {
+            let subscriber = tracing_subscriber::registry().with(filter(level).expect("a level"));
+            tracing::subscriber::with_default(subscriber, || {
+                (
+                    tracing::enabled!(target: "symphonia_bundle_mp3::demuxer", Level::WARN),
+                    tracing::enabled!(target: "verbatim::app", Level::INFO),
+                )
+            })
+        };
+        assert_eq!(heard("info"), (false, true));
+        assert_eq!(heard("trace"), (false, true));
+        assert_eq!(heard("info,symphonia=warn"), (true, true));
+        assert_eq!(heard("error,symphonia_bundle_mp3=debug"), (true, false));
+        assert!(filter("loud=very").is_err());
+    }
 }
