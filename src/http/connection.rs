@@ -19,6 +19,9 @@ use super::stall::StallGuard;
 const H2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 const H2_PING_INTERVAL: Duration = Duration::from_secs(20);
+/// Hyper's own refusal has no body: it sees up to so many times the fields that are let in, and the
+/// service refuses those in between, saying why.
+const HEADERS_SEEN: usize = 4;
 /// How long a connection that is closed for idleness may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -39,7 +42,7 @@ impl Connections {
             .timer(TokioTimer::new())
             // Hyper's clock runs between requests as well: here it bounds both together.
             .header_read_timeout(config.idle_timeout())
-            .max_headers(config.headers_max);
+            .max_headers(config.headers_max.saturating_mul(HEADERS_SEEN));
         builder
             .http2()
             .timer(TokioTimer::new())

@@ -85,6 +85,7 @@ pub(super) struct Service {
     router: Router,
     cors: Cors,
     limits: Arc<Limits>,
+    headers_max: usize,
     header_bytes_max: usize,
     /// The tasks that take in unread bodies. They end with their connections at the latest.
     pub(super) lingering: TaskTracker,
@@ -96,6 +97,7 @@ impl Service {
             router,
             cors: Cors::new(&config.cors_origins)?,
             limits: Arc::new(Limits::new(config)),
+            headers_max: config.headers_max,
             header_bytes_max: config.header_bytes_max,
             lingering: TaskTracker::new(),
         })
@@ -163,7 +165,7 @@ impl Service {
         peer: SocketAddr,
         route: &mut String,
     ) -> Result<Response, Failure> {
-        if header_bytes(&parts) > self.header_bytes_max {
+        if parts.headers.len() > self.headers_max || header_bytes(&parts) > self.header_bytes_max {
             return Err(Failure::new(
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "HEADERS_TOO_LARGE",
