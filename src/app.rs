@@ -33,6 +33,8 @@ pub enum Error {
     Listen { address: std::net::SocketAddr, source: std::io::Error },
     #[error("the server failed")]
     Http(#[from] http::Error),
+    #[error("stopped before it served anything")]
+    Stopped,
 }
 
 /// Folder of the voice activity model, within the model folder.
@@ -44,7 +46,7 @@ const VAD_FOLDER: &str = "silero-vad";
 /// [`Error::Model`], [`Error::Engine`], [`Error::Vad`].
 pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let name = config.models.model.clone();
-    let folder = hub::locate(&name, &config.model_dir)
+    let folder = hub::locate(&name, &config.model_dir, &config.models.hub)
         .await
         .map_err(|source| Error::Model { name: name.clone(), source })?;
     let vad = match config.transcribe.windows {
@@ -64,7 +66,8 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
 /// Serves until `stop`, then drains: requests finish, then the engine ends with its last handle.
 ///
 /// # Errors
-/// What keeps the server from starting.
+/// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
+/// goes on in its threads.
 pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error> {
     let listener = TcpListener::bind(config.listen)
         .await
@@ -72,8 +75,12 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
     let verifier = open_keys(&config.state_dir)?;
     let fetcher = Fetcher::new(&config.fetch)?;
     let readiness = Readiness::default();
+    let transcriber = tokio::select! {
+        transcriber = transcriber(config) => transcriber?,
+        () = stop.cancelled() => return Err(Error::Stopped),
+    };
     let parts = api::Parts {
-        transcriber: transcriber(config).await?,
+        transcriber,
         authenticator: Authenticator::new(verifier, config.auth.clone()),
         fetcher,
         readiness: readiness.clone(),

@@ -1,15 +1,15 @@
 //! The whole configuration: the sum of the modules' own.
 //!
 //! Values come from the defaults, a TOML file, environment variables and flags, later ones winning.
-//! `[models] slots = 8` in the file is `VERBATIM_MODELS__SLOTS=8` in the environment. Unknown names
-//! are errors everywhere.
+//! `[models] slots = 8` in the file is `VERBATIM_MODELS__SLOTS=8` in the environment, where a list is
+//! separated by commas. Unknown names are errors everywhere.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use figment::Figment;
-use figment::providers::{Env, Format, Serialized, Toml};
-use figment::value::{Dict, Value};
+use figment::providers::{Format, Serialized, Toml};
+use figment::value::{Dict, Num, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::{api, audio, engine, fetch, http, models, telemetry, transcribe};
@@ -72,19 +72,46 @@ pub enum Error {
     OutOfRange { name: &'static str, bound: &'static str },
 }
 
+/// Settings are variables that begin so, but for [`CONFIG_FILE`].
+const PREFIX: &str = "VERBATIM_";
+const CONFIG_FILE: &str = "VERBATIM_CONFIG_FILE";
+/// Variables of other names that are settings too: fixed ones of our own, and those by which other
+/// programs of the same machine know the same thing. The setting's own variable wins over them.
+const ALIASES: [(&str, &str); 3] = [
+    ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
+    ("HF_ENDPOINT", "models.hub.address"),
+    ("PIP_INDEX_URL", "models.hub.package_index"),
+];
+
 /// Where the values come from.
 pub struct Sources {
     figment: Figment,
 }
 
+/// One setting, as [`Sources::describe`] shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// With dots, as in `models.slots`.
+    pub name: String,
+    /// In TOML; none where it is not set and has no default.
+    pub value: Option<String>,
+    pub source: String,
+}
+
 impl Sources {
     /// `file`: a named file, which must be there; otherwise `verbatim.toml` in
-    /// `$XDG_CONFIG_HOME/verbatim`, if there is one. `flags`: dotted names and values.
+    /// `$XDG_CONFIG_HOME/verbatim`, if there is one. `variables`: those of the environment, settings or not.
+    /// `flags`: dotted names and values.
     ///
     /// # Errors
     /// [`Error::NoFile`].
-    pub fn new(file: Option<&Path>, flags: Vec<(&'static str, Value)>) -> Result<Self, Error> {
-        let mut figment = Figment::from(Serialized::defaults(Config::default()));
+    pub fn new(
+        file: Option<&Path>,
+        variables: impl IntoIterator<Item = (String, String)>,
+        flags: Vec<(&'static str, Value)>,
+    ) -> Result<Self, Error> {
+        let defaults = Figment::from(Serialized::defaults(Config::default()));
+        let mut figment = defaults.clone();
         let path = match file {
             Some(path) if path.is_file() => Some(path.to_owned()),
             Some(path) => return Err(Error::NoFile(path.to_owned())),
@@ -95,21 +122,17 @@ impl Sources {
         if let Some(path) = path {
             figment = figment.merge(Toml::file_exact(path));
         }
-        // Not settings: the name of the file, and a list, which in an environment variable is separated by
-        // commas and has a name that the service's clients know.
-        let variables = Env::prefixed("VERBATIM_").ignore(&["config_file", "fetch_allow"]).split("__");
-        figment = figment.merge(variables);
-        if let Ok(allow) = std::env::var("VERBATIM_FETCH_ALLOW") {
-            let allow: Vec<&str> =
-                allow.split(',').map(str::trim).filter(|entry| !entry.is_empty()).collect();
-            figment = figment.merge(named(
-                "the environment variable VERBATIM_FETCH_ALLOW",
-                "fetch.allow",
-                allow.into(),
-            ));
+        let mut named: Vec<Named> = variables
+            .into_iter()
+            .filter_map(|(variable, text)| Named::from_variable(&variable, &text, &defaults))
+            .collect();
+        named.sort_by_key(|named| (!named.is_alias, named.name.clone()));
+        for named in named {
+            figment = figment.merge(named);
         }
         for (name, value) in flags {
-            figment = figment.merge(named("a flag", name, value));
+            let source = "a flag".to_owned();
+            figment = figment.merge(Named { source, name: name.to_owned(), value, is_alias: false });
         }
         Ok(Self { figment })
     }
@@ -117,46 +140,75 @@ impl Sources {
     /// # Errors
     /// A name that is unknown, a value of the wrong type or out of range: which, and from where.
     pub fn read(&self) -> Result<Config, Error> {
-        let config: Config = self.figment.extract().map_err(|error| Error::Invalid(Box::new(error)))?;
+        // Variables are text: what they are to be is known where they end up, so `123` is a number for a
+        // number and a name for a path.
+        let config: Config = self.figment.extract_lossy().map_err(|error| Error::Invalid(Box::new(error)))?;
         config.check()?;
         Ok(config)
     }
 
-    /// Every value with its dotted name and where it comes from, in order of names.
+    /// Every setting, its value and where it comes from, in order of names.
     ///
     /// # Errors
     /// As [`Sources::read`].
-    pub fn describe(&self) -> Result<Vec<(String, String, String)>, Error> {
+    pub fn describe(&self) -> Result<Vec<Setting>, Error> {
         let config = self.read()?;
         let value = Value::serialize(&config).map_err(|error| Error::Invalid(Box::new(error)))?;
-        let mut rows = Vec::new();
+        let mut settings = Vec::new();
         if let Value::Dict(_, dict) = value {
             flatten(&dict, "", &mut |name, value| {
-                let source = self.figment.find_metadata(&name).map_or("default".into(), |metadata| {
-                    let source = metadata.source.as_ref().map(ToString::to_string);
-                    source.unwrap_or_else(|| metadata.name.to_string())
-                });
-                let source = if source.contains("config.rs") { "default".into() } else { source };
-                rows.push((name, value, source));
+                let source = match self.figment.find_metadata(&name) {
+                    None => "default".into(),
+                    Some(metadata) => match &metadata.source {
+                        Some(figment::Source::Code(_)) => "default".into(),
+                        Some(source) => source.to_string(),
+                        None => metadata.name.to_string(),
+                    },
+                };
+                settings.push(Setting { name, value, source });
             });
         }
-        Ok(rows)
+        Ok(settings)
     }
 }
 
-fn named(source: &'static str, name: &'static str, value: Value) -> Figment {
-    Figment::from(Named { source, name, value })
+/// One setting from one source.
+struct Named {
+    source: String,
+    name: String,
+    value: Value,
+    is_alias: bool,
 }
 
-struct Named {
-    source: &'static str,
-    name: &'static str,
-    value: Value,
+impl Named {
+    /// None for what is no setting of ours.
+    fn from_variable(variable: &str, text: &str, defaults: &Figment) -> Option<Self> {
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == variable);
+        let name = match alias {
+            Some((_, name)) => (*name).to_owned(),
+            None if variable == CONFIG_FILE => return None,
+            None => variable.strip_prefix(PREFIX)?.to_ascii_lowercase().replace("__", "."),
+        };
+        let is_list = matches!(defaults.find_value(&name), Ok(Value::Array(..)));
+        // Other programs take an empty one for none.
+        if alias.is_some() && !is_list && text.is_empty() {
+            return None;
+        }
+        let value = if is_list {
+            let text = text.trim().trim_start_matches('[').trim_end_matches(']');
+            let items = text.split(',').map(|item| item.trim().trim_matches('"'));
+            items.filter(|item| !item.is_empty()).collect::<Vec<_>>().into()
+        } else {
+            Value::from(text)
+        };
+        let source = format!("the environment variable {variable}");
+        Some(Self { source, name, value, is_alias: alias.is_some() })
+    }
 }
 
 impl figment::Provider for Named {
     fn metadata(&self) -> figment::Metadata {
-        figment::Metadata::named(self.source)
+        figment::Metadata::named(self.source.clone())
     }
 
     fn data(&self) -> Result<figment::value::Map<figment::Profile, Dict>, figment::Error> {
@@ -172,13 +224,15 @@ impl figment::Provider for Named {
     }
 }
 
-fn flatten(dict: &Dict, prefix: &str, row: &mut impl FnMut(String, String)) {
+fn flatten(dict: &Dict, prefix: &str, row: &mut impl FnMut(String, Option<String>)) {
     for (key, value) in dict {
         let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {
             Value::Dict(_, inner) => flatten(inner, &name, row),
-            Value::Empty(..) => row(name, "none".into()),
-            other => row(name, serde_json::to_string(other).unwrap_or_default()),
+            Value::Empty(..) => row(name, None),
+            // As f64 it would show digits that nobody wrote.
+            Value::Num(_, Num::F32(number)) => row(name, Some(format!("{number:?}"))),
+            other => row(name, toml::Value::try_from(other).ok().map(|value| value.to_string())),
         }
     }
 }
@@ -197,5 +251,69 @@ impl Config {
         positive("engine.max_held_seconds", self.engine.max_held_seconds)?;
         positive("models.slots", self.models.slots as f64)?;
         positive("audio.max_channels", self.audio.max_channels as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(variables: &[(&str, &str)]) -> Sources {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Sources::new(None, variables, Vec::new()).expect("no file is named")
+    }
+
+    #[test]
+    fn a_variable_is_what_its_setting_is() {
+        let config = sources(&[
+            ("VERBATIM_STATE_DIR", "123"),
+            ("VERBATIM_MODEL_DIR", "true"),
+            ("VERBATIM_MODELS__MODEL", "[1]"),
+            ("VERBATIM_LOG__LEVEL", "1.5"),
+            ("VERBATIM_MODELS__SLOTS", "8"),
+            ("VERBATIM_AUDIO__MAX_SECONDS", "90"),
+            ("VERBATIM_AUTH__ACCEPT_TOKEN_SCHEME", "false"),
+            ("VERBATIM_LISTEN", "[::1]:80"),
+            ("VERBATIM_HTTP__TLS__CERTIFICATE", "1"),
+            ("VERBATIM_HTTP__TLS__KEY", "{a}"),
+            ("VERBATIM_HTTP__CORS_ORIGINS", "[\"https://a.example\", \"https://b.example\"]"),
+            ("VERBATIM_FETCH_ALLOW", "10.0.0.1, 8080 ,"),
+            ("VERBATIM_CONFIG_FILE", "elsewhere"),
+            ("HOME", "/"),
+        ]);
+        let config = config.read().expect("all make sense");
+        assert_eq!((config.state_dir, config.model_dir), ("123".into(), "true".into()));
+        assert_eq!((config.models.model.as_str(), config.models.slots), ("[1]", 8));
+        assert_eq!((config.log.level.as_str(), config.audio.max_seconds), ("1.5", 90.0));
+        assert!(!config.auth.accept_token_scheme);
+        assert_eq!(config.listen.to_string(), "[::1]:80");
+        let tls = config.http.tls.expect("both files");
+        assert_eq!((tls.certificate, tls.key), ("1".into(), "{a}".into()));
+        assert_eq!(config.http.cors_origins, ["https://a.example", "https://b.example"]);
+        assert_eq!(config.fetch.allow, ["10.0.0.1", "8080"]);
+    }
+
+    #[test]
+    fn what_is_unknown_or_of_another_kind_is_an_error_that_names_its_variable() {
+        for (variable, value) in [
+            ("VERBATIM_STATEDIR", "x"),
+            ("VERBATIM_MODELS__SLOTS", "many"),
+            ("VERBATIM_MODELS__SLOTS", ""),
+            ("VERBATIM_AUTH__ACCEPT_TOKEN_SCHEME", "maybe"),
+            ("VERBATIM_LISTEN", "here"),
+        ] {
+            let error = sources(&[(variable, value)]).read().expect_err(variable).to_string();
+            assert!(error.contains(variable), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_settings_own_variable_wins_over_other_names_for_it() {
+        let hub = |variables: &[(&str, &str)]| sources(variables).read().expect("right").models.hub;
+        assert_eq!(hub(&[("HF_ENDPOINT", "https://m")]).address, "https://m");
+        let both = [("VERBATIM_MODELS__HUB__ADDRESS", "https://own"), ("HF_ENDPOINT", "https://m")];
+        assert_eq!(hub(&both).address, "https://own");
+        assert_eq!(hub(&[("PIP_INDEX_URL", "https://p")]).package_index, "https://p");
+        assert_eq!(hub(&[("HF_ENDPOINT", "")]), Default::default());
     }
 }

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -24,9 +25,8 @@ START_SECONDS = 300
 
 def settings(verbatim: str) -> dict:
     """The effective configuration, from file, environment and defaults, as the program sees it."""
-    lines = subprocess.run([verbatim, "config"], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
-    rows = (line.rsplit(" # ", 1)[0].partition(" = ") for line in lines)
-    return {name.strip(): value.strip().strip('"') for name, _, value in rows}
+    printed = subprocess.run([verbatim, "config"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return tomllib.loads(printed)
 
 
 def development_key(verbatim: str, file: Path, anew: bool = False) -> str:

@@ -6,7 +6,7 @@
 pub mod answer;
 mod error;
 mod health;
-mod language;
+pub mod language;
 mod listen;
 pub mod parameters;
 mod source;

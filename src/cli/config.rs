@@ -2,14 +2,18 @@
 
 use std::process::ExitCode;
 
-use crate::config::Sources;
+use super::print;
+use crate::config::{Setting, Sources};
 
+/// Prints what `--config` reads, with the sources as comments.
 pub fn run(sources: &Sources) -> anyhow::Result<ExitCode> {
-    let rows = sources.describe()?;
-    let width = |pick: fn(&(String, String, String)) -> usize| rows.iter().map(pick).max().unwrap_or(0);
-    let (names, values) = (width(|row| row.0.len()), width(|row| row.1.len()).min(60));
-    for (name, value, source) in &rows {
-        println!("{name:<names$} = {value:<values$} # {source}");
-    }
+    let line = |Setting { name, value, source }: &Setting| match value {
+        Some(value) => (format!("{name} = {value}"), format!("# {source}")),
+        None => (format!("# {name} is not set"), String::new()),
+    };
+    let lines: Vec<_> = sources.describe()?.iter().map(line).collect();
+    let width = lines.iter().map(|(setting, _)| setting.len()).max().unwrap_or(0).min(72);
+    let lines = lines.iter().map(|(setting, source)| format!("{setting:<width$} {source}"));
+    print(&lines.map(|line| line.trim_end().to_owned() + "\n").collect::<String>())?;
     Ok(ExitCode::SUCCESS)
 }

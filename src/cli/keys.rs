@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 
-use super::state_dir;
+use super::{print, state_dir};
 use crate::config::Config;
 use crate::keys::{KeyId, Store};
 
@@ -31,19 +31,21 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Create { label } => {
             let (key, secret) = store.create(&label)?;
-            println!("{}", secret.expose());
-            eprintln!(
-                "Key {} for {label:?}, in {}. It is not shown again.",
-                key.id.as_str(),
-                state_dir(config)
-            );
+            let id = key.id.as_str();
+            // A key that nobody saw is of no use to its owner.
+            print(&format!("{}\n", secret.expose())).map_err(|error| {
+                anyhow::anyhow!("{error:#}: key {id} was made and not shown; `verbatim keys revoke {id}`")
+            })?;
+            eprintln!("Key {id} for {label:?}, in {}. It is not shown again.", state_dir(config));
         }
         Command::List => {
-            println!("{:<16} {:<12} {:<8} LABEL", "ID", "CREATED", "STATE");
+            let mut lines = format!("{:<16} {:<12} {:<8} LABEL\n", "ID", "CREATED", "STATE");
             for key in store.list()? {
                 let state = if key.revoked.is_some() { "revoked" } else { "active" };
-                println!("{:<16} {:<12} {state:<8} {}", key.id.as_str(), date(key.created), key.label);
+                let (id, created) = (key.id.as_str(), date(key.created));
+                lines += &format!("{id:<16} {created:<12} {state:<8} {}\n", key.label);
             }
+            print(&lines)?;
         }
         Command::Revoke { id } => {
             let known = KeyId::parse(&id).map(|id| store.revoke(&id)).transpose()?.flatten();

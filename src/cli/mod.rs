@@ -1,14 +1,16 @@
 //! The command line: what was typed, to what is done.
 //!
-//! Exit codes: 0 done, 1 failed (for `transcribe`: at least one file failed), 2 the command line or the
-//! configuration makes no sense.
+//! Exit codes are those of [`EXIT_CODES`]. A reader of the output that has had enough (`| head`) ends it
+//! without a word.
 
 mod config;
 mod keys;
 mod models;
 mod serve;
+mod signals;
 mod transcribe;
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,9 +21,17 @@ use figment::value::Value;
 use crate::config::{Config, Sources};
 use crate::models::DeviceChoice;
 
+const EXIT_CODES: &str = "\
+Exit codes:
+    0  done
+    1  failed; for `transcribe` at least one file, the others are done; for `models verify` a wrong file
+    2  the command line or the configuration makes no sense; nothing was done
+  130  stopped by SIGINT before it was done
+  143  stopped by SIGTERM before it was done; a server that drains in time ends with 0";
+
 /// Speech to text.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version, arg_required_else_help = true, after_help = EXIT_CODES)]
 struct CommandLine {
     #[command(flatten)]
     settings: Settings,
@@ -61,14 +71,15 @@ enum Command {
         listen: Option<SocketAddr>,
     },
     /// Transcribe files, without a server.
+    #[command(after_help = EXIT_CODES)]
     Transcribe(transcribe::Arguments),
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
-    /// List, fetch and find models.
+    /// List, fetch, find and verify models.
     #[command(subcommand)]
     Models(models::Command),
-    /// Print the effective configuration and where each value comes from.
+    /// Print the effective configuration as a file for --config, with where each value comes from.
     Config,
 }
 
@@ -84,16 +95,39 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
+/// Nobody reads the output any more.
+#[derive(Debug, thiserror::Error)]
+#[error("the output is closed")]
+struct ClosedOutput;
+
+/// Writes to standard output.
+///
+/// # Errors
+/// [`ClosedOutput`], or what else keeps it from being written.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut output = std::io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => ClosedOutput.into(),
+        _ => anyhow::Error::new(error).context("standard output"),
+    })
+}
+
+/// One line for a person. Where nobody reads that either, there is nothing left to say.
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "verbatim: {text}");
+}
+
 pub fn main() -> ExitCode {
     let line = CommandLine::parse();
     match run(line) {
         Ok(code) => code,
         Err(failure) => {
             let (code, error) = match failure {
+                Failure::Failed(error) if error.is::<ClosedOutput>() => return ExitCode::SUCCESS,
                 Failure::Usage(error) => (2, error),
                 Failure::Failed(error) => (1, error),
             };
-            eprintln!("verbatim: {error:#}");
+            complain(&format!("{error:#}"));
             ExitCode::from(code)
         }
     }
@@ -105,8 +139,8 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
         _ => None,
     };
     let usage = |error: crate::config::Error| Failure::Usage(error.into());
-    let sources =
-        Sources::new(line.settings.config.as_deref(), line.settings.flags(listen)).map_err(usage)?;
+    let sources = Sources::new(line.settings.config.as_deref(), environment(), line.settings.flags(listen))
+        .map_err(usage)?;
     let config = sources.read().map_err(usage)?;
     match line.command {
         Command::Serve { .. } => {
@@ -115,15 +149,32 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Transcribe(arguments) => {
-            let quiet = crate::telemetry::Config { level: "warn".into(), ..config.log.clone() };
-            let log = if line.settings.log.is_some() { &config.log } else { &quiet };
-            crate::telemetry::start(log).map_err(|error| Failure::Usage(error.into()))?;
-            Ok(runtime()?.block_on(transcribe::run(&config, arguments))?)
+            crate::telemetry::start(&quiet(&config, &line.settings))
+                .map_err(|error| Failure::Usage(error.into()))?;
+            runtime()?.block_on(signals::interruptible(transcribe::run(config, arguments)))?
         }
         Command::Keys(command) => Ok(keys::run(&config, command)?),
-        Command::Models(command) => Ok(runtime()?.block_on(models::run(&config, command))?),
+        Command::Models(command) => {
+            crate::telemetry::start(&quiet(&config, &line.settings))
+                .map_err(|error| Failure::Usage(error.into()))?;
+            Ok(runtime()?.block_on(signals::interruptible(models::run(&config, command)))??)
+        }
         Command::Config => Ok(config::run(&sources)?),
     }
+}
+
+/// The log of a command that a person waits for: warnings, unless a flag says otherwise.
+fn quiet(config: &Config, settings: &Settings) -> crate::telemetry::Config {
+    match settings.log {
+        Some(_) => config.log.clone(),
+        None => crate::telemetry::Config { level: "warn".into(), ..config.log.clone() },
+    }
+}
+
+/// What is no text is no setting.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// The runtime for sockets; inference has threads of its own.

@@ -1,36 +1,93 @@
 //! `verbatim models …`
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::print;
 use crate::config::Config;
-use crate::models::hub;
+use crate::models::hub::{self, Verdict};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Known names, and which of them are here.
+    /// List known names, and which of them are here.
     List,
     /// Fetch a model, so that a server can start without a network.
     Fetch { name: String },
     /// Print a model's folder; fails where it is not here.
     Path { name: String },
+    /// Compare models with the SHA-256 sums that were recorded when they were fetched.
+    ///
+    /// Fails where a file is missing or another, and where there are no sums to compare a named model with.
+    Verify {
+        /// Names or folders; without any, all models that are here.
+        names: Vec<String>,
+    },
 }
 
 pub async fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::List => {
-            for (name, repository) in hub::KNOWN {
-                let here = if hub::is_model(&config.model_dir.join(name)) { "here" } else { "" };
-                println!("{name:<20} {here:<6} {repository}");
+            let mut lines = String::new();
+            for known in hub::KNOWN {
+                let here = if hub::is_model(&config.model_dir.join(known.name)) { "here" } else { "" };
+                lines += &format!("{:<20} {here:<6} {}\n", known.name, known.repository);
             }
+            for (alias, name) in hub::ALIASES {
+                lines += &format!("{alias:<20} {:<6} another name for {name}\n", "");
+            }
+            print(&lines)?;
         }
-        Command::Fetch { name } => println!("{}", hub::locate(&name, &config.model_dir).await?.display()),
-        Command::Path { name } => {
-            let folder = config.model_dir.join(&name);
-            anyhow::ensure!(hub::is_model(&folder), "{} holds no model", folder.display());
-            println!("{}", folder.display());
+        Command::Fetch { name } => {
+            let folder = hub::locate(&name, &config.model_dir, &config.models.hub).await?;
+            print(&format!("{}\n", folder.display()))?;
         }
+        Command::Path { name } => print(&format!("{}\n", folder(config, &name)?.display()))?,
+        Command::Verify { names } => return verify(config, names).await,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Of a model that is here.
+fn folder(config: &Config, name: &str) -> anyhow::Result<PathBuf> {
+    let folder = hub::folder(name, &config.model_dir)?;
+    anyhow::ensure!(hub::is_model(&folder), "{} holds no model", folder.display());
+    Ok(folder)
+}
+
+async fn verify(config: &Config, names: Vec<String>) -> anyhow::Result<ExitCode> {
+    let are_named = !names.is_empty();
+    let names = if are_named { names } else { all(config)? };
+    let mut is_right = true;
+    for name in names {
+        let verdicts = hub::verify(&folder(config, &name)?).await?;
+        if verdicts.is_empty() {
+            print(&format!("{name}: nothing to compare with: no sums were recorded for it\n"))?;
+            is_right &= !are_named;
+        }
+        for (file, verdict) in verdicts {
+            let text = match verdict {
+                Verdict::Right => "right",
+                Verdict::Different => "WRONG: not the file that was fetched",
+                Verdict::Missing => "MISSING",
+            };
+            print(&format!("{name}/{file}: {text}\n"))?;
+            is_right &= verdict == Verdict::Right;
+        }
+    }
+    Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Names of the models in the model folder.
+fn all(config: &Config) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&config.model_dir)? {
+        let entry = entry?;
+        if hub::is_model(&entry.path()) {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
 }

@@ -1,20 +1,27 @@
 //! `verbatim transcribe FILE…`: the same services as the server's, without HTTP.
 
-use std::io::{IsTerminal, Read, Write};
+use std::collections::HashMap;
+use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use futures_util::{StreamExt, stream};
 use indicatif::{ProgressBar, ProgressStyle};
+use tokio::sync::Semaphore;
 
+use super::{ClosedOutput, Failure, complain, print};
+use crate::api::{Parameters, language};
 use crate::audio::{self, DecodeOptions};
 use crate::config::Config;
-use crate::engine::{Class, LanguageChoice, Task, TenantId};
+use crate::engine::{self, Class, Task, TenantId};
 use crate::format::captions;
 use crate::transcribe::{TranscribeOptions, Transcriber};
 use crate::transcript::Transcript;
+
+/// A larger file is not read.
+const FILE_BYTES_MAX: u64 = 4 << 30;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -23,11 +30,11 @@ pub struct Arguments {
     files: Vec<PathBuf>,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
-    /// Write FILE's transcript to this folder instead of standard output.
+    /// Write FILE's transcript to this folder, by FILE's name, instead of standard output.
     #[arg(long, value_name = "FOLDER")]
     output_dir: Option<PathBuf>,
-    /// Language code; detected where absent.
-    #[arg(long)]
+    /// Language as a BCP-47 tag (`en`, `en-US`, `zh-HK`); detected where absent.
+    #[arg(long, value_name = "TAG")]
     language: Option<String>,
     /// Translate to English.
     #[arg(long)]
@@ -41,6 +48,15 @@ pub struct Arguments {
     /// Files worked on at once.
     #[arg(long, default_value_t = 4, value_name = "N")]
     concurrency: usize,
+    /// Refuse longer audio. A second takes 64 kB of memory while its file is worked on; the server's limit,
+    /// audio.max_seconds, does not hold here.
+    #[arg(long, default_value_t = 14_400.0, value_name = "SECONDS", value_parser = seconds)]
+    max_seconds: f64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().map_err(|_| "not a number")?;
+    if seconds > 0.0 && f64::is_finite(seconds) { Ok(seconds) } else { Err("not greater than 0".into()) }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -51,83 +67,125 @@ enum OutputFormat {
     Vtt,
 }
 
-pub async fn run(config: &Config, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let transcriber = crate::app::transcriber(config).await?;
+pub async fn run(mut config: Config, arguments: Arguments) -> Result<ExitCode, Failure> {
+    let outputs = outputs(&arguments).map_err(Failure::Usage)?;
+    config.audio.max_seconds = arguments.max_seconds;
+    // What is brought is bounded by the files worked on at once: none of them need be refused.
+    config.engine = engine::Config::unbounded();
+    let transcriber = crate::app::transcriber(&config).await?;
+    let options = options(&arguments, &transcriber).map_err(Failure::Usage)?;
+    let work = &Work { transcriber, options, config, format: arguments.format, reading: Semaphore::new(1) };
     let progress = progress_bar(arguments.files.len());
-    let mut results = stream::iter(&arguments.files)
-        .map(|file| {
-            let (transcriber, arguments) = (transcriber.clone(), &arguments);
-            async move { (file, transcribe(config, &transcriber, arguments, file).await) }
-        })
+    let mut results = stream::iter(arguments.files.iter().zip(&outputs))
+        .map(|(file, output)| async move { (file, output, work.transcript(file).await) })
         .buffered(arguments.concurrency.max(1));
     let mut failed = false;
-    while let Some((file, result)) = results.next().await {
+    while let Some((file, output, result)) = results.next().await {
         progress.inc(1);
-        let written = result.and_then(|text| write(&arguments, file, &text));
-        if let Err(error) = written {
-            failed = true;
-            progress.suspend(|| eprintln!("verbatim: {}: {error:#}", file.display()));
+        match result.and_then(|text| progress.suspend(|| write(output.as_deref(), &text))) {
+            Ok(()) => {}
+            Err(error) if error.is::<ClosedOutput>() => return Err(error.into()),
+            Err(error) => {
+                failed = true;
+                progress.suspend(|| complain(&format!("{}: {error:#}", file.display())));
+            }
         }
     }
     progress.finish_and_clear();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn transcribe(
-    config: &Config,
-    transcriber: &Transcriber,
-    arguments: &Arguments,
-    file: &Path,
-) -> anyhow::Result<String> {
-    let options = DecodeOptions { raw: None, split_channels: false, limits: config.audio.clone() };
-    let path = file.to_owned();
-    let decoded = tokio::task::spawn_blocking(move || -> anyhow::Result<_> {
-        let mut bytes = Vec::new();
-        if path.as_os_str() == "-" {
-            std::io::stdin().read_to_end(&mut bytes)?;
-        } else {
-            bytes = std::fs::read(&path)?;
+/// Where each file's transcript goes; none: standard output. No two may go to one place.
+fn outputs(arguments: &Arguments) -> anyhow::Result<Vec<Option<PathBuf>>> {
+    let Some(folder) = &arguments.output_dir else { return Ok(vec![None; arguments.files.len()]) };
+    let mut taken = HashMap::new();
+    let output = |file: &PathBuf| {
+        let path = output(folder, file, arguments.format);
+        match taken.insert(path.clone(), file.clone()) {
+            None => Ok(Some(path)),
+            Some(other) => anyhow::bail!(
+                "{} and {} would both be written to {}: give them different names, or different folders in \
+                 runs of their own",
+                other.display(),
+                file.display(),
+                path.display()
+            ),
         }
-        Ok(audio::decode(bytes.into(), &options)?)
-    })
-    .await??;
-    let language = match &arguments.language {
-        Some(code) => LanguageChoice::Named(code.clone()),
-        None => LanguageChoice::Detect { among: Vec::new() },
     };
-    let options = TranscribeOptions {
-        language,
+    arguments.files.iter().map(output).collect()
+}
+
+fn output(folder: &Path, file: &Path, format: OutputFormat) -> PathBuf {
+    let extension = match format {
+        OutputFormat::Text => "txt",
+        OutputFormat::Json => "json",
+        OutputFormat::Srt => "srt",
+        OutputFormat::Vtt => "vtt",
+    };
+    let name = file.file_stem().filter(|_| file.as_os_str() != "-").unwrap_or("stdin".as_ref());
+    folder.join(name).with_added_extension(extension)
+}
+
+fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<TranscribeOptions> {
+    let asked = Parameters { language: arguments.language.clone(), ..Parameters::default() };
+    Ok(TranscribeOptions {
+        language: language::choice(&asked, transcriber.model())?,
         task: if arguments.translate { Task::Translate } else { Task::Transcribe },
         prompt: arguments.prompt.clone(),
         word_times: arguments.word_timestamps,
         class: Class::Interactive,
         tenant: TenantId::default(),
         deadline: None,
-    };
-    let pcm = decoded.channels.into_iter().next().context("no audio")?;
-    let transcript = transcriber.transcribe(pcm, &options).await?;
-    Ok(match arguments.format {
-        OutputFormat::Text => captions::text(&transcript),
-        OutputFormat::Json => json(&transcript, arguments.word_timestamps),
-        OutputFormat::Srt => captions::srt(&transcript),
-        OutputFormat::Vtt => captions::vtt(&transcript),
     })
 }
 
-fn write(arguments: &Arguments, file: &Path, text: &str) -> anyhow::Result<()> {
-    let Some(folder) = &arguments.output_dir else {
-        return Ok(std::io::stdout().write_all(text.as_bytes())?);
+/// What all files have in common.
+struct Work {
+    transcriber: Transcriber,
+    options: TranscribeOptions,
+    config: Config,
+    format: OutputFormat,
+    /// Files are read and decoded one at a time, which is much faster than they are transcribed: of the
+    /// encoded ones no more than one is in memory.
+    reading: Semaphore,
+}
+
+impl Work {
+    async fn transcript(&self, file: &Path) -> anyhow::Result<String> {
+        let options = DecodeOptions { raw: None, split_channels: false, limits: self.config.audio.clone() };
+        let path = file.to_owned();
+        let turn = self.reading.acquire().await?;
+        let decode = move || anyhow::Ok(audio::decode(read(&path)?.into(), &options)?);
+        let decoded = tokio::task::spawn_blocking(decode).await??;
+        drop(turn);
+        let pcm = decoded.channels.into_iter().next().context("no audio")?;
+        let transcript = self.transcriber.transcribe(pcm, &self.options).await?;
+        Ok(match self.format {
+            OutputFormat::Text => captions::text(&transcript),
+            OutputFormat::Json => json(&transcript, self.options.word_times),
+            OutputFormat::Srt => captions::srt(&transcript),
+            OutputFormat::Vtt => captions::vtt(&transcript),
+        })
+    }
+}
+
+/// A whole file; `-` is standard input.
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let input: &mut dyn Read =
+        if path.as_os_str() == "-" { &mut std::io::stdin() } else { &mut std::fs::File::open(path)? };
+    input.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    ensure!(bytes.len() as u64 <= FILE_BYTES_MAX, "larger than {FILE_BYTES_MAX} bytes");
+    Ok(bytes)
+}
+
+fn write(output: Option<&Path>, text: &str) -> anyhow::Result<()> {
+    let Some(path) = output else { return print(text) };
+    let write = || {
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        std::fs::write(path, text)
     };
-    let extension = match arguments.format {
-        OutputFormat::Text => "txt",
-        OutputFormat::Json => "json",
-        OutputFormat::Srt => "srt",
-        OutputFormat::Vtt => "vtt",
-    };
-    std::fs::create_dir_all(folder)?;
-    let name = file.file_stem().filter(|_| file.as_os_str() != "-").unwrap_or("stdin".as_ref());
-    let path = folder.join(name).with_added_extension(extension);
-    std::fs::write(&path, text).with_context(|| path.display().to_string())
+    write().with_context(|| path.display().to_string())
 }
 
 fn json(transcript: &Transcript, words: bool) -> String {

@@ -4,6 +4,8 @@ pub mod hub;
 mod weights;
 mod whisper;
 
+pub use whisper::LogMel;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,7 @@ pub struct Config {
     pub threads: usize,
     /// Windows decoded side by side. More raise throughput and memory. Default 16.
     pub slots: usize,
+    pub hub: hub::Config,
 }
 
 impl Default for Config {
@@ -34,6 +37,7 @@ impl Default for Config {
             compute_type: ComputeType::Auto,
             threads: 0,
             slots: 16,
+            hub: hub::Config::default(),
         }
     }
 }

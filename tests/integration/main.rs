@@ -3,8 +3,10 @@
 mod audio;
 mod callers;
 mod checkpoint;
+mod commands;
 mod doors;
 mod engine;
+mod hub;
 mod listen;
 mod protocol;
 mod scripted;

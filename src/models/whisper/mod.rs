@@ -17,7 +17,9 @@ use tch::{Device, Kind};
 
 use self::decoder::{Decoder, Numbers, Placement, Run};
 use self::encoder::Encoder;
-use self::features::{HOP_SAMPLES, LogMel};
+pub use self::features::LogMel;
+
+use self::features::HOP_SAMPLES;
 use self::generation::Generation;
 use self::rules::Rules;
 use self::sequence::Sequence;

