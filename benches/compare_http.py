@@ -12,6 +12,7 @@ import http.client
 import itertools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -60,7 +61,7 @@ class PeerServer:
                 connection.request("GET", "/health")
                 if connection.getresponse().status == 200:
                     return True
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 time.sleep(0.1)
         return False
 
@@ -143,6 +144,8 @@ def main() -> None:
     if not chosen:
         parser.error("no clip of 5 to 15 s in the manifest")
     clips = [(clip, (options.manifest.parent / clip["file"]).read_bytes()) for clip in chosen]
+    # Told to end, Python would go without stopping the servers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with ExitStack() as stack:
         systems = {}
         if options.binary:
