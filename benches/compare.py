@@ -118,7 +118,7 @@ def scenarios(clips: list[dict], chosen: list[str], limit: int | None) -> dict:
 
 def start(options, stack: ExitStack) -> dict:
     systems = {}
-    for kind in options.compute_types:
+    for kind in options.compute_types if options.binary else []:
         # A wait that is never too long: here nothing is to be refused.
         served = stack.enter_context(serving(
             options.binary, "--model", str(options.model), "--threads", str(options.threads),
@@ -186,7 +186,7 @@ def table(rows: list[dict], markdown: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", required=True, help="the verbatim to measure")
+    parser.add_argument("--binary", help="the verbatim to measure; without it, the peers alone")
     parser.add_argument("--model", required=True, type=Path, help="CTranslate2 folder, for all that read it")
     parser.add_argument("--manifest", required=True, type=Path)
     parser.add_argument("--compute-types", nargs="*", default=["f32", "bf16", "int8"])
