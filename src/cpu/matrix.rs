@@ -34,7 +34,7 @@ pub enum Precision {
 pub enum Epilogue {
     /// It is written.
     Store,
-    /// It is written after [`super::rows::gelu`].
+    /// It is written after GELU: exact ([`super::rows::gelu`]) in f32, to 1e-4 elsewhere.
     Gelu,
     /// It is added to what is there: the residual.
     Add,

@@ -117,7 +117,8 @@ impl Kernel for Pairs {
     unsafe fn step(sum: __m512, x: __m512i, weights: __m512i) -> __m512 {
         // SAFETY: the caller's promise; both are 64 bytes, read as 32 bf16.
         unsafe {
-            let [x, weights] = [x, weights].map(|lanes| std::mem::transmute::<__m512i, __m512bh>(lanes));
+            let x = std::mem::transmute::<__m512i, __m512bh>(x);
+            let weights = std::mem::transmute::<__m512i, __m512bh>(weights);
             _mm512_dpbf16_ps(sum, x, weights)
         }
     }
@@ -227,6 +228,7 @@ unsafe fn tiles<K: Kernel>(job: &Job, kernel: &K) {
 }
 
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 unsafe fn tile<K: Kernel, const R: usize, const B: usize>(job: &Job, kernel: &K, row: usize, block: usize) {
     let steps = job.steps;
     // SAFETY: the caller promises R rows and B blocks from here on, of `steps` each; weights are
@@ -236,14 +238,15 @@ unsafe fn tile<K: Kernel, const R: usize, const B: usize>(job: &Job, kernel: &K,
         let x = job.x.add(row * steps * 4);
         let mut sums = [[K::zero(); B]; R];
         for step in 0..steps {
+            // Plain indices: an iterator that the compiler does not see through would keep the sums in memory.
             let mut lines = [_mm512_setzero_si512(); B];
-            for (block, line) in lines.iter_mut().enumerate() {
-                *line = _mm512_load_si512(weights.add((block * steps + step) * 64).cast());
+            for b in 0..B {
+                lines[b] = _mm512_load_si512(weights.add((b * steps + step) * 64).cast());
             }
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let x = _mm512_set1_epi32(x.add((row * steps + step) * 4).cast::<i32>().read_unaligned());
-                for (sum, line) in sums.iter_mut().zip(lines) {
-                    *sum = K::step(*sum, x, line);
+            for r in 0..R {
+                let x = _mm512_set1_epi32(x.add((r * steps + step) * 4).cast::<i32>().read_unaligned());
+                for b in 0..B {
+                    sums[r][b] = K::step(sums[r][b], x, lines[b]);
                 }
             }
         }
