@@ -95,25 +95,27 @@ pub(super) fn gelu_lanes<const FMA: bool>(values: &mut [f32; LANES]) {
     }
 }
 
-/// GELU to 1e-4, for results that are rounded to bf16 or int8 next: Φ(x) - ½ as an odd polynomial,
-/// fitted to its greatest error on |x| ≤ 4, where Φ stays from there on.
+/// Φ(x) - ½ as an odd polynomial, fitted to its greatest error on |x| ≤ 4: from x¹⁵ down to x.
+pub(super) const COARSE_GELU: [f32; 8] = [
+    -1.580_696_4e-9,
+    1.217_057_8e-7,
+    -4.100_740_6e-6,
+    8.066_588e-5,
+    -1.048_194_7e-3,
+    9.664_843e-3,
+    -6.617_533_4e-2,
+    3.988_475e-1,
+];
+
+/// GELU to 1e-4, for results that are rounded to bf16 or int8 next: beyond ±4 Φ stays.
 #[inline(always)]
 pub(super) fn coarse_gelu_lanes<const FMA: bool>(values: &mut [f32; LANES]) {
-    const COEFFICIENTS: [f32; 7] = [
-        1.217_057_8e-7,
-        -4.100_740_6e-6,
-        8.066_588e-5,
-        -1.048_194_7e-3,
-        9.664_843e-3,
-        -6.617_533_4e-2,
-        3.988_475e-1,
-    ];
     for value in values {
         let x = value.clamp(-4.0, 4.0);
         let square = x * x;
-        let mut p = -1.580_696_4e-9;
-        for coefficient in COEFFICIENTS {
-            p = multiply_add::<FMA>(p, square, coefficient);
+        let mut p = COARSE_GELU[0];
+        for coefficient in &COARSE_GELU[1..] {
+            p = multiply_add::<FMA>(p, square, *coefficient);
         }
         *value *= multiply_add::<FMA>(p, x, 0.5);
     }

@@ -230,9 +230,8 @@ impl Whisper {
         if self.full_context {
             return WINDOW_FRAMES;
         }
-        let env = |n: &str, d: usize| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d); // TEMPORARY
-        let frames = LogMel::frames(samples) + env("MARGIN", MARGIN_FRAMES);
-        frames.max(env("MINCTX", MIN_FRAMES)).next_multiple_of(32).min(WINDOW_FRAMES)
+        let frames = LogMel::frames(samples) + MARGIN_FRAMES;
+        frames.max(MIN_FRAMES).next_multiple_of(32).min(WINDOW_FRAMES)
     }
 
     fn encode_with(&mut self, requests: &[EncodeRequest], context: usize) -> Result<(), Error> {

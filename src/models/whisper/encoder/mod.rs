@@ -39,7 +39,12 @@ impl Encoder {
 
     /// Features (windows, frames, bands) to audio states of frames / 2 positions. `frames` is even and at
     /// most twice the number of positions.
-    pub fn forward(&self, features: Vec<f32>, frames: usize, bands: usize) -> Result<Vec<AudioStates>, Error> {
+    pub fn forward(
+        &self,
+        features: Vec<f32>,
+        frames: usize,
+        bands: usize,
+    ) -> Result<Vec<AudioStates>, Error> {
         match self {
             Self::Host(encoder) => {
                 let windows = features.chunks_exact(frames * bands);
