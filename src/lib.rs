@@ -10,7 +10,7 @@
 //! 4  transcribe             whole audio → transcript
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu (machine hall)
-//! 1  audio  transcript  fetch  keys  telemetry                       ground
+//! 1  audio  transcript  fetch  keys  state  telemetry                ground
 //! ```
 //!
 //! # The path of a request
@@ -27,7 +27,8 @@
 //! | audio      | |
 //! | transcript | |
 //! | fetch      | |
-//! | keys       | |
+//! | state      | |
+//! | keys       | state |
 //! | telemetry  | |
 //! | vad        | audio |
 //! | engine     | audio, transcript, telemetry |
@@ -53,6 +54,7 @@ pub mod format;
 pub mod http;
 pub mod keys;
 pub mod models;
+pub mod state;
 pub mod telemetry;
 pub mod transcribe;
 pub mod transcript;
