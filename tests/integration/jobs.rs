@@ -190,6 +190,24 @@ async fn a_configured_secret_signs() {
     assert_eq!(received.headers["webhook-signature"], signature(secret, &received));
 }
 
+#[test]
+fn the_configured_secret_is_not_shown() {
+    let state = tempfile::tempdir().unwrap();
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let run = |secret: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
+        command.arg("config").env("XDG_CONFIG_HOME", state.path()).env("VERBATIM_JOBS__SECRET", secret);
+        command.env("VERBATIM_JOBS__RETRY_DELAYS_SECONDS", "1, 2.5").output().unwrap()
+    };
+    let shown = text(&run(secret).stdout);
+    assert!(shown.contains("# jobs.secret is set, and not shown"), "{shown}");
+    assert!(shown.contains("jobs.retry_delays_seconds = [1.0, 2.5]"), "{shown}");
+    assert!(!shown.contains("MfKQ9r8GKYqr"), "{shown}");
+    let refused = run("whsec_short");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(!text(&refused.stderr).contains("short"), "{}", text(&refused.stderr));
+}
+
 #[tokio::test]
 async fn a_failed_delivery_is_tried_again_with_the_same_bytes() {
     let mut receiver = Receiver::start(&["500 Oops", "503 Busy\r\nretry-after: 0", "404 Not yet"]).await;
