@@ -57,6 +57,7 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
         warnings: warnings(asked.parameters, heard.model),
         extra: asked.parameters.extra.clone(),
         tags: asked.parameters.tags.clone(),
+        metadata: asked.parameters.metadata.clone(),
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod answer;
 mod error;
 mod health;
+mod jobs;
 pub mod language;
 mod listen;
 pub mod parameters;
@@ -13,6 +14,7 @@ mod source;
 pub mod wire;
 
 pub use health::{Readiness, State};
+pub use jobs::JobWork;
 pub use parameters::Parameters;
 
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use tokio::sync::Semaphore;
 use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::{Authenticator, Failure, Request, Response, Router};
+use crate::jobs::Jobs;
 use crate::transcribe::Transcriber;
 
 /// How requests are worked on.
@@ -55,6 +58,7 @@ pub struct Services {
     transcriber: Transcriber,
     authenticator: Authenticator,
     fetcher: Fetcher,
+    jobs: Option<Jobs>,
     readiness: Readiness,
     audio: audio::Limits,
     processing_timeout: Duration,
@@ -68,6 +72,8 @@ pub struct Parts {
     pub transcriber: Transcriber,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
+    /// `None`: callbacks are not served.
+    pub jobs: Option<Jobs>,
     pub readiness: Readiness,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
@@ -80,6 +86,7 @@ impl Services {
             transcriber: parts.transcriber,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
+            jobs: parts.jobs,
             readiness: parts.readiness,
             audio: parts.audio,
             processing_timeout: Duration::from_millis(config.processing_timeout_ms),
@@ -91,14 +98,15 @@ impl Services {
 }
 
 /// The table of routes.
-pub fn router(services: Services) -> Router {
-    let services = Arc::new(services);
+pub fn router(services: impl Into<Arc<Services>>) -> Router {
+    let services = services.into();
     let listen = endpoint(&services, listen::listen);
     Router::new()
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
+        .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
         .route(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route(Method::GET, "/health", endpoint(&services, health::health))
         .route(Method::GET, "/livez", endpoint(&services, health::livez))

@@ -69,7 +69,7 @@ pub struct Parameters {
 
     pub callback: Option<url::Url>,
     pub callback_method: CallbackMethod,
-    /// Handed through to the callback.
+    /// Handed through to the result as it is: a text, JSON or not, that means nothing here.
     pub metadata: Option<String>,
     pub tags: Vec<String>,
     pub extra: BTreeMap<String, String>,

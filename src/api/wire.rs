@@ -39,6 +39,59 @@ pub struct Metadata {
     /// The request's `tag` values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The request's `metadata`, the text as it was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<String>,
+}
+
+/// The answer to a request with `callback`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Acknowledgement {
+    pub request_id: Uuid,
+}
+
+/// What is delivered instead of a [`Response`] where there is none: an error as of any request, and the
+/// request's `metadata` where a [`Response`] would have it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobError<E> {
+    #[serde(flatten)]
+    pub error: E,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Echo>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Echo {
+    pub metadata: String,
+}
+
+/// How a job fares.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Job {
+    pub request_id: Uuid,
+    /// `queued`, `running`, `delivering`, `delivered` or `dead`.
+    pub state: &'static str,
+    /// When the request came, as in [`Metadata::created`].
+    pub created: String,
+    /// When it is run or sent next, where it waits for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// When the result was there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished: Option<String>,
+    /// When it was delivered, or given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// How often transcription was begun.
+    pub runs: u32,
+    /// How often delivery was tried.
+    pub attempts: u32,
+    /// The kind of the last error, of either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// What was or will be delivered, where the server keeps it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<serde_json::Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

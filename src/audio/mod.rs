@@ -9,7 +9,7 @@ mod sniff;
 
 use std::sync::Arc;
 
-pub use decode::{DecodeOptions, Decoded, Error, Limits, decode};
+pub use decode::{DecodeOptions, Decoded, Error, Limits, check, decode};
 pub use raw::{RawEncoding, RawFormat};
 
 /// Samples a second everywhere past this module.

@@ -4,6 +4,7 @@
 //! without a word.
 
 mod config;
+mod jobs;
 mod keys;
 mod models;
 mod serve;
@@ -76,6 +77,9 @@ enum Command {
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
+    /// List, show and redeliver jobs (requests with a callback), and show what they are signed with.
+    #[command(subcommand)]
+    Jobs(jobs::Command),
     /// List, fetch, find and verify models.
     #[command(subcommand)]
     Models(models::Command),
@@ -154,6 +158,7 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
             runtime()?.block_on(signals::interruptible(transcribe::run(config, arguments)))?
         }
         Command::Keys(command) => Ok(keys::run(&config, command)?),
+        Command::Jobs(command) => Ok(runtime()?.block_on(jobs::run(&config, command))?),
         Command::Models(command) => {
             crate::telemetry::start(&quiet(&config, &line.settings))
                 .map_err(|error| Failure::Usage(error.into()))?;

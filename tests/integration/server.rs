@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use verbatim::api::{self, Readiness, Services, State};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use verbatim::api::{self, JobWork, Readiness, Services, State};
 use verbatim::audio::Limits;
 use verbatim::engine::{
     self, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
@@ -17,6 +18,7 @@ use verbatim::engine::{
 };
 use verbatim::fetch::{self, Fetcher};
 use verbatim::http::{self, Authenticator, Router, auth};
+use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
 use verbatim::transcribe::Transcriber;
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
@@ -125,6 +127,7 @@ pub struct Setup {
     pub fetch: fetch::Config,
     pub engine: engine::Config,
     pub audio: Limits,
+    pub jobs: jobs::Config,
     /// The model waits for a message here before each batch.
     pub gate: Option<mpsc::Receiver<()>>,
 }
@@ -136,6 +139,9 @@ pub struct TestServer {
     pub state: TempDir,
     pub engine: Engine,
     pub readiness: Readiness,
+    /// Ends jobs, as a signal does.
+    pub stop_jobs: CancellationToken,
+    _stops_jobs: DropGuard,
     _door: Door,
 }
 
@@ -158,17 +164,33 @@ impl TestServer {
         let verifier = Store::open(state.path()).and_then(Verifier::new).expect("keys");
         let readiness = Readiness::default();
         readiness.set(State::Ready);
+        let fetcher = Fetcher::new(&setup.fetch).expect("a fetcher");
+        let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone()).await.expect("jobs");
         let parts = api::Parts {
             transcriber: Transcriber::new(engine.clone()),
             authenticator: Authenticator::new(verifier, setup.auth),
-            fetcher: Fetcher::new(&setup.fetch).expect("a fetcher"),
+            fetcher,
+            jobs: Some(jobs.clone()),
             readiness: readiness.clone(),
             audio: setup.audio,
         };
-        let router = api::router(Services::new(parts, &setup.api));
+        let services = Arc::new(Services::new(parts, &setup.api));
+        let stop_jobs = CancellationToken::new();
+        let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
+        tokio::spawn(async move { jobs.run(work, stop).await });
+        let router = api::router(services);
         let door = Door::open(router, setup.http).await;
         let key = secret.expose().to_owned();
-        Self { address: door.address, key, state, engine, readiness, _door: door }
+        Self {
+            address: door.address,
+            key,
+            state,
+            engine,
+            readiness,
+            _stops_jobs: stop_jobs.clone().drop_guard(),
+            stop_jobs,
+            _door: door,
+        }
     }
 
     pub fn url(&self, path: &str) -> String {
