@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::answer::{self, Asked, Heard};
 use super::parameters::{Encoding, Parameters};
 use super::source::{self, Source};
-use super::{Services, error, language};
+use super::{Services, error, language, prompt};
 use crate::audio::{self, DecodeOptions, Decoded, RawEncoding, RawFormat};
 use crate::engine::{Class, Task, TenantId};
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
@@ -39,7 +39,7 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     let options = TranscribeOptions {
         language: language::choice(&parameters, model)?,
         task: Task::Transcribe,
-        prompt: None,
+        prompt: prompt::prompt(&parameters).text,
         word_times: words,
         class: Class::Interactive,
         tenant: TenantId(caller.tenant),
@@ -187,9 +187,14 @@ mod tests {
         ] {
             assert!(words(Scheme::Bearer, &[(name, value)], ""), "{name}: {value}");
         }
-        for query in
-            ["punctuate=true", "smart_format=true", "diarization=true", "utterances=true", "paragraphs=true"]
-        {
+        for query in [
+            "punctuate=true",
+            "smart_format=true",
+            "diarization=true",
+            "utterances=true",
+            "paragraphs=true",
+            "search=a",
+        ] {
             assert!(words(Scheme::Bearer, &[], query), "{query}");
         }
         assert!(words(Scheme::Token, &[], ""));

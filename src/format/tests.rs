@@ -14,7 +14,7 @@ fn spoken(text: &str) -> Vec<transcript::Word> {
 }
 
 pub(super) fn words(text: &str, options: &Options<'_>) -> Vec<Word> {
-    format(gather(&spoken(text), options.language), options)
+    format(gather(&spoken(text)), options)
 }
 
 pub(super) fn smart() -> Options<'static> {
@@ -139,11 +139,11 @@ fn pieces_that_no_space_parts_are_one_word() {
         end: start + 0.1,
         probability: if text == ".5" { 0.5 } else { 1.0 },
     };
-    let english = gather(&[piece(" Take", 0.0), piece(" 3", 0.1), piece(".5", 0.2), piece(",", 0.3)], "en");
+    let english = gather(&[piece(" Take", 0.0), piece(" 3", 0.1), piece(".5", 0.2), piece(",", 0.3)]);
     assert_eq!(text(&english), "Take 3.5,");
     assert_eq!((english[1].bare.as_str(), english[1].start, english[1].end), ("3.5", 0.1, 0.4));
     assert!((english[1].confidence - 2.5 / 3.0).abs() < 1e-6);
-    let chinese = gather(&[piece("你", 0.0), piece("好，", 0.1), piece("世", 0.2)], "zh");
+    let chinese = gather(&[piece("你", 0.0), piece("好", 0.1), piece("，", 0.15), piece("世", 0.2)]);
     assert_eq!(
         (chinese.len(), text(&chinese).as_str(), bare_text(&chinese).as_str()),
         (3, "你好，世", "你好世")
@@ -171,7 +171,7 @@ fn other_languages_are_left_alone() {
 
 #[test]
 fn sentences_and_paragraphs() {
-    let of = |text: &str| paragraphs(&gather(&spoken(text), "en"));
+    let of = |text: &str| paragraphs(&gather(&spoken(text)));
     let said = "Hello there. I met Mr. Smith, J. Doe and Dr. Who at 5 p.m. sharp. Why? So do I. \
                 Good! She said “Go.” Then left";
     let found = of(said);
@@ -199,7 +199,7 @@ fn sentences_and_paragraphs() {
 
 #[test]
 fn utterances_end_in_pauses() {
-    let mut words = gather(&spoken("a b c d"), "en");
+    let mut words = gather(&spoken("a b c d"));
     words[2].start += 0.8;
     words[2].end += 0.8;
     words[3].start += 0.8;
@@ -212,13 +212,10 @@ fn utterances_end_in_pauses() {
 
 #[test]
 fn searches_find_words_and_what_sounds_like_them() {
-    let words = gather(
-        &spoken(
-            "Hello, this is Steve Fuller. I'm a professor of social epistemology at the University of Warwick. \
+    let words = gather(&spoken(
+        "Hello, this is Steve Fuller. I'm a professor of social epistemology at the University of Warwick. \
                  What is a pistemology, and the branch of philosophy?",
-        ),
-        "en",
-    );
+    ));
     let searcher = Searcher::new(&words);
     let hits = searcher.hits("epistemology");
     assert_eq!((hits[0].confidence, hits[0].snippet.as_str()), (1.0, "epistemology"));
@@ -283,7 +280,7 @@ proptest! {
             filler_words: if flags[4] { FillerWords::Stripped } else { FillerWords::Spelled },
             replace: if flags[5] { &rules } else { &[] },
         };
-        let words = format(gather(&speech, language), &options);
+        let words = format(gather(&speech), &options);
         prop_assert!(words.windows(2).all(|pair| pair[0].end <= pair[1].start + 1e-9));
         prop_assert!(words.iter().all(|word| word.start <= word.end && (0.0..=1.0).contains(&word.confidence)));
         if let (Some(first), Some(last)) = (words.first(), words.last()) {
@@ -301,7 +298,7 @@ proptest! {
     #[test]
     fn without_features_the_text_is_unchanged(speech in any_speech(), english in any::<bool>()) {
         let language = if english { "en" } else { "ja" };
-        let words = format(gather(&speech, language), &Options { language, ..Options::default() });
+        let words = format(gather(&speech), &Options { language, ..Options::default() });
         let heard: String = speech.iter().map(|word| word.text.as_str()).collect();
         let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         prop_assert_eq!(plain(&text(&words)), plain(&heard));

@@ -2,7 +2,7 @@
 
 use crate::transcript;
 
-/// Languages written without spaces, by the model's codes: every piece is a word of its own there.
+/// Languages written without spaces, by the model's codes.
 const UNSPACED_LANGUAGES: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
 
 /// What stands between a word and the one before it.
@@ -67,13 +67,17 @@ impl Word {
     }
 }
 
-/// The words of `spoken` in `language` (the model's code).
+/// Whether words of `language` (the model's code) have spaces between them.
+pub fn is_spaced(language: &str) -> bool {
+    !UNSPACED_LANGUAGES.contains(&language)
+}
+
+/// The words of `spoken`.
 ///
 /// The model tells what it writes without a space, `3` and `.5`, as pieces with times of their own:
-/// they are one word. Where a language has no spaces, each piece stays a word.
-pub fn gather(spoken: &[transcript::Word], language: &str) -> Vec<Word> {
-    let unspaced = UNSPACED_LANGUAGES.contains(&language);
-    let mut words: Vec<Word> = Vec::with_capacity(spoken.len());
+/// they are one word. In a script without spaces each piece stays a word.
+pub fn gather<'a>(spoken: impl IntoIterator<Item = &'a transcript::Word>) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
     let mut pieces = 0.0;
     let mut space = true;
     for piece in spoken {
@@ -81,7 +85,7 @@ pub fn gather(spoken: &[transcript::Word], language: &str) -> Vec<Word> {
         space |= piece.text.starts_with(char::is_whitespace);
         match words.last_mut() {
             _ if text.is_empty() => continue,
-            Some(word) if !space && !unspaced => {
+            Some(word) if !space && goes_on(&word.written, text) => {
                 word.write(format!("{}{text}", word.written));
                 word.end = word.end.max(piece.end);
                 word.confidence = (word.confidence * pieces + piece.probability) / (pieces + 1.0);
@@ -102,6 +106,29 @@ pub fn gather(spoken: &[transcript::Word], language: &str) -> Vec<Word> {
         space = piece.text.ends_with(char::is_whitespace);
     }
     words
+}
+
+/// Whether `text`, without a space before it, belongs to the word it follows.
+fn goes_on(word: &str, text: &str) -> bool {
+    let before = word.chars().rev().find(|c| c.is_alphanumeric());
+    match text.chars().find(|c| c.is_alphanumeric()) {
+        Some(first) => !is_unspaced(first) && !before.is_some_and(is_unspaced),
+        // Punctuation alone.
+        None => true,
+    }
+}
+
+/// Letters of scripts that set no spaces between words: Thai and Lao, Burmese, Khmer, kana, Han.
+fn is_unspaced(letter: char) -> bool {
+    matches!(letter,
+        '\u{0e00}'..='\u{0eff}'
+        | '\u{1000}'..='\u{109f}'
+        | '\u{1780}'..='\u{17ff}'
+        | '\u{3005}'..='\u{30ff}'
+        | '\u{3400}'..='\u{9fff}'
+        | '\u{f900}'..='\u{faff}'
+        | '\u{ff66}'..='\u{ff9f}'
+        | '\u{20000}'..='\u{3ffff}')
 }
 
 /// The words as a text, with capitals and punctuation.
