@@ -1,4 +1,4 @@
-//! Transcripts to the wire format. Pure.
+//! Transcripts to the wire format. Pure, but for [`respond`], which picks the thread.
 //!
 //! The transcript is what the model wrote, with punctuation and capitals, unless `punctuate=false` asks
 //! for it without. A word is always told bare and in lower case as `word`: that is what the SDKs' users
@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use tokio::task::JoinError;
 use uuid::Uuid;
 
 use super::parameters::{DetectLanguage, Parameters};
@@ -44,6 +45,28 @@ pub fn response(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Response {
         utterances: asked.parameters.utterances.then(|| utterances(asked, &spoken)),
     };
     wire::Response { metadata: metadata(asked, heard), results }
+}
+
+/// As [`response`], off the async threads where it may take long: a search reads all that was said, once
+/// for each term.
+///
+/// # Errors
+/// Only where `response` panicked.
+pub async fn respond(asked: &Asked<'_>, heard: &Heard<'_>) -> Result<wire::Response, JoinError> {
+    if asked.parameters.search.is_empty() {
+        return Ok(response(asked, heard));
+    }
+    let (request_id, created, words) = (asked.request_id, asked.created, asked.words);
+    let (sha256, duration_seconds, source_channels) =
+        (heard.sha256, heard.duration_seconds, heard.source_channels);
+    let parameters = asked.parameters.clone();
+    let (transcripts, model) = (heard.transcripts.to_vec(), heard.model.clone());
+    let work = move || {
+        let asked = Asked { request_id, created, parameters: &parameters, words };
+        let transcripts = &transcripts;
+        response(&asked, &Heard { sha256, duration_seconds, source_channels, transcripts, model: &model })
+    };
+    tokio::task::spawn_blocking(work).await
 }
 
 fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {

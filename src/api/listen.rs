@@ -66,7 +66,8 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
         transcripts: &transcripts,
         model,
     };
-    let mut response = json(StatusCode::OK, &answer::response(&asked, &heard));
+    let mut response =
+        json(StatusCode::OK, &answer::respond(&asked, &heard).await.map_err(Failure::internal)?);
     let out = response.headers_mut();
     if let (Ok(name), Ok(uuid)) = (model.name.parse::<HeaderValue>(), model.uuid.to_string().parse()) {
         out.insert(DG_MODEL_NAME, name);

@@ -3,7 +3,7 @@
 //! [`Parameters::read`] looks a name up here and `/openapi.json` is written from here, so that neither
 //! knows a parameter that the other lacks.
 
-use super::values::{Once, Reader};
+use super::values::{Encoding, Once, Reader};
 use super::{Error, Parameters};
 
 /// What a parameter takes.
@@ -104,9 +104,7 @@ const LIST_MAX: usize = 100;
 /// For texts that it gives no bound; a search takes time in proportion.
 const TEXT_CHARACTERS_MAX: usize = 128;
 pub(super) const SECONDS_MAX: f64 = 3600.0;
-const ENCODINGS: &[&str] = &[
-    "linear16", "linear32", "mulaw", "alaw", "flac", "opus", "ogg-opus", "amr-nb", "amr-wb", "speex", "g729",
-];
+const ENCODINGS: &[&str] = &Encoding::names();
 
 /// All of them, by topic.
 pub const TABLE: &[Parameter] = &[

@@ -53,6 +53,16 @@ impl Encoding {
         ("g729", Self::G729),
     ];
 
+    pub(super) const fn names() -> [&'static str; Self::NAMES.len()] {
+        let mut names = [""; Self::NAMES.len()];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = Self::NAMES[index].0;
+            index += 1;
+        }
+        names
+    }
+
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, encoding)| *encoding == self).map_or("", |(name, _)| name)
     }

@@ -33,7 +33,7 @@ pub fn rewrite(words: Vec<Word>, rules: Rules) -> Vec<Word> {
     let spoken = Spoken::new(&words);
     let mut output = Vec::with_capacity(words.len());
     let mut at = 0;
-    while !spoken.atom(at).is_empty() {
+    while at < spoken.len() {
         let Some(word) = spoken.word(at) else {
             at += 1;
             continue;

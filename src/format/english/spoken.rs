@@ -74,6 +74,11 @@ impl<'a> Spoken<'a> {
         Self { words, atoms }
     }
 
+    /// How many atoms.
+    pub fn len(&self) -> usize {
+        self.atoms.len()
+    }
+
     pub fn atom(&self, at: usize) -> &str {
         self.atoms.get(at).map_or("", |atom| &atom.text)
     }
