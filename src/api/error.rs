@@ -4,7 +4,7 @@
 //! |--------|-------------------------|------|
 //! | 400    | INVALID_QUERY_PARAMETER | a parameter whose value means nothing |
 //! | 400    | INVALID_HEADER          | a header of ours whose value means nothing |
-//! | 400    | Bad Request             | damaged or empty audio; JSON that is none; a language the model lacks |
+//! | 400    | Bad Request             | damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
 //! | 404    | NOT_FOUND               | no such path; no such job, or another's |
@@ -89,6 +89,9 @@ pub(super) fn not_implemented(what: &'static str) -> Failure {
 impl From<parameters::Error> for Failure {
     fn from(error: parameters::Error) -> Self {
         let message = match error {
+            parameters::Error::KeytermTokens => {
+                return Self::new(StatusCode::BAD_REQUEST, "Bad Request", error.to_string());
+            }
             parameters::Error::Callback => "Invalid callback url.".to_owned(),
             error => format!("Failed to deserialize query parameters: {error}"),
         };

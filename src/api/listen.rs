@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::answer::{self, Asked, Heard};
 use super::parameters::{Encoding, Parameters};
 use super::source::{self, Source};
-use super::{Services, error, jobs, language, wire};
+use super::{Services, error, jobs, language, prompt, wire};
 use crate::audio::{self, DecodeOptions, Decoded, RawEncoding, RawFormat};
 use crate::engine::{Class, LanguageChoice, Task, TenantId};
 use crate::fetch;
@@ -122,7 +122,7 @@ pub(super) async fn transcribe(
     let options = TranscribeOptions {
         language: language.clone(),
         task: Task::Transcribe,
-        prompt: None,
+        prompt: prompt::prompt(parameters).text,
         word_times: words,
         class: urgency.class,
         tenant: urgency.tenant,
@@ -139,7 +139,7 @@ pub(super) async fn transcribe(
         transcripts: &transcripts,
         model: services.transcriber.model(),
     };
-    Ok(answer::response(&asked, &heard))
+    answer::respond(&asked, &heard).await.map_err(Failure::internal)
 }
 
 /// Whether the response shall have `words`.
@@ -238,9 +238,14 @@ mod tests {
         ] {
             assert!(words(Scheme::Bearer, &[(name, value)], ""), "{name}: {value}");
         }
-        for query in
-            ["punctuate=true", "smart_format=true", "diarization=true", "utterances=true", "paragraphs=true"]
-        {
+        for query in [
+            "punctuate=true",
+            "smart_format=true",
+            "diarization=true",
+            "utterances=true",
+            "paragraphs=true",
+            "search=a",
+        ] {
             assert!(words(Scheme::Bearer, &[], query), "{query}");
         }
         assert!(words(Scheme::Token, &[], ""));

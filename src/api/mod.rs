@@ -1,7 +1,7 @@
 //! The endpoints: the contract's and those for operators. One file for each.
 //!
 //! `parameters.rs` and `source.rs` say what a request asks, `answer.rs` and `wire.rs` how it is
-//! answered, and `error.rs`, alone, what goes wrong under which status.
+//! answered, `openapi.rs` describes both, and `error.rs`, alone, says what goes wrong under which status.
 
 pub mod answer;
 mod error;
@@ -9,7 +9,9 @@ mod health;
 mod jobs;
 pub mod language;
 mod listen;
+mod openapi;
 pub mod parameters;
+mod prompt;
 mod source;
 pub mod wire;
 
@@ -107,6 +109,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::GET, "/openapi.json", endpoint(&services, openapi::document))
         .route(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route(Method::GET, "/health", endpoint(&services, health::health))
         .route(Method::GET, "/livez", endpoint(&services, health::livez))

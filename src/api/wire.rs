@@ -114,16 +114,38 @@ pub struct Warning {
 pub enum WarningKind {
     UnsupportedParameter,
     UnsupportedModel,
+    /// It was asked for in a language that it does not know.
+    UnsupportedLanguage,
+    /// Some of its values had no effect.
+    PartlyUsed,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Results {
     /// One for all channels mixed, or one for each.
     pub channels: Vec<Channel>,
+    /// Of all channels, in order of time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utterances: Option<Vec<Utterance>>,
+}
+
+/// Words without a long pause between them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Utterance {
+    pub start: f64,
+    pub end: f64,
+    pub confidence: f64,
+    pub channel: usize,
+    pub transcript: String,
+    pub words: Vec<Word>,
+    pub id: Uuid,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Channel {
+    /// One for each term that was searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Vec<Search>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detected_language: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,12 +155,56 @@ pub struct Channel {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Search {
+    pub query: String,
+    /// The surest first.
+    pub hits: Vec<Hit>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Hit {
+    /// 0 to 1.
+    pub confidence: f64,
+    pub start: f64,
+    pub end: f64,
+    /// What was heard there.
+    pub snippet: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Alternative {
     pub transcript: String,
     /// Mean of the words' confidences, 0 to 1; 0 where nothing was said.
     pub confidence: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<Vec<Word>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paragraphs: Option<Paragraphs>,
+    /// With `language=multi`: the languages spoken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub languages: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Paragraphs {
+    /// A line break, then the paragraphs with an empty line between them.
+    pub transcript: String,
+    pub paragraphs: Vec<Paragraph>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Paragraph {
+    pub sentences: Vec<Sentence>,
+    pub num_words: usize,
+    pub start: f64,
+    pub end: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sentence {
+    pub text: String,
+    pub start: f64,
+    pub end: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -153,4 +219,7 @@ pub struct Word {
     /// As written, where punctuation was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub punctuated_word: Option<String>,
+    /// With `language=multi`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
 }

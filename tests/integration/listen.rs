@@ -110,8 +110,8 @@ async fn languages_are_named_or_detected() {
 #[tokio::test]
 async fn parameters_are_honoured_warned_of_or_refused() {
     let server = TestServer::start(Setup::default()).await;
-    let (_, body) = answer(server.listen(&format!("{RAW}&numerals=true&tag=a&nonsense=1"), say(1))).await;
-    assert_eq!(body["metadata"]["warnings"][0]["parameter"], "numerals");
+    let (_, body) = answer(server.listen(&format!("{RAW}&diarize=true&tag=a&nonsense=1"), say(1))).await;
+    assert_eq!(body["metadata"]["warnings"][0]["parameter"], "diarize");
     assert_eq!(body["metadata"]["tags"], json!(["a"]));
     let (status, body) = answer(server.listen(&format!("{RAW}&punctuate=perhaps"), say(1))).await;
     assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));
@@ -121,6 +121,8 @@ async fn parameters_are_honoured_warned_of_or_refused() {
     );
     let (_, body) = answer(server.listen("callback=nowhere", say(1))).await;
     assert_eq!(body["err_msg"], "Invalid callback url.");
+    let redact = server.listen(&format!("{RAW}&redact=pci"), say(1));
+    assert_eq!(refusal(redact).await, (400, "INVALID_QUERY_PARAMETER".into()));
     let header = server.listen(RAW, say(1)).header("timestamps", "perhaps");
     assert_eq!(refusal(header).await, (400, "INVALID_HEADER".into()));
 }

@@ -6,6 +6,7 @@ mod checkpoint;
 mod commands;
 mod doors;
 mod engine;
+mod formatting;
 mod hub;
 mod job_store;
 mod jobs;

@@ -1,6 +1,6 @@
 //! The whole server on a port of its own, with a model that says what its input tells it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -39,12 +39,16 @@ pub fn say_for(number: i16, seconds: f64) -> Vec<u8> {
 
 /// In this the model fails.
 pub const FAILS: i16 = 30_001;
+/// In this it hears the prompt that it was given.
+pub const PROMPT: i16 = 30_002;
 
 /// Reads the number in the first sample. Knows English and Spanish.
 struct Reader {
     info: ModelInfo,
     gate: Option<mpsc::Receiver<()>>,
+    says: HashMap<i16, &'static str>,
     heard: Vec<(SlotId, i16, f64, String)>,
+    prompts: HashMap<SlotId, String>,
 }
 
 impl SpeechModel for Reader {
@@ -69,6 +73,7 @@ impl SpeechModel for Reader {
 
     fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
         for (slot, options, _) in attempts {
+            self.prompts.insert(*slot, options.prompt.clone().unwrap_or_default());
             if let LanguageChoice::Named(code) = &options.language
                 && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == *slot)
             {
@@ -86,13 +91,25 @@ impl SpeechModel for Reader {
         let hypothesis = |slot: &SlotId| {
             let (_, number, seconds, language) =
                 self.heard.iter().find(|heard| heard.0 == *slot).expect("encoded");
-            let word = |text: &str, start| Word {
-                text: text.to_owned(),
-                start,
-                end: start + 0.25,
+            let spoken = match self.says.get(number) {
+                Some(text) => (*text).to_owned(),
+                None if *number == PROMPT => self.prompts.get(slot).cloned().unwrap_or_default(),
+                None => format!("Number {number}."),
+            };
+            let word = |(index, text): (usize, &str)| Word {
+                text: format!(" {text}"),
+                start: 0.25 * (index + 1) as f64,
+                end: 0.25 * (index + 2) as f64,
                 probability: 0.9,
             };
-            let words = vec![word(" Number", 0.25), word(&format!(" {number}."), 0.5)];
+            // A `|` is a second of silence.
+            let mut words: Vec<Word> = spoken.split_whitespace().enumerate().map(word).collect();
+            let mut silence = 0.0;
+            words.retain_mut(|word| {
+                silence += if word.text == " |" { 1.0 } else { 0.0 };
+                (word.start, word.end) = (word.start + silence, word.end + silence);
+                word.text != " |"
+            });
             let text = words.iter().map(|word| word.text.as_str()).collect();
             Hypothesis {
                 segments: vec![Segment { text, start: 0.0, end: *seconds, words, ..Segment::default() }],
@@ -128,6 +145,9 @@ pub struct Setup {
     pub engine: engine::Config,
     pub audio: Limits,
     pub jobs: jobs::Config,
+    /// What the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
+    /// second.
+    pub says: HashMap<i16, &'static str>,
     /// The model waits for a message here before each batch.
     pub gate: Option<mpsc::Receiver<()>>,
 }
@@ -155,7 +175,8 @@ impl TestServer {
             encode_batch: 4,
             device: "script".into(),
         };
-        let model = Reader { info, gate: setup.gate, heard: Vec::new() };
+        let model =
+            Reader { info, gate: setup.gate, says: setup.says, heard: Vec::new(), prompts: HashMap::new() };
         let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(Box::new(model));
         let engine = Engine::start(&setup.engine, load).expect("a scripted model loads");
 
