@@ -19,7 +19,7 @@ pub enum AudioStates {
 }
 
 pub enum Encoder {
-    Host(host::Encoder),
+    Host(Box<host::Encoder>),
     Torch { encoder: torch::Encoder, device: Device, kind: Kind },
 }
 
@@ -32,7 +32,7 @@ impl Encoder {
         threads: Threads,
     ) -> Result<Self, Error> {
         if device == Device::Cpu && host::is_fit_for(weights, precision) {
-            return Ok(Self::Host(host::Encoder::new(weights, precision, threads)?));
+            return Ok(Self::Host(Box::new(host::Encoder::new(weights, precision, threads)?)));
         }
         Ok(Self::Torch { encoder: torch::Encoder::new(weights, device, kind)?, device, kind })
     }
