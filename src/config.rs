@@ -252,7 +252,6 @@ impl Config {
         positive("audio.max_seconds", self.audio.max_seconds)?;
         positive("engine.max_wait_seconds", self.engine.max_wait_seconds)?;
         positive("engine.max_held_seconds", self.engine.max_held_seconds)?;
-        positive("models.slots", self.models.slots as f64)?;
         positive("audio.max_channels", self.audio.max_channels as f64)?;
         positive("jobs.concurrency", self.jobs.concurrency as f64)?;
         positive("jobs.runs_max", f64::from(self.jobs.runs_max))?;
