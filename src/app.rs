@@ -141,6 +141,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
     };
     let for_operators = async {
         let Some(listener) = operators_listener else { return Ok(()) };
+        tracing::info!(address = ?listener.local_addr().ok(), "metrics and health without keys");
         let http = http::Config { tls: None, ..config.http.clone() };
         http::run(listener, api::operators_router(services.clone()), &http, served.cancelled()).await
     };
