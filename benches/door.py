@@ -36,12 +36,15 @@ class Door:
         parts = urllib.parse.urlsplit(url)
         self.host, self.port, self.key, self.timeout = parts.hostname, parts.port or 80, key, timeout
 
-    def listen(self, audio: bytes, *, words: bool = False, language: str | None = None) -> Answer:
+    def listen(
+        self, audio: bytes, *, words: bool = False, language: str | None = None, tag: str | None = None
+    ) -> Answer:
         """One request on a connection of its own. Never raises for what the server does."""
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/octet-stream"}
         if words:
             headers["timestamps"] = "true"
-        path = "/v1/listen" + (f"?language={language}" if language else "")
+        asked = {name: value for name, value in (("language", language), ("tag", tag)) if value}
+        path = "/v1/listen" + (f"?{urllib.parse.urlencode(asked)}" if asked else "")
         connection = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
         began = time.monotonic()
         try:

@@ -4,7 +4,8 @@
 Starts a server and sends one clip over and over: first as fast as `--callers` can who wait for their
 answers, which is its capacity; then at 80 % of that; then at `--times` that. A refused caller goes away. Of
 the refused, every twentieth comes back once, when it was told to: whether Retry-After was true is whether
-it was then taken.
+it was then taken. The server knows who comes back by what it asks; as all send the same clip here, a tag makes
+the callers differ.
 """
 
 import argparse
@@ -51,11 +52,11 @@ def offer(door: Door, audio: bytes, rate: float, seconds: float) -> dict:
 
     def ask(number: int) -> None:
         try:
-            answer = door.listen(audio, language="en")
+            answer = door.listen(audio, language="en", tag=f"caller-{number}")
             answers.append((time.monotonic(), answer))
             if answer.status == 503 and answer.retry_after and number % COMING_BACK == 0:
                 time.sleep(answer.retry_after)
-                returns.append(door.listen(audio, language="en").status)
+                returns.append(door.listen(audio, language="en", tag=f"caller-{number}").status)
         finally:
             room.release()
 

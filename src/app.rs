@@ -1,7 +1,11 @@
 //! The composition root: configuration to running parts, and the order in which they stop.
 
+mod memory;
+
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +18,7 @@ use crate::http::{self, Authenticator};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::models::{self, hub};
+use crate::telemetry::metrics;
 use crate::transcribe::{Transcriber, Windows};
 use crate::vad::{self, Vad};
 
@@ -27,6 +32,12 @@ pub enum Error {
         "voice activity detection did not start: run ./setup, or set transcribe.windows = \"sequential\""
     )]
     Vad(#[from] vad::Error),
+    #[error(
+        "the model is loaded and recognises nothing; if it only takes longer than engine.stall_seconds, raise that"
+    )]
+    Probe(#[source] engine::Error),
+    #[error(transparent)]
+    Memory(#[from] memory::Error),
     #[error("the keys cannot be read")]
     Keys(#[from] keys::Error),
     #[error("URL input did not start")]
@@ -34,7 +45,7 @@ pub enum Error {
     #[error("jobs did not start")]
     Jobs(#[from] jobs::Error),
     #[error("cannot listen on {address}")]
-    Listen { address: std::net::SocketAddr, source: std::io::Error },
+    Listen { address: SocketAddr, source: std::io::Error },
     #[error("the server failed")]
     Http(#[from] http::Error),
     #[error("stopped before it served anything")]
@@ -43,16 +54,19 @@ pub enum Error {
 
 /// Folder of the voice activity model, within the model folder.
 const VAD_FOLDER: &str = "silero-vad";
+/// How often histograms are summed up, whether or not somebody reads them.
+const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
 /// Finds or fetches the model and starts the engine on it.
 ///
 /// # Errors
-/// [`Error::Model`], [`Error::Engine`], [`Error::Vad`].
+/// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
 pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let name = config.models.model.clone();
     let folder = hub::locate(&name, &config.model_dir, &config.models.hub)
         .await
         .map_err(|source| Error::Model { name: name.clone(), source })?;
+    memory::check(&folder, config)?;
     let vad = match config.transcribe.windows {
         Windows::Speech => Some(Vad::load(&config.model_dir.join(VAD_FOLDER))?),
         Windows::Sequential => None,
@@ -74,9 +88,12 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
 /// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
 /// goes on in its threads.
 pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error> {
-    let listener = TcpListener::bind(config.listen)
-        .await
-        .map_err(|source| Error::Listen { address: config.listen, source })?;
+    metrics::start();
+    let listener = listen(config.listen).await?;
+    let operators_listener = match config.metrics.listen {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     let verifier = open_keys(&config.state_dir)?;
     let fetcher = Fetcher::new(&config.fetch)?;
     let jobs = match config.jobs.enabled {
@@ -88,6 +105,10 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         transcriber = transcriber(config) => transcriber?,
         () = stop.cancelled() => return Err(Error::Stopped),
     };
+    tokio::select! {
+        probed = transcriber.engine().probe() => probed.map_err(Error::Probe)?,
+        () = stop.cancelled() => return Err(Error::Stopped),
+    }
     let parts = api::Parts {
         transcriber,
         authenticator: Authenticator::new(verifier, config.auth.clone()),
@@ -103,7 +124,6 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
         tokio::spawn(async move { jobs.run(work, stop).await })
     });
-    let router = api::router(services);
     readiness.set(State::Ready);
     // Port 0 is any that is free.
     tracing::info!(address = %listener.local_addr().unwrap_or(config.listen), "listening");
@@ -112,16 +132,38 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         readiness.set(State::Draining);
         tracing::info!("draining");
     };
-    let served = http::run(listener, router, &config.http, draining).await;
+    // Operators see the drain to its end.
+    let served = CancellationToken::new();
+    let server = async {
+        let result = http::run(listener, api::router(services.clone()), &config.http, draining).await;
+        served.cancel();
+        result
+    };
+    let for_operators = async {
+        let Some(listener) = operators_listener else { return Ok(()) };
+        tracing::info!(address = ?listener.local_addr().ok(), "metrics and health without keys");
+        let http = http::Config { tls: None, ..config.http.clone() };
+        http::run(listener, api::operators_router(services.clone()), &http, served.cancelled()).await
+    };
+    let summing_up = async {
+        while tokio::time::timeout(SUM_UP_EVERY, served.cancelled()).await.is_err() {
+            metrics::sum_up();
+        }
+    };
+    let (result, for_operators, ()) = tokio::join!(server, for_operators, summing_up);
     stop_jobs.cancel();
     if let Some(jobs) = jobs
         && let Err(error) = jobs.await
     {
         tracing::error!(%error, "jobs ended before they were told to");
     }
-    served?;
+    result.and(for_operators)?;
     tracing::info!("stopped");
     Ok(())
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
 }
 
 fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {

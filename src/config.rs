@@ -34,6 +34,7 @@ pub struct Config {
     pub fetch: fetch::Config,
     pub jobs: jobs::Config,
     pub log: telemetry::Config,
+    pub metrics: telemetry::metrics::Config,
 }
 
 impl Default for Config {
@@ -52,6 +53,7 @@ impl Default for Config {
             fetch: fetch::Config::default(),
             jobs: jobs::Config::default(),
             log: telemetry::Config::default(),
+            metrics: telemetry::metrics::Config::default(),
         }
     }
 }
@@ -252,6 +254,9 @@ impl Config {
         positive("audio.max_seconds", self.audio.max_seconds)?;
         positive("engine.max_wait_seconds", self.engine.max_wait_seconds)?;
         positive("engine.max_held_seconds", self.engine.max_held_seconds)?;
+        positive("engine.max_requests", self.engine.max_requests as f64)?;
+        positive("engine.stall_seconds", self.engine.stall_seconds)?;
+        positive("engine.probe_seconds", self.engine.probe_seconds)?;
         positive("audio.max_channels", self.audio.max_channels as f64)?;
         positive("jobs.concurrency", self.jobs.concurrency as f64)?;
         positive("jobs.runs_max", f64::from(self.jobs.runs_max))?;

@@ -17,7 +17,7 @@
 //! | 431    | HEADERS_TOO_LARGE       | |
 //! | 500    | INTERNAL_ERROR          | a fault of ours; the log knows more |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
-//! | 503    | Service Unavailable     | busy, stopping, or no room for one more job, with `Retry-After` |
+//! | 503    | Service Unavailable     | busy, stopping, not working, or no room for one more job, with `Retry-After` |
 //! | 504    | PROCESSING_TIMEOUT      | not done within the time for a request |
 //!
 //! Codes and messages that the wire format knows are its own, word for word.
@@ -33,6 +33,9 @@ use crate::{audio, engine, fetch, jobs};
 
 /// While the server stops: about what a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
+
+/// While the engine hangs or fails: it is tried again every second, and somebody may restart it.
+const UNWELL_RETRY: Duration = Duration::from_secs(15);
 
 fn bad_request(message: &'static str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message)
@@ -152,6 +155,7 @@ impl From<engine::Error> for Failure {
     fn from(error: engine::Error) -> Self {
         match error {
             engine::Error::Overloaded { retry_after } => Self::busy(retry_after).because(error),
+            engine::Error::Unwell => Self::busy(UNWELL_RETRY).because(error),
             engine::Error::ShuttingDown => Self::busy(STOPPING_RETRY).because(error),
             engine::Error::DeadlineExceeded => Self::new(
                 StatusCode::GATEWAY_TIMEOUT,

@@ -1,7 +1,10 @@
-//! Whether the server lives and whether it takes work. None of these need a key, none say much.
+//! Whether the server lives and whether it takes work. None of these need a key, none say much; `/metrics`
+//! says more, and needs one, but on a listener of its own.
 //!
-//! `/livez` answers while the process can answer at all: when it fails, restart. `/readyz` answers 200
-//! while work is taken: when it fails, send elsewhere. `/health` is both in one body, for people.
+//! `/livez` answers while the process can answer and the engine's thread is there: when it fails, restart.
+//! `/readyz` answers 200 while work is taken and the engine recognises something, which is tried before the
+//! first 200 and whenever nothing has come of its own for a while: when it fails, send elsewhere. `/health` is
+//! both in one body, for people.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -11,7 +14,9 @@ use hyper::StatusCode;
 use serde::Serialize;
 
 use super::Services;
-use crate::http::{Failure, Request, Response, json};
+use crate::engine::Condition;
+use crate::http::{Failure, Request, Response, json, text};
+use crate::telemetry::metrics;
 
 const NOT_READY_RETRY: Duration = Duration::from_secs(5);
 
@@ -73,18 +78,28 @@ struct Alive {
 }
 
 pub(super) async fn health(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    let ready = services.readiness.state() == State::Ready;
+    let ready = is_ready(&services);
     Ok(json(StatusCode::OK, &Health { status: "ok", ready }))
 }
 
-pub(super) async fn livez(_: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    Ok(json(StatusCode::OK, &Alive { status: "ok" }))
+fn is_ready(services: &Services) -> bool {
+    services.readiness.state() == State::Ready
+        && services.transcriber.engine().condition() == Condition::Working
+}
+
+pub(super) async fn livez(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
+    match services.transcriber.engine().condition() {
+        Condition::Ended => Err(Failure::busy(NOT_READY_RETRY)),
+        Condition::Working | Condition::Failing | Condition::Hung => {
+            Ok(json(StatusCode::OK, &Alive { status: "ok" }))
+        }
+    }
 }
 
 pub(super) async fn readyz(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    match services.readiness.state() {
-        State::Ready => Ok(json(StatusCode::OK, &Health { status: "ok", ready: true })),
-        State::Starting | State::Draining => Err(Failure::busy(NOT_READY_RETRY)),
+    match is_ready(&services) {
+        true => Ok(json(StatusCode::OK, &Health { status: "ok", ready: true })),
+        false => Err(Failure::busy(NOT_READY_RETRY)),
     }
 }
 
@@ -99,9 +114,23 @@ struct Status {
 pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
     let system_health = match services.readiness.state() {
         State::Starting => "Initializing",
+        _ if services.transcriber.engine().condition() != Condition::Working => "Critical",
         State::Ready => "Healthy",
         State::Draining => "Degraded",
     };
     let active_batch_requests = services.activity.0.load(Ordering::Relaxed);
     Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests: 0 }))
+}
+
+/// Metrics for a caller with a key.
+pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
+    services.authenticator.caller(&request.headers).await?;
+    open_metrics(services, request).await
+}
+
+/// Metrics for whoever asks.
+pub(super) async fn open_metrics(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
+    services.transcriber.engine().set_gauges();
+    let exposition = metrics::render().ok_or_else(|| Failure::internal("metrics were not started"))?;
+    Ok(text(metrics::CONTENT_TYPE, exposition))
 }

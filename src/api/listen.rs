@@ -3,12 +3,13 @@
 //! What can be refused is refused before the body is read: no key, bad parameters, a full engine. A
 //! request with `callback` goes on in `jobs.rs`, which comes back for [`transcribe`] when its turn comes.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
-use hyper::header::{HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -40,14 +41,15 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     let tenant = TenantId(caller.tenant);
     let urgency =
         Urgency { class: Class::Interactive, tenant, deadline: Some(arrived + services.processing_timeout) };
-    // Asks whether any audio would be let in at all; how much this is will be known when it is read.
-    drop(services.transcriber.engine().admit(0.0)?);
+    // Room for what a request usually brings; how much this one does will be known when it is read.
+    let mut place = services.transcriber.engine().enter(asker(&caller, &request))?;
     let _active = services.activity.begin();
 
-    let audio = match source::read(request.version, &request.headers, request.body).await? {
+    let mut audio = match source::read(request.version, &request.headers, request.body).await? {
         Source::Audio(body) => Fetched { bytes: body.bytes(), held: Box::new(body) },
         Source::Url(url) => fetch(&services, &url).await?,
     };
+    audio.held = Box::new((audio.held, place.take_expected()));
     let answer = transcribe(&services, &understood, urgency, audio).await?;
     let mut response = json(StatusCode::OK, &answer);
     let model = services.transcriber.model();
@@ -140,6 +142,15 @@ pub(super) async fn transcribe(
         model: services.transcriber.model(),
     };
     answer::respond(&asked, &heard).await.map_err(Failure::internal)
+}
+
+/// A number for the caller and what it asks, the same when it asks again. Bodies are told apart by their
+/// lengths: they are not read yet.
+fn asker(caller: &Caller, request: &Request) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (caller.tenant, request.peer.ip(), request.uri.query()).hash(&mut hasher);
+    request.headers.get(CONTENT_LENGTH).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Whether the response shall have `words`.

@@ -114,6 +114,17 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/health", endpoint(&services, health::health))
         .route(Method::GET, "/livez", endpoint(&services, health::livez))
         .route(Method::GET, "/readyz", endpoint(&services, health::readyz))
+        .route(Method::GET, "/metrics", endpoint(&services, health::metrics))
+}
+
+/// What operators ask of a listener that only they can reach: it asks nobody for a key.
+pub fn operators_router(services: impl Into<Arc<Services>>) -> Router {
+    let services = services.into();
+    Router::new()
+        .route(Method::GET, "/metrics", endpoint(&services, health::open_metrics))
+        .route(Method::GET, "/health", endpoint(&services, health::health))
+        .route(Method::GET, "/livez", endpoint(&services, health::livez))
+        .route(Method::GET, "/readyz", endpoint(&services, health::readyz))
 }
 
 /// `function`, with the services at hand.

@@ -36,6 +36,12 @@ fn build() -> Value {
     ] {
         paths.insert(path.to_owned(), json!({"get": plain(about)}));
     }
+    let text = json!({"text/plain": {"schema": {"type": "string"}}});
+    let metrics = json!({
+        "summary": "Metrics, for Prometheus.",
+        "responses": {"200": {"description": "In its text format.", "content": text}},
+    });
+    paths.insert("/metrics".to_owned(), json!({"get": metrics}));
     json!({
         "openapi": "3.1.0",
         "info": {

@@ -3,6 +3,7 @@
 //! Exit codes are those of [`EXIT_CODES`]. A reader of the output that has had enough (`| head`) ends it
 //! without a word.
 
+mod bench;
 mod config;
 mod jobs;
 mod keys;
@@ -74,6 +75,8 @@ enum Command {
     /// Transcribe files, without a server.
     #[command(after_help = EXIT_CODES)]
     Transcribe(transcribe::Arguments),
+    /// Measure speed, delay, memory and word errors on files of yours.
+    Bench(bench::Arguments),
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
@@ -156,6 +159,11 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
             crate::telemetry::start(&quiet(&config, &line.settings))
                 .map_err(|error| Failure::Usage(error.into()))?;
             runtime()?.block_on(signals::interruptible(transcribe::run(config, arguments)))?
+        }
+        Command::Bench(arguments) => {
+            crate::telemetry::start(&quiet(&config, &line.settings))
+                .map_err(|error| Failure::Usage(error.into()))?;
+            runtime()?.block_on(signals::interruptible(bench::run(config, arguments)))?
         }
         Command::Keys(command) => Ok(keys::run(&config, command)?),
         Command::Jobs(command) => Ok(runtime()?.block_on(jobs::run(&config, command))?),

@@ -6,8 +6,9 @@
 //! up to twenty times as long.
 
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::{JoinHandle, Thread};
 
 /// Pieces for each thread: enough to even out their speeds.
@@ -81,9 +82,13 @@ impl Threads {
     /// Runs `body` on pieces that make up `0..tasks`; returns when all are done.
     pub fn split(&self, tasks: usize, body: impl Fn(Range<usize>) + Sync) {
         let pool = self.pool.as_ref().filter(|_| tasks > 1);
-        let Some((pool, _owner)) = pool.and_then(|pool| Some((pool, pool.owner.try_lock().ok()?))) else {
-            return body(0..tasks);
-        };
+        let owned = pool.and_then(|pool| match pool.owner.try_lock() {
+            Ok(owner) => Some((pool, owner)),
+            // A job that panicked was closed all the same.
+            Err(TryLockError::Poisoned(owner)) => Some((pool, owner.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        });
+        let Some((pool, _owner)) = owned else { return body(0..tasks) };
         let piece = tasks.div_ceil(self.count * PIECES);
         pool.shared.run(&body, tasks, piece, pool.workers.iter().map(JoinHandle::thread));
     }
@@ -94,7 +99,7 @@ impl Drop for Pool {
         self.shared.stop.store(true, SeqCst);
         for worker in self.workers.drain(..) {
             worker.thread().unpark();
-            // A worker that panicked has been reported by `run`.
+            // Panics in a job are caught, and reported by `run`.
             let _ = worker.join();
         }
     }
@@ -118,6 +123,8 @@ impl Shared {
         // SAFETY: the epoch is even and nobody is inside: the last `run` waited for that.
         unsafe { *self.job.get() = Some(job) };
         self.next.store(0, SeqCst);
+        // Of the job before: this one has done nothing wrong yet.
+        self.panicked.store(false, SeqCst);
         self.epoch.fetch_add(1, SeqCst);
         if self.asleep.load(SeqCst) > 0 {
             workers.for_each(Thread::unpark);
@@ -161,8 +168,10 @@ impl Shared {
             let _inside = Inside::enter(self);
             if self.epoch.load(SeqCst) == epoch {
                 // SAFETY: inside, with the epoch odd: the owner does not write before we leave.
-                if let Some(job) = unsafe { *self.job.get() } {
-                    self.take_pieces(job);
+                if let Some(job) = unsafe { *self.job.get() }
+                    && catch_unwind(AssertUnwindSafe(|| self.take_pieces(job))).is_err()
+                {
+                    self.panicked.store(true, SeqCst);
                 }
             }
         }
@@ -203,9 +212,6 @@ impl<'a> Inside<'a> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.panicked.store(true, SeqCst);
-        }
         self.0.inside.fetch_sub(1, SeqCst);
     }
 }
@@ -259,6 +265,20 @@ mod tests {
                 });
                 assert_eq!(counts, vec![1; tasks], "{threads} threads, {tasks} tasks");
             }
+        }
+    }
+
+    #[test]
+    fn a_panic_fails_its_job_and_not_the_next() {
+        let threads = Threads::new(3);
+        for _ in 0..5 {
+            let job = || threads.split(100, |range| assert!(!range.contains(&50), "as the test says"));
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err());
+            let total = AtomicUsize::new(0);
+            threads.split(100, |range| {
+                total.fetch_add(range.len(), SeqCst);
+            });
+            assert_eq!(total.load(SeqCst), 100);
         }
     }
 

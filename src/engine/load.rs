@@ -1,49 +1,111 @@
-//! How much audio the engine holds, and how fast it gets through it: the basis of admission.
+//! What the engine has taken on, and how long that will take: the basis of admission.
+//!
+//! Work is counted as windows and seconds, of which [`Cost`] knows what they take, as a second of a short clip
+//! costs far more than a second of a long file. Admission is in two stages: a request is let in at the door
+//! ([`Load::enter`]) with what a request usually brings, before its audio is read; the audio itself is let in
+//! ([`Load::admit`]) when its length is known. Pure but for the lock: time is given.
 
+mod cost;
+mod promises;
+#[cfg(test)]
+mod tests;
+
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use self::cost::{Cost, Pace, Work};
+use self::promises::Promises;
 use super::{Config, Error};
 
-/// Weight of the newest measurement in the running rate.
-const SMOOTHING: f64 = 0.2;
-/// Progress is counted over at least this long before it makes a measurement.
-const MEASURED_OVER: Duration = Duration::from_secs(1);
 /// Bounds of what a refused client is told to wait, in seconds.
-const RETRY_AFTER: std::ops::RangeInclusive<f64> = 1.0..=120.0;
-
-/// Audio seconds that may be held however slow the last second was: a rate that was measured on a few short
-/// clips, each of which costs a whole window, must not shut the door on the next.
-const MIN_HELD: f64 = 120.0;
+const RETRY_AFTER: RangeInclusive<f64> = 1.0..=120.0;
+/// Full windows that may be held however slow the engine was of late: one slow second does not shut the door.
+const MIN_HELD_WINDOWS: f64 = 4.0;
+/// Audio in hand has cost its reading already: it may exceed the bound on waiting that was kept at the door by
+/// so much, which is what a request may bring beyond the usual.
+const IN_HAND: f64 = 1.25;
+/// Who comes back when told to may find the engine a little behind what was foreseen.
+const BEHIND_SECONDS: f64 = 2.0;
+/// Weight of the newest request in what a request usually brings.
+const SMOOTHING: f64 = 0.05;
 
 pub struct Load {
     max_wait_seconds: f64,
     max_held_seconds: f64,
+    max_requests: usize,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Audio seconds accepted and not yet done.
-    held: f64,
-    /// Audio seconds done in a wall second, while there was work. `None` before the first measurement.
-    rate: Option<f64>,
-    measured_from: Option<Instant>,
-    done: f64,
+    cost: Cost,
+    pace: Pace,
+    promises: Promises,
+    /// Accepted and not yet done.
+    held: Work,
+    /// What requests are to bring whose audio is still to come.
+    expected: Work,
+    /// What a request usually brings.
+    usual: Work,
+    requests: usize,
+}
+
+/// What is held, for those who watch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Held {
+    pub requests: usize,
+    pub audio_seconds: f64,
+    /// Until it is done, where the speed is known.
+    pub wait_seconds: Option<f64>,
+    /// Audio seconds that the engine does in a second of its time.
+    pub real_time_factor: Option<f64>,
+}
+
+/// A request's place, from the door to its answer.
+pub struct Place {
+    load: Arc<Load>,
+    expected: Option<Expected>,
+}
+
+/// What a request is to bring; to be dropped when its audio is read, and is no longer only expected.
+pub struct Expected {
+    load: Arc<Load>,
+    work: Work,
 }
 
 /// Leave to bring in so many seconds of audio. What was not marked done is given back on drop.
 pub struct Admission {
     /// `None`: work that is not counted.
     load: Option<Arc<Load>>,
-    remaining: Mutex<f64>,
+    remaining: Mutex<Work>,
+}
+
+impl State {
+    /// Until `work` is done, if it is begun now and nothing else is, in seconds.
+    fn time(&self, work: Work) -> f64 {
+        self.cost.of(work) / self.pace.get()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.held == Work::default() && self.expected == Work::default()
+    }
 }
 
 impl Load {
     pub fn new(config: &Config) -> Self {
-        let state = State { held: 0.0, rate: None, measured_from: None, done: 0.0 };
+        let state = State {
+            cost: Cost::new(),
+            pace: Pace::default(),
+            promises: Promises::new(),
+            held: Work::default(),
+            expected: Work::default(),
+            usual: Work::window(1.0),
+            requests: 0,
+        };
         Self {
             max_wait_seconds: config.max_wait_seconds,
             max_held_seconds: config.max_held_seconds,
+            max_requests: config.max_requests,
             state: Mutex::new(state),
         }
     }
@@ -53,6 +115,56 @@ impl Load {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The longest that what is held may take. No bound before the speed is known: the one on seconds of audio
+    /// holds always.
+    fn bound(&self, state: &State) -> f64 {
+        let full_window = state.cost.of_full_window();
+        full_window.map_or(f64::INFINITY, |seconds| self.max_wait_seconds.max(MIN_HELD_WINDOWS * seconds))
+    }
+
+    /// How long it takes until there is room for `work` beside what is held, in seconds; 0 or less where there
+    /// is. `bound` is on the time that what is held takes.
+    fn excess(&self, state: &State, work: Work, bound: f64) -> f64 {
+        let together = state.held + work;
+        let audio = together.seconds - self.max_held_seconds;
+        let over = if audio > 0.0 {
+            state.time(together.times(audio / together.seconds))
+        } else {
+            f64::NEG_INFINITY
+        };
+        (state.time(together + state.expected) - bound).max(over)
+    }
+
+    /// Lets a request in, before its audio is read. `caller` is the same number whenever the same caller asks
+    /// for the same thing.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`], with the time at which there will be room for this caller.
+    pub fn enter(self: &Arc<Self>, caller: u64, now: Instant) -> Result<Place, Error> {
+        let mut state = self.state();
+        state.promises.expire(now);
+        let usual = state.usual;
+        let one = state.time(usual).max(1e-6);
+        let returned = state.promises.keep(caller, now);
+        let crowd = (state.requests + 1).saturating_sub(self.max_requests) as f64 * one;
+        let excess = self.excess(&state, usual, self.bound(&state));
+        let behind = if returned { BEHIND_SECONDS } else { 0.0 };
+        let fits = crowd <= 0.0 && excess <= behind;
+        let welcome = fits && (returned || state.promises.leave(-excess / one, 1.0 / one, now));
+        if welcome || (state.is_idle() && state.requests == 0) {
+            state.requests += 1;
+            state.expected = state.expected + usual;
+            let expected = Expected { load: self.clone(), work: usual };
+            return Ok(Place { load: self.clone(), expected: Some(expected) });
+        }
+        let line = if returned { 0.0 } else { state.promises.expected() * one };
+        let wait = retry_after(excess.max(crowd).max(0.0) + line);
+        if wait.as_secs_f64() < *RETRY_AFTER.end() {
+            state.promises.make(caller, now + wait);
+        }
+        Err(Error::Overloaded { retry_after: wait })
+    }
+
     /// Accepts `seconds` of audio. An idle engine accepts any one piece; otherwise the wait for what
     /// is held must stay within bounds.
     ///
@@ -60,113 +172,111 @@ impl Load {
     /// [`Error::Overloaded`], with the time until there is room.
     pub fn admit(self: &Arc<Self>, seconds: f64) -> Result<Admission, Error> {
         let mut state = self.state();
-        let rate = state.rate.unwrap_or(1.0).max(0.01);
-        let bound = match state.rate {
-            Some(rate) if self.max_wait_seconds.is_finite() => {
-                (rate * self.max_wait_seconds).max(MIN_HELD).min(self.max_held_seconds)
-            }
-            _ => self.max_held_seconds,
-        };
-        let excess = state.held + seconds - bound;
-        if state.held > 0.0 && excess > 0.0 {
-            let wait = (excess.min(state.held) / rate).ceil().clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end());
-            return Err(Error::Overloaded { retry_after: Duration::from_secs_f64(wait) });
+        let work = Work::audio(seconds);
+        let excess = self.excess(&state, work, self.bound(&state) * IN_HAND);
+        if state.held.seconds > 0.0 && excess > 0.0 {
+            let line = state.promises.expected() * state.time(state.usual);
+            return Err(Error::Overloaded {
+                retry_after: retry_after(excess.min(state.time(state.held)) + line),
+            });
         }
-        if state.held == 0.0 {
-            state.measured_from = Some(Instant::now());
-            state.done = 0.0;
-        }
-        state.held += seconds;
-        Ok(Admission { load: Some(self.clone()), remaining: Mutex::new(seconds) })
+        state.held = state.held + work;
+        state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
+        Ok(Admission { load: Some(self.clone()), remaining: Mutex::new(work) })
     }
 
     pub fn held_seconds(&self) -> f64 {
-        self.state().held
+        self.state().held.seconds
     }
 
-    /// Audio seconds done in a wall second, as last measured under load.
-    pub fn rate(&self) -> Option<f64> {
-        self.state().rate
+    pub fn held(&self) -> Held {
+        let state = self.state();
+        Held {
+            requests: state.requests,
+            audio_seconds: state.held.seconds,
+            wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
+            real_time_factor: state.pace.audio(),
+        }
+    }
+
+    /// The engine's thread was busy with the model for `seconds`.
+    pub fn busy(&self, seconds: f64) {
+        let mut state = self.state();
+        // Where nothing is held, it did what is not counted here.
+        if !state.is_idle() {
+            state.pace.busy(seconds);
+        }
+    }
+
+    /// A window of `seconds` took `busy` seconds of the engine's time.
+    pub fn learn(&self, seconds: f64, busy: f64) {
+        self.state().cost.learn(seconds, busy);
+    }
+}
+
+fn retry_after(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end()).ceil())
+}
+
+impl Place {
+    /// What is expected, for whoever reads the audio; once.
+    pub fn take_expected(&mut self) -> Option<Expected> {
+        self.expected.take()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.load.state().requests -= 1;
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        let mut state = self.load.state();
+        state.expected = state.expected.without(self.work);
     }
 }
 
 impl Admission {
     /// Leave that counts for nothing: whoever gives it bounds the work by other means.
     pub(super) fn uncounted() -> Self {
-        Self { load: None, remaining: Mutex::new(0.0) }
+        Self { load: None, remaining: Mutex::new(Work::default()) }
     }
 
-    /// `seconds` of the audio are transcribed.
+    fn remaining(&self) -> MutexGuard<'_, Work> {
+        self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The audio is cut into windows of so many seconds: what they cost, and no more, is what is held now.
+    pub fn cut(&self, windows: impl Iterator<Item = f64>) {
+        let Some(load) = &self.load else { return };
+        let mut remaining = self.remaining();
+        let mut state = load.state();
+        let work = windows.fold(Work::default(), |sum, seconds| sum + Work::window(seconds));
+        let before = std::mem::replace(&mut *remaining, work);
+        state.held = (state.held + work).without(before);
+    }
+
+    /// `seconds` of the audio are transcribed; infinite: all that is left.
     pub fn done(&self, seconds: f64) {
         let Some(load) = &self.load else { return };
-        let mut remaining = self.remaining.lock().unwrap_or_else(PoisonError::into_inner);
-        let seconds = seconds.min(*remaining);
-        *remaining -= seconds;
+        let mut remaining = self.remaining();
+        let part = if seconds < remaining.seconds { seconds / remaining.seconds } else { 1.0 };
+        let done = remaining.times(part);
+        *remaining = remaining.times(1.0 - part);
         let mut state = load.state();
-        state.held = (state.held - seconds).max(0.0);
-        state.done += seconds;
-        let Some(from) = state.measured_from else { return };
-        let elapsed = from.elapsed();
-        if elapsed >= MEASURED_OVER {
-            let measured = state.done / elapsed.as_secs_f64();
-            state.rate = Some(state.rate.map_or(measured, |rate| rate + SMOOTHING * (measured - rate)));
-            state.measured_from = Some(Instant::now());
-            state.done = 0.0;
-        }
+        let foreseen = state.cost.of(done);
+        state.pace.done(foreseen, done.seconds);
+        state.held = state.held.without(done);
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
         let Some(load) = &self.load else { return };
-        let remaining = *self.remaining.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let remaining = *self.remaining();
         let mut state = load.state();
-        state.held -= remaining;
-        // Sums of fractions: what is less than a sample is nothing.
-        if state.held < 1e-5 {
-            state.held = 0.0;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn load(max_held_seconds: f64) -> Arc<Load> {
-        Arc::new(Load::new(&Config { max_held_seconds, ..Config::default() }))
-    }
-
-    #[test]
-    fn an_idle_engine_takes_one_long_file_and_then_refuses_until_it_is_done() {
-        let load = load(100.0);
-        let long = load.admit(500.0).expect("idle");
-        assert!(matches!(load.admit(1.0), Err(Error::Overloaded { .. })));
-        long.done(450.0);
-        let second = load.admit(10.0).expect("50 s are held, 100 s allowed");
-        drop(long);
-        drop(second);
-        assert_eq!(load.held_seconds(), 0.0);
-    }
-
-    #[test]
-    fn without_bounds_nothing_is_refused() {
-        let load = Arc::new(Load::new(&Config::unbounded()));
-        let first = load.admit(1e6).expect("idle");
-        load.state().rate = Some(0.0);
-        let second = load.admit(1e6).expect("no bound");
-        first.done(1e5);
-        assert!(load.admit(1e6).is_ok());
-        drop((first, second));
-        assert_eq!(load.held_seconds(), 0.0);
-    }
-
-    #[test]
-    fn work_given_up_makes_room_at_once() {
-        let load = load(100.0);
-        let first = load.admit(90.0).expect("idle");
-        assert!(load.admit(20.0).is_err());
-        drop(first);
-        assert!(load.admit(20.0).is_ok());
+        state.held = state.held.without(remaining);
     }
 }

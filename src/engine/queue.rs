@@ -77,25 +77,29 @@ impl<T> Queue<T> {
         self.lanes.iter().all(|lane| lane.length == 0)
     }
 
-    /// Takes out all items that `keep` refuses.
-    pub fn remove_unless(&mut self, mut keep: impl FnMut(&T) -> bool) -> Vec<T> {
-        let mut removed = Vec::new();
+    /// Items that wait, by class.
+    pub fn lengths(&self) -> [usize; 3] {
+        self.lanes.each_ref().map(|lane| lane.length)
+    }
+
+    /// By class, the item that has waited longest: the first of some tenant's.
+    pub fn oldest<K: Ord>(&self, since: impl Fn(&T) -> K) -> [Option<K>; 3] {
+        self.lanes.each_ref().map(|lane| {
+            lane.tenants.values().filter_map(|backlog| Some(since(&backlog.entries.front()?.item))).min()
+        })
+    }
+
+    /// Drops all items that `keep` refuses. Walks the whole queue.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for lane in &mut self.lanes {
-            for backlog in lane.tenants.values_mut() {
-                for _ in 0..backlog.entries.len() {
-                    match backlog.entries.pop_front() {
-                        Some(entry) if keep(&entry.item) => backlog.entries.push_back(entry),
-                        Some(entry) => removed.push(entry.item),
-                        None => break,
-                    }
-                }
-            }
             let tenants = &mut lane.tenants;
-            tenants.retain(|_, backlog| !backlog.entries.is_empty());
+            tenants.retain(|_, backlog| {
+                backlog.entries.retain(|entry| keep(&entry.item));
+                !backlog.entries.is_empty()
+            });
             lane.turns.retain(|tenant| tenants.contains_key(tenant));
             lane.length = tenants.values().map(|backlog| backlog.entries.len()).sum();
         }
-        removed
     }
 }
 
@@ -189,6 +193,30 @@ mod tests {
             prop_assert!(jobs.into_iter().all(|between| between.len() < JOB_TURN as usize));
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..entries.len()).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn what_is_taken_out_is_gone_and_the_rest_comes_in_the_same_order(
+            entries in prop::collection::vec((0usize..3, 0u64..4, 1usize..=30, any::<bool>()), 0..100)
+        ) {
+            let classes = [Class::Live, Class::Interactive, Class::Job];
+            let (mut thinned, mut never) = (Queue::new(), Queue::new());
+            for (index, &(class, tenant, seconds, stays)) in entries.iter().enumerate() {
+                thinned.push(classes[class], TenantId(tenant), seconds * SECOND, index);
+                if stays {
+                    never.push(classes[class], TenantId(tenant), seconds * SECOND, index);
+                }
+            }
+            thinned.retain(|&index| entries[index].3);
+            prop_assert_eq!(thinned.lengths(), never.lengths());
+            prop_assert_eq!(thinned.oldest(|&index| index), never.oldest(|&index| index));
+            let order = |mut queue: Queue<usize>| {
+                let mut order: Vec<usize> = std::iter::from_fn(|| queue.pop()).collect();
+                // Between tenants turns may differ, as whoever came first may be gone.
+                order.sort_by_key(|&index| (entries[index].0, entries[index].1));
+                order
+            };
+            prop_assert_eq!(order(thinned), order(never));
         }
 
         #[test]

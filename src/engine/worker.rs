@@ -1,20 +1,28 @@
 //! The thread that owns the model: takes windows in, keeps the slots full, answers.
 
-use std::time::Instant;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 
 use super::Error;
+use super::board::Board;
+use super::load::Load;
+use super::meters::{Meters, Outcome};
 use super::model::{EncodeRequest, Hypothesis, SlotId, SpeechModel, StepOutcome};
 use super::queue::Queue;
 use super::window::{DecodingOptions, Recognition, Timings, Window};
+use crate::audio::SAMPLE_RATE;
 
 /// A window on its way, with the channel its answer goes back on.
 pub struct Entry {
     pub window: Window,
     pub reply: oneshot::Sender<Result<Recognition, Error>>,
     pub queued_at: Instant,
+    /// Sent to see whether the model works: counts for nothing.
+    pub is_probe: bool,
 }
 
 /// A slot's tenant.
@@ -26,34 +34,92 @@ struct Occupant {
     best: Option<Hypothesis>,
     started_at: Instant,
     encoded_at: Instant,
+    /// Its share of the model's time.
+    busy: Duration,
 }
 
 pub struct Worker {
-    model: Box<dyn SpeechModel>,
+    hall: Hall,
     commands: Receiver<Entry>,
     queue: Queue<Entry>,
     slots: Vec<Option<Occupant>>,
+    /// Those in use, in order; kept for its memory.
+    active: Vec<SlotId>,
+    meters: Meters,
+}
+
+/// The model, and who watches its calls.
+struct Hall {
+    model: Box<dyn SpeechModel>,
+    load: Arc<Load>,
+    board: Arc<Board>,
+    /// Time in the model since it was last reported.
+    busy: Duration,
+}
+
+impl Hall {
+    /// One call into the model, and how long it took. A panic in there costs the windows of the call: what the
+    /// next one finds in its slots is written anew.
+    fn call<T>(
+        &mut self,
+        call: impl FnOnce(&mut dyn SpeechModel) -> Result<T, Error>,
+    ) -> (Result<T, Error>, Duration) {
+        let begun = Instant::now();
+        self.board.call_begins(begun);
+        let result = catch_unwind(AssertUnwindSafe(|| call(self.model.as_mut())))
+            .unwrap_or_else(|_| Err(Error::ModelFailed("the model panicked".into())));
+        let took = begun.elapsed();
+        self.board.call_ends(result.is_ok());
+        self.busy += took;
+        (result, took)
+    }
+
+    fn release(&mut self, slot: SlotId) {
+        self.model.release(slot);
+    }
+}
+
+/// Says so when the thread ends, however it does.
+struct End(Arc<Board>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 impl Worker {
-    pub fn new(model: Box<dyn SpeechModel>, commands: Receiver<Entry>) -> Self {
-        let slots = (0..model.info().slots).map(|_| None).collect();
-        Self { model, commands, queue: Queue::new(), slots }
+    pub fn new(
+        model: Box<dyn SpeechModel>,
+        commands: Receiver<Entry>,
+        load: Arc<Load>,
+        board: Arc<Board>,
+    ) -> Self {
+        let slots: Vec<Option<Occupant>> = (0..model.info().slots).map(|_| None).collect();
+        Self {
+            active: Vec::with_capacity(slots.len()),
+            slots,
+            hall: Hall { model, load, board, busy: Duration::ZERO },
+            commands,
+            queue: Queue::new(),
+            meters: Meters::new(),
+        }
     }
 
     /// Runs until every handle on the engine is gone and all accepted windows are answered.
     pub fn run(mut self) {
+        let _end = End(self.hall.board.clone());
         while self.receive() {
             self.drop_abandoned();
             self.admit();
             self.step();
+            self.publish();
         }
     }
 
     /// Takes what has arrived; waits where there is nothing else to do. False when all is done.
     fn receive(&mut self) -> bool {
-        let idle = self.queue.is_empty() && self.slots.iter().all(Option::is_none);
-        if idle {
+        if self.is_idle() {
             match self.commands.recv() {
                 Ok(entry) => self.enqueue(entry),
                 Err(_) => return false,
@@ -63,37 +129,60 @@ impl Worker {
             match self.commands.try_recv() {
                 Ok(entry) => self.enqueue(entry),
                 Err(TryRecvError::Empty) => return true,
-                Err(TryRecvError::Disconnected) => {
-                    return !self.queue.is_empty() || self.slots.iter().any(Option::is_some);
-                }
+                Err(TryRecvError::Disconnected) => return !self.is_idle(),
             }
         }
     }
 
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.slots.iter().all(Option::is_none)
+    }
+
     fn enqueue(&mut self, entry: Entry) {
         let (class, tenant, samples) = (entry.window.class, entry.window.tenant, entry.window.pcm.len());
+        if !entry.is_probe {
+            self.meters.arrived(class, entry.window.pcm.duration_seconds());
+        }
         self.queue.push(class, tenant, samples, entry);
     }
 
-    /// Frees what nobody waits for any more.
+    /// Frees what nobody waits for any more. The queue is walked only when somebody has left.
     fn drop_abandoned(&mut self) {
-        self.queue.remove_unless(|entry| !entry.reply.is_closed());
+        if !self.hall.board.take_left() {
+            return;
+        }
+        let meters = &self.meters;
+        let abandoned = |entry: &Entry| {
+            let closed = entry.reply.is_closed();
+            if closed && !entry.is_probe {
+                meters.left(entry.window.class, Outcome::Abandoned);
+            }
+            closed
+        };
+        self.queue.retain(|entry| !abandoned(entry));
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            if slot.take_if(|occupant| occupant.entry.reply.is_closed()).is_some() {
-                self.model.release(SlotId(index));
+            if slot.take_if(|occupant| abandoned(&occupant.entry)).is_some() {
+                self.hall.release(SlotId(index));
             }
         }
     }
 
     /// Encodes one micro-batch of waiting windows into free slots and starts decoding them.
     fn admit(&mut self) {
+        if self.queue.is_empty() {
+            return;
+        }
         let now = Instant::now();
-        let batch = self.model.info().encode_batch;
+        let batch = self.hall.model.info().encode_batch;
         let mut admitted: Vec<(SlotId, Entry)> = Vec::new();
-        let free: Vec<usize> = (0..self.slots.len()).filter(|&index| self.slots[index].is_none()).collect();
-        for index in free.into_iter().take(batch) {
-            let Some(entry) = self.next_in_time(now) else { break };
-            admitted.push((SlotId(index), entry));
+        for index in 0..self.slots.len() {
+            if admitted.len() == batch {
+                break;
+            }
+            if self.slots[index].is_none() {
+                let Some(entry) = self.next_in_time(now) else { break };
+                admitted.push((SlotId(index), entry));
+            }
         }
         if admitted.is_empty() {
             return;
@@ -102,30 +191,41 @@ impl Worker {
             .iter()
             .map(|(slot, entry)| EncodeRequest { slot: *slot, pcm: &entry.window.pcm })
             .collect();
-        let encoded = self.model.encode(&requests);
-        let encoded_at = Instant::now();
+        let (encoded, took) = self.hall.call(|model| model.encode(&requests));
+        let encoded_at = now + took;
+        self.meters.encoded(took);
         if let Err(error) = encoded {
             for (slot, entry) in admitted {
-                self.model.release(slot);
-                answer(entry, Err(error.clone()));
+                self.hall.release(slot);
+                self.failed(entry, error.clone());
             }
             return;
         }
+        let busy = took / admitted.len() as u32;
         let started: Vec<SlotId> = admitted.iter().map(|(slot, _)| *slot).collect();
         for (slot, entry) in admitted {
+            self.meters.queued(entry.window.class, now.saturating_duration_since(entry.queued_at));
             self.slots[slot.0] =
-                Some(Occupant { entry, attempt: 0, best: None, started_at: now, encoded_at });
+                Some(Occupant { entry, attempt: 0, best: None, started_at: now, encoded_at, busy });
         }
         self.begin(&started);
     }
 
-    /// The next window whose deadline has not passed.
+    /// The next window that somebody waits for and whose deadline has not passed.
     fn next_in_time(&mut self, now: Instant) -> Option<Entry> {
         loop {
             let entry = self.queue.pop()?;
+            if entry.reply.is_closed() {
+                // Whoever left has not been seen to yet.
+                if !entry.is_probe {
+                    self.meters.left(entry.window.class, Outcome::Abandoned);
+                }
+                continue;
+            }
             if entry.window.deadline.is_none_or(|deadline| now < deadline) {
                 return Some(entry);
             }
+            self.meters.left(entry.window.class, Outcome::Expired);
             answer(entry, Err(Error::DeadlineExceeded));
         }
     }
@@ -139,27 +239,47 @@ impl Worker {
                 Some((slot, options, options.temperatures.get(occupant.attempt).copied().unwrap_or(0.0)))
             })
             .collect();
-        if let Err(error) = self.model.begin(&attempts) {
-            self.fail(slots, &error);
+        let (begun, took) = self.hall.call(|model| model.begin(&attempts));
+        if let Err(error) = begun {
+            return self.fail(slots, &error);
+        }
+        self.spent(slots, took);
+    }
+
+    /// Divides what a call took among those it was for.
+    fn spent(&mut self, slots: &[SlotId], took: Duration) {
+        let share = took / slots.len().max(1) as u32;
+        for slot in slots {
+            if let Some(occupant) = &mut self.slots[slot.0] {
+                occupant.busy += share;
+            }
         }
     }
 
     /// One token for every occupied slot; answers those that are finished.
     fn step(&mut self) {
-        let active: Vec<SlotId> =
-            (0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(SlotId).collect();
-        if active.is_empty() {
-            return;
+        let mut active = std::mem::take(&mut self.active);
+        active.clear();
+        active.extend((0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(SlotId));
+        if !active.is_empty() {
+            self.step_with(&active);
         }
-        let outcomes = match self.model.step(&active) {
+        self.active = active;
+    }
+
+    fn step_with(&mut self, active: &[SlotId]) {
+        let (outcomes, took) = self.hall.call(|model| model.step(active));
+        let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
-            Err(error) => return self.fail(&active, &error),
+            Err(error) => return self.fail(active, &error),
         };
-        let finished: Vec<SlotId> = active
-            .into_iter()
-            .zip(outcomes)
+        self.spent(active, took);
+        self.hall.board.stepped(active.len() as u64);
+        self.meters.stepped(active.len() as u64);
+        let outcomes = active.iter().zip(outcomes);
+        let finished: Vec<SlotId> = outcomes
             .filter(|(_, outcome)| *outcome == StepOutcome::Finished)
-            .map(|(slot, _)| slot)
+            .map(|(slot, _)| *slot)
             .collect();
         if !finished.is_empty() {
             self.conclude(&finished);
@@ -168,10 +288,12 @@ impl Worker {
 
     /// Accepts the attempts in `slots`, or starts the next ones at a higher temperature.
     fn conclude(&mut self, slots: &[SlotId]) {
-        let hypotheses = match self.model.finish(slots) {
+        let (hypotheses, took) = self.hall.call(|model| model.finish(slots));
+        let hypotheses = match hypotheses {
             Ok(hypotheses) => hypotheses,
             Err(error) => return self.fail(slots, &error),
         };
+        self.spent(slots, took);
         let mut again = Vec::new();
         let mut accepted = Vec::new();
         for (&slot, hypothesis) in slots.iter().zip(hypotheses) {
@@ -216,38 +338,74 @@ impl Worker {
             })
             .map(|(slot, hypothesis)| (*slot, hypothesis))
             .collect();
-        if !to_align.is_empty()
-            && let Err(error) = self.model.align(&mut to_align)
-        {
-            let slots: Vec<SlotId> = accepted.iter().map(|(slot, _)| *slot).collect();
-            return self.fail(&slots, &error);
+        if !to_align.is_empty() {
+            let (aligned, took) = self.hall.call(|model| model.align(&mut to_align));
+            let slots: Vec<SlotId> = to_align.iter().map(|(slot, _)| *slot).collect();
+            if let Err(error) = aligned {
+                let slots: Vec<SlotId> = accepted.iter().map(|(slot, _)| *slot).collect();
+                return self.fail(&slots, &error);
+            }
+            self.spent(&slots, took);
         }
         let now = Instant::now();
         for (slot, hypothesis) in accepted {
             let Some(occupant) = self.slots[slot.0].take() else { continue };
-            self.model.release(slot);
-            let timings = Timings {
-                queued: occupant.started_at - occupant.entry.queued_at,
-                encoded: occupant.encoded_at - occupant.started_at,
-                decoded: now - occupant.encoded_at,
-            };
-            let recognition = Recognition {
-                segments: hypothesis.segments,
-                language: hypothesis.language,
-                consumed_samples: hypothesis.consumed_samples,
-                timings,
-            };
-            answer(occupant.entry, Ok(recognition));
+            self.hall.release(slot);
+            self.recognised(occupant, hypothesis, now);
         }
+    }
+
+    fn recognised(&mut self, occupant: Occupant, hypothesis: Hypothesis, now: Instant) {
+        let timings = Timings {
+            queued: occupant.started_at.saturating_duration_since(occupant.entry.queued_at),
+            encoded: occupant.encoded_at.saturating_duration_since(occupant.started_at),
+            decoded: now.saturating_duration_since(occupant.encoded_at),
+        };
+        let window = &occupant.entry.window;
+        if !occupant.entry.is_probe {
+            let seconds = hypothesis.consumed_samples.min(window.pcm.len()) as f64 / f64::from(SAMPLE_RATE);
+            self.meters.recognised(window.class, seconds, timings.decoded);
+            self.hall.load.learn(window.pcm.duration_seconds(), occupant.busy.as_secs_f64());
+            self.hall.board.recognised(now);
+        }
+        let recognition = Recognition {
+            segments: hypothesis.segments,
+            language: hypothesis.language,
+            consumed_samples: hypothesis.consumed_samples,
+            timings,
+        };
+        answer(occupant.entry, Ok(recognition));
     }
 
     /// A failed batch answers every window in it.
     fn fail(&mut self, slots: &[SlotId], error: &Error) {
         for &slot in slots {
             if let Some(occupant) = self.slots[slot.0].take() {
-                self.model.release(slot);
-                answer(occupant.entry, Err(error.clone()));
+                self.hall.release(slot);
+                self.failed(occupant.entry, error.clone());
             }
+        }
+    }
+
+    fn failed(&self, entry: Entry, error: Error) {
+        if !entry.is_probe {
+            self.meters.left(entry.window.class, Outcome::Failed);
+        }
+        answer(entry, Err(error));
+    }
+
+    /// Shows how things stand, once for each step.
+    fn publish(&mut self) {
+        let busy = std::mem::take(&mut self.hall.busy).as_secs_f64();
+        if busy > 0.0 {
+            self.hall.load.busy(busy);
+            self.meters.busy(busy);
+        }
+        let active = self.slots.iter().filter(|slot| slot.is_some()).count();
+        self.hall.board.occupied(active, self.queue.lengths());
+        let now = Instant::now();
+        if self.meters.ages_due(now) {
+            self.hall.board.oldest_since(self.queue.oldest(|entry| entry.queued_at));
         }
     }
 }

@@ -26,7 +26,7 @@ pub use body::{Body, Buffered};
 pub use failure::Failure;
 pub use router::{Handler, Router};
 pub use server::run;
-pub use service::{ReplyBody, Request, Response, json};
+pub use service::{ReplyBody, Request, Response, json, text};
 
 use std::path::PathBuf;
 use std::time::Duration;

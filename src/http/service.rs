@@ -19,6 +19,7 @@ use hyper::header::{
 use hyper::http::Extensions;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, Uri, Version};
+use metrics::Label;
 use serde::Serialize;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
@@ -29,6 +30,7 @@ use super::connection::InFlight;
 use super::cors::Cors;
 use super::router::Found;
 use super::{Body, Config, Error, Failure, Router};
+use crate::telemetry::metrics::HTTP_REQUEST;
 
 /// The request's id in an answer, under the wire format's name and under the usual one.
 const DG_REQUEST_ID: HeaderName = HeaderName::from_static("dg-request-id");
@@ -71,6 +73,14 @@ pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
         Response::new(Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// An answer of text.
+pub fn text(content_type: &'static str, body: String) -> Response {
+    let body = Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -215,13 +225,12 @@ fn observe(method: &Method, route: &str, status: StatusCode, elapsed: Duration) 
         }
         _ => "other".to_owned(),
     };
-    metrics::histogram!(
-        "http_server_request_duration_seconds",
-        "method" => method,
-        "route" => route.to_owned(),
-        "status" => status.as_str().to_owned(),
-    )
-    .record(seconds);
+    let labels = vec![
+        Label::new("method", method),
+        Label::new("route", route.to_owned()),
+        Label::new("status", status.as_str().to_owned()),
+    ];
+    HTTP_REQUEST.with_owned(labels).record(seconds);
 }
 
 async fn linger(mut rest: Incoming) {

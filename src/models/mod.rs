@@ -1,9 +1,11 @@
 //! Speech models on devices. Only `app` names this module: everyone else knows the engine.
 
+mod footprint;
 pub mod hub;
 mod weights;
 mod whisper;
 
+pub use footprint::{Footprint, footprint};
 pub use whisper::LogMel;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
-//! Logs. Never audio, transcripts, keys or phone numbers: who logs names what happened, not what was
-//! said.
+//! Logs, and in `metrics.rs` metrics. Never audio, transcripts, keys or phone numbers: who logs names what
+//! happened, not what was said.
+
+pub mod metrics;
 
 use std::io::IsTerminal;
 

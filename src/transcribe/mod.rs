@@ -105,10 +105,13 @@ impl Transcriber {
             Class::Live | Class::Interactive => self.engine.admit(pcm.duration_seconds())?,
             Class::Job => self.engine.admit_job(),
         };
-        match &self.speech {
+        let transcript = match &self.speech {
             Some(speech) => self.parallel(speech, pcm, options, &admission).await,
             None => self.sequential(pcm, options, &admission).await,
-        }
+        }?;
+        // Rounding, and what decoding left because nobody speaks there.
+        admission.done(f64::INFINITY);
+        Ok(transcript)
     }
 
     /// Windows of speech, side by side.
@@ -128,6 +131,8 @@ impl Transcriber {
             };
             tokio::task::spawn_blocking(plan).await.map_err(|error| Error::ModelFailed(error.to_string()))?
         };
+        let seconds = |samples: usize| samples as f64 / f64::from(SAMPLE_RATE);
+        admission.cut(plans.iter().map(|plan| seconds(plan.samples())));
         let mut plans = plans.into_iter();
         let Some(first) = plans.next() else {
             let language = match &options.language {

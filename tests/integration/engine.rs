@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use verbatim::engine::{
-    Class, Config, DecodingOptions, Engine, Error, LanguageChoice, SpeechModel, Task, TenantId, Window,
+    Class, Condition, Config, DecodingOptions, Engine, Error, LanguageChoice, SpeechModel, Task, TenantId,
+    Window,
 };
 
 use crate::scripted::{Call, Script, ScriptedModel, speech};
@@ -178,4 +179,112 @@ async fn words_are_aligned_only_where_asked() {
     engine.recognize(&admission, window(2, 1)).await.expect("accepted");
     let calls = calls.lock().expect("no panic").clone();
     assert_eq!(calls.iter().filter(|call| matches!(call, Call::Align(_))).count(), 1);
+}
+
+#[tokio::test]
+async fn nobody_gets_anothers_words_among_classes_tenants_silence_and_those_who_leave() {
+    let script = Script { silence: Some(5), ..Script::default() };
+    let (engine, _) = start_with(&Config { max_requests: 8000, ..Config::default() }, 8, script);
+    let classes = [Class::Live, Class::Interactive, Class::Job];
+    let windows = (1..6000u16).map(|word| {
+        let mut window = window(word, word % 11 + 1);
+        window.class = classes[usize::from(word % 3)];
+        window.tenant = TenantId(u64::from(word % 17));
+        let engine = engine.clone();
+        let task = tokio::spawn(async move { text(&engine, window).await });
+        (word, task)
+    });
+    let mut left = 0;
+    for (index, (word, task)) in windows.collect::<Vec<_>>().into_iter().enumerate() {
+        // Some leave before they are looked at, some while they wait, some while they are decoded.
+        if word % 7 == 3 {
+            task.abort();
+        }
+        if index % 50 == 0 {
+            tokio::task::yield_now().await;
+        }
+        match task.await {
+            Ok(heard) => {
+                let said = if word % 5 == 0 { String::new() } else { format!(" word{word}") };
+                assert_eq!(heard.expect("accepted"), said);
+            }
+            Err(error) => {
+                assert!(error.is_cancelled() && word % 7 == 3, "{error}");
+                left += 1;
+            }
+        }
+    }
+    assert!(left > 0);
+    assert_eq!(engine.held_seconds(), 0.0);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_frees_its_slot_within_a_step() {
+    let (step, step_gate) = mpsc::channel();
+    let (engine, calls) = start(1, Script { step_gate: Some(step_gate), ..Script::default() });
+    let steps_of = |word: u16| {
+        let calls = calls.lock().expect("no panic");
+        calls.iter().filter(|call| matches!(call, Call::Step(words) if words.contains(&word))).count()
+    };
+    let leaving = tokio::spawn({
+        let engine = engine.clone();
+        async move { text(&engine, window(1, 1000)).await }
+    });
+    let waiting = tokio::spawn({
+        let engine = engine.clone();
+        async move { text(&engine, window(2, 1)).await }
+    });
+    for done in 1..4 {
+        step.send(()).expect("the engine listens");
+        while steps_of(1) < done {
+            tokio::task::yield_now().await;
+        }
+    }
+    leaving.abort();
+    assert!(leaving.await.expect_err("it left").is_cancelled());
+    // One step may have begun before it left. The next is the other's.
+    step.send(()).expect("the engine listens");
+    step.send(()).expect("the engine listens");
+    assert_eq!(waiting.await.expect("no panic").expect("accepted"), " word2");
+    assert!(steps_of(1) <= 4, "{} steps", steps_of(1));
+    drop(step);
+}
+
+#[tokio::test]
+async fn a_model_that_panics_fails_its_batch_and_no_more() {
+    let (engine, _) = start(2, Script { panics_on: Some(13), ..Script::default() });
+    assert!(matches!(text(&engine, window(13, 1)).await, Err(Error::ModelFailed(_))));
+    assert_eq!(text(&engine, window(14, 1)).await.expect("accepted"), " word14");
+    assert_eq!(engine.condition(), Condition::Working);
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_fails_what_waits_and_what_comes_until_it_is_back() {
+    let (open, gate) = mpsc::channel();
+    let config = Config { stall_seconds: 0.2, ..Config::default() };
+    let (engine, _) = start_with(&config, 1, Script { gate: Some(gate), ..Script::default() });
+    let admission = engine.admit(2.0).expect("idle");
+    let both =
+        tokio::join!(engine.recognize(&admission, window(1, 1)), engine.recognize(&admission, window(2, 1)));
+    assert!(matches!(both, (Err(Error::Unwell), Err(Error::Unwell))), "{both:?}");
+    assert_eq!(engine.condition(), Condition::Hung);
+    assert!(matches!(engine.admit(1.0).map(drop), Err(Error::Unwell)));
+    assert!(matches!(engine.enter(1).map(drop), Err(Error::Unwell)));
+    assert!(matches!(engine.probe().await, Err(Error::Unwell)));
+    drop((admission, open));
+    let begun = Instant::now();
+    while engine.condition() != Condition::Working {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it never works again");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(text(&engine, window(3, 1)).await.expect("accepted"), " word3");
+}
+
+#[tokio::test]
+async fn a_probe_goes_through_the_model_and_counts_for_nothing() {
+    let (engine, calls) = start(1, Script::default());
+    engine.probe().await.expect("the model works");
+    assert!(calls.lock().expect("no panic").iter().any(|call| matches!(call, Call::Encode(_))));
+    assert_eq!(engine.counts().windows, 0);
+    assert_eq!(engine.held_seconds(), 0.0);
 }

@@ -7,6 +7,7 @@ mod commands;
 mod doors;
 mod engine;
 mod formatting;
+mod health;
 mod hub;
 mod job_store;
 mod jobs;

@@ -34,6 +34,12 @@ pub struct Script {
     pub fails_on: Option<u16>,
     /// Encoding waits for one message on this channel.
     pub gate: Option<std::sync::mpsc::Receiver<()>>,
+    /// So does each step.
+    pub step_gate: Option<std::sync::mpsc::Receiver<()>>,
+    /// Encoding a window with this word panics.
+    pub panics_on: Option<u16>,
+    /// Windows whose word this divides are silence, over which the model invents something improbable.
+    pub silence: Option<u16>,
 }
 
 pub struct ScriptedModel {
@@ -84,6 +90,7 @@ impl SpeechModel for ScriptedModel {
             let samples = request.pcm.samples();
             let (word, steps) = (samples[0] as u16, samples[1] as u16);
             assert!(!self.slots.contains_key(&request.slot), "slot {:?} is taken", request.slot);
+            assert_ne!(self.script.panics_on, Some(word), "as the script says");
             if self.script.fails_on == Some(word) {
                 return Err(Error::ModelFailed("as the script says".into()));
             }
@@ -107,6 +114,9 @@ impl SpeechModel for ScriptedModel {
     }
 
     fn step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, Error> {
+        if let Some(gate) = &self.script.step_gate {
+            let _ = gate.recv();
+        }
         let mut words = Vec::new();
         let mut outcomes = Vec::new();
         for slot in slots {
@@ -124,6 +134,7 @@ impl SpeechModel for ScriptedModel {
             let running = &self.slots[slot];
             let improbable =
                 self.script.improbable_below.get(&running.word).is_some_and(|&t| running.temperature < t);
+            let silence = self.script.silence.is_some_and(|divisor| running.word.is_multiple_of(divisor));
             let text = format!(" word{}", running.word);
             let word = Word { text: text.clone(), start: 0.0, end: running.seconds, probability: 0.9 };
             Hypothesis {
@@ -136,8 +147,8 @@ impl SpeechModel for ScriptedModel {
                     ..Segment::default()
                 }],
                 language: DetectedLanguage { code: "en".into(), probability: 1.0 },
-                average_log_probability: if improbable { -3.0 } else { -0.1 },
-                no_speech_probability: 0.0,
+                average_log_probability: if improbable || silence { -3.0 } else { -0.1 },
+                no_speech_probability: if silence { 0.9 } else { 0.0 },
                 compression_ratio: 1.0,
                 consumed_samples: (running.seconds * 16_000.0) as usize,
                 tokens: Vec::new(),

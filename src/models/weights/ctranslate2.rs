@@ -11,8 +11,8 @@ use std::path::Path;
 use tch::{Kind, Tensor};
 
 use super::{
-    CrossAttention, DecoderLayer, EncoderLayer, Error, FeedForward, LayerNorm, Linear, SelfAttention,
-    Weights, tensor_from_bytes,
+    CrossAttention, DecoderLayer, Dimensions, EncoderLayer, Error, FeedForward, LayerNorm, Linear,
+    SelfAttention, Weights, elements, tensor_from_bytes,
 };
 
 const BINARY_VERSION: u32 = 6;
@@ -24,6 +24,21 @@ pub fn read(path: &Path) -> Result<Weights, Error> {
     let map =
         unsafe { memmap2::Mmap::map(&file) }.map_err(|source| Error::Io { path: path.to_owned(), source })?;
     Variables::parse(&map)?.into_weights()
+}
+
+/// The dimensions of the model in `path`, without its weights.
+pub fn dimensions(path: &Path) -> Result<Dimensions, Error> {
+    let file = std::fs::File::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    // SAFETY: as in `read`.
+    let map =
+        unsafe { memmap2::Mmap::map(&file) }.map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let variables = Variables::parse(&map)?;
+    let embedding = variables.get("decoder/embeddings/weight")?;
+    Ok(Dimensions {
+        width: embedding.shape.last().copied().unwrap_or(0),
+        decoder_layers: variables.layers("decoder").len(),
+        elements: variables.0.values().fold(0, |sum, variable| sum.saturating_add(elements(&variable.shape))),
+    })
 }
 
 struct Variable<'a> {

@@ -81,6 +81,32 @@ pub struct Weights {
     pub decoder_heads: usize,
 }
 
+/// What a model's size follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dimensions {
+    pub width: usize,
+    pub decoder_layers: usize,
+    /// Numbers in all weights together.
+    pub elements: usize,
+}
+
+/// The dimensions of the model in `folder`, without reading its weights.
+///
+/// # Errors
+/// As [`read`], where the file's table of contents shows it.
+pub fn dimensions(folder: &Path) -> Result<Dimensions, Error> {
+    if folder.join("model.bin").is_file() {
+        ctranslate2::dimensions(&folder.join("model.bin"))
+    } else {
+        safetensors::dimensions(folder)
+    }
+}
+
+/// Of a file that may be damaged: as many as can be counted.
+fn elements(shape: &[usize]) -> usize {
+    shape.iter().fold(1, |product, &length| product.saturating_mul(length))
+}
+
 /// Reads the checkpoint in `folder`, whichever layout it has.
 ///
 /// # Errors

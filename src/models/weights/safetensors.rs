@@ -2,15 +2,16 @@
 //! names. Tensor names as in transformers' `WhisperForConditionalGeneration`.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 use tch::{Kind, Tensor};
 
 use super::{
-    CrossAttention, DecoderLayer, EncoderLayer, Error, FeedForward, LayerNorm, Linear, SelfAttention,
-    Weights, tensor_from_bytes,
+    CrossAttention, DecoderLayer, Dimensions, EncoderLayer, Error, FeedForward, LayerNorm, Linear,
+    SelfAttention, Weights, elements, tensor_from_bytes,
 };
 
 #[derive(Deserialize)]
@@ -27,24 +28,66 @@ struct Config {
 }
 
 pub fn read(folder: &Path) -> Result<Weights, Error> {
-    let single = folder.join("model.safetensors");
     let mut tensors = Tensors(HashMap::new());
-    if single.is_file() {
-        tensors.load(&single)?;
-    } else {
-        let index: Index = read_json(&folder.join("model.safetensors.index.json"))?;
-        let mut shards: Vec<&String> = index.weight_map.values().collect();
-        shards.sort();
-        shards.dedup();
-        for shard in shards {
-            // A name from the index must not lead out of the folder.
-            if Path::new(shard).components().count() != 1 {
-                return Err(Error::BadWeights(format!("shard name {shard:?}")));
-            }
-            tensors.load(&folder.join(shard))?;
-        }
+    for file in files(folder)? {
+        tensors.load(&file)?;
     }
     tensors.into_weights(&read_json(&folder.join("config.json"))?)
+}
+
+/// The dimensions of the model in `folder`, without its weights.
+pub fn dimensions(folder: &Path) -> Result<Dimensions, Error> {
+    let mut dimensions = Dimensions { width: 0, decoder_layers: 0, elements: 0 };
+    for file in files(folder)? {
+        each_tensor(&file, |name, view| {
+            dimensions.elements = dimensions.elements.saturating_add(elements(view.shape()));
+            if name == "decoder.embed_tokens.weight" {
+                dimensions.width = view.shape().last().copied().unwrap_or(0);
+            }
+            let layer = name.starts_with("decoder.layers.") && name.ends_with(".fc1.weight");
+            dimensions.decoder_layers += usize::from(layer);
+            Ok(())
+        })?;
+    }
+    Ok(dimensions)
+}
+
+/// The one file, or the shards.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let single = folder.join("model.safetensors");
+    if single.is_file() {
+        return Ok(vec![single]);
+    }
+    let index = folder.join("model.safetensors.index.json");
+    if !index.is_file() {
+        return Err(Error::NoWeights { folder: folder.to_owned() });
+    }
+    let index: Index = read_json(&index)?;
+    let mut shards: Vec<&String> = index.weight_map.values().collect();
+    shards.sort();
+    shards.dedup();
+    // A name from the index must not lead out of the folder.
+    let inside = |shard: &String| match Path::new(shard).components().count() {
+        1 => Ok(folder.join(shard)),
+        _ => Err(Error::BadWeights(format!("shard name {shard:?}"))),
+    };
+    shards.into_iter().map(inside).collect()
+}
+
+/// The tensors in the file at `path`, by the names that they have without a prefix.
+fn each_tensor(
+    path: &Path,
+    mut each: impl FnMut(&str, TensorView) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let file = std::fs::File::open(path).map_err(io)?;
+    // SAFETY: as in `ctranslate2::read`: read only here, and tensors are copied out.
+    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
+    let bad = |error: safetensors::SafeTensorError| Error::BadWeights(format!("{}: {error}", path.display()));
+    for (name, view) in SafeTensors::deserialize(&map).map_err(bad)?.tensors() {
+        each(name.strip_prefix("model.").unwrap_or(&name), view)?;
+    }
+    Ok(())
 }
 
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<T, Error> {
@@ -56,13 +99,7 @@ struct Tensors(HashMap<String, Tensor>);
 
 impl Tensors {
     fn load(&mut self, path: &Path) -> Result<(), Error> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        let file = std::fs::File::open(path).map_err(io)?;
-        // SAFETY: as in `ctranslate2::read`: read only here, and tensors are copied out.
-        let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
-        let bad =
-            |error: safetensors::SafeTensorError| Error::BadWeights(format!("{}: {error}", path.display()));
-        for (name, view) in SafeTensors::deserialize(&map).map_err(bad)?.tensors() {
+        each_tensor(path, |name, view| {
             let kind = match view.dtype() {
                 Dtype::F32 => Kind::Float,
                 Dtype::F16 => Kind::Half,
@@ -70,9 +107,9 @@ impl Tensors {
                 other => return Err(Error::BadWeights(format!("{name} has type {other:?}"))),
             };
             let tensor = tensor_from_bytes(view.data(), view.shape(), kind)?;
-            self.0.insert(name.strip_prefix("model.").unwrap_or(&name).to_owned(), tensor);
-        }
-        Ok(())
+            self.0.insert(name.to_owned(), tensor);
+            Ok(())
+        })
     }
 
     fn tensor(&self, name: &str) -> Result<Tensor, Error> {

@@ -1,0 +1,194 @@
+//! What work costs the engine, learned from windows that are done.
+//!
+//! A window's time is taken to be `a + b · seconds`: a short one costs much of a long one, since the encoder
+//! and the prompt cost about the same for both. Work is therefore kept as windows and seconds, and what it
+//! costs is asked of what is known now: nothing that is held has to be counted anew when more is known.
+
+use crate::engine::WINDOW_SAMPLES;
+
+/// Weight that the past keeps with each window: some fifty windows are remembered.
+const MEMORY: f64 = 0.98;
+/// Windows, or busy seconds, without which nothing is known.
+const MIN_WINDOWS: f64 = 8.0;
+const MIN_BUSY_SECONDS: f64 = 0.5;
+/// How far lengths must be spread to tell a slope, in seconds.
+const MIN_SPREAD_SECONDS: f64 = 1.0;
+/// Until it is known: the fixed part of a full window's cost.
+const FIRST_FIXED: f64 = 0.5;
+
+const WINDOW_SECONDS: f64 = WINDOW_SAMPLES as f64 / crate::audio::SAMPLE_RATE as f64;
+
+/// Audio in windows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Work {
+    pub windows: f64,
+    /// Of audio.
+    pub seconds: f64,
+}
+
+impl Work {
+    pub fn window(seconds: f64) -> Self {
+        Self { windows: 1.0, seconds }
+    }
+
+    /// `seconds` of audio in as few windows as can hold it; none for none.
+    pub fn audio(seconds: f64) -> Self {
+        Self { windows: (seconds / WINDOW_SECONDS).ceil(), seconds }
+    }
+
+    /// What is left of it. Sums of fractions: what is less than a sample is nothing.
+    pub fn without(self, part: Self) -> Self {
+        let left = self + part.times(-1.0);
+        let nothing_below = |least: f64, value: f64| if value < least { 0.0 } else { value };
+        Self { windows: nothing_below(1e-6, left.windows), seconds: nothing_below(1e-5, left.seconds) }
+    }
+
+    pub fn times(self, factor: f64) -> Self {
+        Self { windows: self.windows * factor, seconds: self.seconds * factor }
+    }
+}
+
+impl std::ops::Add for Work {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { windows: self.windows + other.windows, seconds: self.seconds + other.seconds }
+    }
+}
+
+/// Least squares over windows, newer ones weighing more.
+pub struct Cost {
+    count: f64,
+    seconds: f64,
+    seconds_squared: f64,
+    busy: f64,
+    seconds_busy: f64,
+    /// The part of a full window's cost that does not depend on its length, 0 to 1.
+    fixed: f64,
+}
+
+impl Cost {
+    pub fn new() -> Self {
+        Self {
+            count: 0.0,
+            seconds: 0.0,
+            seconds_squared: 0.0,
+            busy: 0.0,
+            seconds_busy: 0.0,
+            fixed: FIRST_FIXED,
+        }
+    }
+
+    /// What `work` costs in full windows.
+    fn full_windows(&self, work: Work) -> f64 {
+        self.fixed * work.windows + (1.0 - self.fixed) * work.seconds / WINDOW_SECONDS
+    }
+
+    /// Seconds of the engine that a full window takes, once that is known.
+    pub fn of_full_window(&self) -> Option<f64> {
+        let known = self.count >= MIN_WINDOWS || self.busy >= MIN_BUSY_SECONDS;
+        let done = self.full_windows(Work { windows: self.count, seconds: self.seconds });
+        (known && done > 0.0).then(|| self.busy / done)
+    }
+
+    /// Seconds of the engine that `work` takes; a second for a full window before anything is known.
+    pub fn of(&self, work: Work) -> f64 {
+        self.full_windows(work) * self.of_full_window().unwrap_or(1.0)
+    }
+
+    /// A window of `seconds` took `busy` seconds of the engine's time, its share of batches counted.
+    pub fn learn(&mut self, seconds: f64, busy: f64) {
+        self.count = self.count * MEMORY + 1.0;
+        self.seconds = self.seconds * MEMORY + seconds;
+        self.seconds_squared = self.seconds_squared * MEMORY + seconds * seconds;
+        self.busy = self.busy * MEMORY + busy;
+        self.seconds_busy = self.seconds_busy * MEMORY + seconds * busy;
+        let (mean, mean_busy) = (self.seconds / self.count, self.busy / self.count);
+        let variance = self.seconds_squared / self.count - mean * mean;
+        if self.count < MIN_WINDOWS || variance < MIN_SPREAD_SECONDS * MIN_SPREAD_SECONDS || mean_busy <= 0.0
+        {
+            return;
+        }
+        // Neither part of a cost is negative, however the samples lie.
+        let slope =
+            ((self.seconds_busy / self.count - mean * mean_busy) / variance).clamp(0.0, mean_busy / mean);
+        let fixed = mean_busy - slope * mean;
+        self.fixed = (fixed / (fixed + slope * WINDOW_SECONDS)).clamp(0.0, 1.0);
+    }
+}
+
+/// Busy seconds of the engine after which a measurement has lost most of its weight.
+const REMEMBERED_BUSY_SECONDS: f64 = 15.0;
+/// A pace outside this is a measurement that went wrong.
+const PACE: std::ops::RangeInclusive<f64> = 0.1..=2.0;
+
+/// How what is done compares with what it was to cost, in seconds of the engine's time. Below 1 while the
+/// engine also does work that is not counted here. Time in which it has nothing to do does not count.
+#[derive(Default)]
+pub struct Pace {
+    busy: f64,
+    foreseen: f64,
+    audio: f64,
+}
+
+impl Pace {
+    pub fn busy(&mut self, seconds: f64) {
+        let kept = (-seconds / REMEMBERED_BUSY_SECONDS).exp();
+        self.busy = self.busy * kept + seconds;
+        self.foreseen *= kept;
+        self.audio *= kept;
+    }
+
+    /// Work that was to cost `foreseen` seconds is done.
+    pub fn done(&mut self, foreseen: f64, audio_seconds: f64) {
+        self.foreseen += foreseen;
+        self.audio += audio_seconds;
+    }
+
+    fn measured(&self, sum: f64) -> Option<f64> {
+        (self.busy >= MIN_BUSY_SECONDS && sum > 0.0).then(|| sum / self.busy)
+    }
+
+    /// Foreseen seconds in a second; 1 before it is measured.
+    pub fn get(&self) -> f64 {
+        self.measured(self.foreseen).map_or(1.0, |pace| pace.clamp(*PACE.start(), *PACE.end()))
+    }
+
+    /// Audio seconds in a second.
+    pub fn audio(&self) -> Option<f64> {
+        self.measured(self.audio)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_through_noise_and_followed_when_it_changes() {
+        for fixed in [0.9, 0.2, 0.6] {
+            let mut cost = Cost::new();
+            for round in 0..400 {
+                let seconds = 1.0 + f64::from(round * 7 % 29);
+                let noise = 1.0 + 0.2 * f64::from(round * 13 % 11 - 5) / 5.0;
+                cost.learn(seconds, noise * 0.3 * (fixed + (1.0 - fixed) * seconds / 30.0));
+            }
+            assert!((cost.fixed - fixed).abs() < 0.12, "{} for {fixed}", cost.fixed);
+            let full = cost.of_full_window().expect("measured");
+            assert!((full - 0.3).abs() < 0.03, "{full} for 0.3");
+            assert!((cost.of(Work::audio(90.0)) - 3.0 * full).abs() < 1e-9);
+            assert_eq!(cost.of(Work::audio(0.0)), 0.0);
+        }
+    }
+
+    #[test]
+    fn windows_of_one_length_tell_their_cost_and_no_slope() {
+        let mut cost = Cost::new();
+        assert_eq!(cost.of_full_window(), None);
+        for _ in 0..100 {
+            cost.learn(10.0, 0.1);
+        }
+        assert_eq!(cost.fixed, FIRST_FIXED);
+        assert!((cost.of(Work::window(10.0)) - 0.1).abs() < 1e-9);
+    }
+}

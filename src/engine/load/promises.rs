@@ -1,0 +1,81 @@
+//! Who was told to come back, and when.
+//!
+//! Whoever is refused gets a place in a line that nobody stands in: the time at which there will be room for
+//! it once those before it have come back and been let in. So no two are told the same moment, and who comes
+//! when told goes before newcomers. Callers are told apart by a number that is the same each time one of them
+//! asks for the same thing; callers that look alike take each other's places.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// A place is kept for so long after its time, and given so long before.
+const LATE: Duration = Duration::from_secs(3);
+const EARLY: Duration = Duration::from_millis(100);
+/// More are not remembered: they are told the longest wait and promised nothing.
+const MOST: usize = 4096;
+/// Weight of the newest promise in the share of those that are kept.
+const SMOOTHING: f64 = 0.02;
+/// However few come back, some may.
+const MIN_SHARE: f64 = 0.05;
+
+pub struct Promises {
+    /// In order of time.
+    line: VecDeque<Promise>,
+    /// Of those told to come back, how many do.
+    share: f64,
+}
+
+struct Promise {
+    due: Instant,
+    caller: u64,
+}
+
+impl Promises {
+    pub fn new() -> Self {
+        Self { line: VecDeque::new(), share: 1.0 }
+    }
+
+    fn observed(&mut self, came: bool) {
+        self.share += SMOOTHING * (f64::from(u8::from(came)) - self.share);
+        self.share = self.share.max(MIN_SHARE);
+    }
+
+    /// Forgets those who did not come.
+    pub fn expire(&mut self, now: Instant) {
+        while self.line.front().is_some_and(|promise| promise.due + LATE < now) {
+            self.line.pop_front();
+            self.observed(false);
+        }
+    }
+
+    /// Whether `caller` comes when it was told to. It has its place no longer.
+    pub fn keep(&mut self, caller: u64, now: Instant) -> bool {
+        let due = self.line.iter().take_while(|promise| promise.due <= now + EARLY);
+        let Some(index) = due.into_iter().position(|promise| promise.caller == caller) else { return false };
+        self.line.remove(index);
+        self.observed(true);
+        true
+    }
+
+    /// Requests that are expected back.
+    pub fn expected(&self) -> f64 {
+        self.share * self.line.len() as f64
+    }
+
+    /// Whether a newcomer may take a place while there is room for `room` more, without taking it from anyone
+    /// who is to come: by each one's time there must be room for those before it, at `rate` places a second.
+    pub fn leave(&self, room: f64, rate: f64, now: Instant) -> bool {
+        let mut expected = 0.0;
+        self.line.iter().all(|promise| {
+            expected += self.share;
+            expected <= room + rate * promise.due.saturating_duration_since(now).as_secs_f64()
+        })
+    }
+
+    pub fn make(&mut self, caller: u64, due: Instant) {
+        if self.line.len() < MOST {
+            let index = self.line.partition_point(|promise| promise.due <= due);
+            self.line.insert(index, Promise { due, caller });
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The engine's metrics, as handles that cost an addition each.
+
+use std::time::{Duration, Instant};
+
+use super::board::{Board, Condition};
+use super::load::Load;
+use super::window::Class;
+use crate::telemetry::metrics;
+
+const CLASSES: [&str; 3] = ["live", "interactive", "job"];
+/// Ages are looked up at most so often: it takes a look at every tenant that waits.
+const AGES_EVERY: Duration = Duration::from_millis(250);
+
+/// What became of a window.
+#[derive(Debug, Clone, Copy)]
+pub enum Outcome {
+    Recognised,
+    Failed,
+    Expired,
+    Abandoned,
+}
+
+/// A counter of seconds, which counters cannot count parts of.
+struct Seconds {
+    total: f64,
+    counter: ::metrics::Counter,
+}
+
+impl Seconds {
+    fn add(&mut self, seconds: f64) {
+        let before = self.total as u64;
+        self.total += seconds;
+        self.counter.increment(self.total as u64 - before);
+    }
+}
+
+struct OfClass {
+    outcomes: [::metrics::Counter; 4],
+    audio_in: Seconds,
+    audio_done: Seconds,
+    queued: ::metrics::Histogram,
+    decoded: ::metrics::Histogram,
+}
+
+/// Owned by the engine's thread.
+pub struct Meters {
+    classes: [OfClass; 3],
+    tokens: ::metrics::Counter,
+    steps: ::metrics::Counter,
+    busy: Seconds,
+    encode: ::metrics::Histogram,
+    ages_at: Option<Instant>,
+}
+
+impl Meters {
+    pub fn new() -> Self {
+        let seconds = |metric: &metrics::Counter, labels: metrics::Labels| Seconds {
+            total: 0.0,
+            counter: metric.with(labels),
+        };
+        let of_class = |class| {
+            let class = ("class", class);
+            OfClass {
+                // In the order of `Outcome`.
+                outcomes: ["recognised", "failed", "expired", "abandoned"]
+                    .map(|outcome| metrics::WINDOWS.with(&[class, ("outcome", outcome)])),
+                audio_in: seconds(&metrics::AUDIO_IN, &[class]),
+                audio_done: seconds(&metrics::AUDIO_DONE, &[class]),
+                queued: metrics::QUEUE_WAIT.with(&[class]),
+                decoded: metrics::DECODE.with(&[class]),
+            }
+        };
+        Self {
+            classes: CLASSES.map(of_class),
+            tokens: metrics::TOKENS.with(&[]),
+            steps: metrics::STEPS.with(&[]),
+            busy: seconds(&metrics::BUSY, &[]),
+            encode: metrics::ENCODE.with(&[]),
+            ages_at: None,
+        }
+    }
+
+    pub fn arrived(&mut self, class: Class, seconds: f64) {
+        self.classes[class as usize].audio_in.add(seconds);
+    }
+
+    pub fn left(&self, class: Class, outcome: Outcome) {
+        self.classes[class as usize].outcomes[outcome as usize].increment(1);
+    }
+
+    pub fn recognised(&mut self, class: Class, seconds: f64, decoded: Duration) {
+        let of_class = &mut self.classes[class as usize];
+        of_class.audio_done.add(seconds);
+        of_class.decoded.record(decoded);
+        self.left(class, Outcome::Recognised);
+    }
+
+    pub fn queued(&self, class: Class, waited: Duration) {
+        self.classes[class as usize].queued.record(waited);
+    }
+
+    pub fn encoded(&self, took: Duration) {
+        self.encode.record(took);
+    }
+
+    pub fn busy(&mut self, seconds: f64) {
+        self.busy.add(seconds);
+    }
+
+    pub fn stepped(&self, tokens: u64) {
+        self.steps.increment(1);
+        self.tokens.increment(tokens);
+    }
+
+    /// Whether it is time to look up ages again.
+    pub fn ages_due(&mut self, now: Instant) -> bool {
+        let due = self.ages_at.is_none_or(|at| now.saturating_duration_since(at) >= AGES_EVERY);
+        if due {
+            self.ages_at = Some(now);
+        }
+        due
+    }
+}
+
+/// Sets the gauges to what holds now. For whoever is about to read them.
+pub fn set_gauges(board: &Board, load: &Load, slots: usize) {
+    let waiting = board.waiting();
+    let ages = board.oldest_ages(Instant::now());
+    for ((class, count), age) in CLASSES.into_iter().zip(waiting).zip(ages) {
+        metrics::QUEUE_WINDOWS.with(&[("class", class)]).set(count as f64);
+        // Ages are looked up less often than lengths.
+        let age = if count > 0 { age.as_secs_f64() } else { 0.0 };
+        metrics::QUEUE_AGE.with(&[("class", class)]).set(age);
+    }
+    let held = load.held();
+    for (gauge, value) in [
+        (&metrics::SLOTS, slots as f64),
+        (&metrics::SLOTS_ACTIVE, board.active() as f64),
+        (&metrics::HELD_REQUESTS, held.requests as f64),
+        (&metrics::HELD_AUDIO, held.audio_seconds),
+        (&metrics::HELD_WAIT, held.wait_seconds.unwrap_or(0.0)),
+        (&metrics::REAL_TIME_FACTOR, held.real_time_factor.unwrap_or(0.0)),
+        (&metrics::ENGINE_WORKS, f64::from(u8::from(board.condition() == Condition::Working))),
+    ] {
+        gauge.with(&[]).set(value);
+    }
+}

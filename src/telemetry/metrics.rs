@@ -1,0 +1,265 @@
+//! Every metric: name, kind, help, buckets, on one page; and how they are read.
+//!
+//! Names and units follow the conventions of Prometheus (<https://prometheus.io/docs/practices/naming/>):
+//! base units, `_total` on counters. No label takes more than a few values, and none is the client's to choose.
+//! Counters are whole numbers: those of seconds leave out the fraction.
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+use metrics::{Label, Unit};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use serde::{Deserialize, Serialize};
+
+/// Where metrics are read without a key. With one, `/metrics` on the server's own port has them always.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Address and port of a listener for operators alone: `/metrics`, `/health`, `/livez` and `/readyz`, plain
+    /// HTTP, no key. Default: none.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Of the text that [`render`] makes.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub type Labels<'a> = &'a [(&'static str, &'static str)];
+
+/// Before [`start`] they count nothing; a handle that is made before stays so.
+pub struct Counter(About);
+pub struct Gauge(About);
+pub struct Histogram(About, &'static [f64]);
+
+struct About {
+    name: &'static str,
+    unit: Unit,
+    help: &'static str,
+}
+
+const fn counter(name: &'static str, unit: Unit, help: &'static str) -> Counter {
+    Counter(About { name, unit, help })
+}
+
+const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Gauge {
+    Gauge(About { name, unit, help })
+}
+
+const fn seconds(name: &'static str, help: &'static str, buckets: &'static [f64]) -> Histogram {
+    Histogram(About { name, unit: Unit::Seconds, help }, buckets)
+}
+
+/// From a step of a fast device to a file of hours.
+const BUCKETS: &[f64] =
+    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+/// Those of OpenTelemetry's HTTP conventions, and two more for long files.
+const HTTP_BUCKETS: &[f64] =
+    &[0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0];
+
+pub const WINDOWS: Counter = counter(
+    "stt_windows_total",
+    Unit::Count,
+    "Windows that left the engine, by class and outcome: recognised, failed, expired, abandoned.",
+);
+pub const TOKENS: Counter = counter("stt_tokens_total", Unit::Count, "Tokens decoded.");
+pub const STEPS: Counter = counter(
+    "stt_decode_steps_total",
+    Unit::Count,
+    "Steps of the decode batch; tokens over steps is the mean number of slots in use.",
+);
+pub const AUDIO_IN: Counter =
+    counter("stt_audio_in_seconds_total", Unit::Seconds, "Audio handed to the engine, by class.");
+pub const AUDIO_DONE: Counter =
+    counter("stt_audio_done_seconds_total", Unit::Seconds, "Audio recognised, by class.");
+pub const BUSY: Counter =
+    counter("stt_engine_busy_seconds_total", Unit::Seconds, "Time that the engine spent in the model.");
+pub const REFUSED: Counter = counter(
+    "stt_refused_total",
+    Unit::Count,
+    "Requests refused, by reason: busy (too much to do), unwell (the engine does not work).",
+);
+pub const SLOTS: Gauge = gauge("stt_slots", Unit::Count, "Windows that can be decoded side by side.");
+pub const SLOTS_ACTIVE: Gauge = gauge("stt_slots_active", Unit::Count, "Slots in use.");
+pub const QUEUE_WINDOWS: Gauge =
+    gauge("stt_queue_windows", Unit::Count, "Windows that wait for a slot, by class.");
+pub const QUEUE_AGE: Gauge =
+    gauge("stt_queue_oldest_age_seconds", Unit::Seconds, "How long the oldest of them has waited, by class.");
+pub const HELD_REQUESTS: Gauge =
+    gauge("stt_held_requests", Unit::Count, "Requests let in and not yet answered.");
+pub const HELD_AUDIO: Gauge =
+    gauge("stt_held_audio_seconds", Unit::Seconds, "Audio accepted and not yet recognised.");
+pub const HELD_WAIT: Gauge =
+    gauge("stt_held_wait_seconds", Unit::Seconds, "How long what is held will take, as measured.");
+pub const REAL_TIME_FACTOR: Gauge = gauge(
+    "stt_real_time_factor",
+    Unit::Count,
+    "Audio seconds that the engine does in a second of work, over the last 15 or so.",
+);
+pub const ENGINE_WORKS: Gauge =
+    gauge("stt_engine_works", Unit::Count, "1 while the engine works, 0 while it hangs or fails.");
+pub const QUEUE_WAIT: Histogram =
+    seconds("stt_queue_wait_seconds", "From a window's arrival to its encoding, by class.", BUCKETS);
+pub const ENCODE: Histogram =
+    seconds("stt_encode_duration_seconds", "One call of the encoder, for a batch of windows.", BUCKETS);
+pub const DECODE: Histogram =
+    seconds("stt_decode_duration_seconds", "From a window's encoding to its answer, by class.", BUCKETS);
+pub const HTTP_REQUEST: Histogram = seconds(
+    "http_server_request_duration_seconds",
+    "From a request's head to the head of its answer, by method, route and status.",
+    HTTP_BUCKETS,
+);
+pub const MEMORY: Gauge =
+    gauge("process_resident_memory_bytes", Unit::Bytes, "Memory that the process takes up.");
+pub const MEMORY_PEAK: Gauge =
+    gauge("process_resident_memory_peak_bytes", Unit::Bytes, "The most that it ever took up.");
+pub const BUILD: Gauge = gauge("verbatim_build_info", Unit::Count, "1; its label is the version.");
+
+const COUNTERS: [&Counter; 7] = [&WINDOWS, &TOKENS, &STEPS, &AUDIO_IN, &AUDIO_DONE, &BUSY, &REFUSED];
+const GAUGES: [&Gauge; 12] = [
+    &SLOTS,
+    &SLOTS_ACTIVE,
+    &QUEUE_WINDOWS,
+    &QUEUE_AGE,
+    &HELD_REQUESTS,
+    &HELD_AUDIO,
+    &HELD_WAIT,
+    &REAL_TIME_FACTOR,
+    &ENGINE_WORKS,
+    &MEMORY,
+    &MEMORY_PEAK,
+    &BUILD,
+];
+const HISTOGRAMS: [&Histogram; 4] = [&QUEUE_WAIT, &ENCODE, &DECODE, &HTTP_REQUEST];
+
+fn labels(labels: Labels) -> Vec<Label> {
+    labels.iter().map(|&(name, value)| Label::from_static_parts(name, value)).collect()
+}
+
+impl Counter {
+    pub fn with(&self, with: Labels) -> metrics::Counter {
+        metrics::counter!(self.0.name, labels(with))
+    }
+}
+
+impl Gauge {
+    pub fn with(&self, with: Labels) -> metrics::Gauge {
+        metrics::gauge!(self.0.name, labels(with))
+    }
+}
+
+impl Histogram {
+    pub fn with(&self, with: Labels) -> metrics::Histogram {
+        metrics::histogram!(self.0.name, labels(with))
+    }
+
+    /// For labels that are not known before.
+    pub fn with_owned(&self, with: Vec<Label>) -> metrics::Histogram {
+        metrics::histogram!(self.0.name, with)
+    }
+}
+
+static EXPOSITION: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
+
+/// Counts from here on, for the whole process; a second call changes nothing.
+pub fn start() {
+    EXPOSITION.get_or_init(|| {
+        let installed = install();
+        if let Err(error) = &installed {
+            tracing::warn!(%error, "there will be no metrics");
+        }
+        installed.ok()
+    });
+}
+
+fn install() -> Result<PrometheusHandle, BuildError> {
+    let mut builder = PrometheusBuilder::new();
+    for Histogram(about, buckets) in HISTOGRAMS {
+        builder = builder.set_buckets_for_metric(Matcher::Full(about.name.to_owned()), buckets)?;
+    }
+    let handle = builder.install_recorder()?;
+    for Counter(about) in COUNTERS {
+        metrics::describe_counter!(about.name, about.unit, about.help);
+    }
+    for Gauge(about) in GAUGES {
+        metrics::describe_gauge!(about.name, about.unit, about.help);
+    }
+    for Histogram(about, _) in HISTOGRAMS {
+        metrics::describe_histogram!(about.name, about.unit, about.help);
+    }
+    BUILD.with(&[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
+    Ok(handle)
+}
+
+/// All metrics in the text format of Prometheus; `None` before [`start`]. Gauges of a moment are to be set
+/// before.
+pub fn render() -> Option<String> {
+    let handle = EXPOSITION.get()?.as_ref()?;
+    if let Some(memory) = memory() {
+        MEMORY.with(&[]).set(memory.resident as f64);
+        MEMORY_PEAK.with(&[]).set(memory.peak as f64);
+    }
+    handle.run_upkeep();
+    Some(handle.render())
+}
+
+/// Sums up what histograms have gathered. To be called now and then where nobody reads them, as they keep
+/// every value until then.
+pub fn sum_up() {
+    if let Some(Some(handle)) = EXPOSITION.get() {
+        handle.run_upkeep();
+    }
+}
+
+/// Of this process, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    pub resident: u64,
+    pub peak: u64,
+}
+
+/// `VmRSS` and `VmHWM` of `/proc/self/status` (proc(5)); `None` where there is no such file.
+pub fn memory() -> Option<Memory> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    Some(Memory { resident: field("VmRSS:")?, peak: field("VmHWM:")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_the_conventions_and_are_all_described() {
+        start();
+        let mut names = HashSet::new();
+        for Counter(about) in COUNTERS {
+            assert!(about.name.ends_with("_total") && names.insert(about.name), "{}", about.name);
+        }
+        for about in GAUGES.map(|gauge| &gauge.0).into_iter().chain(HISTOGRAMS.map(|histogram| &histogram.0))
+        {
+            assert!(!about.name.ends_with("_total") && names.insert(about.name), "{}", about.name);
+        }
+        TOKENS.with(&[]).increment(1);
+        ENCODE.with(&[]).record(0.02);
+        let text = render().expect("started");
+        for expected in [
+            "# HELP stt_tokens_total Tokens decoded.",
+            "# TYPE stt_tokens_total counter",
+            "# TYPE stt_encode_duration_seconds histogram",
+            "stt_encode_duration_seconds_bucket{le=\"0.025\"}",
+            "process_resident_memory_bytes ",
+            "verbatim_build_info{version=",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        // Whatever is exposed, also by other tests of this process, has a line of help.
+        for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let name = line.split(' ').next().expect("a name");
+            assert!(text.contains(&format!("# HELP {name} ")), "{name} is not described");
+        }
+    }
+}
