@@ -42,11 +42,11 @@ pub fn check(folder: &Path, config: &Config) -> Result<(), Error> {
     let held = config.engine.max_held_seconds;
     // An engine without bounds is that of a command, whose caller bounds what it brings.
     let audio = if held.is_finite() { (held * SECOND_BYTES) as u64 } else { 0 };
-    compare(model, config.models.slots as u64, audio, available)
+    compare(model, audio, available)
 }
 
-fn compare(model: Option<Footprint>, slots: u64, audio: u64, available: u64) -> Result<(), Error> {
-    let (weights, slots) = model.map_or((0, 0), |model| (model.weights, model.slot.saturating_mul(slots)));
+fn compare(model: Option<Footprint>, audio: u64, available: u64) -> Result<(), Error> {
+    let (weights, slots) = model.map_or((0, 0), |model| (model.weights, model.slots));
     let parts = [weights, slots, audio, PROGRAM_BYTES];
     let needed = parts.iter().fold(0u64, |sum, &part| sum.saturating_add(part));
     if needed <= available {
@@ -122,16 +122,17 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_named_with_what_to_lower() {
-        let model = |weights: u64| Some(Footprint { weights: weights * MIB, slot: 24 * MIB });
-        assert!(compare(model(150), 16, 900 * MIB, 2000 * MIB).is_ok());
-        assert!(compare(None, 16, 900 * MIB, 1500 * MIB).is_ok());
+        let model =
+            |weights: u64, slots: u64| Some(Footprint { weights: weights * MIB, slots: slots * 24 * MIB });
+        assert!(compare(model(150, 16), 900 * MIB, 2000 * MIB).is_ok());
+        assert!(compare(None, 900 * MIB, 1500 * MIB).is_ok());
         for (weights, slots, audio, available, expected) in [
             (150, 16, 900, 1500, "engine.max_held_seconds"),
             (150, 128, 900, 2000, "models.slots"),
             (150, 40, 900, 900, "models.slots and engine.max_held_seconds"),
             (3000, 16, 900, 2000, "models.model: a smaller one"),
         ] {
-            let error = compare(model(weights), slots, audio * MIB, available * MIB).expect_err(expected);
+            let error = compare(model(weights, slots), audio * MIB, available * MIB).expect_err(expected);
             assert!(error.to_string().ends_with(&format!("lower {expected}")), "{error}");
         }
     }

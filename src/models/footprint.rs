@@ -13,8 +13,8 @@ const SLOT_POSITIONS: usize = 1500 + 448;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
     pub weights: u64,
-    /// Keys and values of one slot; there are `models.slots` of them.
-    pub slot: u64,
+    /// Keys and values of all slots.
+    pub slots: u64,
 }
 
 /// `None` for a model that goes to a device with memory of its own.
@@ -38,6 +38,8 @@ pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Er
     let Dimensions { width, decoder_layers, elements } = weights::dimensions(folder)?;
     Ok(Some(Footprint {
         weights: elements.saturating_mul(number_bytes) as u64,
-        slot: (2 * decoder_layers * SLOT_POSITIONS * number_bytes).saturating_mul(width) as u64,
+        slots: (2 * decoder_layers * SLOT_POSITIONS * number_bytes)
+            .saturating_mul(width)
+            .saturating_mul(config.slots(false)) as u64,
     }))
 }

@@ -49,6 +49,17 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Windows side by side, where this is not set: as many as the device makes use of.
+    fn slots(&self, on_cuda: bool) -> usize {
+        match self.slots {
+            0 if on_cuda => 64,
+            0 => 8,
+            slots => slots,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum DeviceChoice {

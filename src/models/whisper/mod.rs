@@ -111,11 +111,7 @@ impl Whisper {
             uuid: uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()),
             name,
             languages: if languages.is_empty() { vec!["en".into()] } else { languages },
-            slots: match config.slots {
-                0 if device.is_cuda() => 64,
-                0 => 8,
-                slots => slots,
-            },
+            slots: config.slots(device.is_cuda()),
             encode_batch: if device.is_cuda() { 8 } else { 1 },
             device: match device {
                 Device::Cpu => format!("cpu, {compute_type:?}, {threads} threads").to_lowercase(),
