@@ -11,6 +11,7 @@ use crate::engine::{self, Engine};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator};
 use crate::keys::{self, Store, Verifier};
+use crate::live::Live;
 use crate::models::{self, hub};
 use crate::transcribe::{Transcriber, Windows};
 use crate::vad::{self, Vad};
@@ -79,8 +80,10 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         transcriber = transcriber(config) => transcriber?,
         () = stop.cancelled() => return Err(Error::Stopped),
     };
+    let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), config.live.clone());
     let parts = api::Parts {
         transcriber,
+        live,
         authenticator: Authenticator::new(verifier, config.auth.clone()),
         fetcher,
         readiness: readiness.clone(),

@@ -7,7 +7,7 @@
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
 //! 5  api                    endpoints, wire types, error → status     on  http (hyper plumbing)
-//! 4  transcribe             whole audio → transcript
+//! 4  transcribe  live       whole audio → transcript; audio as it comes → words
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu (machine hall)
 //! 1  audio  transcript  fetch  keys  telemetry                       ground
@@ -35,9 +35,10 @@
 //! | models     | engine, audio, transcript, cpu, fetch |
 //! | format     | transcript |
 //! | transcribe | audio, vad, engine, transcript, telemetry |
+//! | live       | audio, vad, engine, transcript, telemetry |
 //! | http       | keys, telemetry |
-//! | api        | http, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
-//! | config     | api, audio, engine, fetch, http, keys, models, telemetry, transcribe |
+//! | api        | http, transcribe, live, engine, fetch, format, keys, transcript, audio, telemetry |
+//! | config     | api, audio, engine, fetch, http, keys, live, models, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
 
@@ -52,6 +53,7 @@ pub mod fetch;
 pub mod format;
 pub mod http;
 pub mod keys;
+pub mod live;
 pub mod models;
 pub mod telemetry;
 pub mod transcribe;

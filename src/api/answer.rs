@@ -40,11 +40,6 @@ pub fn response(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Response {
 }
 
 fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
-    let info = wire::ModelInfo {
-        name: heard.model.name.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        arch: "whisper",
-    };
     wire::Metadata {
         transaction_key: "deprecated",
         request_id: asked.request_id,
@@ -53,16 +48,27 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
         duration: rounded(heard.duration_seconds, 1e6),
         channels: heard.source_channels,
         models: vec![heard.model.uuid],
-        model_info: BTreeMap::from([(heard.model.uuid, info)]),
-        warnings: warnings(asked.parameters, heard.model),
+        model_info: BTreeMap::from([(heard.model.uuid, model_info(heard.model))]),
+        warnings: warnings(asked.parameters.unsupported(), asked.parameters, heard.model),
         extra: asked.parameters.extra.clone(),
         tags: asked.parameters.tags.clone(),
     }
 }
 
-fn warnings(parameters: &Parameters, model: &ModelInfo) -> Vec<wire::Warning> {
-    let mut warnings: Vec<_> = parameters
-        .unsupported()
+pub(super) fn model_info(model: &ModelInfo) -> wire::ModelInfo {
+    wire::ModelInfo {
+        name: model.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        arch: "whisper",
+    }
+}
+
+pub(super) fn warnings(
+    unsupported: Vec<&'static str>,
+    parameters: &Parameters,
+    model: &ModelInfo,
+) -> Vec<wire::Warning> {
+    let mut warnings: Vec<_> = unsupported
         .into_iter()
         .map(|parameter| wire::Warning {
             parameter,
@@ -90,7 +96,7 @@ fn channel(asked: &Asked<'_>, transcript: &Transcript) -> wire::Channel {
     let parameters = asked.parameters;
     let detects = parameters.detect_language != DetectLanguage::Off
         || parameters.language.as_deref().is_some_and(|tag| tag.eq_ignore_ascii_case("multi"));
-    let text = if parameters.strips_punctuation() { bare_text(transcript) } else { transcript.text() };
+    let text = if parameters.strips_punctuation() { bare_text(transcript.words()) } else { transcript.text() };
     let words = || transcript.words().map(|spoken| word(spoken, parameters.shows_punctuation())).collect();
     let alternative = wire::Alternative {
         transcript: text,
@@ -104,7 +110,7 @@ fn channel(asked: &Asked<'_>, transcript: &Transcript) -> wire::Channel {
     }
 }
 
-fn word(spoken: &Word, punctuated: bool) -> wire::Word {
+pub(super) fn word(spoken: &Word, punctuated: bool) -> wire::Word {
     wire::Word {
         word: bare(&spoken.text),
         start: rounded(spoken.start, 1e3),
@@ -114,10 +120,10 @@ fn word(spoken: &Word, punctuated: bool) -> wire::Word {
     }
 }
 
-/// The transcript of bare words; those of scripts without spaces stay without.
-fn bare_text(transcript: &Transcript) -> String {
+/// The text of bare words; those of scripts without spaces stay without.
+pub(super) fn bare_text<'a>(words: impl IntoIterator<Item = &'a Word>) -> String {
     let mut text = String::new();
-    for word in transcript.words() {
+    for word in words {
         let bare = bare(&word.text);
         if word.text.starts_with(char::is_whitespace) && !text.is_empty() && !bare.is_empty() {
             text.push(' ');
@@ -156,12 +162,12 @@ fn is_punctuation(character: char) -> bool {
 }
 
 /// As short in JSON as it is exact: an f32 written as f64 shows digits that it does not have.
-fn confidence(probability: f32) -> f64 {
+pub(super) fn confidence(probability: f32) -> f64 {
     rounded(f64::from(probability).clamp(0.0, 1.0), 1e6)
 }
 
 /// To the nearest 1/`scale`. JSON has no way to write what is not finite.
-fn rounded(value: f64, scale: f64) -> f64 {
+pub(super) fn rounded(value: f64, scale: f64) -> f64 {
     if value.is_finite() { (value * scale).round() / scale } else { 0.0 }
 }
 

@@ -8,6 +8,7 @@ mod error;
 mod health;
 pub mod language;
 mod listen;
+mod live;
 pub mod parameters;
 mod source;
 pub mod wire;
@@ -25,6 +26,7 @@ use tokio::sync::Semaphore;
 use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::{Authenticator, Failure, Request, Response, Router};
+use crate::live::Live;
 use crate::transcribe::Transcriber;
 
 /// How requests are worked on.
@@ -53,6 +55,7 @@ impl Default for Config {
 /// What the endpoints work with.
 pub struct Services {
     transcriber: Transcriber,
+    live: Live,
     authenticator: Authenticator,
     fetcher: Fetcher,
     readiness: Readiness,
@@ -66,6 +69,7 @@ pub struct Services {
 /// What [`Services`] are made of.
 pub struct Parts {
     pub transcriber: Transcriber,
+    pub live: Live,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
     pub readiness: Readiness,
@@ -78,6 +82,7 @@ impl Services {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
         Self {
             transcriber: parts.transcriber,
+            live: parts.live,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
             readiness: parts.readiness,
@@ -95,6 +100,7 @@ pub fn router(services: Services) -> Router {
     let services = Arc::new(services);
     let listen = endpoint(&services, listen::listen);
     Router::new()
+        .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())

@@ -7,12 +7,14 @@
 //!
 //! A parameter that takes one value may be given once: of two values neither is guessed at.
 
+mod live;
 mod values;
 
 use std::collections::BTreeMap;
 
 use url::form_urlencoded;
 
+pub use live::{LiveParameters, RedactMode, Redaction};
 pub use values::{CallbackMethod, DetectLanguage, Encoding, Replacement};
 
 use values::{Once, Reader};

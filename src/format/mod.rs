@@ -1,3 +1,4 @@
 //! Transcripts in other forms. Pure.
 
 pub mod captions;
+pub mod redact;
