@@ -96,7 +96,8 @@ fn channel(asked: &Asked<'_>, transcript: &Transcript) -> wire::Channel {
     let parameters = asked.parameters;
     let detects = parameters.detect_language != DetectLanguage::Off
         || parameters.language.as_deref().is_some_and(|tag| tag.eq_ignore_ascii_case("multi"));
-    let text = if parameters.strips_punctuation() { bare_text(transcript.words()) } else { transcript.text() };
+    let text =
+        if parameters.strips_punctuation() { bare_text(transcript.words()) } else { transcript.text() };
     let words = || transcript.words().map(|spoken| word(spoken, parameters.shows_punctuation())).collect();
     let alternative = wire::Alternative {
         transcript: text,
@@ -137,8 +138,12 @@ pub(super) fn bare_text<'a>(words: impl IntoIterator<Item = &'a Word>) -> String
 fn bare(text: &str) -> String {
     let text = text.trim();
     let inner = text.trim_matches(is_punctuation);
-    // A dash that the model took for a word is told as it is.
-    if inner.is_empty() { text.to_owned() } else { inner.to_lowercase() }
+    // A dash that the model took for a word is told as it is; a word may also be hidden by asterisks.
+    match text.trim_matches(|c| is_punctuation(c) && c != '*') {
+        _ if !inner.is_empty() => inner.to_lowercase(),
+        "" => text.to_owned(),
+        asterisks => asterisks.to_owned(),
+    }
 }
 
 fn is_punctuation(character: char) -> bool {

@@ -84,8 +84,7 @@ pub fn decode(bytes: Bytes, options: &DecodeOptions) -> Result<Decoded, Error> {
             // not the process.
             let trims = container != Container::Mpeg || sniff::tells_its_length(&bytes);
             let source = container::Source { bytes: Box::new(Cursor::new(bytes)), container, trims };
-            let read =
-                std::panic::AssertUnwindSafe(|| container::read(source, &mut gather, &mut |_| Ok(())));
+            let read = std::panic::AssertUnwindSafe(|| container::read(source, &mut gather, &mut |_| Ok(())));
             match std::panic::catch_unwind(read) {
                 Ok(result) => result?,
                 Err(_) if gather.is_empty() => {

@@ -91,7 +91,10 @@ struct Reading {
 }
 
 enum Report {
-    Pcm { channels: Vec<Vec<f32>>, source_channels: Option<u16> },
+    Pcm {
+        channels: Vec<Vec<f32>>,
+        source_channels: Option<u16>,
+    },
     /// The reader waits for more after so many pieces.
     Starved(u64),
     End(Result<(), Error>),

@@ -8,6 +8,7 @@ mod keys;
 mod models;
 mod serve;
 mod signals;
+mod stream;
 mod transcribe;
 
 use std::io::Write;
@@ -73,6 +74,8 @@ enum Command {
     /// Transcribe files, without a server.
     #[command(after_help = EXIT_CODES)]
     Transcribe(transcribe::Arguments),
+    /// Stream a file, standard input or the microphone to a running server, and show what it hears.
+    Stream(stream::Arguments),
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
@@ -153,6 +156,7 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::Usage(error.into()))?;
             runtime()?.block_on(signals::interruptible(transcribe::run(config, arguments)))?
         }
+        Command::Stream(arguments) => Ok(runtime()?.block_on(stream::run(&config, arguments))?),
         Command::Keys(command) => Ok(keys::run(&config, command)?),
         Command::Models(command) => {
             crate::telemetry::start(&quiet(&config, &line.settings))

@@ -166,13 +166,24 @@ fn spoken_digits(word: &str) -> usize {
 
 fn joins(text: &str) -> bool {
     let word = letters(text);
-    word.is_empty() || matches!(word.as_str(), "and" | "dash" | "hyphen" | "minus" | "point" | "slash" | "space")
+    word.is_empty()
+        || matches!(word.as_str(), "and" | "dash" | "hyphen" | "minus" | "point" | "slash" | "space")
 }
 
 fn is_card_word(text: &str) -> bool {
     matches!(
         letters(text).as_str(),
-        "cvv" | "cvc" | "cvv2" | "csc" | "security" | "expiration" | "expiry" | "expires" | "exp" | "expire" | "card"
+        "cvv"
+            | "cvc"
+            | "cvv2"
+            | "csc"
+            | "security"
+            | "expiration"
+            | "expiry"
+            | "expires"
+            | "exp"
+            | "expire"
+            | "card"
     )
 }
 

@@ -193,7 +193,8 @@ impl Service {
         let Found { handler, pattern, captures } = self.router.find(&parts.method, path)?;
         *route = pattern;
         let Parts { method, uri, version, headers, extensions, .. } = parts;
-        let request = Request { id, method, uri, version, headers, extensions, captures, peer, body, upgrades };
+        let request =
+            Request { id, method, uri, version, headers, extensions, captures, peer, body, upgrades };
         // One request's bug costs that request. Nothing of ours is left half-changed behind it: state
         // that outlives a request is owned by threads or stores of its own.
         let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;

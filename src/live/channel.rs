@@ -84,9 +84,18 @@ struct Close {
 enum Work {
     Idle,
     /// An open span is being recognised up to here.
-    Open { start: u64, end: u64 },
+    Open {
+        start: u64,
+        end: u64,
+    },
     /// A span is closed as soon as its window is recognised.
-    Closing { close: Close, start: u64, end: u64, words: Vec<Word>, is_thorough: bool },
+    Closing {
+        close: Close,
+        start: u64,
+        end: u64,
+        words: Vec<Word>,
+        is_thorough: bool,
+    },
 }
 
 pub struct Channel {
@@ -308,7 +317,10 @@ impl Channel {
     /// A window of the span as it is, where it is time for one.
     fn open_window(&mut self) -> Option<Request> {
         let voice_end = self.span.voice_end()?;
-        if !matches!(self.work, Work::Idle) || self.span.voice_samples() < MIN_INTERIM || !self.span.is_voiced() {
+        if !matches!(self.work, Work::Idle)
+            || self.span.voice_samples() < MIN_INTERIM
+            || !self.span.is_voiced()
+        {
             return None;
         }
         let start = self.span.window_start(self.position);
@@ -386,7 +398,8 @@ impl Channel {
     fn closed(&mut self, mut close: Close, mut words: Vec<Word>, events: &mut VecDeque<Event>) {
         if close.reason == Reason::Long {
             let from = self.span.window_start(self.position);
-            let range = from.midpoint(close.at)..close.at.saturating_sub(SECOND).max(from.midpoint(close.at) + 1);
+            let range =
+                from.midpoint(close.at)..close.at.saturating_sub(SECOND).max(from.midpoint(close.at) + 1);
             close.at = self.span.cut(range, &words);
             let at = to_seconds(close.at);
             words.retain(|word| word.start.midpoint(word.end) < at);
@@ -414,7 +427,8 @@ impl Channel {
             results.from_finalize = close.reason == Reason::Finalize;
             events.push_back(Event::Results(results));
         }
-        self.span = if close.reason == Reason::Long { self.span.after(close.at) } else { Span::new(close.at) };
+        self.span =
+            if close.reason == Reason::Long { self.span.after(close.at) } else { Span::new(close.at) };
         self.agreement = Agreement::default();
         self.asked = close.at;
         self.complete = None;
@@ -439,9 +453,8 @@ impl Channel {
     fn words(&self, recognition: Recognition, start: u64) -> Vec<Word> {
         let offset = to_seconds(start);
         let words = recognition.segments.into_iter().flat_map(|segment| segment.words);
-        let mut words: Vec<Word> = words
-            .map(|word| Word { start: word.start + offset, end: word.end + offset, ..word })
-            .collect();
+        let mut words: Vec<Word> =
+            words.map(|word| Word { start: word.start + offset, end: word.end + offset, ..word }).collect();
         in_order(&mut words);
         words
     }

@@ -132,7 +132,8 @@ impl Span {
 
     fn smoothed(&self, position: u64) -> f32 {
         let index = self.index(position);
-        let near = index.saturating_sub(SMOOTHED_EACH_SIDE)..(index + SMOOTHED_EACH_SIDE + 1).min(self.frames.len());
+        let near =
+            index.saturating_sub(SMOOTHED_EACH_SIDE)..(index + SMOOTHED_EACH_SIDE + 1).min(self.frames.len());
         let count = near.len().max(1) as f32;
         self.frames.get(near).unwrap_or_default().iter().sum::<f32>() / count
     }

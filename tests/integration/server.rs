@@ -18,6 +18,7 @@ use verbatim::engine::{
 use verbatim::fetch::{self, Fetcher};
 use verbatim::http::{self, Authenticator, Router, auth};
 use verbatim::keys::{Store, Verifier};
+use verbatim::live::{self, Live};
 use verbatim::transcribe::Transcriber;
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -125,6 +126,9 @@ pub struct Setup {
     pub fetch: fetch::Config,
     pub engine: engine::Config,
     pub audio: Limits,
+    pub live: live::Config,
+    /// Instead of the one that reads numbers.
+    pub model: Option<Box<dyn SpeechModel + Send>>,
     /// The model waits for a message here before each batch.
     pub gate: Option<mpsc::Receiver<()>>,
 }
@@ -136,7 +140,8 @@ pub struct TestServer {
     pub state: TempDir,
     pub engine: Engine,
     pub readiness: Readiness,
-    _door: Door,
+    pub live: Live,
+    pub door: Door,
 }
 
 impl TestServer {
@@ -149,8 +154,9 @@ impl TestServer {
             encode_batch: 4,
             device: "script".into(),
         };
-        let model = Reader { info, gate: setup.gate, heard: Vec::new() };
-        let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(Box::new(model));
+        let reader = Reader { info, gate: setup.gate, heard: Vec::new() };
+        let model = setup.model.unwrap_or(Box::new(reader));
+        let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(model);
         let engine = Engine::start(&setup.engine, load).expect("a scripted model loads");
 
         let state = tempfile::tempdir().expect("a directory");
@@ -158,7 +164,9 @@ impl TestServer {
         let verifier = Store::open(state.path()).and_then(Verifier::new).expect("keys");
         let readiness = Readiness::default();
         readiness.set(State::Ready);
+        let live = Live::new(engine.clone(), None, setup.live);
         let parts = api::Parts {
+            live: live.clone(),
             transcriber: Transcriber::new(engine.clone()),
             authenticator: Authenticator::new(verifier, setup.auth),
             fetcher: Fetcher::new(&setup.fetch).expect("a fetcher"),
@@ -168,7 +176,7 @@ impl TestServer {
         let router = api::router(Services::new(parts, &setup.api));
         let door = Door::open(router, setup.http).await;
         let key = secret.expose().to_owned();
-        Self { address: door.address, key, state, engine, readiness, _door: door }
+        Self { address: door.address, key, state, engine, readiness, live, door }
     }
 
     pub fn url(&self, path: &str) -> String {

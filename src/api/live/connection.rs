@@ -178,7 +178,8 @@ impl<'a> Connection<'a> {
             }
             None => {
                 let description = "A text message was not understood.";
-                let message = "Expected KeepAlive, Finalize or CloseStream as JSON; audio goes in binary messages.";
+                let message =
+                    "Expected KeepAlive, Finalize or CloseStream as JSON; audio goes in binary messages.";
                 self.send(Message::Error { variant: "SchemaError", description, message }).await
             }
         }

@@ -119,7 +119,10 @@ mod tests {
     fn defaults_are_those_of_the_wire_format() {
         let parameters = parse("");
         assert_eq!(parameters.endpointing, Some(Duration::from_millis(10)));
-        assert_eq!((parameters.interim_results, parameters.vad_events, parameters.utterance_end), (false, false, None));
+        assert_eq!(
+            (parameters.interim_results, parameters.vad_events, parameters.utterance_end),
+            (false, false, None)
+        );
         assert_eq!(parameters.redaction, Redaction::default());
     }
 

@@ -79,7 +79,8 @@ impl Assembler {
     /// [`Violation`], as soon as it shows. What comes after it means nothing.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Message>, Violation> {
         loop {
-            let Some(mut frame) = self.frame.take().map_or_else(|| self.header(input), |frame| Ok(Some(frame)))?
+            let Some(mut frame) =
+                self.frame.take().map_or_else(|| self.header(input), |frame| Ok(Some(frame)))?
             else {
                 return Ok(None);
             };
@@ -121,7 +122,9 @@ impl Assembler {
         }
         let (length, mask) = match (second & 0x7F, rest) {
             (126, &[a, b, ref mask @ ..]) => (u64::from(u16::from_be_bytes([a, b])), mask),
-            (127, &[a, b, c, d, e, f, g, h, ref mask @ ..]) => (u64::from_be_bytes([a, b, c, d, e, f, g, h]), mask),
+            (127, &[a, b, c, d, e, f, g, h, ref mask @ ..]) => {
+                (u64::from_be_bytes([a, b, c, d, e, f, g, h]), mask)
+            }
             (126.., _) => return Ok(None),
             (length, mask) => (u64::from(length), mask),
         };
@@ -138,7 +141,8 @@ impl Assembler {
         let header_bytes = input.len() - mask.len() + 4;
         input.advance(header_bytes);
         if matches!(opcode, OpCode::Text | OpCode::Binary) {
-            self.message = Some(Unfinished { is_text: opcode == OpCode::Text, bytes: Vec::new(), checked: 0 });
+            self.message =
+                Some(Unfinished { is_text: opcode == OpCode::Text, bytes: Vec::new(), checked: 0 });
         }
         Ok(Some(Header { opcode, is_final, mask: [a, b, c, d], remaining: length }))
     }

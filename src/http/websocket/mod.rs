@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use fastwebsockets::{Frame, OpCode, Payload};
-use hyper::header::{CONNECTION, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::header::{
+    CONNECTION, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 use hyper::upgrade::Upgraded;
 use hyper::{StatusCode, Version};
 use hyper_util::rt::TokioIo;
@@ -67,7 +69,8 @@ where
     if handshake.headers().get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
         return Err(upgrade_required("The WebSocket's version must be 13."));
     }
-    let malformed = |_| Failure::new(StatusCode::BAD_REQUEST, "Bad Request", "The WebSocket handshake is malformed.");
+    let malformed =
+        |_| Failure::new(StatusCode::BAD_REQUEST, "Bad Request", "The WebSocket handshake is malformed.");
     let (answer, upgrade) = fastwebsockets::upgrade::upgrade(&mut handshake).map_err(malformed)?;
     let mut response = empty(StatusCode::SWITCHING_PROTOCOLS);
     response.headers_mut().extend(answer.into_parts().0.headers);

@@ -87,7 +87,11 @@ fn what_breaks_the_protocol_is_refused_with_its_code() {
         ("256 as eight bytes", longer_form, 1002),
         ("2^64", negative, 1009),
         ("large frame", frame(0x82, &[0; 1001]), 1009),
-        ("large message", [frame(0x02, &[0; 1000]), frame(0x00, &[0; 1000]), frame(0x80, b"x")].concat(), 1009),
+        (
+            "large message",
+            [frame(0x02, &[0; 1000]), frame(0x00, &[0; 1000]), frame(0x80, b"x")].concat(),
+            1009,
+        ),
         ("no text", frame(0x81, b"a\xFFb"), 1007),
         ("half a character", frame(0x81, "é".as_bytes().split_at(1).0), 1007),
         ("half a close code", frame(0x88, &[3]), 1002),
