@@ -50,6 +50,18 @@ def samples(path: Path) -> bytes:
     return numpy.concatenate([frame.to_ndarray().ravel() for frame in frames]).astype("<i2").tobytes()
 
 
+async def patiently(options, audio: bytes, language: str) -> Heard:
+    """As `stream`, but comes back after each 503 when it is told to."""
+    while True:
+        try:
+            return await stream(options, audio, language)
+        except websockets.InvalidStatus as refusal:
+            if refusal.response.status_code != 503:
+                raise
+            options.refused += 1
+            await asyncio.sleep(float(refusal.response.headers.get("Retry-After", 1)))
+
+
 async def stream(options, audio: bytes, language: str) -> Heard:
     heard = Heard()
     scheme, rest = options.server.rstrip("/").split("://")
@@ -107,7 +119,7 @@ async def run(options, clips):
         while waiting:
             index, (clip, audio) = waiting.pop(0)
             try:
-                results[index] = await stream(options, audio, clip["language"])
+                results[index] = await patiently(options, audio, clip["language"])
             except (OSError, websockets.WebSocketException) as error:
                 results[index] = Heard(problems=[repr(error)])
             if options.show:
@@ -134,6 +146,7 @@ def main() -> int:
     parser.add_argument("--batch", action="store_true", help="the same clips through POST as well")
     parser.add_argument("--show", action="store_true", help="what was heard, and what was said")
     options = parser.parse_args()
+    options.refused = 0
 
     rows = [clip for clip in read_lines(options.manifest)
             if clip["kind"] in options.kinds and options.language in ("", clip["language"])]
@@ -151,7 +164,7 @@ def main() -> int:
     said = [(clip.get("text") or clip.get("peer") or "", heard.text, clip["language"])
             for (clip, _), heard in zip(clips, results)]
     print(f"{len(clips)} clips, {seconds:.0f} s of speech, {options.streams} streams, pace {options.pace:g},"
-          f" took {took:.1f} s")
+          f" took {took:.1f} s, {options.refused} refusals (503) waited out")
     told("first interim", [heard.first_interim for heard in results if heard.first_interim is not None])
     told("lag", [lag for heard in results for lag in heard.lag])
     told("final latency", [late for heard in results for late in heard.final_latency])

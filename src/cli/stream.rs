@@ -4,6 +4,7 @@
 //! what is final is written, a line for each result.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -74,7 +75,8 @@ async fn open(arguments: &Arguments) -> anyhow::Result<(&'static str, mpsc::Rece
         return Ok((RAW, receiver));
     }
     if source == Path::new("-") {
-        tokio::spawn(forward(tokio::io::stdin(), PIECE_BYTES, pieces));
+        let input = std::io::stdin().as_fd().try_clone_to_owned()?;
+        tokio::spawn(forward(file(input), PIECE_BYTES, pieces));
         return Ok(("", receiver));
     }
     if !arguments.real_time {
@@ -115,7 +117,11 @@ fn microphone() -> anyhow::Result<impl AsyncRead + Unpin + Send> {
     };
     let output = recorder.stdout.context("arecord says nothing")?;
     // The child ends with the pipe that it writes to.
-    Ok(tokio::fs::File::from_std(std::fs::File::from(std::os::fd::OwnedFd::from(output))))
+    Ok(file(output.into()))
+}
+
+fn file(descriptor: OwnedFd) -> tokio::fs::File {
+    tokio::fs::File::from_std(descriptor.into())
 }
 
 async fn forward(mut from: impl AsyncRead + Unpin, piece_bytes: usize, to: mpsc::Sender<Bytes>) {

@@ -19,7 +19,7 @@ mod span;
 mod voice;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -156,6 +156,8 @@ pub struct Full {
 const FULL_RETRY: Duration = Duration::from_secs(5);
 /// Weight of the newest measurement in the running lag.
 const LAG_SMOOTHING: f64 = 0.2;
+/// Without new measurements the lag is halved in so many seconds.
+const LAG_HALF_LIFE: f64 = 2.0;
 
 /// Opens streams. Cheap to clone: all clones are one.
 #[derive(Clone)]
@@ -229,17 +231,21 @@ impl Live {
     }
 }
 
-/// How long windows take from being handed in to being recognised, as a running mean.
+/// How long windows take from being handed in to being recognised: a running mean, which fades while
+/// nothing is recognised, lest one bad moment shut the door for good.
 #[derive(Default)]
-struct Lag(Mutex<f64>);
+struct Lag(Mutex<Option<(f64, Instant)>>);
 
 impl Lag {
     fn seconds(&self) -> f64 {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let measured = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        measured.map_or(0.0, |(lag, at)| lag * 0.5_f64.powf(at.elapsed().as_secs_f64() / LAG_HALF_LIFE))
     }
 
     fn measured(&self, took: Duration) {
-        let mut lag = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *lag += LAG_SMOOTHING * (took.as_secs_f64() - *lag);
+        let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let took = took.as_secs_f64();
+        let lag = measured.map_or(took, |(lag, _)| lag + LAG_SMOOTHING * (took - lag));
+        *measured = Some((lag, Instant::now()));
     }
 }
