@@ -24,7 +24,7 @@ impl Agreement {
     pub fn update(&mut self, hypothesis: Vec<Word>) {
         let from = after_committed(&self.committed, &hypothesis);
         let mut tail: Vec<Word> = hypothesis.into_iter().skip(from).collect();
-        let agreed = tail.iter().zip(&self.tail).take_while(|(a, b)| same(a, b)).count();
+        let agreed = tail.iter().zip(&self.tail).take_while(|(a, b)| a.is_like(b)).count();
         self.committed.extend(tail.drain(..agreed));
         self.tail = tail;
     }
@@ -55,25 +55,17 @@ fn after_committed(committed: &[Word], hypothesis: &[Word]) -> usize {
     let candidates = count.saturating_sub(REACH)..=(count + REACH).min(hypothesis.len());
     let found = |end: usize| {
         let pairs = committed.iter().rev().zip(hypothesis[..end].iter().rev());
-        pairs.take(ANCHOR_WORDS).filter(|(a, b)| same(a, b)).count()
+        pairs.take(ANCHOR_WORDS).filter(|(a, b)| a.is_like(b)).count()
     };
     let best = candidates.map(|end| (found(end), end)).max_by_key(|&(found, end)| {
         // The last word itself counts most: the cut lies behind it.
-        let ends_alike = end > 0 && hypothesis.get(end - 1).is_some_and(|word| same(word, last));
+        let ends_alike = end > 0 && hypothesis.get(end - 1).is_some_and(|word| word.is_like(last));
         (ends_alike, found, std::cmp::Reverse(end.abs_diff(count)))
     });
     match best {
         Some((found, end)) if found > 0 => end,
         _ => hypothesis.partition_point(|word| word.start.midpoint(word.end) <= last.end),
     }
-}
-
-/// Alike but for case and punctuation.
-fn same(a: &Word, b: &Word) -> bool {
-    let letters = |word: &Word| -> String {
-        word.text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-    };
-    letters(a) == letters(b)
 }
 
 #[cfg(test)]

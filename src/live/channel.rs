@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::agreement::{Agreement, in_order};
+use super::context::Context;
 use super::span::{Span, to_samples, to_seconds};
 use super::voice::Voice;
 use super::{Config, Event, Options, Results};
@@ -125,6 +126,7 @@ pub struct Channel {
     marks: VecDeque<Mark>,
     has_ended: bool,
 
+    context: Context,
     span: Span,
     agreement: Agreement,
     work: Work,
@@ -163,6 +165,7 @@ impl Channel {
             start_is_told: false,
             marks: VecDeque::new(),
             has_ended: false,
+            context: Context::default(),
             span: Span::new(0),
             agreement: Agreement::default(),
             work: Work::Idle,
@@ -253,6 +256,9 @@ impl Channel {
         let was_speaking = self.is_speaking;
         self.is_speaking = self.span.push(frame, probability, was_speaking);
         self.position += FRAME;
+        if self.span.voice_end().is_none() {
+            self.context.fade(self.position);
+        }
         self.notice_start(frame, events);
         if let (Some(last_word_end), Some(gap)) = (self.utterance, self.gap)
             && self.span.voice_end().is_none()
@@ -303,8 +309,13 @@ impl Channel {
                 return None;
             }
         }
-        let start = self.span.window_start(self.position);
+        let start = self.window_start(close.at);
         self.closing(close, start, Vec::new())
+    }
+
+    /// Where a window up to `end` begins: with what was said just before, where that helps.
+    fn window_start(&self, end: u64) -> u64 {
+        self.context.window_start(self.span.window_start(self.position), end)
     }
 
     /// Asks for the window from `start` to the end of the span.
@@ -323,16 +334,17 @@ impl Channel {
         {
             return None;
         }
-        let start = self.span.window_start(self.position);
+        let own_start = self.span.window_start(self.position);
         let end = self.position;
+        let start = self.window_start(end);
         let is_new = voice_end > self.asked;
-        let hops = self.interim_results && is_new && end - self.asked.max(start) >= self.hop;
+        let hops = self.interim_results && is_new && end - self.asked.max(own_start) >= self.hop;
         // In a pause that may be the end, what is recognised now need not be waited for later.
         let may_end = self.endpoint.is_some()
             && end.saturating_sub(voice_end) >= PAUSE
             && voice_end + COVER > self.asked
             && self.hop <= self.least_hop * RELAXED_HOPS;
-        if !(hops || may_end) || end <= start {
+        if !(hops || may_end) || end <= own_start {
             return None;
         }
         self.asked = end;
@@ -419,6 +431,14 @@ impl Channel {
             self.last_word_end = last.end;
             self.utterance = Some(last.end);
         }
+        match self.span.voice_end() {
+            // The cut is no pause, and the window before it was long enough.
+            _ if close.reason == Reason::Long => self.context.clear(),
+            Some(voice_end) if !words.is_empty() => {
+                self.context.push(self.span.window_start(self.position), voice_end, words.clone());
+            }
+            _ => {}
+        }
         let is_empty = close.at == self.span.start && words.is_empty();
         if !(is_empty && close.reason == Reason::End) {
             let mut results = self.results(close.at, words);
@@ -449,13 +469,16 @@ impl Channel {
         }
     }
 
-    /// The words of a window that began at `start`, in the stream's time.
+    /// The words of a window that began at `start`, in the stream's time, without those told before.
     fn words(&self, recognition: Recognition, start: u64) -> Vec<Word> {
         let offset = to_seconds(start);
         let words = recognition.segments.into_iter().flat_map(|segment| segment.words);
         let mut words: Vec<Word> =
             words.map(|word| Word { start: word.start + offset, end: word.end + offset, ..word }).collect();
         in_order(&mut words);
+        if start < self.span.start {
+            words.drain(..self.context.told(&words, start, self.span.start));
+        }
         words
     }
 
@@ -473,7 +496,8 @@ impl Channel {
 
     /// Forgets audio that no window will hold.
     fn forget(&mut self) {
-        let kept = self.span.window_start(self.position).min(self.pushed());
+        let own = self.span.window_start(self.position);
+        let kept = self.context.start().map_or(own, |start| start.min(own)).min(self.pushed());
         let surplus = kept.saturating_sub(self.audio_start);
         if surplus >= TRIMMED {
             self.audio.drain(..surplus as usize);

@@ -6,7 +6,7 @@
 //! ```
 //! Time is cut into spans that follow each other without a gap. A span is closed at a pause, when it
 //! gets long, or when the client says so; it is then recognised over its whole audio, so that what is
-//! final is what the same audio would give by itself. While it is open it is recognised again and again
+//! final is what the same audio would give in a file. While it is open it is recognised again and again
 //! as it grows, and words that two recognitions agree on no longer change.
 //!
 //! Decisions are a function of the audio alone (`channel`, `agreement`); a [`Session`] drives them and
@@ -14,6 +14,7 @@
 
 mod agreement;
 mod channel;
+mod context;
 mod session;
 mod span;
 mod voice;

@@ -9,12 +9,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tokio::sync::Semaphore;
 use verbatim::audio::{
-    self, DecodeOptions, PcmStream, Piece, RawEncoding, RawFormat, StreamFormat, StreamOptions,
+    self, DecodeOptions, Pcm, PcmStream, Piece, RawEncoding, RawFormat, StreamFormat, StreamOptions,
 };
 use verbatim::engine::{self, Engine, LanguageChoice, SpeechModel, TenantId};
 use verbatim::live::{Config, Event, Live, Options, Progress, Results};
 use verbatim::transcript::Word;
 
+use crate::speech;
 use crate::tones::{Listener, bytes, utter};
 
 const LINEAR16: StreamFormat =
@@ -272,4 +273,30 @@ proptest! {
         let times: Vec<f64> = words(&results).iter().flat_map(|word| [word.start, word.end]).collect();
         prop_assert!(times.is_sorted());
     }
+}
+
+#[tokio::test]
+async fn a_streamed_passage_says_what_the_file_says() {
+    let transcriber = speech::transcriber();
+    let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), Config::default());
+    // All passages after each other, with the pauses of one who reads them.
+    let (mut samples, mut said) = (Vec::new(), String::new());
+    for (pcm, text) in speech::passages() {
+        samples.extend_from_slice(pcm.samples());
+        samples.extend([0.0; 8_000]);
+        said.push_str(&format!("{text} "));
+    }
+    let file = speech::transcribe(&transcriber, Pcm::new(samples.clone())).await;
+    let linear16: Vec<i16> = samples.iter().map(|sample| (sample * 32_767.0) as i16).collect();
+    let wanted = Options { language: LanguageChoice::Named("en".into()), interim_results: false, ..wanted() };
+    let results = heard(&live, wanted, &cut(&bytes(&linear16), &[3200])).await;
+    let streamed: String = words(&results).iter().map(|word| word.text.as_str()).collect();
+    let total = speech::words(&said).len();
+    let errors = |heard: &str| speech::word_errors(&said, heard);
+    // One word in a hundred more than the file has wrong, or one where there are fewer.
+    let most = errors(&file.text()) + (total / 100).max(1);
+    assert!(errors(&streamed) <= most, "{} errors in {total} words: {streamed}", errors(&streamed));
+    let times: Vec<f64> = words(&results).iter().flat_map(|word| [word.start, word.end]).collect();
+    assert!(times.is_sorted());
+    assert!(results.iter().any(|results| results.speech_final));
 }
