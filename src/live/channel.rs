@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use super::agreement::{Agreement, in_order};
 use super::context::Context;
+use super::recording::Recording;
 use super::span::{Span, to_samples, to_seconds};
+use super::utterance::Utterance;
 use super::voice::Voice;
 use super::{Config, Event, Options, Results};
 use crate::audio::{Pcm, SAMPLE_RATE};
@@ -27,10 +29,6 @@ const COVER: u64 = 2 * FRAME;
 const PAUSE: u64 = 3 * FRAME;
 /// Less voice is not recognised before the span is closed.
 const MIN_INTERIM: u64 = SECOND * 3 / 10;
-/// So many frames of voice in a row are told as the start of speech.
-const STARTED_FRAMES: u64 = 3;
-/// After so much silence speech may start again.
-const RESTARTED: u64 = SECOND / 2;
 /// What is left of a window is recognised again where so many frames of it are surely voice.
 const MIN_LEFT_FRAMES: usize = 10;
 const MIN_ADVANCE: u64 = SECOND / 10;
@@ -41,8 +39,6 @@ const RELAXED_HOPS: u64 = 2;
 /// Voice from which a language is told for good.
 const LANGUAGE_VOICE: u64 = 2 * SECOND;
 const LANGUAGE_PROBABILITY: f32 = 0.5;
-/// Samples that may be forgotten are, when they are so many.
-const TRIMMED: u64 = SECOND / 10;
 
 /// A window to recognise. It replaces the one before, if that is not recognised yet.
 pub struct Request {
@@ -104,7 +100,6 @@ pub struct Channel {
     endpoint: Option<u64>,
     gap: Option<u64>,
     interim_results: bool,
-    speech_started: bool,
     least_hop: u64,
     language: LanguageChoice,
     /// What the model heard first.
@@ -112,17 +107,12 @@ pub struct Channel {
     prompt: Option<String>,
 
     voice: Voice,
-    /// Samples from `audio_start` on.
-    audio: Vec<f32>,
-    audio_start: u64,
+    audio: Recording,
     /// Of frames that were not looked at yet.
     probabilities: VecDeque<f32>,
     /// Looked at up to here: a whole number of frames.
     position: u64,
     is_speaking: bool,
-    /// Where the voice that goes on began, until its start is told.
-    started: Option<u64>,
-    start_is_told: bool,
     marks: VecDeque<Mark>,
     has_ended: bool,
 
@@ -136,8 +126,7 @@ pub struct Channel {
     complete: Option<(u64, Vec<Word>)>,
     hop: u64,
     last_word_end: f64,
-    /// An utterance is open that ended with this word.
-    utterance: Option<f64>,
+    utterance: Utterance,
 }
 
 impl Channel {
@@ -145,24 +134,21 @@ impl Channel {
         let samples = |time: Duration| to_samples(time.as_secs_f64());
         let least_pause = u64::from(config.min_pause_ms) * SECOND / 1000;
         let least_hop = u64::from(config.hop_ms.max(100)) * SECOND / 1000;
+        let gap = options.utterance_end.map(|gap| samples(gap).max(least_pause));
         Self {
             index,
             endpoint: options.endpointing.map(|pause| samples(pause).max(least_pause)),
-            gap: options.utterance_end.map(|gap| samples(gap).max(least_pause)),
+            gap,
             interim_results: options.interim_results,
-            speech_started: options.speech_started,
             least_hop,
             language: options.language.clone(),
             heard_language: None,
             prompt: options.prompt.clone(),
             voice,
-            audio: Vec::new(),
-            audio_start: 0,
+            audio: Recording::default(),
             probabilities: VecDeque::new(),
             position: 0,
             is_speaking: false,
-            started: None,
-            start_is_told: false,
             marks: VecDeque::new(),
             has_ended: false,
             context: Context::default(),
@@ -173,22 +159,17 @@ impl Channel {
             complete: None,
             hop: least_hop,
             last_word_end: 0.0,
-            utterance: None,
+            utterance: Utterance::new(index, options.speech_started, gap),
         }
     }
 
-    /// Samples so far.
-    fn pushed(&self) -> u64 {
-        self.audio_start + self.audio.len() as u64
-    }
-
     pub fn duration(&self) -> f64 {
-        to_seconds(self.pushed())
+        to_seconds(self.audio.end())
     }
 
     /// Seconds of audio that wait to be recognised.
     pub fn waiting_seconds(&self) -> f64 {
-        to_seconds(self.pushed() - self.span.window_start(self.position).min(self.pushed()))
+        to_seconds(self.audio.end().saturating_sub(self.span.window_start(self.position)))
     }
 
     /// The end was reached and told.
@@ -197,18 +178,18 @@ impl Channel {
     }
 
     pub fn push(&mut self, samples: &[f32]) {
-        self.audio.extend_from_slice(samples);
+        self.audio.push(samples);
         self.probabilities.extend(self.voice.push(samples));
     }
 
     /// Closes the span here, when all before is recognised.
     pub fn finalize(&mut self) {
-        self.marks.push_back(Mark::Finalize(self.pushed()));
+        self.marks.push_back(Mark::Finalize(self.audio.end()));
     }
 
     /// There is no more audio.
     pub fn end(&mut self) {
-        self.marks.push_back(Mark::End(self.pushed()));
+        self.marks.push_back(Mark::End(self.audio.end()));
     }
 
     /// Looks at what has come. A request replaces the one before.
@@ -259,33 +240,7 @@ impl Channel {
         if self.span.voice_end().is_none() {
             self.context.fade(self.position);
         }
-        self.notice_start(frame, events);
-        if let (Some(last_word_end), Some(gap)) = (self.utterance, self.gap)
-            && self.span.voice_end().is_none()
-            && to_seconds(self.position) >= last_word_end + to_seconds(gap)
-        {
-            self.utterance = None;
-            events.push_back(Event::UtteranceEnd { channel: self.index, last_word_end });
-        }
-    }
-
-    /// Tells of the start of speech, once for each stretch of it.
-    fn notice_start(&mut self, frame: u64, events: &mut VecDeque<Event>) {
-        if self.is_speaking {
-            let start = *self.started.get_or_insert(frame);
-            if !self.start_is_told && self.position - start >= STARTED_FRAMES * FRAME {
-                self.start_is_told = true;
-                if self.speech_started {
-                    events.push_back(Event::SpeechStarted { channel: self.index, at: to_seconds(start) });
-                }
-            }
-            return;
-        }
-        self.started = None;
-        let silence = self.span.voice_end().map_or(RESTARTED, |end| self.position.saturating_sub(end));
-        if silence >= RESTARTED {
-            self.start_is_told = false;
-        }
+        self.utterance.step(frame, self.is_speaking, self.span.voice_end(), events);
     }
 
     /// Closes the span, or asks for what is still to be recognised of it.
@@ -353,8 +308,6 @@ impl Channel {
     }
 
     fn request(&self, start: u64, end: u64, is_thorough: bool) -> Request {
-        let range = (start - self.audio_start) as usize..(end - self.audio_start) as usize;
-        let samples = self.audio.get(range).unwrap_or_default();
         let mut options = DecodingOptions {
             language: self.language.clone(),
             prompt: self.prompt.clone(),
@@ -364,7 +317,7 @@ impl Channel {
         if !is_thorough {
             options.temperatures.truncate(1);
         }
-        Request { pcm: Pcm::new(samples), options }
+        Request { pcm: self.audio.pcm(start..end), options }
     }
 
     /// Takes the answer to the last request, which took so long.
@@ -429,7 +382,7 @@ impl Channel {
         in_order(&mut words);
         if let Some(last) = words.last() {
             self.last_word_end = last.end;
-            self.utterance = Some(last.end);
+            self.utterance.said(last.end);
         }
         match self.span.voice_end() {
             // The cut is no pause, and the window before it was long enough.
@@ -497,13 +450,7 @@ impl Channel {
     /// Forgets audio that no window will hold.
     fn forget(&mut self) {
         let own = self.span.window_start(self.position);
-        let kept = self.context.start().map_or(own, |start| start.min(own)).min(self.pushed());
-        let surplus = kept.saturating_sub(self.audio_start);
-        if surplus >= TRIMMED {
-            self.audio.drain(..surplus as usize);
-            self.audio_start = kept;
-            self.audio.shrink_to(self.audio.len() * 2);
-        }
+        self.audio.forget(self.context.start().map_or(own, |start| start.min(own)));
     }
 }
 

@@ -15,8 +15,10 @@
 mod agreement;
 mod channel;
 mod context;
+mod recording;
 mod session;
 mod span;
+mod utterance;
 mod voice;
 
 use std::sync::{Arc, Mutex, PoisonError};

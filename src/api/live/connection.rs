@@ -71,6 +71,22 @@ impl From<Error> for Left {
     }
 }
 
+/// Counts an open stream, however it ends.
+struct Active;
+
+impl Active {
+    fn new() -> Self {
+        metrics::gauge!("stt_active_streams").increment(1);
+        Self
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        metrics::gauge!("stt_active_streams").decrement(1);
+    }
+}
+
 pub struct Connection<'a> {
     socket: Socket,
     session: Session,
@@ -89,7 +105,7 @@ impl<'a> Connection<'a> {
     }
 
     pub async fn run(mut self, stop: CancellationToken) {
-        metrics::gauge!("stt_active_streams").increment(1);
+        let _active = Active::new();
         let left = self.converse(&stop).await;
         let (code, reason) = match left {
             Left::With(End(code, reason)) => (Some(code), reason),
@@ -97,7 +113,6 @@ impl<'a> Connection<'a> {
             Left::Gone => (None, "gone"),
         };
         tracing::info!(code, reason, seconds = self.session.duration(), "stream ended");
-        metrics::gauge!("stt_active_streams").decrement(1);
         let awaits_goodbye = matches!(left, Left::With(_));
         let Self { mut socket, session, .. } = self;
         // What it holds of the engine is free before the goodbye.
