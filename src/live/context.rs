@@ -78,7 +78,7 @@ impl Context {
                 && after.is_none_or(|word| word.end >= boundary - SLACK);
             let pairs = told.iter().rev().zip(words[..count].iter().rev()).take(COMPARED_WORDS);
             let found = pairs.filter(|(a, b)| a.is_like(b)).count();
-            may_be.then(|| found as f64 - WORDS_PER_SECOND * (late + early))
+            may_be.then_some(found as f64 - WORDS_PER_SECOND * (late + early))
         };
         let best = (0..=words.len()).filter_map(|count| Some((score(count)?, count)));
         let best = best.max_by(|a, b| a.0.total_cmp(&b.0));

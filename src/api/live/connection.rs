@@ -250,11 +250,8 @@ async fn farewell(socket: &mut Socket, code: Option<u16>, reason: &str, awaits_g
     if socket.close(code, reason).await.is_err() {
         return;
     }
-    while awaits_goodbye {
-        match socket.next().await {
-            Ok(websocket::Message::Close(_)) | Err(_) => break,
-            Ok(_) => {}
-        }
+    if awaits_goodbye {
+        while !matches!(socket.next().await, Ok(websocket::Message::Close(_)) | Err(_)) {}
     }
     socket.linger().await;
 }
