@@ -1,15 +1,17 @@
 //! The composition root: configuration to running parts, and the order in which they stop.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{self, Readiness, Services, State};
+use crate::api::{self, JobWork, Readiness, Services, State};
 use crate::config::Config;
 use crate::engine::{self, Engine};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator};
+use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
 use crate::models::{self, hub};
@@ -30,6 +32,8 @@ pub enum Error {
     Keys(#[from] keys::Error),
     #[error("URL input did not start")]
     Fetch(#[from] fetch::SetupError),
+    #[error("jobs did not start")]
+    Jobs(#[from] jobs::Error),
     #[error("cannot listen on {address}")]
     Listen { address: std::net::SocketAddr, source: std::io::Error },
     #[error("the server failed")]
@@ -64,7 +68,8 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     })
 }
 
-/// Serves until `stop`, then drains: requests finish, then the engine ends with its last handle.
+/// Serves until `stop`, then drains: jobs go back in line, requests finish, then the engine ends with its
+/// last handle.
 ///
 /// # Errors
 /// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
@@ -75,6 +80,10 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         .map_err(|source| Error::Listen { address: config.listen, source })?;
     let verifier = open_keys(&config.state_dir)?;
     let fetcher = Fetcher::new(&config.fetch)?;
+    let jobs = match config.jobs.enabled {
+        true => Some(Jobs::open(&config.state_dir, &config.jobs, fetcher.clone()).await?),
+        false => None,
+    };
     let readiness = Readiness::default();
     let transcriber = tokio::select! {
         transcriber = transcriber(config) => transcriber?,
@@ -86,18 +95,34 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         live,
         authenticator: Authenticator::new(verifier, config.auth.clone()),
         fetcher,
+        jobs: jobs.clone(),
         readiness: readiness.clone(),
         audio: config.audio.clone(),
     };
-    let router = api::router(Services::new(parts, &config.api));
+    let services = Arc::new(Services::new(parts, &config.api));
+    // Jobs make way at once when the server is told to stop: what is left of it is for those who wait.
+    let stop_jobs = stop.child_token();
+    let jobs = jobs.map(|jobs| {
+        let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
+        tokio::spawn(async move { jobs.run(work, stop).await })
+    });
+    let router = api::router(services);
     readiness.set(State::Ready);
-    tracing::info!(address = %config.listen, "listening");
+    // Port 0 is any that is free.
+    tracing::info!(address = %listener.local_addr().unwrap_or(config.listen), "listening");
     let draining = async {
         stop.cancelled().await;
         readiness.set(State::Draining);
         tracing::info!("draining");
     };
-    http::run(listener, router, &config.http, draining).await?;
+    let served = http::run(listener, router, &config.http, draining).await;
+    stop_jobs.cancel();
+    if let Some(jobs) = jobs
+        && let Err(error) = jobs.await
+    {
+        tracing::error!(%error, "jobs ended before they were told to");
+    }
+    served?;
     tracing::info!("stopped");
     Ok(())
 }

@@ -12,14 +12,14 @@ use figment::providers::{Format, Serialized, Toml};
 use figment::value::{Dict, Num, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::{api, audio, engine, fetch, http, live, models, telemetry, transcribe};
+use crate::{api, audio, engine, fetch, http, jobs, live, models, telemetry, transcribe};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Where the server listens. Default 127.0.0.1:8000.
     pub listen: SocketAddr,
-    /// Keys and other state. Default `$XDG_STATE_HOME/verbatim`, or `~/.local/state/verbatim`.
+    /// Keys, jobs and other state. Default `$XDG_STATE_HOME/verbatim`, or `~/.local/state/verbatim`.
     pub state_dir: PathBuf,
     /// Model folders, one for each name. Default `$XDG_CACHE_HOME/verbatim/models`, or
     /// `~/.cache/verbatim/models`.
@@ -33,6 +33,7 @@ pub struct Config {
     pub http: http::Config,
     pub auth: http::auth::Config,
     pub fetch: fetch::Config,
+    pub jobs: jobs::Config,
     pub log: telemetry::Config,
 }
 
@@ -51,6 +52,7 @@ impl Default for Config {
             http: http::Config::default(),
             auth: http::auth::Config::default(),
             fetch: fetch::Config::default(),
+            jobs: jobs::Config::default(),
             log: telemetry::Config::default(),
         }
     }
@@ -95,7 +97,7 @@ pub struct Sources {
 pub struct Setting {
     /// With dots, as in `models.slots`.
     pub name: String,
-    /// In TOML; none where it is not set and has no default.
+    /// In TOML; none where it is a secret, or is not set and has no default.
     pub value: Option<String>,
     pub source: String,
 }
@@ -232,6 +234,7 @@ fn flatten(dict: &Dict, prefix: &str, row: &mut impl FnMut(String, Option<String
         match value {
             Value::Dict(_, inner) => flatten(inner, &name, row),
             Value::Empty(..) => row(name, None),
+            Value::String(_, text) if text == jobs::HIDDEN => row(name, None),
             // As f64 it would show digits that nobody wrote.
             Value::Num(_, Num::F32(number)) => row(name, Some(format!("{number:?}"))),
             other => row(name, toml::Value::try_from(other).ok().map(|value| value.to_string())),
@@ -251,8 +254,15 @@ impl Config {
         positive("audio.max_seconds", self.audio.max_seconds)?;
         positive("engine.max_wait_seconds", self.engine.max_wait_seconds)?;
         positive("engine.max_held_seconds", self.engine.max_held_seconds)?;
-        positive("models.slots", self.models.slots as f64)?;
-        positive("audio.max_channels", self.audio.max_channels as f64)
+        positive("audio.max_channels", self.audio.max_channels as f64)?;
+        positive("jobs.concurrency", self.jobs.concurrency as f64)?;
+        positive("jobs.runs_max", f64::from(self.jobs.runs_max))?;
+        positive("jobs.deliveries", self.jobs.deliveries as f64)?;
+        positive("jobs.deliveries_per_host", self.jobs.deliveries_per_host as f64)?;
+        for delay in &self.jobs.retry_delays_seconds {
+            positive("jobs.retry_delays_seconds", *delay)?;
+        }
+        Ok(())
     }
 }
 

@@ -7,10 +7,10 @@
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
 //! 5  api                    endpoints, wire types, error → status     on  http (hyper plumbing)
-//! 4  transcribe  live       whole audio → transcript; audio as it comes → words
+//! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu (machine hall)
-//! 1  audio  transcript  fetch  keys  telemetry                       ground
+//! 1  audio  transcript  fetch  keys  state  telemetry                ground
 //! ```
 //!
 //! # The path of a request
@@ -27,7 +27,8 @@
 //! | audio      | |
 //! | transcript | |
 //! | fetch      | |
-//! | keys       | |
+//! | state      | |
+//! | keys       | state |
 //! | telemetry  | |
 //! | vad        | audio |
 //! | engine     | audio, transcript, telemetry |
@@ -36,9 +37,10 @@
 //! | format     | transcript |
 //! | transcribe | audio, vad, engine, transcript, telemetry |
 //! | live       | audio, vad, engine, transcript, telemetry |
+//! | jobs       | fetch, state |
 //! | http       | keys, telemetry |
-//! | api        | http, transcribe, live, engine, fetch, format, keys, transcript, audio, telemetry |
-//! | config     | api, audio, engine, fetch, http, keys, live, models, telemetry, transcribe |
+//! | api        | http, jobs, live, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
+//! | config     | api, audio, engine, fetch, http, jobs, keys, live, models, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
 
@@ -52,9 +54,11 @@ pub mod engine;
 pub mod fetch;
 pub mod format;
 pub mod http;
+pub mod jobs;
 pub mod keys;
 pub mod live;
 pub mod models;
+pub mod state;
 pub mod telemetry;
 pub mod transcribe;
 pub mod transcript;

@@ -1,19 +1,22 @@
-//! Transcripts to the wire format. Pure.
+//! Transcripts to the wire format. Pure, but for [`respond`], which picks the thread.
 //!
 //! The transcript is what the model wrote, with punctuation and capitals, unless `punctuate=false` asks
 //! for it without. A word is always told bare and in lower case as `word`: that is what the SDKs' users
 //! compare and search by, in every mode of the wire format. As written it is `punctuated_word`, present
-//! where the wire format has it: with `punctuate`, `smart_format` and what implies them.
+//! where the wire format has it: with `punctuate`, `smart_format` and what implies them. What is formatted
+//! on the way, and how words that become one keep their times, is told in [`crate::format`].
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use tokio::task::JoinError;
 use uuid::Uuid;
 
 use super::parameters::{DetectLanguage, Parameters};
-use super::wire;
+use super::{prompt, wire};
 use crate::engine::ModelInfo;
-use crate::transcript::{Transcript, Word};
+use crate::format::{self, FillerWords, Word};
+use crate::transcript::Transcript;
 
 /// What the request said.
 pub struct Asked<'a> {
@@ -35,11 +38,40 @@ pub struct Heard<'a> {
 }
 
 pub fn response(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Response {
-    let channels = heard.transcripts.iter().map(|transcript| channel(asked, transcript)).collect();
-    wire::Response { metadata: metadata(asked, heard), results: wire::Results { channels } }
+    let spoken: Vec<Channel<'_>> =
+        heard.transcripts.iter().map(|transcript| Channel::of(asked.parameters, transcript)).collect();
+    let results = wire::Results {
+        channels: spoken.iter().map(|channel| channel.entry(asked)).collect(),
+        utterances: asked.parameters.utterances.then(|| utterances(asked, &spoken)),
+    };
+    wire::Response { metadata: metadata(asked, heard), results }
+}
+
+/// As [`response`], off the async threads where it may take long: a search reads all that was said, once
+/// for each term.
+///
+/// # Errors
+/// Only where `response` panicked.
+pub async fn respond(asked: &Asked<'_>, heard: &Heard<'_>) -> Result<wire::Response, JoinError> {
+    if asked.parameters.search.is_empty() {
+        return Ok(response(asked, heard));
+    }
+    let (request_id, created, words) = (asked.request_id, asked.created, asked.words);
+    let (sha256, duration_seconds, source_channels) =
+        (heard.sha256, heard.duration_seconds, heard.source_channels);
+    let parameters = asked.parameters.clone();
+    let (transcripts, model) = (heard.transcripts.to_vec(), heard.model.clone());
+    let work = move || {
+        let asked = Asked { request_id, created, parameters: &parameters, words };
+        let transcripts = &transcripts;
+        response(&asked, &Heard { sha256, duration_seconds, source_channels, transcripts, model: &model })
+    };
+    tokio::task::spawn_blocking(work).await
 }
 
 fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
+    let languages = heard.transcripts.iter().map(|transcript| transcript.language.code.as_str());
+    let unsupported = asked.parameters.unsupported();
     wire::Metadata {
         transaction_key: "deprecated",
         request_id: asked.request_id,
@@ -49,9 +81,10 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
         channels: heard.source_channels,
         models: vec![heard.model.uuid],
         model_info: BTreeMap::from([(heard.model.uuid, model_info(heard.model))]),
-        warnings: warnings(asked.parameters.unsupported(), asked.parameters, heard.model),
+        warnings: warnings(unsupported, asked.parameters, languages, heard.model),
         extra: asked.parameters.extra.clone(),
         tags: asked.parameters.tags.clone(),
+        metadata: asked.parameters.metadata.clone(),
     }
 }
 
@@ -63,106 +96,193 @@ pub(super) fn model_info(model: &ModelInfo) -> wire::ModelInfo {
     }
 }
 
-pub(super) fn warnings(
+/// What was asked for in vain, of audio in `languages`.
+pub(super) fn warnings<'a>(
     unsupported: Vec<&'static str>,
     parameters: &Parameters,
+    mut languages: impl Iterator<Item = &'a str>,
     model: &ModelInfo,
 ) -> Vec<wire::Warning> {
+    let warning = |parameter, kind, message| wire::Warning { parameter, kind, message };
     let mut warnings: Vec<_> = unsupported
         .into_iter()
-        .map(|parameter| wire::Warning {
-            parameter,
-            kind: wire::WarningKind::UnsupportedParameter,
-            message: format!("`{parameter}` is not supported and had no effect."),
+        .map(|parameter| {
+            let message = format!("`{parameter}` is not supported and had no effect.");
+            warning(parameter, wire::WarningKind::UnsupportedParameter, message)
         })
         .collect();
+    if !languages.any(format::is_english) {
+        warnings.extend(parameters.english_only().into_iter().map(|parameter| {
+            let message = format!("`{parameter}` knows English and had no effect on other languages.");
+            warning(parameter, wire::WarningKind::UnsupportedLanguage, message)
+        }));
+    }
+    let prompt = prompt::prompt(parameters);
+    for (parameter, left_out) in
+        [("keywords", prompt.keywords_left_out), ("keyterm", prompt.keyterms_left_out)]
+    {
+        if left_out > 0 {
+            let message = format!(
+                "{left_out} values of `{parameter}` had no effect: there is no room for more, or their \
+                 intensifier is not positive."
+            );
+            warnings.push(warning(parameter, wire::WarningKind::PartlyUsed, message));
+        }
+    }
     if parameters.model.as_deref().is_some_and(|asked| !names(asked, model)) {
-        warnings.push(wire::Warning {
-            parameter: "model",
-            kind: wire::WarningKind::UnsupportedModel,
-            message: format!("The model asked for is not served here; `{}` was used.", model.name),
-        });
+        let name = &model.name;
+        let message = format!("The model asked for is not served here; `{name}` was used.");
+        warnings.push(warning("model", wire::WarningKind::UnsupportedModel, message));
     }
     warnings
 }
 
-/// Whether `asked` means `model`, or none in particular: one SDK sends `None` for no model.
+/// Whether `asked` means `model`, or none in particular: one SDK sends `None` for no model. Of a size
+/// that has several versions, each is meant: `whisper-large` is `large-v3`.
 fn names(asked: &str, model: &ModelInfo) -> bool {
     let name = asked.strip_prefix("whisper-").unwrap_or(asked);
-    matches!(asked, "" | "None" | "whisper") || name == model.name || asked == model.uuid.to_string()
+    let size = model.name.split(['-', '.']).next();
+    matches!(asked, "" | "None" | "whisper")
+        || name == model.name
+        || size == Some(name)
+        || asked == model.uuid.to_string()
 }
 
-fn channel(asked: &Asked<'_>, transcript: &Transcript) -> wire::Channel {
-    let parameters = asked.parameters;
-    let detects = parameters.detect_language != DetectLanguage::Off
-        || parameters.language.as_deref().is_some_and(|tag| tag.eq_ignore_ascii_case("multi"));
-    let text =
-        if parameters.strips_punctuation() { bare_text(transcript.words()) } else { transcript.text() };
-    let words = || transcript.words().map(|spoken| word(spoken, parameters.shows_punctuation())).collect();
-    let alternative = wire::Alternative {
-        transcript: text,
-        confidence: confidence(transcript.confidence()),
-        words: asked.words.then(words),
-    };
-    wire::Channel {
-        detected_language: detects.then(|| transcript.language.code.clone()),
-        language_confidence: detects.then(|| confidence(transcript.language.probability)),
-        alternatives: vec![alternative],
+/// How words in `language` are to be formed for `parameters`.
+pub(super) fn format_options<'a>(parameters: &'a Parameters, language: &'a str) -> format::Options<'a> {
+    format::Options {
+        language,
+        filler_words: if parameters.filler_words { FillerWords::Spelled } else { FillerWords::Stripped },
+        dictation: parameters.dictation,
+        smart: parameters.smart_format,
+        numerals: parameters.numerals,
+        measurements: parameters.measurements,
+        replace: &parameters.replace,
+        profanity_filter: parameters.profanity_filter,
     }
 }
 
-pub(super) fn word(spoken: &Word, punctuated: bool) -> wire::Word {
-    wire::Word {
-        word: bare(&spoken.text),
-        start: rounded(spoken.start, 1e3),
-        end: rounded(spoken.end, 1e3),
-        confidence: confidence(spoken.probability),
-        punctuated_word: punctuated.then(|| spoken.text.trim().to_owned()),
-    }
+/// What was said in one channel, as the request wants it.
+struct Channel<'a> {
+    parameters: &'a Parameters,
+    transcript: &'a Transcript,
+    /// As the model heard them.
+    heard: Vec<Word>,
+    /// As they are shown.
+    shown: Vec<Word>,
 }
 
-/// The text of bare words; those of scripts without spaces stay without.
-pub(super) fn bare_text<'a>(words: impl IntoIterator<Item = &'a Word>) -> String {
-    let mut text = String::new();
-    for word in words {
-        let bare = bare(&word.text);
-        if word.text.starts_with(char::is_whitespace) && !text.is_empty() && !bare.is_empty() {
-            text.push(' ');
+impl<'a> Channel<'a> {
+    fn of(parameters: &'a Parameters, transcript: &'a Transcript) -> Self {
+        let heard = format::gather(transcript.words());
+        let options = format_options(parameters, &transcript.language.code);
+        let shown = format::format(heard.clone(), &options);
+        Self { parameters, transcript, heard, shown }
+    }
+
+    fn entry(&self, asked: &Asked<'_>) -> wire::Channel {
+        let Self { parameters, transcript, shown, .. } = self;
+        let multilingual = parameters.is_multilingual();
+        let detects = parameters.detect_language != DetectLanguage::Off || multilingual;
+        let language = &transcript.language;
+        let divides = parameters.paragraphs || (parameters.smart_format && format::is_spaced(&language.code));
+        let alternative = wire::Alternative {
+            transcript: self.text(shown),
+            confidence: confidence(format::confidence(shown)),
+            words: asked.words.then(|| self.words(shown)),
+            paragraphs: divides.then(|| paragraphs(shown)),
+            languages: multilingual.then(|| vec![language.code.clone()]),
+        };
+        wire::Channel {
+            search: (!parameters.search.is_empty()).then(|| self.search()),
+            detected_language: detects.then(|| language.code.clone()),
+            language_confidence: detects.then(|| confidence(language.probability)),
+            alternatives: vec![alternative],
         }
-        text.push_str(&bare);
     }
-    text
+
+    fn text(&self, words: &[Word]) -> String {
+        if self.parameters.strips_punctuation() { format::bare_text(words) } else { format::text(words) }
+    }
+
+    fn words(&self, words: &[Word]) -> Vec<wire::Word> {
+        let language = self.parameters.is_multilingual().then_some(&self.transcript.language.code);
+        let shows = self.parameters.shows_punctuation();
+        words.iter().map(|each| wire::Word { language: language.cloned(), ..word(each, shows) }).collect()
+    }
+
+    /// In what was heard, since numbers are asked for as they are said; but nothing that is masked in
+    /// the transcript is told here.
+    fn search(&self) -> Vec<wire::Search> {
+        let options = format::Options {
+            language: &self.transcript.language.code,
+            profanity_filter: self.parameters.profanity_filter,
+            ..format::Options::default()
+        };
+        let words = format::format(self.heard.clone(), &options);
+        let searcher = format::Searcher::new(&words);
+        let hit = |hit: format::Hit| wire::Hit {
+            confidence: rounded(hit.confidence, 1e6),
+            start: rounded(hit.start, 1e3),
+            end: rounded(hit.end, 1e3),
+            snippet: hit.snippet,
+        };
+        let search = |query: &String| wire::Search {
+            query: query.clone(),
+            hits: searcher.hits(query).into_iter().map(hit).collect(),
+        };
+        self.parameters.search.iter().map(search).collect()
+    }
 }
 
-/// Lower case, without the punctuation around it. Signs that are spoken stay: `$5`, `50%`, `c++`.
-fn bare(text: &str) -> String {
-    let text = text.trim();
-    let inner = text.trim_matches(is_punctuation);
-    // A dash that the model took for a word is told as it is; a word may also be hidden by asterisks.
-    match text.trim_matches(|c| is_punctuation(c) && c != '*') {
-        _ if !inner.is_empty() => inner.to_lowercase(),
-        "" => text.to_owned(),
-        asterisks => asterisks.to_owned(),
+fn utterances(asked: &Asked<'_>, channels: &[Channel<'_>]) -> Vec<wire::Utterance> {
+    let split = asked.parameters.utterance_split_seconds.unwrap_or(format::SPLIT_SECONDS);
+    let of_channel = |(index, channel): (usize, &Channel<'_>)| {
+        let utterance = |(place, words): (usize, &[Word])| wire::Utterance {
+            start: rounded(words.first().map_or(0.0, |word| word.start), 1e3),
+            end: rounded(words.last().map_or(0.0, |word| word.end), 1e3),
+            confidence: confidence(format::confidence(words)),
+            channel: index,
+            transcript: channel.text(words),
+            words: channel.words(words),
+            // The same answer has the same ids, however often it is made.
+            id: Uuid::new_v5(&asked.request_id, format!("utterance {index} {place}").as_bytes()),
+        };
+        format::utterances(&channel.shown, split).enumerate().map(utterance).collect::<Vec<_>>()
+    };
+    let mut utterances: Vec<_> = channels.iter().enumerate().flat_map(of_channel).collect();
+    utterances.sort_by(|a, b| a.start.total_cmp(&b.start));
+    utterances
+}
+
+fn paragraphs(words: &[Word]) -> wire::Paragraphs {
+    let paragraphs = format::paragraphs(words);
+    let sentence = |sentence: &format::Sentence| wire::Sentence {
+        text: sentence.text.clone(),
+        start: rounded(sentence.start, 1e3),
+        end: rounded(sentence.end, 1e3),
+    };
+    let paragraph = |paragraph: &format::Paragraph| wire::Paragraph {
+        sentences: paragraph.sentences.iter().map(sentence).collect(),
+        num_words: paragraph.words,
+        start: rounded(paragraph.start, 1e3),
+        end: rounded(paragraph.end, 1e3),
+    };
+    wire::Paragraphs {
+        transcript: format::paragraphs_text(&paragraphs),
+        paragraphs: paragraphs.iter().map(paragraph).collect(),
     }
 }
 
-fn is_punctuation(character: char) -> bool {
-    match character {
-        '.' | ',' | '!' | '?' | ':' | ';' | '-' | '_' | '*' | '/' | '\\' | '~' | '`' => true,
-        '"' | '\'' | '(' | ')' | '[' | ']' | '{' | '}' | '<' | '>' | '|' => true,
-        '¡' | '¿' | '«' | '»' | '·' | '؟' | '،' | '؛' | '।' | '♪' => true,
-        // General punctuation (dashes, quotes, ellipsis), that of CJK, and its full-width forms.
-        '\u{2010}'..='\u{2027}' | '\u{2039}'..='\u{203a}' | '\u{3001}'..='\u{3003}' => true,
-        '\u{3008}'..='\u{3011}' | '\u{3014}'..='\u{301f}' | '\u{30fb}' => true,
-        '\u{ff01}'
-        | '\u{ff08}'
-        | '\u{ff09}'
-        | '\u{ff0c}'..='\u{ff0f}'
-        | '\u{ff1a}'
-        | '\u{ff1b}'
-        | '\u{ff1f}' => true,
-        '\u{ff3b}' | '\u{ff3d}' | '\u{ff5b}' | '\u{ff5d}' | '\u{ff5e}'..='\u{ff65}' => true,
-        _ => false,
+/// `punctuated`: with `punctuated_word`.
+pub(super) fn word(shown: &Word, punctuated: bool) -> wire::Word {
+    wire::Word {
+        word: shown.bare.clone(),
+        start: rounded(shown.start, 1e3),
+        end: rounded(shown.end, 1e3),
+        confidence: confidence(shown.confidence),
+        punctuated_word: punctuated.then(|| shown.written.clone()),
+        language: None,
     }
 }
 

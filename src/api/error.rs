@@ -4,10 +4,10 @@
 //! |--------|-------------------------|------|
 //! | 400    | INVALID_QUERY_PARAMETER | a parameter whose value means nothing |
 //! | 400    | INVALID_HEADER          | a header of ours whose value means nothing |
-//! | 400    | Bad Request             | damaged or empty audio; JSON that is none; a language the model lacks |
+//! | 400    | Bad Request             | damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
-//! | 404    | NOT_FOUND               | no such path |
+//! | 404    | NOT_FOUND               | no such path; no such job, or another's |
 //! | 405    | METHOD_NOT_ALLOWED      | with `Allow` |
 //! | 408    | REQUEST_TIMEOUT         | a body that came too slowly |
 //! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
@@ -18,7 +18,7 @@
 //! | 431    | HEADERS_TOO_LARGE       | |
 //! | 500    | INTERNAL_ERROR          | a fault of ours; the log knows more |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
-//! | 503    | Service Unavailable     | busy or stopping, with `Retry-After` |
+//! | 503    | Service Unavailable     | busy, stopping, or no room for one more job, with `Retry-After` |
 //! | 504    | PROCESSING_TIMEOUT      | not done within the time for a request |
 //!
 //! Codes and messages that the wire format knows are its own, word for word.
@@ -30,7 +30,7 @@ use hyper::StatusCode;
 use super::language::UnknownLanguage;
 use super::parameters;
 use crate::http::Failure;
-use crate::{audio, engine, fetch, live};
+use crate::{audio, engine, fetch, jobs, live};
 
 /// While the server stops: about what a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
@@ -76,6 +76,14 @@ pub(super) fn unsupported_encoding(encoding: &str) -> Failure {
     )
 }
 
+pub(super) fn invalid_callback() -> Failure {
+    parameters::Error::Callback.into()
+}
+
+pub(super) fn no_such_job() -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such job.")
+}
+
 pub(super) fn not_implemented(what: &'static str) -> Failure {
     Failure::new(StatusCode::NOT_IMPLEMENTED, "NOT_IMPLEMENTED", what)
 }
@@ -93,6 +101,9 @@ impl From<live::Full> for Failure {
 impl From<parameters::Error> for Failure {
     fn from(error: parameters::Error) -> Self {
         let message = match error {
+            parameters::Error::KeytermTokens => {
+                return Self::new(StatusCode::BAD_REQUEST, "Bad Request", error.to_string());
+            }
             parameters::Error::Callback => "Invalid callback url.".to_owned(),
             error => format!("Failed to deserialize query parameters: {error}"),
         };
@@ -114,6 +125,15 @@ impl From<fetch::Error> for Failure {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message)
             }
             _ => Self::new(StatusCode::BAD_REQUEST, "REMOTE_CONTENT_ERROR", message),
+        }
+    }
+}
+
+impl From<jobs::Error> for Failure {
+    fn from(error: jobs::Error) -> Self {
+        match error {
+            jobs::Error::Full { retry_after } => Self::busy(retry_after).because(error),
+            error => Self::internal(error),
         }
     }
 }

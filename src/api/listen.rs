@@ -1,6 +1,7 @@
 //! `POST /v1/listen` and its three aliases: audio in, transcript out.
 //!
-//! What can be refused is refused before the body is read: no key, bad parameters, a full engine.
+//! What can be refused is refused before the body is read: no key, bad parameters, a full engine. A
+//! request with `callback` goes on in `jobs.rs`, which comes back for [`transcribe`] when its turn comes.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -10,13 +11,15 @@ use futures_util::future::try_join_all;
 use hyper::header::{HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
 use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 use super::answer::{self, Asked, Heard};
 use super::parameters::{Encoding, Parameters};
 use super::source::{self, Source};
-use super::{Services, error, language};
+use super::{Services, error, jobs, language, prompt, wire};
 use crate::audio::{self, DecodeOptions, Decoded, RawEncoding, RawFormat};
-use crate::engine::{Class, Task, TenantId};
+use crate::engine::{Class, LanguageChoice, Task, TenantId};
+use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
 use crate::transcribe::TranscribeOptions;
 
@@ -29,50 +32,114 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     let (arrived, created) = (Instant::now(), SystemTime::now());
     let caller = services.authenticator.caller(&request.headers).await?;
     let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
-    if parameters.callback.is_some() {
-        return Err(error::not_implemented(
-            "Callbacks are not served yet: send the request without `callback`.",
-        ));
-    }
-    let model = services.transcriber.model();
     let words = wants_words(&caller, &request.headers, &parameters)?;
-    let options = TranscribeOptions {
-        language: language::choice(&parameters, model)?,
-        task: Task::Transcribe,
-        prompt: None,
-        word_times: words,
-        class: Class::Interactive,
-        tenant: TenantId(caller.tenant),
-        deadline: Some(arrived + services.processing_timeout),
-    };
-    let raw = raw_format(&parameters)?;
+    let understood = Understood::new(&services, request.id, created, parameters, words)?;
+    if understood.parameters.callback.is_some() {
+        return jobs::accept(&services, request, caller, understood).await;
+    }
+    let tenant = TenantId(caller.tenant);
+    let urgency =
+        Urgency { class: Class::Interactive, tenant, deadline: Some(arrived + services.processing_timeout) };
     // Asks whether any audio would be let in at all; how much this is will be known when it is read.
     drop(services.transcriber.engine().admit(0.0)?);
     let _active = services.activity.begin();
 
-    let source = source::read(request.version, &request.headers, request.body).await?;
-    let decode =
-        DecodeOptions { raw, split_channels: parameters.multichannel, limits: services.audio.clone() };
-    let (decoded, sha256) = decode_source(&services, source, decode).await?;
-
-    let channels = decoded.channels.into_iter().map(|pcm| services.transcriber.transcribe(pcm, &options));
-    let transcripts = try_join_all(channels).await?;
-
-    let asked = Asked { request_id: request.id, created, parameters: &parameters, words };
-    let heard = Heard {
-        sha256,
-        duration_seconds: decoded.duration_seconds,
-        source_channels: decoded.source_channels,
-        transcripts: &transcripts,
-        model,
+    let audio = match source::read(request.version, &request.headers, request.body).await? {
+        Source::Audio(body) => Fetched { bytes: body.bytes(), held: Box::new(body) },
+        Source::Url(url) => fetch(&services, &url).await?,
     };
-    let mut response = json(StatusCode::OK, &answer::response(&asked, &heard));
+    let answer = transcribe(&services, &understood, urgency, audio).await?;
+    let mut response = json(StatusCode::OK, &answer);
+    let model = services.transcriber.model();
     let out = response.headers_mut();
     if let (Ok(name), Ok(uuid)) = (model.name.parse::<HeaderValue>(), model.uuid.to_string().parse()) {
         out.insert(DG_MODEL_NAME, name);
         out.insert(DG_MODEL_UUID, uuid);
     }
     Ok(response)
+}
+
+/// A request that makes sense to this server: all that its answer is made of, but the audio.
+pub(super) struct Understood {
+    pub request_id: Uuid,
+    pub created: SystemTime,
+    pub parameters: Parameters,
+    pub words: bool,
+    pub raw: Option<RawFormat>,
+    language: LanguageChoice,
+}
+
+impl Understood {
+    /// # Errors
+    /// 400 for a language that the model lacks, 415 for an encoding that is not read.
+    pub fn new(
+        services: &Services,
+        request_id: Uuid,
+        created: SystemTime,
+        parameters: Parameters,
+        words: bool,
+    ) -> Result<Self, Failure> {
+        let language = language::choice(&parameters, services.transcriber.model())?;
+        let raw = raw_format(&parameters)?;
+        Ok(Self { request_id, created, parameters, words, raw, language })
+    }
+}
+
+/// Whose work it is, and how long it may wait.
+pub(super) struct Urgency {
+    pub class: Class,
+    pub tenant: TenantId,
+    pub deadline: Option<Instant>,
+}
+
+/// A file in memory, and what it takes up: given back as soon as the file is gone.
+pub(super) struct Fetched {
+    pub bytes: Bytes,
+    pub held: Box<dyn Send>,
+}
+
+/// # Errors
+/// As [`crate::fetch::Fetcher::fetch`].
+pub(super) async fn fetch(services: &Services, url: &str) -> Result<Fetched, fetch::Error> {
+    // Nobody closes the semaphore; if somebody did, there would be a download too many, and no more.
+    let turn = services.downloads.clone().acquire_owned().await.ok();
+    let download = services.fetcher.fetch(url).await?;
+    Ok(Fetched { bytes: download.bytes, held: Box::new(turn) })
+}
+
+/// Audio to the body of the answer.
+pub(super) async fn transcribe(
+    services: &Services,
+    understood: &Understood,
+    urgency: Urgency,
+    audio: Fetched,
+) -> Result<wire::Response, Failure> {
+    let Understood { request_id, created, ref parameters, words, raw, ref language } = *understood;
+    let decode_options =
+        DecodeOptions { raw, split_channels: parameters.multichannel, limits: services.audio.clone() };
+    let (decoded, sha256) = decode(services, audio, decode_options).await?;
+
+    let options = TranscribeOptions {
+        language: language.clone(),
+        task: Task::Transcribe,
+        prompt: prompt::prompt(parameters).text,
+        word_times: words,
+        class: urgency.class,
+        tenant: urgency.tenant,
+        deadline: urgency.deadline,
+    };
+    let channels = decoded.channels.into_iter().map(|pcm| services.transcriber.transcribe(pcm, &options));
+    let transcripts = try_join_all(channels).await?;
+
+    let asked = Asked { request_id, created, parameters, words };
+    let heard = Heard {
+        sha256,
+        duration_seconds: decoded.duration_seconds,
+        source_channels: decoded.source_channels,
+        transcripts: &transcripts,
+        model: services.transcriber.model(),
+    };
+    answer::respond(&asked, &heard).await.map_err(Failure::internal)
 }
 
 /// Whether the response shall have `words`.
@@ -128,32 +195,16 @@ pub(super) fn raw_format(parameters: &Parameters) -> Result<Option<RawFormat>, F
     }))
 }
 
-/// The audio of `source` as PCM, and the SHA-256 of its bytes.
-async fn decode_source(
+/// The audio as PCM, and the SHA-256 of its bytes. Off the async threads, no more at once than there are
+/// processors for it.
+async fn decode(
     services: &Services,
-    source: Source,
+    audio: Fetched,
     options: DecodeOptions,
-) -> Result<(Decoded, [u8; 32]), Failure> {
-    match source {
-        Source::Audio(body) => decode(services, body.bytes(), options, body).await,
-        Source::Url(url) => {
-            let turn = services.downloads.clone().acquire_owned().await.map_err(Failure::internal)?;
-            let download = services.fetcher.fetch(&url).await?;
-            decode(services, download.bytes, options, turn).await
-        }
-    }
-}
-
-/// Off the async threads, no more at once than there are processors for it. `held` is what the bytes
-/// take up; it is given back as soon as they are gone.
-async fn decode<T: Send + 'static>(
-    services: &Services,
-    bytes: Bytes,
-    options: DecodeOptions,
-    held: T,
 ) -> Result<(Decoded, [u8; 32]), Failure> {
     let turn = services.decoders.clone().acquire_owned().await.map_err(Failure::internal)?;
     let work = move || {
+        let Fetched { bytes, held } = audio;
         let (_turn, _held) = (turn, held);
         let sha256 = Sha256::digest(&bytes).into();
         audio::decode(bytes, &options).map(|decoded| (decoded, sha256))
@@ -192,9 +243,14 @@ mod tests {
         ] {
             assert!(words(Scheme::Bearer, &[(name, value)], ""), "{name}: {value}");
         }
-        for query in
-            ["punctuate=true", "smart_format=true", "diarization=true", "utterances=true", "paragraphs=true"]
-        {
+        for query in [
+            "punctuate=true",
+            "smart_format=true",
+            "diarization=true",
+            "utterances=true",
+            "paragraphs=true",
+            "search=a",
+        ] {
             assert!(words(Scheme::Bearer, &[], query), "{query}");
         }
         assert!(words(Scheme::Token, &[], ""));

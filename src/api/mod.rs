@@ -1,19 +1,23 @@
 //! The endpoints: the contract's and those for operators. One file for each.
 //!
 //! `parameters.rs` and `source.rs` say what a request asks, `answer.rs` and `wire.rs` how it is
-//! answered, and `error.rs`, alone, what goes wrong under which status.
+//! answered, `openapi.rs` describes both, and `error.rs`, alone, says what goes wrong under which status.
 
 pub mod answer;
 mod error;
 mod health;
+mod jobs;
 pub mod language;
 mod listen;
 mod live;
+mod openapi;
 pub mod parameters;
+mod prompt;
 mod source;
 pub mod wire;
 
 pub use health::{Readiness, State};
+pub use jobs::JobWork;
 pub use parameters::Parameters;
 
 use std::sync::Arc;
@@ -26,6 +30,7 @@ use tokio::sync::Semaphore;
 use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::{Authenticator, Failure, Request, Response, Router};
+use crate::jobs::Jobs;
 use crate::live::Live;
 use crate::transcribe::Transcriber;
 
@@ -58,6 +63,7 @@ pub struct Services {
     live: Live,
     authenticator: Authenticator,
     fetcher: Fetcher,
+    jobs: Option<Jobs>,
     readiness: Readiness,
     audio: audio::Limits,
     processing_timeout: Duration,
@@ -72,6 +78,8 @@ pub struct Parts {
     pub live: Live,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
+    /// `None`: callbacks are not served.
+    pub jobs: Option<Jobs>,
     pub readiness: Readiness,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
@@ -85,6 +93,7 @@ impl Services {
             live: parts.live,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
+            jobs: parts.jobs,
             readiness: parts.readiness,
             audio: parts.audio,
             processing_timeout: Duration::from_millis(config.processing_timeout_ms),
@@ -96,8 +105,8 @@ impl Services {
 }
 
 /// The table of routes.
-pub fn router(services: Services) -> Router {
-    let services = Arc::new(services);
+pub fn router(services: impl Into<Arc<Services>>) -> Router {
+    let services = services.into();
     let listen = endpoint(&services, listen::listen);
     Router::new()
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
@@ -105,6 +114,8 @@ pub fn router(services: Services) -> Router {
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
+        .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::GET, "/openapi.json", endpoint(&services, openapi::document))
         .route(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route(Method::GET, "/health", endpoint(&services, health::health))
         .route(Method::GET, "/livez", endpoint(&services, health::livez))

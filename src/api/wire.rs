@@ -39,6 +39,59 @@ pub struct Metadata {
     /// The request's `tag` values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The request's `metadata`, the text as it was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<String>,
+}
+
+/// The answer to a request with `callback`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Acknowledgement {
+    pub request_id: Uuid,
+}
+
+/// What is delivered instead of a [`Response`] where there is none: an error as of any request, and the
+/// request's `metadata` where a [`Response`] would have it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobError<E> {
+    #[serde(flatten)]
+    pub error: E,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Echo>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Echo {
+    pub metadata: String,
+}
+
+/// How a job fares.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Job {
+    pub request_id: Uuid,
+    /// `queued`, `running`, `delivering`, `delivered` or `dead`.
+    pub state: &'static str,
+    /// When the request came, as in [`Metadata::created`].
+    pub created: String,
+    /// When it is run or sent next, where it waits for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// When the result was there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished: Option<String>,
+    /// When it was delivered, or given up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+    /// How often transcription was begun.
+    pub runs: u32,
+    /// How often delivery was tried.
+    pub attempts: u32,
+    /// The kind of the last error, of either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// What was or will be delivered, where the server keeps it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<serde_json::Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -61,16 +114,38 @@ pub struct Warning {
 pub enum WarningKind {
     UnsupportedParameter,
     UnsupportedModel,
+    /// It was asked for in a language that it does not know.
+    UnsupportedLanguage,
+    /// Some of its values had no effect.
+    PartlyUsed,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Results {
     /// One for all channels mixed, or one for each.
     pub channels: Vec<Channel>,
+    /// Of all channels, in order of time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utterances: Option<Vec<Utterance>>,
+}
+
+/// Words without a long pause between them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Utterance {
+    pub start: f64,
+    pub end: f64,
+    pub confidence: f64,
+    pub channel: usize,
+    pub transcript: String,
+    pub words: Vec<Word>,
+    pub id: Uuid,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Channel {
+    /// One for each term that was searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Vec<Search>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detected_language: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,12 +155,56 @@ pub struct Channel {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Search {
+    pub query: String,
+    /// The surest first.
+    pub hits: Vec<Hit>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Hit {
+    /// 0 to 1.
+    pub confidence: f64,
+    pub start: f64,
+    pub end: f64,
+    /// What was heard there.
+    pub snippet: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Alternative {
     pub transcript: String,
     /// Mean of the words' confidences, 0 to 1; 0 where nothing was said.
     pub confidence: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<Vec<Word>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paragraphs: Option<Paragraphs>,
+    /// With `language=multi`: the languages spoken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub languages: Option<Vec<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Paragraphs {
+    /// A line break, then the paragraphs with an empty line between them.
+    pub transcript: String,
+    pub paragraphs: Vec<Paragraph>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Paragraph {
+    pub sentences: Vec<Sentence>,
+    pub num_words: usize,
+    pub start: f64,
+    pub end: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sentence {
+    pub text: String,
+    pub start: f64,
+    pub end: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -100,4 +219,7 @@ pub struct Word {
     /// As written, where punctuation was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub punctuated_word: Option<String>,
+    /// With `language=multi`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
 }

@@ -63,6 +63,19 @@ pub enum Error {
     Busy,
 }
 
+/// Whether `bytes` look like audio that [`decode`] reads, by their beginning alone: microseconds.
+///
+/// # Errors
+/// [`Error::Empty`], [`Error::Unsupported`], and [`Error::Corrupt`] for a header that makes no sense.
+pub fn check(bytes: &[u8], raw: Option<RawFormat>) -> Result<(), Error> {
+    match (sniff::container(bytes), raw) {
+        _ if bytes.is_empty() => Err(Error::Empty),
+        (Some(Container::Wave), _) => sniff::check_wave(bytes),
+        (Some(_), _) | (None, Some(_)) => Ok(()),
+        (None, None) => Err(Error::Unsupported),
+    }
+}
+
 /// Decodes a whole file, or raw samples where `options` describe them. The format is known by the
 /// bytes alone: a container is read as one even where raw samples were announced.
 ///

@@ -10,7 +10,7 @@ mod stream;
 
 use std::sync::Arc;
 
-pub use decode::{DecodeOptions, Decoded, Error, Limits, decode};
+pub use decode::{DecodeOptions, Decoded, Error, Limits, check, decode};
 pub use raw::{RawEncoding, RawFormat};
 pub use stream::{PcmStream, Piece, StreamFormat, StreamOptions};
 

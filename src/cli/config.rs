@@ -9,7 +9,8 @@ use crate::config::{Setting, Sources};
 pub fn run(sources: &Sources) -> anyhow::Result<ExitCode> {
     let line = |Setting { name, value, source }: &Setting| match value {
         Some(value) => (format!("{name} = {value}"), format!("# {source}")),
-        None => (format!("# {name} is not set"), String::new()),
+        None if source == "default" => (format!("# {name} is not set"), String::new()),
+        None => (format!("# {name} is set, and not shown"), format!("# {source}")),
     };
     let lines: Vec<_> = sources.describe()?.iter().map(line).collect();
     let width = lines.iter().map(|(setting, _)| setting.len()).max().unwrap_or(0).min(72);

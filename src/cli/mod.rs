@@ -4,6 +4,7 @@
 //! without a word.
 
 mod config;
+mod jobs;
 mod keys;
 mod models;
 mod serve;
@@ -79,6 +80,9 @@ enum Command {
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
+    /// List, show and redeliver jobs (requests with a callback), and show what they are signed with.
+    #[command(subcommand)]
+    Jobs(jobs::Command),
     /// List, fetch, find and verify models.
     #[command(subcommand)]
     Models(models::Command),
@@ -158,6 +162,7 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
         }
         Command::Stream(arguments) => Ok(runtime()?.block_on(stream::run(&config, arguments))?),
         Command::Keys(command) => Ok(keys::run(&config, command)?),
+        Command::Jobs(command) => Ok(runtime()?.block_on(jobs::run(&config, command))?),
         Command::Models(command) => {
             crate::telemetry::start(&quiet(&config, &line.settings))
                 .map_err(|error| Failure::Usage(error.into()))?;

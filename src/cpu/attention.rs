@@ -98,8 +98,12 @@ impl Cache {
         assert!(positions.end <= room);
         // One task for each head: their places are apart.
         match &mut self.store {
-            Store::F32(elements) => write(level, threads, elements, None, (slot, heads, room), positions, row),
-            Store::Bf16(elements) => write(level, threads, elements, None, (slot, heads, room), positions, row),
+            Store::F32(elements) => {
+                write(level, threads, elements, None, (slot, heads, room), positions, row)
+            }
+            Store::Bf16(elements) => {
+                write(level, threads, elements, None, (slot, heads, room), positions, row)
+            }
             Store::Int8(elements, scales) => {
                 write(level, threads, elements, Some(scales), (slot, heads, room), positions, row);
             }

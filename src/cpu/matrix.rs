@@ -34,7 +34,7 @@ pub enum Precision {
 pub enum Epilogue {
     /// It is written.
     Store,
-    /// It is written after [`super::rows::gelu`].
+    /// It is written after GELU: exact ([`super::rows::gelu`]) in f32, to 1e-4 elsewhere.
     Gelu,
     /// It is added to what is there: the residual.
     Add,
@@ -172,9 +172,7 @@ impl Matrix {
         let count = x.len() / self.inputs;
         assert!(x.len() == count * self.inputs);
         match self.weights {
-            Weights::F32(_) => {
-                Rows { count, inputs: self.inputs, operand: Operand::F32(Cow::Borrowed(x)) }
-            }
+            Weights::F32(_) => Rows { count, inputs: self.inputs, operand: Operand::F32(Cow::Borrowed(x)) },
             _ => self.rows_with(level, count, |row, place| {
                 place.copy_from_slice(&x[row * self.inputs..][..self.inputs]);
             }),
@@ -182,12 +180,7 @@ impl Matrix {
     }
 
     /// Rounds `count` rows, each as `write` makes it.
-    pub fn rows_with(
-        &self,
-        level: Level,
-        count: usize,
-        write: impl Fn(usize, &mut [f32]),
-    ) -> Rows<'static> {
+    pub fn rows_with(&self, level: Level, count: usize, write: impl Fn(usize, &mut [f32])) -> Rows<'static> {
         let inputs = self.inputs;
         let mut row = vec![0.0; inputs];
         let operand = match self.weights {

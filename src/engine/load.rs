@@ -33,7 +33,8 @@ struct State {
 
 /// Leave to bring in so many seconds of audio. What was not marked done is given back on drop.
 pub struct Admission {
-    load: Arc<Load>,
+    /// `None`: work that is not counted.
+    load: Option<Arc<Load>>,
     remaining: Mutex<f64>,
 }
 
@@ -76,7 +77,7 @@ impl Load {
             state.done = 0.0;
         }
         state.held += seconds;
-        Ok(Admission { load: self.clone(), remaining: Mutex::new(seconds) })
+        Ok(Admission { load: Some(self.clone()), remaining: Mutex::new(seconds) })
     }
 
     pub fn held_seconds(&self) -> f64 {
@@ -90,12 +91,18 @@ impl Load {
 }
 
 impl Admission {
+    /// Leave that counts for nothing: whoever gives it bounds the work by other means.
+    pub(super) fn uncounted() -> Self {
+        Self { load: None, remaining: Mutex::new(0.0) }
+    }
+
     /// `seconds` of the audio are transcribed.
     pub fn done(&self, seconds: f64) {
+        let Some(load) = &self.load else { return };
         let mut remaining = self.remaining.lock().unwrap_or_else(PoisonError::into_inner);
         let seconds = seconds.min(*remaining);
         *remaining -= seconds;
-        let mut state = self.load.state();
+        let mut state = load.state();
         state.held = (state.held - seconds).max(0.0);
         state.done += seconds;
         let Some(from) = state.measured_from else { return };
@@ -111,8 +118,9 @@ impl Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
+        let Some(load) = &self.load else { return };
         let remaining = *self.remaining.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let mut state = self.load.state();
+        let mut state = load.state();
         state.held -= remaining;
         // Sums of fractions: what is less than a sample is nothing.
         if state.held < 1e-5 {

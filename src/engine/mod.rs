@@ -121,7 +121,13 @@ impl Engine {
         self.load.admit(seconds)
     }
 
-    /// Audio seconds admitted and not done.
+    /// Leave for a job's windows. They are not counted, as they make way for those that are: who sends
+    /// them bounds how many there are at once.
+    pub fn admit_job(&self) -> Admission {
+        Admission::uncounted()
+    }
+
+    /// Audio seconds admitted and not done, without those of jobs.
     pub fn held_seconds(&self) -> f64 {
         self.load.held_seconds()
     }

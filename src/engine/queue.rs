@@ -1,4 +1,5 @@
 //! Who goes next: by class, then fairly between tenants by audio seconds, then in order of arrival.
+//! Jobs, which come last, have one turn in [`JOB_TURN`] all the same, so that they come at all.
 //!
 //! Pure: no clock, no channel. Deficit round robin (Shreedhar and Varghese, 1995) with the audio's
 //! length as the cost: a tenant with a thousand windows and one with a single window take turns.
@@ -10,8 +11,13 @@ use super::window::{Class, TenantId};
 /// Samples a tenant may take in one turn: one full window, so that a turn always serves someone.
 const QUANTUM_SAMPLES: u64 = super::WINDOW_SAMPLES as u64;
 
+/// While a job waits, no more than so many less one go before it, however many of them there are.
+const JOB_TURN: u32 = 10;
+
 pub struct Queue<T> {
     lanes: [Lane<T>; 3],
+    /// How often the job that is next was passed over.
+    passed_over: u32,
 }
 
 struct Lane<T> {
@@ -40,6 +46,7 @@ impl<T> Queue<T> {
                 turns: VecDeque::new(),
                 length: 0,
             }),
+            passed_over: 0,
         }
     }
 
@@ -53,9 +60,17 @@ impl<T> Queue<T> {
         lane.length += 1;
     }
 
-    /// The next item: a more urgent class always first.
+    /// The next item: a more urgent class first, but for the jobs' own turns.
     pub fn pop(&mut self) -> Option<T> {
-        self.lanes.iter_mut().find_map(Lane::pop)
+        let [live, interactive, jobs] = &mut self.lanes;
+        if self.passed_over + 1 < JOB_TURN
+            && let Some(item) = live.pop().or_else(|| interactive.pop())
+        {
+            self.passed_over += u32::from(jobs.length > 0);
+            return Some(item);
+        }
+        self.passed_over = 0;
+        jobs.pop().or_else(|| live.pop()).or_else(|| interactive.pop())
     }
 
     pub fn is_empty(&self) -> bool {
@@ -128,6 +143,18 @@ mod tests {
     }
 
     #[test]
+    fn a_job_waits_for_its_turn_and_no_longer() {
+        let mut queue = Queue::new();
+        queue.push(Class::Job, TenantId(1), SECOND, "job");
+        for _ in 0..100 {
+            queue.push(Class::Interactive, TenantId(2), SECOND, "interactive");
+            queue.push(Class::Live, TenantId(3), SECOND, "live");
+        }
+        let position = std::iter::from_fn(|| queue.pop()).position(|item| item == "job");
+        assert_eq!(position, Some(JOB_TURN as usize - 1));
+    }
+
+    #[test]
     fn a_tenant_with_much_work_does_not_delay_one_with_little() {
         let mut queue = Queue::new();
         for _ in 0..50 {
@@ -155,7 +182,11 @@ mod tests {
                 prop_assert!(last.insert((class, tenant), index).is_none_or(|before| before < index));
                 seen.push(index);
             }
-            prop_assert!(seen.windows(2).all(|pair| entries[pair[0]].0 <= entries[pair[1]].0));
+            let urgent: Vec<_> = seen.iter().map(|&index| entries[index].0).filter(|&class| class < 2).collect();
+            prop_assert!(urgent.is_sorted(), "{urgent:?}");
+            let last_job = seen.iter().rposition(|&index| entries[index].0 == 2).unwrap_or(0);
+            let jobs = seen[..last_job].split(|&index| entries[index].0 == 2);
+            prop_assert!(jobs.into_iter().all(|between| between.len() < JOB_TURN as usize));
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..entries.len()).collect::<Vec<_>>());
         }

@@ -21,7 +21,8 @@ pub struct Fetcher {
     public: Client,
     listed: Client,
     any: Client,
-    allow: Arc<AllowList>,
+    pub(super) allow: Arc<AllowList>,
+    pub(super) look_up: LookUp,
     total_timeout: Duration,
     max_bytes: u64,
 }
@@ -51,6 +52,7 @@ impl Fetcher {
             listed: client(Reach::Listed)?,
             any: client(Reach::Any)?,
             allow: allow.clone(),
+            look_up: look_up.clone(),
             total_timeout: Duration::from_millis(config.total_timeout_ms),
             max_bytes: config.max_bytes,
         })
@@ -81,12 +83,16 @@ impl Fetcher {
     }
 
     async fn request(&self, url: &Url) -> Result<Response, Error> {
-        let client = match policy::check(url, &self.allow)? {
+        self.client(url)?.get(url.clone()).send().await.map_err(|error| verdict(&error))
+    }
+
+    /// The client that reaches as far as `url` may.
+    pub(super) fn client(&self, url: &Url) -> Result<&Client, Error> {
+        Ok(match policy::check(url, &self.allow)? {
             Reach::Public => &self.public,
             Reach::Listed => &self.listed,
             Reach::Any => &self.any,
-        };
-        client.get(url.clone()).send().await.map_err(|error| verdict(&error))
+        })
     }
 
     async fn read(&self, mut response: Response) -> Result<Download, Error> {
@@ -120,7 +126,7 @@ fn is_encoded(response: &Response) -> bool {
 }
 
 /// A refusal by the resolver comes back wrapped in the client's error; all else is one error.
-fn verdict(error: &reqwest::Error) -> Error {
+pub(super) fn verdict(error: &reqwest::Error) -> Error {
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
         if let Some(verdict) = error.downcast_ref::<Error>() {

@@ -1,4 +1,4 @@
-//! Media named by URL: fetched from public addresses only.
+//! What leaves for a URL that a client named: media fetched, results delivered; public addresses only.
 //!
 //! A URL that a client sends is a request made in the server's name, from inside its network. So the
 //! address is judged where it is known for certain: [`policy`] looks at the URL (scheme, user, port,
@@ -12,8 +12,10 @@
 mod download;
 pub mod policy;
 mod resolver;
+mod send;
 
 pub use download::{Download, Fetcher};
+pub use send::{Message, Reply, SendError, without_user};
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,104 @@
-//! Transcripts in other forms. Pure.
+//! What was said, in the form that was asked for. Pure: words in, words out.
+//!
+//! ```text
+//! transcript::Word ─ gather ─ Word ─ format ─ Word ┬ text, bare_text
+//!  pieces as the      │   fillers, dictation,      ├ paragraphs
+//!  model times them   │   numbers and addresses,   └ utterances
+//!                     │   replacement, profanity
+//!                     └ search
+//! ```
+//! Everything works on a slice of words, so it serves a whole file as well as one final of a stream.
+//!
+//! # Merged words
+//! As the wire format's own service has it: what is written as one is one word, with the time from the
+//! first to the last of the spoken words it came of, and the mean of their confidences. `fifty dollars`
+//! becomes the word `$50`; `punctuated_word` adds the punctuation. Where the written form has spaces,
+//! each part is a word with the time of its own spoken words: `(444)` and `814-9913`. No word is
+//! lost or told twice, and times never go back.
 
 pub mod captions;
+mod dictation;
+mod english;
+mod fillers;
+mod paragraphs;
+mod profanity;
 pub mod redact;
+mod replace;
+mod search;
+mod utterances;
+mod word;
+
+pub use paragraphs::{Paragraph, Sentence, paragraphs, transcript as paragraphs_text};
+pub use replace::Replacement;
+pub use search::{Hit, Searcher};
+pub use utterances::{SPLIT_SECONDS, utterances};
+pub use word::{Gap, Word, bare_text, confidence, gather, is_spaced, text};
+
+/// What to do with the words. The default leaves them as they are.
+///
+/// `smart`, `numerals`, `measurements`, `dictation`, `filler_words` and `profanity_filter` know English;
+/// for other languages they do nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Options<'a> {
+    /// The model's code of the words' language.
+    pub language: &'a str,
+    pub filler_words: FillerWords,
+    /// Spoken punctuation to signs.
+    pub dictation: bool,
+    /// Numbers, dates, times, money, percentages, telephone numbers, e-mail and web addresses as they
+    /// are written.
+    pub smart: bool,
+    /// Every number in digits.
+    pub numerals: bool,
+    /// Units after a number as their signs, the number in digits.
+    pub measurements: bool,
+    pub replace: &'a [Replacement],
+    pub profanity_filter: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FillerWords {
+    /// As the model wrote them.
+    #[default]
+    AsHeard,
+    /// Without `uh` and `um`.
+    Stripped,
+    /// Each in the wire format's spelling.
+    Spelled,
+}
+
+/// Whether the English rules apply to words of `language`.
+pub fn is_english(language: &str) -> bool {
+    language == "en"
+}
+
+/// Forms `words` as `options` say. Later steps see what earlier ones made: a replacement finds what
+/// the client would read without it, and nothing that is written in goes unmasked.
+pub fn format(mut words: Vec<Word>, options: &Options<'_>) -> Vec<Word> {
+    if is_english(options.language) {
+        match options.filler_words {
+            FillerWords::AsHeard => {}
+            FillerWords::Stripped => words = fillers::strip(words),
+            FillerWords::Spelled => fillers::spell(&mut words),
+        }
+        if options.dictation {
+            words = dictation::dictate(words);
+        }
+        let rules = english::Rules {
+            smart: options.smart,
+            numerals: options.numerals,
+            measurements: options.measurements,
+        };
+        words = english::rewrite(words, rules);
+    }
+    if !options.replace.is_empty() {
+        words = replace::replace(words, options.replace);
+    }
+    if options.profanity_filter && is_english(options.language) {
+        profanity::mask(&mut words);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests;

@@ -106,9 +106,13 @@ impl Failure {
         self.cause.as_deref().unwrap_or_default()
     }
 
+    /// The body, for whoever is told by other means than an answer.
+    pub fn body(&self, request_id: Uuid) -> impl Serialize + '_ {
+        ErrorBody { err_code: &self.code, err_msg: &self.message, request_id }
+    }
+
     pub(super) fn into_response(self, request_id: Uuid) -> Response {
-        let body = ErrorBody { err_code: &self.code, err_msg: &self.message, request_id };
-        let mut response = json(self.status, &body);
+        let mut response = json(self.status, &self.body(request_id));
         response.headers_mut().extend(self.headers);
         response
     }

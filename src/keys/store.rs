@@ -2,10 +2,7 @@
 //! only. The database holds nothing but keys, so that its `data_version` changes with them alone.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -14,6 +11,7 @@ use sha2::Sha256;
 
 use super::Error;
 use super::secret::{KeyId, Secret};
+use crate::state;
 
 pub const LABEL_CHARACTERS_MAX: usize = 100;
 
@@ -57,16 +55,11 @@ impl Store {
     /// # Errors
     /// [`Error::File`], [`Error::Pepper`], [`Error::Database`], [`Error::Newer`].
     pub fn open(state_dir: &Path) -> Result<Self, Error> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(state_dir)
+        state::make_directory(state_dir)
             .map_err(|source| Error::File { path: state_dir.to_owned(), source })?;
         let pepper = Pepper::open(state_dir)?;
         let path = state_dir.join(DATABASE);
-        // SQLite makes its files with the process's umask and gives journals the database's mode:
-        // so the database is there, and private, before SQLite sees it.
-        private_file(&path).map_err(|source| Error::File { path: path.clone(), source })?;
+        state::make_file(&path).map_err(|source| Error::File { path: path.clone(), source })?;
         let connection = Connection::open(&path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -207,34 +200,14 @@ pub(super) struct Pepper([u8; PEPPER_BYTES]);
 impl Pepper {
     fn open(state_dir: &Path) -> Result<Self, Error> {
         let path = state_dir.join(PEPPER);
-        let failed = |source| Error::File { path: path.clone(), source };
-        let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Self::make(&path).map_err(failed)?;
-                fs::read(&path)
-            }
-            read => read,
-        }
-        .map_err(failed)?;
+        let random = || {
+            let mut pepper = [0u8; PEPPER_BYTES];
+            rand::fill(&mut pepper[..]);
+            pepper.to_vec()
+        };
+        let bytes = state::read_or_make(&path, random)
+            .map_err(|source| Error::File { path: path.clone(), source })?;
         bytes.try_into().map(Self).map_err(|_| Error::Pepper { path: path.clone(), expected: PEPPER_BYTES })
-    }
-
-    /// Written beside and linked into place: it appears whole or not at all, and where two processes
-    /// come at once the first one's stands.
-    fn make(path: &Path) -> io::Result<()> {
-        let mut pepper = [0u8; PEPPER_BYTES];
-        rand::fill(&mut pepper[..]);
-        let draft = PathBuf::from(format!("{}.{:016x}", path.display(), rand::random::<u64>()));
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        let linked =
-            file.write_all(&pepper).and_then(|()| file.sync_all()).and_then(|()| {
-                match fs::hard_link(&draft, path) {
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-                    linked => linked,
-                }
-            });
-        fs::remove_file(&draft)?;
-        linked
     }
 
     pub(super) fn tag(&self, key: &str) -> Tag {
@@ -243,11 +216,6 @@ impl Pepper {
         mac.update(key.as_bytes());
         mac.finalize().into_bytes().into()
     }
-}
-
-fn private_file(path: &Path) -> io::Result<()> {
-    let file = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
-    file.set_permissions(fs::Permissions::from_mode(0o600))
 }
 
 fn unix_ms(time: SystemTime) -> i64 {
@@ -261,6 +229,9 @@ fn from_unix_ms(ms: i64) -> SystemTime {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {

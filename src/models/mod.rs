@@ -24,7 +24,11 @@ pub struct Config {
     pub compute_type: ComputeType,
     /// Threads for inference on the CPU. Default 0: one for each core.
     pub threads: usize,
-    /// Windows decoded side by side. More raise throughput and memory. Default 16.
+    /// How much of its 30 s the encoder sees where a window is shorter. Default `auto`: on a CPU in bf16
+    /// and int8 `short`, otherwise `full`.
+    pub audio_context: AudioContext,
+    /// Windows decoded side by side; each has its share of memory from the start. Default 0: 64 on CUDA, and
+    /// 8 on a CPU, where more gain nothing.
     pub slots: usize,
     pub hub: hub::Config,
 }
@@ -36,7 +40,8 @@ impl Default for Config {
             device: DeviceChoice::Auto,
             compute_type: ComputeType::Auto,
             threads: 0,
-            slots: 16,
+            audio_context: AudioContext::Auto,
+            slots: 0,
             hub: hub::Config::default(),
         }
     }
@@ -93,8 +98,19 @@ pub enum ComputeType {
     F32,
     /// Weights and caches in bf16, sums in f32.
     Bf16,
-    /// On a CPU the decoder's weights and its audio cache in int8, the rest as `bf16`.
+    /// On a CPU the weights and the decoder's audio cache in int8, the rest as `bf16`.
     Int8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AudioContext {
+    Auto,
+    /// All of it, padded: what the model was trained on.
+    Full,
+    /// The audio and some padding: several times faster for a few seconds of audio. A window that is not
+    /// understood so is encoded again in full.
+    Short,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -106,7 +106,10 @@ impl Transcriber {
     /// # Errors
     /// Those of [`Engine::admit`] and [`Engine::recognize`]. Nothing is returned in part.
     pub async fn transcribe(&self, pcm: Pcm, options: &TranscribeOptions) -> Result<Transcript, Error> {
-        let admission = self.engine.admit(pcm.duration_seconds())?;
+        let admission = match options.class {
+            Class::Live | Class::Interactive => self.engine.admit(pcm.duration_seconds())?,
+            Class::Job => self.engine.admit_job(),
+        };
         match &self.speech {
             Some(speech) => self.parallel(speech, pcm, options, &admission).await,
             None => self.sequential(pcm, options, &admission).await,

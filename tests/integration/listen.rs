@@ -8,8 +8,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use verbatim::audio::Limits;
-use verbatim::{api, engine, fetch};
+use verbatim::{api, engine, fetch, jobs};
 
+use crate::receiver::{Receiver, callback_parameter};
 use crate::server::{
     FAILS, RAW, Setup, TestServer, answer, client, read, refusal, say, say_for, transcripts,
 };
@@ -109,8 +110,8 @@ async fn languages_are_named_or_detected() {
 #[tokio::test]
 async fn parameters_are_honoured_warned_of_or_refused() {
     let server = TestServer::start(Setup::default()).await;
-    let (_, body) = answer(server.listen(&format!("{RAW}&numerals=true&tag=a&nonsense=1"), say(1))).await;
-    assert_eq!(body["metadata"]["warnings"][0]["parameter"], "numerals");
+    let (_, body) = answer(server.listen(&format!("{RAW}&diarize=true&tag=a&nonsense=1"), say(1))).await;
+    assert_eq!(body["metadata"]["warnings"][0]["parameter"], "diarize");
     assert_eq!(body["metadata"]["tags"], json!(["a"]));
     let (status, body) = answer(server.listen(&format!("{RAW}&punctuate=perhaps"), say(1))).await;
     assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));
@@ -118,10 +119,10 @@ async fn parameters_are_honoured_warned_of_or_refused() {
         body["err_msg"],
         "Failed to deserialize query parameters: invalid value `perhaps` for `punctuate`: expected true or false"
     );
-    let callback = server.listen(&format!("{RAW}&callback=https%3A%2F%2Fc.example"), say(1));
-    assert_eq!(refusal(callback).await, (501, "NOT_IMPLEMENTED".into()));
     let (_, body) = answer(server.listen("callback=nowhere", say(1))).await;
     assert_eq!(body["err_msg"], "Invalid callback url.");
+    let redact = server.listen(&format!("{RAW}&redact=pci"), say(1));
+    assert_eq!(refusal(redact).await, (400, "INVALID_QUERY_PARAMETER".into()));
     let header = server.listen(RAW, say(1)).header("timestamps", "perhaps");
     assert_eq!(refusal(header).await, (400, "INVALID_HEADER".into()));
 }
@@ -293,13 +294,18 @@ async fn nothing_of_a_request_reaches_the_log() {
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
 
-    let server = TestServer::start(Setup::default()).await;
+    let receiver = Receiver::start(&["500 Canary", "410 Canary"]).await;
+    let fetch = fetch::Config { allow: vec![receiver.allowed()], ..fetch::Config::default() };
+    let jobs = jobs::Config { retry_delays_seconds: vec![0.01], ..jobs::Config::default() };
+    let server = TestServer::start(Setup { fetch, jobs, ..Setup::default() }).await;
     let json = r#"{"url":"http://127.0.0.9/canary?canary=1"}"#;
+    let callback = callback_parameter(&format!("http://canary:canary@{}/canary?canary", receiver.allowed()));
     for request in [
         server.listen(&format!("{RAW}&keyterm=canary&metadata=canary&extra=k:canary"), say(1)),
         server.listen(&format!("{RAW}&punctuate=canary"), say(1)),
         server.listen(&format!("{RAW}&language=canary"), say(1)),
-        server.listen("callback=http%3A%2F%2Fcanary.example%2Fcanary", say(1)),
+        server.listen(&format!("{RAW}&callback=http%3A%2F%2Fcanary@127.0.0.9%2Fcanary"), say(1)),
+        server.listen(&format!("{RAW}&metadata=canary&{callback}"), say(1)),
         server.listen("", "canary"),
         server.listen(RAW, json).header("content-type", "application/json"),
         server.listen(RAW, "{canary").header("content-type", "application/json"),
@@ -310,7 +316,11 @@ async fn nothing_of_a_request_reaches_the_log() {
     ] {
         answer(request).await;
     }
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = || String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    while !logged().contains("job not delivered, and given up") {
+        tokio::task::yield_now().await;
+    }
+    let log = logged();
     assert!(log.contains("route=\"/v1/listen\"") && log.contains("status=401"), "{log}");
     for secret in ["canary", &server.key[12..]] {
         assert!(!log.contains(secret), "{secret} in {log}");

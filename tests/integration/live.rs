@@ -55,7 +55,7 @@ fn finals(messages: &[Value]) -> String {
 #[tokio::test]
 async fn a_stream_gives_results_then_metadata_then_1000() {
     let server = start(Config::default()).await;
-    let mut socket = open(&server, &format!("{RAW}&punctuate=true&tag=t&extra=a:b&numerals=true")).await;
+    let mut socket = open(&server, &format!("{RAW}&punctuate=true&tag=t&extra=a:b&diarize=true")).await;
     let audio = bytes(&utter(&[(5, 0.5, 0.1), (6, 0.5, 1.0), (7, 0.25, 0.25)]));
     for piece in audio.chunks(3200) {
         socket.audio(piece).await;
@@ -82,7 +82,7 @@ async fn a_stream_gives_results_then_metadata_then_1000() {
     assert_eq!((&metadata["duration"], &metadata["channels"]), (&json!(2.6), &json!(1)));
     assert_eq!(metadata["request_id"], first["metadata"]["request_id"]);
     assert_eq!(metadata["models"], json!([first["metadata"]["model_uuid"]]));
-    assert_eq!(metadata["warnings"][0]["parameter"], "numerals");
+    assert_eq!(metadata["warnings"][0]["parameter"], "diarize");
     assert_eq!(metadata["tags"], json!(["t"]));
 }
 

@@ -1,15 +1,16 @@
 //! The whole server on a port of its own, with a model that says what its input tells it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use verbatim::api::{self, Readiness, Services, State};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use verbatim::api::{self, JobWork, Readiness, Services, State};
 use verbatim::audio::Limits;
 use verbatim::engine::{
     self, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
@@ -17,6 +18,7 @@ use verbatim::engine::{
 };
 use verbatim::fetch::{self, Fetcher};
 use verbatim::http::{self, Authenticator, Router, auth};
+use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
 use verbatim::transcribe::Transcriber;
@@ -38,12 +40,16 @@ pub fn say_for(number: i16, seconds: f64) -> Vec<u8> {
 
 /// In this the model fails.
 pub const FAILS: i16 = 30_001;
+/// In this it hears the prompt that it was given.
+pub const PROMPT: i16 = 30_002;
 
 /// Reads the number in the first sample. Knows English and Spanish.
 struct Reader {
     info: ModelInfo,
     gate: Option<mpsc::Receiver<()>>,
+    says: HashMap<i16, &'static str>,
     heard: Vec<(SlotId, i16, f64, String)>,
+    prompts: HashMap<SlotId, String>,
 }
 
 impl SpeechModel for Reader {
@@ -68,6 +74,7 @@ impl SpeechModel for Reader {
 
     fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
         for (slot, options, _) in attempts {
+            self.prompts.insert(*slot, options.prompt.clone().unwrap_or_default());
             if let LanguageChoice::Named(code) = &options.language
                 && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == *slot)
             {
@@ -85,13 +92,25 @@ impl SpeechModel for Reader {
         let hypothesis = |slot: &SlotId| {
             let (_, number, seconds, language) =
                 self.heard.iter().find(|heard| heard.0 == *slot).expect("encoded");
-            let word = |text: &str, start| Word {
-                text: text.to_owned(),
-                start,
-                end: start + 0.25,
+            let spoken = match self.says.get(number) {
+                Some(text) => (*text).to_owned(),
+                None if *number == PROMPT => self.prompts.get(slot).cloned().unwrap_or_default(),
+                None => format!("Number {number}."),
+            };
+            let word = |(index, text): (usize, &str)| Word {
+                text: format!(" {text}"),
+                start: 0.25 * (index + 1) as f64,
+                end: 0.25 * (index + 2) as f64,
                 probability: 0.9,
             };
-            let words = vec![word(" Number", 0.25), word(&format!(" {number}."), 0.5)];
+            // A `|` is a second of silence.
+            let mut words: Vec<Word> = spoken.split_whitespace().enumerate().map(word).collect();
+            let mut silence = 0.0;
+            words.retain_mut(|word| {
+                silence += if word.text == " |" { 1.0 } else { 0.0 };
+                (word.start, word.end) = (word.start + silence, word.end + silence);
+                word.text != " |"
+            });
             let text = words.iter().map(|word| word.text.as_str()).collect();
             Hypothesis {
                 segments: vec![Segment { text, start: 0.0, end: *seconds, words, ..Segment::default() }],
@@ -129,6 +148,10 @@ pub struct Setup {
     pub live: live::Config,
     /// Instead of the one that reads numbers.
     pub model: Option<Box<dyn SpeechModel + Send>>,
+    pub jobs: jobs::Config,
+    /// What the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
+    /// second.
+    pub says: HashMap<i16, &'static str>,
     /// The model waits for a message here before each batch.
     pub gate: Option<mpsc::Receiver<()>>,
 }
@@ -142,6 +165,9 @@ pub struct TestServer {
     pub readiness: Readiness,
     pub live: Live,
     pub door: Door,
+    /// Ends jobs, as a signal does.
+    pub stop_jobs: CancellationToken,
+    _stops_jobs: DropGuard,
 }
 
 impl TestServer {
@@ -154,7 +180,8 @@ impl TestServer {
             encode_batch: 4,
             device: "script".into(),
         };
-        let reader = Reader { info, gate: setup.gate, heard: Vec::new() };
+        let reader =
+            Reader { info, gate: setup.gate, says: setup.says, heard: Vec::new(), prompts: HashMap::new() };
         let model = setup.model.unwrap_or(Box::new(reader));
         let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(model);
         let engine = Engine::start(&setup.engine, load).expect("a scripted model loads");
@@ -165,18 +192,35 @@ impl TestServer {
         let readiness = Readiness::default();
         readiness.set(State::Ready);
         let live = Live::new(engine.clone(), None, setup.live);
+        let fetcher = Fetcher::new(&setup.fetch).expect("a fetcher");
+        let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone()).await.expect("jobs");
         let parts = api::Parts {
             live: live.clone(),
             transcriber: Transcriber::new(engine.clone()),
             authenticator: Authenticator::new(verifier, setup.auth),
-            fetcher: Fetcher::new(&setup.fetch).expect("a fetcher"),
+            fetcher,
+            jobs: Some(jobs.clone()),
             readiness: readiness.clone(),
             audio: setup.audio,
         };
-        let router = api::router(Services::new(parts, &setup.api));
+        let services = Arc::new(Services::new(parts, &setup.api));
+        let stop_jobs = CancellationToken::new();
+        let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
+        tokio::spawn(async move { jobs.run(work, stop).await });
+        let router = api::router(services);
         let door = Door::open(router, setup.http).await;
         let key = secret.expose().to_owned();
-        Self { address: door.address, key, state, engine, readiness, live, door }
+        Self {
+            address: door.address,
+            key,
+            state,
+            engine,
+            readiness,
+            _stops_jobs: stop_jobs.clone().drop_guard(),
+            stop_jobs,
+            live,
+            door,
+        }
     }
 
     pub fn url(&self, path: &str) -> String {

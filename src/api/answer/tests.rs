@@ -15,7 +15,7 @@ fn model() -> ModelInfo {
 }
 
 fn transcript(words: &[&str]) -> Transcript {
-    let word = |(index, text): (usize, &&str)| Word {
+    let word = |(index, text): (usize, &&str)| crate::transcript::Word {
         text: (*text).to_owned(),
         start: index as f64 * 0.1 + 0.2,
         end: index as f64 * 0.1 + 0.3,
@@ -126,10 +126,96 @@ fn words_are_bare() {
         (" ÉCOLE", "école"),
         ("。世界」", "世界"),
         (" -", "-"),
-        ("", ""),
     ] {
-        assert_eq!(bare(written), bare_word, "{written:?}");
+        assert_eq!(alternative("", true, &[written])["words"][0]["word"], bare_word, "{written:?}");
     }
+    assert_eq!(alternative("", true, &[""])["words"], serde_json::json!([]));
+}
+
+#[test]
+fn pieces_of_a_number_are_one_word() {
+    let alternative = alternative("", true, &[" Pi", " is", " 3", ".14"]);
+    assert_eq!(alternative["transcript"], "Pi is 3.14");
+    assert_eq!(
+        alternative["words"][2],
+        serde_json::json!({"word": "3.14", "start": 0.4, "end": 0.6, "confidence": 0.9})
+    );
+}
+
+#[test]
+fn a_merged_word_has_its_words_time() {
+    let alternative =
+        alternative("smart_format=true", true, &[" It", " costs", " fifty", " five", " dollars."]);
+    assert_eq!(alternative["transcript"], "It costs $55.");
+    assert_eq!(
+        alternative["words"][2],
+        serde_json::json!({"word": "$55", "punctuated_word": "$55.", "start": 0.4, "end": 0.7, "confidence": 0.9})
+    );
+    assert_eq!(alternative["paragraphs"]["transcript"], "\nIt costs $55.");
+}
+
+#[test]
+fn paragraphs_have_sentences() {
+    let spoken = [" One.", " Two", " words.", " Three.", " Four.", " Five.", " Six."];
+    let paragraphs = &alternative("paragraphs=true", true, &spoken)["paragraphs"];
+    assert_eq!(paragraphs["transcript"], "\nOne. Two words. Three. Four. Five.\n\nSix.");
+    assert_eq!(
+        paragraphs["paragraphs"][1],
+        serde_json::json!({"sentences": [{"text": "Six.", "start": 0.8, "end": 0.9}],
+                           "num_words": 1, "start": 0.8, "end": 0.9})
+    );
+    assert_eq!(paragraphs["paragraphs"][0]["num_words"], 6);
+    assert!(alternative("", true, &spoken).get("paragraphs").is_none());
+    let silence = serde_json::json!({"transcript": "", "paragraphs": []});
+    assert_eq!(alternative("paragraphs=true", true, &[])["paragraphs"], silence);
+}
+
+#[test]
+fn utterances_of_all_channels_are_in_order_of_time() {
+    let mut left = transcript(&[" Hello", " there.", " Bye."]);
+    left.segments[0].words[2].start = 3.0;
+    left.segments[0].words[2].end = 3.5;
+    let right = transcript(&[" Hi."]);
+    let query = "utterances=true&punctuate=false&multichannel=true";
+    let results = answer(query, false, &[left.clone(), right.clone()])["results"].clone();
+    let utterances = results["utterances"].as_array().unwrap();
+    let told: Vec<_> = utterances
+        .iter()
+        .map(|u| {
+            (u["channel"].as_u64().unwrap(), u["transcript"].as_str().unwrap(), u["start"].as_f64().unwrap())
+        })
+        .collect();
+    assert_eq!(told, [(0, "hello there", 0.2), (1, "hi", 0.2), (0, "bye", 3.0)]);
+    assert_eq!(utterances[0]["words"][1]["word"], "there");
+    assert_eq!((&utterances[0]["end"], &utterances[0]["confidence"]), (&0.4.into(), &0.9.into()));
+    let ids: std::collections::HashSet<_> = utterances.iter().map(|u| u["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), 3);
+    assert_eq!(answer(query, false, &[left.clone(), right])["results"], results);
+    let merged = answer("utterances=true&utt_split=5", false, &[left]);
+    assert_eq!(merged["results"]["utterances"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn searches_are_answered_by_channel() {
+    let spoken = [" Oh", " shit,", " a", " pistemology."];
+    let channel =
+        answer("search=epistemology&search=xyz&profanity_filter=true", false, &[transcript(&spoken)]);
+    let search = &channel["results"]["channels"][0]["search"];
+    assert_eq!(
+        (&search[0]["query"], &search[1]),
+        (&"epistemology".into(), &serde_json::json!({"query": "xyz", "hits": []}))
+    );
+    assert_eq!(search[0]["hits"][0]["snippet"], "a pistemology");
+    assert_eq!(search[0]["hits"][0]["start"], 0.4);
+    let masked = answer("search=shit&profanity_filter=true", false, &[transcript(&spoken)]);
+    assert!(!masked["results"]["channels"][0]["search"][0]["hits"].to_string().contains("shit"));
+}
+
+#[test]
+fn several_languages_are_told_word_by_word() {
+    let alternative = alternative("language=multi", true, &[" Hello"]);
+    assert_eq!(alternative["languages"], serde_json::json!(["en"]));
+    assert_eq!(alternative["words"][0]["language"], "en");
 }
 
 #[test]
@@ -152,18 +238,31 @@ fn each_channel_has_its_entry() {
 
 #[test]
 fn what_had_no_effect_is_warned_of() {
-    let metadata = &answer("numerals=true&model=nova-3&tag=t&extra=k:v", false, &[])["metadata"];
+    let metadata = &answer("diarize=true&model=nova-3&tag=t&extra=k:v", false, &[])["metadata"];
     assert_eq!(metadata["tags"], serde_json::json!(["t"]));
     assert_eq!(metadata["extra"], serde_json::json!({"k": "v"}));
     assert_eq!(
         metadata["warnings"],
         serde_json::json!([
-            {"parameter": "numerals", "type": "unsupported_parameter",
-             "message": "`numerals` is not supported and had no effect."},
+            {"parameter": "diarize", "type": "unsupported_parameter",
+             "message": "`diarize` is not supported and had no effect."},
             {"parameter": "model", "type": "unsupported_model",
              "message": "The model asked for is not served here; `base` was used."},
         ])
     );
+    let mut spanish = transcript(&[" diez"]);
+    spanish.language.code = "es".into();
+    let query = "numerals=true&smart_format=true&keywords=a:0";
+    let warnings = &answer(query, false, &[spanish])["metadata"]["warnings"];
+    let told = |index: usize| (warnings[index]["parameter"].as_str(), warnings[index]["type"].as_str());
+    assert_eq!(told(0), (Some("numerals"), Some("unsupported_language")));
+    assert_eq!(told(1), (Some("keywords"), Some("partly_used")));
+    assert_eq!(warnings.as_array().unwrap().len(), 2);
+    assert!(answer("numerals=true", false, &[transcript(&[" ten"])])["metadata"].get("warnings").is_none());
+}
+
+#[test]
+fn models_go_by_several_names() {
     for query in [
         "model=base",
         "model=whisper-base",

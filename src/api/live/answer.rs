@@ -6,12 +6,12 @@ use std::time::SystemTime;
 use uuid::Uuid;
 
 use super::wire::{Alternative, Channel, Message, Metadata, Results, ResultsMetadata};
-use crate::api::answer::{bare_text, confidence, model_info, rounded, warnings, word};
+use crate::api::answer::{confidence, format_options, model_info, rounded, warnings, word};
 use crate::api::parameters::LiveParameters;
+use crate::api::wire;
 use crate::engine::ModelInfo;
-use crate::format::redact;
+use crate::format::{self, Word, redact};
 use crate::live::{self, Event};
-use crate::transcript::Word;
 
 /// What the client said.
 pub struct Asked {
@@ -25,6 +25,8 @@ pub struct Heard {
     pub sha256: [u8; 32],
     pub duration_seconds: f64,
     pub source_channels: u16,
+    /// That the last words were in.
+    pub language: Option<String>,
 }
 
 /// The message for `event`, of a stream with so many channels.
@@ -42,21 +44,16 @@ pub fn message(asked: &Asked, event: Event, channels: usize, model: &ModelInfo) 
 
 fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &ModelInfo) -> Results {
     let parameters = &asked.parameters.common;
-    shape(&mut heard.words, asked);
-    let words = &heard.words;
-    let text = if parameters.strips_punctuation() {
-        bare_text(words)
-    } else {
-        words.iter().map(|word| word.text.as_str()).collect::<String>().trim().to_owned()
-    };
-    let probabilities: f32 = words.iter().map(|word| word.probability).sum();
-    let is_multilingual =
-        parameters.language.as_deref().is_some_and(|language| language.eq_ignore_ascii_case("multi"));
+    let words = shape(&mut heard, asked);
+    let text = if parameters.strips_punctuation() { format::bare_text(&words) } else { format::text(&words) };
+    let language = heard.language.filter(|_| parameters.is_multilingual());
+    let shows = parameters.shows_punctuation();
+    let each = |shown: &Word| wire::Word { language: language.clone(), ..word(shown, shows) };
     let alternative = Alternative {
         transcript: text,
-        confidence: confidence(probabilities / words.len().max(1) as f32),
-        languages: is_multilingual.then(|| heard.language.into_iter().collect()),
-        words: words.iter().map(|spoken| word(spoken, parameters.shows_punctuation())).collect(),
+        confidence: confidence(format::confidence(&words)),
+        words: words.iter().map(each).collect(),
+        languages: parameters.is_multilingual().then(|| language.into_iter().collect()),
     };
     // The next span starts where this one ends, in what is written as well.
     let (start, end) = (seconds(heard.start), seconds(heard.start + heard.duration));
@@ -77,10 +74,13 @@ fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &Mod
     }
 }
 
-/// The words of a result as they are to be shown: the one place for all that changes text.
-fn shape(words: &mut [Word], asked: &Asked) {
+/// The words of a result as they are to be shown: the one place for all that changes text. What is hidden
+/// is hidden first, so that nothing that is written otherwise escapes it.
+fn shape(heard: &mut live::Results, asked: &Asked) -> Vec<Word> {
     let redaction = &asked.parameters.redaction;
-    redact::redact(words, &redaction.classes, redaction.mode);
+    redact::redact(&mut heard.words, &redaction.classes, redaction.mode);
+    let language = heard.language.as_deref().unwrap_or_default();
+    format::format(format::gather(&heard.words), &format_options(&asked.parameters.common, language))
 }
 
 pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
@@ -94,7 +94,12 @@ pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
         channels: heard.source_channels,
         models: [model.uuid],
         model_info: BTreeMap::from([(model.uuid, model_info(model))]),
-        warnings: warnings(asked.parameters.unsupported(), parameters, model),
+        warnings: warnings(
+            asked.parameters.unsupported(),
+            parameters,
+            heard.language.iter().map(String::as_str),
+            model,
+        ),
         extra: parameters.extra.clone(),
         tags: parameters.tags.clone(),
     }))

@@ -93,6 +93,8 @@ pub struct Connection<'a> {
     asked: Asked,
     live: &'a Live,
     sha256: Sha256,
+    /// That the last words were in.
+    language: Option<String>,
     /// The client has sent all that it will.
     is_closing: bool,
     /// What the stream ends with when all is told.
@@ -101,7 +103,8 @@ pub struct Connection<'a> {
 
 impl<'a> Connection<'a> {
     pub fn new(socket: Socket, session: Session, asked: Asked, live: &'a Live) -> Self {
-        Self { socket, session, asked, live, sha256: Sha256::new(), is_closing: false, end: DONE }
+        let sha256 = Sha256::new();
+        Self { socket, session, asked, live, sha256, language: None, is_closing: false, end: DONE }
     }
 
     pub async fn run(mut self, stop: CancellationToken) {
@@ -214,6 +217,7 @@ impl<'a> Connection<'a> {
                     sha256: self.sha256.clone().finalize().into(),
                     duration_seconds: self.session.duration(),
                     source_channels: self.session.source_channels(),
+                    language: self.language.take(),
                 };
                 let metadata = answer::metadata(&self.asked, &heard, self.live.model());
                 self.send(metadata).await?;
@@ -223,6 +227,9 @@ impl<'a> Connection<'a> {
     }
 
     async fn tell(&mut self, event: Event) -> Result<(), Left> {
+        if let Event::Results(heard) = &event {
+            self.language.clone_from(&heard.language);
+        }
         let message = answer::message(&self.asked, event, self.session.channels(), self.live.model());
         self.send(message).await
     }

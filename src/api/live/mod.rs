@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use hyper::header::{HeaderName, HeaderValue};
 
 use super::parameters::{Encoding, LiveParameters, Parameters};
-use super::{Services, State, error, language, listen};
+use super::{Services, State, error, language, listen, prompt};
 use crate::audio::StreamFormat;
 use crate::engine::TenantId;
 use crate::http::websocket::{self, Limits};
@@ -55,7 +55,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         endpointing: parameters.endpointing,
         utterance_end: parameters.utterance_end,
         speech_started: parameters.vad_events,
-        prompt: None,
+        prompt: prompt::prompt(&parameters.common).text,
         tenant: TenantId(caller.tenant),
     };
     if services.readiness.state() == State::Draining {

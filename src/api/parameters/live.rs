@@ -51,6 +51,7 @@ impl LiveParameters {
             all.read(&mut once, &name, &value)?;
         }
         all.common.check_raw()?;
+        all.common.check_keyterms()?;
         all.redaction.classes = std::mem::take(&mut all.common.redact)
             .iter()
             .filter(|class| !class.eq_ignore_ascii_case("false"))
@@ -87,7 +88,15 @@ impl LiveParameters {
 
     /// Parameters that were understood, ask for something, and are not honoured by this build.
     pub fn unsupported(&self) -> Vec<&'static str> {
-        self.common.unsupported()
+        let common = &self.common;
+        let of_files = [
+            (common.paragraphs, "paragraphs"),
+            (common.utterances, "utterances"),
+            (common.utterance_split_seconds.is_some(), "utt_split"),
+            (!common.search.is_empty(), "search"),
+        ];
+        let of_files = of_files.into_iter().filter_map(|(asked, name)| asked.then_some(name));
+        common.unsupported().into_iter().chain(of_files).collect()
     }
 }
 

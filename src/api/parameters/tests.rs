@@ -13,63 +13,82 @@ fn refusal(query: &str) -> String {
     }
 }
 
-/// Every parameter of the contract and of the wire format, with a value that asks for something.
-const ALL: &[(&str, &str)] = &[
-    ("alternatives", "3"),
-    ("callback", "https://client.example/done"),
-    ("callback_method", "put"),
-    ("channels", "2"),
-    ("custom_intent", "buy"),
-    ("custom_intent_mode", "strict"),
-    ("custom_topic", "weather"),
-    ("custom_topic_mode", "extended"),
-    ("detect_entities", "true"),
-    ("detect_language", "true"),
-    ("diarization", "true"),
-    ("diarize", "true"),
-    ("diarize_model", "latest"),
-    ("diarize_version", "2021-07-14.0"),
-    ("dictation", "true"),
-    ("encoding", "flac"),
-    ("extra", "key:value"),
-    ("filler_words", "true"),
-    ("intents", "true"),
-    ("keyterm", "Verbatim"),
-    ("keywords", "verbatim:2"),
-    ("lang", "es"),
-    ("language", "es"),
-    ("measurements", "true"),
-    ("metadata", r#"{"a":1}"#),
-    ("mip_opt_out", "true"),
-    ("model", "nova-3"),
-    ("multichannel", "true"),
-    ("numerals", "true"),
-    ("paragraphs", "true"),
-    ("profanity_filter", "true"),
-    ("punctuate", "true"),
-    ("redact", "pci"),
-    ("replace", "a:b"),
-    ("sample_rate", "8000"),
-    ("search", "hello"),
-    ("sentiment", "true"),
-    ("smart_format", "true"),
-    ("summarize", "v2"),
-    ("tag", "one"),
-    ("tier", "enhanced"),
-    ("topics", "true"),
-    ("utt_split", "0.5"),
-    ("utterances", "true"),
-    ("version", "2021-01-01"),
-];
+/// Every name, with a value that asks for something.
+fn all() -> Vec<(&'static str, &'static str)> {
+    let value = |row: &Parameter| match row.kind {
+        Kind::Flag => "true",
+        Kind::OneOf(names) => names.last().copied().unwrap_or_default(),
+        Kind::Count { .. } => "8000",
+        Kind::Seconds { .. } => "0.5",
+        Kind::Url => "https://client.example/done",
+        Kind::Languages { .. } => "es",
+        Kind::Items { .. } => "pci:2",
+        Kind::Texts { .. } => "key:value",
+        Kind::Text => "v2",
+    };
+    let names = |row: &'static Parameter| std::iter::once(row.name).chain(row.aliases.iter().copied());
+    let of_few = |name: &str| matches!(name, "channels" | "alternatives");
+    TABLE
+        .iter()
+        .flat_map(|row| names(row).map(move |name| (name, if of_few(name) { "3" } else { value(row) })))
+        .collect()
+}
+
+fn pair(name: &str, value: &str) -> String {
+    form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish()
+}
 
 #[test]
-fn every_parameter_is_kept_or_named_as_unsupported() {
+fn the_table_has_every_name_once() {
+    let mut names: Vec<&str> = all().iter().map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    let mut once = names.clone();
+    once.dedup();
+    assert_eq!(names, once);
+    // Of the contract, and of the wire format for files.
+    for name in "alternatives callback callback_method channels custom_intent custom_intent_mode custom_topic \
+                 custom_topic_mode detect_entities detect_language diarization diarize diarize_model \
+                 diarize_version dictation encoding extra filler_words intents keyterm keywords lang language \
+                 measurements metadata mip_opt_out model multichannel numerals paragraphs profanity_filter \
+                 punctuate redact replace sample_rate search sentiment smart_format summarize tag tier topics \
+                 utt_split utterances version"
+        .split_whitespace()
+    {
+        assert!(names.contains(&name), "{name}");
+    }
+}
+
+#[test]
+fn every_parameter_is_honoured_or_warned_of_or_refused() {
     // They ask for nothing alone: modes of two others, and an opt-out of what is never done.
     let silent = ["custom_intent_mode", "custom_topic_mode", "mip_opt_out"];
-    for (name, value) in ALL {
-        let query = form_urlencoded::Serializer::new(String::new()).append_pair(name, value).finish();
-        let changed = parse(&query) != Parameters::default();
-        assert_eq!(changed, !silent.contains(name), "{query}");
+    for (name, value) in all() {
+        let query = pair(name, value);
+        let row = TABLE.iter().find(|row| row.name == name || row.aliases.contains(&name)).unwrap();
+        if row.effect == Effect::Refused {
+            assert!(Parameters::parse(&query).is_err(), "{query}");
+            continue;
+        }
+        let parameters = parse(&query);
+        assert_eq!(parameters != Parameters::default(), !silent.contains(&name), "{query}");
+        assert_eq!(!parameters.unsupported().is_empty(), row.effect == Effect::Warned, "{query}");
+    }
+}
+
+#[test]
+fn every_default_means_what_is_meant_without_it() {
+    for row in TABLE.iter().filter(|row| !row.default.is_empty()) {
+        let parameters = parse(&pair(row.name, row.default));
+        assert_eq!(parameters.unsupported(), [""; 0], "{}", row.name);
+        assert!(!parameters.shows_punctuation() && !parameters.diarize && !parameters.multichannel);
+    }
+    for (row, name) in TABLE.iter().filter_map(|row| match row.kind {
+        Kind::OneOf(names) => Some((row, names)),
+        _ => None,
+    }) {
+        for value in name {
+            parse(&format!("{}&sample_rate=8000", pair(row.name, value)));
+        }
     }
 }
 
@@ -80,10 +99,18 @@ fn what_is_not_asked_for_is_not_unsupported() {
         "numerals=false&diarize=false&utterances=false&smart_format=false&summarize=false&redact=false",
         "diarize_model=false&topics=false&version=latest&alternatives=1&punctuate=true&mip_opt_out=true",
         "language=es&detect_language=true&multichannel=true&tag=a&extra=k:v&encoding=linear16&sample_rate=8000",
+        "numerals=true&utterances=true&smart_format=true&search=a&replace=a:b&keyterm=a&filler_words=true",
     ] {
         assert_eq!(parse(query).unsupported(), [""; 0], "{query}");
     }
-    assert_eq!(parse("topics=true&topics=true&diarization=true").unsupported(), ["diarize", "topics"]);
+    assert_eq!(parse("topics=true&diarization=true").unsupported(), ["diarize", "topics"]);
+}
+
+#[test]
+fn redaction_is_for_streams() {
+    for query in ["redact=pci", "redact=true", "redact=ssn&redact=numbers"] {
+        assert_eq!(refusal(query), "`redact` is available on the streaming endpoint only");
+    }
 }
 
 #[test]
@@ -111,17 +138,27 @@ fn one_value_is_given_once() {
 #[test]
 fn repeated_keys_make_lists() {
     let all = parse(
-        "tag=a&tag=b&search=x&search=y&keyterm=K&replace=a:b&replace=c&extra=k:1&extra=k:2:3&redact=true",
+        "tag=a,b&tag=b&search=x&search=y,z%20w,&keyterm=K&replace=a:b,c&replace=c&extra=k:1&extra=k:2:3\
+         &keywords=a,b:2.5&keywords=c:-1",
     );
-    assert_eq!(all.tags, ["a", "b"]);
-    assert_eq!(all.search, ["x", "y"]);
+    assert_eq!(all.tags, ["a,b", "b"]);
+    assert_eq!(all.search, ["x", "y", "z w"]);
     assert_eq!(all.keyterms, ["K"]);
-    assert_eq!(all.redact, ["numbers"]);
-    assert_eq!(all.replace[0], Replacement { find: "a".into(), replace: Some("b".into()) });
+    let keywords: Vec<_> = all.keywords.iter().map(|k| (k.word.as_str(), k.intensifier)).collect();
+    assert_eq!(keywords, [("a", 1.0), ("b", 2.5), ("c", -1.0)]);
+    assert_eq!(all.replace[0], Replacement { find: "a".into(), replace: Some("b,c".into()) });
     assert_eq!(all.replace[1], Replacement { find: "c".into(), replace: None });
     assert_eq!(all.extra, BTreeMap::from([("k".to_owned(), "2:3".to_owned())]));
-    let many = "search=x&".repeat(SEARCH_MAX + 1);
+    let many = "search=x&".repeat(51);
     assert_eq!(refusal(&many), "too many values for `search`: at most 50");
+    let terms = format!("keyterm={}", "a+".repeat(63));
+    let many = format!("{terms}&").repeat(8);
+    assert!(refusal(&many).starts_with("Keyterm limit exceeded."));
+    for query in
+        ["search=,", "keywords=a:b", "keywords=:2", "keywords=a:inf", &format!("search={}", "x".repeat(129))]
+    {
+        refusal(query);
+    }
 }
 
 #[test]
@@ -131,6 +168,7 @@ fn languages_to_detect_are_a_switch_or_a_list() {
     let among = DetectLanguage::Among(vec!["en".into(), "es".into()]);
     assert_eq!(parse("detect_language=en&detect_language=es").detect_language, among);
     assert_eq!(parse("detect_language=en&detect_language=true&detect_language=es").detect_language, among);
+    assert_eq!(parse("detect_language=en,es").detect_language, among);
     refusal("detect_language=");
 }
 
@@ -188,12 +226,12 @@ proptest! {
     /// Any value for any known name is taken or refused, and what is taken reads the same again.
     #[test]
     fn any_value_of_a_known_name_is_answered(
-        which in 0..ALL.len(),
+        name in prop::sample::select(all()),
         value in prop_oneof![any::<String>(), "[0-9.eE+-]{0,12}", "(true|false|v2|[a-z]{1,8}(:[a-z]{0,8})?)"],
     ) {
-        let pair = form_urlencoded::Serializer::new(String::new()).append_pair(ALL[which].0, &value).finish();
-        let first = Parameters::parse(&pair);
-        prop_assert_eq!(&first, &Parameters::parse(&pair));
+        let query = pair(name.0, &value);
+        let first = Parameters::parse(&query);
+        prop_assert_eq!(&first, &Parameters::parse(&query));
         if let Err(error) = first {
             prop_assert!(!error.to_string().is_empty());
         }
@@ -201,14 +239,15 @@ proptest! {
 
     /// The order of parameters means nothing.
     #[test]
-    fn order_means_nothing(order in Just(ALL.to_vec()).prop_shuffle()) {
+    fn order_means_nothing(order in Just(all()).prop_shuffle()) {
         let query = |pairs: &[(&str, &str)]| {
             let mut query = form_urlencoded::Serializer::new(String::new());
-            query.extend_pairs(pairs.iter().filter(|(name, _)| *name != "lang"));
+            let one = |(name, _): &&(&str, &str)| !matches!(*name, "lang" | "diarization" | "redact");
+            query.extend_pairs(pairs.iter().filter(one));
             query.finish()
         };
         let mut shuffled = parse(&query(&order));
-        let mut straight = parse(&query(ALL));
+        let mut straight = parse(&query(&all()));
         shuffled.intelligence.sort_unstable();
         straight.intelligence.sort_unstable();
         prop_assert_eq!(shuffled, straight);

@@ -5,10 +5,12 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use super::Error;
+use super::table::SECONDS_MAX;
+use crate::format::Replacement;
 
 /// Longer values are cut where they are shown to the client.
 const SHOWN_CHARACTERS_MAX: usize = 80;
-const SECONDS_MAX: f64 = 3600.0;
+const ITEM_CHARACTERS_MAX: usize = 128;
 
 /// `detect_language`: a switch, or the languages to choose among.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,6 +59,16 @@ impl Encoding {
         ("g729", Self::G729),
     ];
 
+    pub(super) const fn names() -> [&'static str; Self::NAMES.len()] {
+        let mut names = [""; Self::NAMES.len()];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = Self::NAMES[index].0;
+            index += 1;
+        }
+        names
+    }
+
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, encoding)| *encoding == self).map_or("", |(name, _)| name)
     }
@@ -75,12 +87,12 @@ pub enum CallbackMethod {
     Put,
 }
 
-/// Words to be written otherwise.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Replacement {
-    pub find: String,
-    /// `None` removes what was found.
-    pub replace: Option<String>,
+/// A word to expect.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Keyword {
+    pub word: String,
+    /// 1 where none is given; more weighs more, 0 and less ask for no boost.
+    pub intensifier: f64,
 }
 
 /// Remembers which parameters have had their one value.
@@ -165,11 +177,38 @@ impl Reader<'_> {
         Ok(())
     }
 
-    pub(super) fn item(&self, into: &mut Vec<String>, limit: usize) -> Result<(), Error> {
-        if self.value.trim().is_empty() {
+    /// The items between the commas, of which there is one at least.
+    fn split(&self, characters: usize) -> Result<Vec<&str>, Error> {
+        let items: Vec<&str> = self.value.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+        if items.is_empty() {
             return Err(self.invalid("a word or more"));
         }
-        self.push(into, limit, self.value.to_owned())
+        if items.iter().any(|item| item.chars().count() > characters) {
+            return Err(self.invalid("at most 128 characters"));
+        }
+        Ok(items)
+    }
+
+    pub(super) fn items(&self, into: &mut Vec<String>, limit: usize, characters: usize) -> Result<(), Error> {
+        self.split(characters)?.into_iter().try_for_each(|item| self.push(into, limit, item.to_owned()))
+    }
+
+    /// `WORD` or `WORD:INTENSIFIER`.
+    pub(super) fn keywords(&self, into: &mut Vec<Keyword>, limit: usize) -> Result<(), Error> {
+        for item in self.split(ITEM_CHARACTERS_MAX)? {
+            let (word, intensifier) = match item.rsplit_once(':') {
+                Some((word, number)) => {
+                    let number = number.parse::<f64>().ok().filter(|number| number.is_finite());
+                    (word, number.ok_or_else(|| self.invalid("WORD:INTENSIFIER"))?)
+                }
+                None => (item, 1.0),
+            };
+            if word.trim().is_empty() {
+                return Err(self.invalid("WORD:INTENSIFIER"));
+            }
+            self.push(into, limit, Keyword { word: word.to_owned(), intensifier })?;
+        }
+        Ok(())
     }
 
     pub(super) fn tag(&self, into: &mut Vec<String>, limit: usize, characters: usize) -> Result<(), Error> {
@@ -202,11 +241,19 @@ impl Reader<'_> {
         match self.boolean() {
             Some(false) => Ok(()),
             Some(true) => self.push(into, limit, "numbers".to_owned()),
-            None => self.item(into, limit),
+            None => self.items(into, limit, ITEM_CHARACTERS_MAX),
         }
     }
 
-    pub(super) fn replacement(&self, into: &mut Vec<Replacement>, limit: usize) -> Result<(), Error> {
+    pub(super) fn replacement(
+        &self,
+        into: &mut Vec<Replacement>,
+        limit: usize,
+        characters: usize,
+    ) -> Result<(), Error> {
+        if self.value.chars().count() > characters {
+            return Err(self.invalid("at most 2048 characters"));
+        }
         let (find, replace) = match self.value.split_once(':') {
             Some((find, replace)) => (find, Some(replace.to_owned()).filter(|replace| !replace.is_empty())),
             None => (self.value, None),
@@ -217,16 +264,17 @@ impl Reader<'_> {
         self.push(into, limit, Replacement { find: find.to_owned(), replace })
     }
 
-    pub(super) fn detect_language(&self, into: &mut DetectLanguage) -> Result<(), Error> {
+    pub(super) fn detect_language(&self, into: &mut DetectLanguage, limit: usize) -> Result<(), Error> {
         match (self.boolean(), &mut *into) {
             (Some(true), DetectLanguage::Off) => *into = DetectLanguage::Any,
             // A list says more than a switch.
             (Some(_), _) => {}
-            (None, _) if self.value.is_empty() => return Err(self.invalid("true, false or a language")),
-            (None, DetectLanguage::Among(tags)) => {
-                return self.push(tags, super::LIST_MAX, self.value.to_owned());
+            (None, DetectLanguage::Among(tags)) => return self.items(tags, limit, ITEM_CHARACTERS_MAX),
+            (None, _) => {
+                let mut tags = Vec::new();
+                self.items(&mut tags, limit, ITEM_CHARACTERS_MAX)?;
+                *into = DetectLanguage::Among(tags);
             }
-            (None, _) => *into = DetectLanguage::Among(vec![self.value.to_owned()]),
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::super::Level;
 use super::super::element::{Bf16, Element, multiply_add};
 use super::super::instructions::multiversion;
-use super::super::rows::{gelu_lanes, lanes_abs_max};
+use super::super::rows::{coarse_gelu_lanes, gelu_lanes, lanes_abs_max};
 use super::super::threads::Places;
 use super::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
 
@@ -130,8 +130,10 @@ fn finish<const FMA: bool>(
     let first = block * LANES;
     let bias = &matrix.bias[first..first + LANES];
     sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
-    if epilogue == Epilogue::Gelu {
-        gelu_lanes::<FMA>(&mut sums);
+    match (epilogue, &matrix.weights) {
+        (Epilogue::Gelu, Weights::F32(_)) => gelu_lanes::<FMA>(&mut sums),
+        (Epilogue::Gelu, _) => coarse_gelu_lanes::<FMA>(&mut sums),
+        _ => {}
     }
     let valid = LANES.min(matrix.outputs - first);
     let begin = row * matrix.outputs + first;

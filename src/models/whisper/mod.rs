@@ -24,7 +24,8 @@ use self::generation::Generation;
 use self::rules::Rules;
 use self::sequence::Sequence;
 use self::tokenizer::{TokenId, Tokenizer};
-use super::{ComputeType, Config, DeviceChoice, Error, weights};
+use super::{AudioContext, ComputeType, Config, DeviceChoice, Error, weights};
+use crate::audio::Pcm;
 use crate::cpu::{Level, Threads};
 use crate::engine::{
     self, DecodingOptions, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
@@ -40,6 +41,7 @@ pub struct Whisper {
     tokenizer: Tokenizer,
     rules: Rules,
     log_mel: LogMel,
+    full_context: bool,
     encoder: Encoder,
     decoder: Decoder,
     threads: Threads,
@@ -47,10 +49,17 @@ pub struct Whisper {
     slots: Vec<Slot>,
 }
 
+/// The fewest frames that the encoder sees where its context is shortened, and the frames of padding it
+/// sees behind the audio: with less it hears words that are not there (benches/RESULTS.md).
+const MIN_FRAMES: usize = 1000;
+const MARGIN_FRAMES: usize = 300;
+
 /// What a slot holds between calls.
 #[derive(Default)]
 struct Slot {
     samples: usize,
+    /// The window's audio, where the encoder has not seen all of its context.
+    shortened: Option<Pcm>,
     language: Option<DetectedLanguage>,
     task: Task,
     no_speech_probability: f32,
@@ -102,7 +111,11 @@ impl Whisper {
             uuid: uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()),
             name,
             languages: if languages.is_empty() { vec!["en".into()] } else { languages },
-            slots: config.slots.max(1),
+            slots: match config.slots {
+                0 if device.is_cuda() => 64,
+                0 => 8,
+                slots => slots,
+            },
             encode_batch: if device.is_cuda() { 8 } else { 1 },
             device: match device {
                 Device::Cpu => format!("cpu, {compute_type:?}, {threads} threads").to_lowercase(),
@@ -113,6 +126,11 @@ impl Whisper {
         Ok(Self {
             rules: Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first),
             log_mel: LogMel::new(bands as usize),
+            full_context: match config.audio_context {
+                AudioContext::Auto => device.is_cuda() || compute_type == ComputeType::F32,
+                AudioContext::Full => true,
+                AudioContext::Short => false,
+            },
             encoder: Encoder::new(&weights, (device, kind), numbers.weights, threads.clone())?,
             decoder: Decoder::new(
                 &weights,
@@ -207,25 +225,57 @@ impl Whisper {
     }
 
     fn try_encode(&mut self, requests: &[EncodeRequest]) -> Result<(), Error> {
+        let context = requests.iter().map(|request| self.context(request.pcm.len())).max();
+        self.encode_with(requests, context.unwrap_or(WINDOW_FRAMES))
+    }
+
+    /// Frames that the encoder shall see of a window of `samples`.
+    fn context(&self, samples: usize) -> usize {
+        if self.full_context {
+            return WINDOW_FRAMES;
+        }
+        let frames = LogMel::frames(samples) + MARGIN_FRAMES;
+        frames.max(MIN_FRAMES).next_multiple_of(32).min(WINDOW_FRAMES)
+    }
+
+    fn encode_with(&mut self, requests: &[EncodeRequest], context: usize) -> Result<(), Error> {
         let bands = self.log_mel.bands();
         // Zero is the value of padding, not of silence: so the reference pads.
-        let mut features = vec![0.0; requests.len() * WINDOW_FRAMES * bands];
-        for (request, window) in requests.iter().zip(features.chunks_exact_mut(WINDOW_FRAMES * bands)) {
+        let mut features = vec![0.0; requests.len() * context * bands];
+        for (request, window) in requests.iter().zip(features.chunks_exact_mut(context * bands)) {
             let samples = request.pcm.samples();
-            let frames = LogMel::frames(samples.len()).min(WINDOW_FRAMES);
+            let frames = LogMel::frames(samples.len()).min(context);
             self.log_mel.compute(&self.threads, samples, &mut window[..frames * bands]);
         }
-        let audio = self.encoder.forward(features, WINDOW_FRAMES, bands)?;
+        let audio = self.encoder.forward(features, context, bands)?;
         let slots: Vec<SlotId> = requests.iter().map(|request| request.slot).collect();
         self.decoder.set_audio(&slots, &audio)?;
         for request in requests {
-            self.slots[request.slot.0] =
-                Slot { samples: request.pcm.len().min(WINDOW_SAMPLES), ..Slot::default() };
+            self.slots[request.slot.0] = Slot {
+                samples: request.pcm.len().min(WINDOW_SAMPLES),
+                shortened: (context < WINDOW_FRAMES).then(|| request.pcm.clone()),
+                ..Slot::default()
+            };
+        }
+        Ok(())
+    }
+
+    /// Encodes windows again, whole, whose first attempt after a shortened context was not good enough.
+    fn widen(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+        for &(slot, _, temperature) in attempts {
+            if temperature > 0.0
+                && let Some(pcm) = self.slots[slot.0].shortened.take()
+            {
+                let language = self.slots[slot.0].language.take();
+                self.encode_with(&[EncodeRequest { slot, pcm: &pcm }], WINDOW_FRAMES)?;
+                self.slots[slot.0].language = language;
+            }
         }
         Ok(())
     }
 
     fn try_begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+        self.widen(attempts)?;
         self.settle_languages(attempts)?;
         let mut prompts = Vec::with_capacity(attempts.len());
         let mut wanted = Vec::new();

@@ -4,10 +4,10 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+use super::super::super::rows::{COARSE_GELU, gelu_lanes};
 use super::super::super::threads::Places;
 use super::super::super::{Bf16, Level};
 use super::super::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
-use super::finish;
 
 /// The most rows of one tile.
 const ROWS: usize = 8;
@@ -45,7 +45,9 @@ pub fn blocks(
             // SAFETY: as above.
             unsafe { bf16(&job) };
         }
-        (Weights::Int8 { quads, scales, sums }, Operand::Int8(x, row_scales)) if level >= Level::Avx512Products => {
+        (Weights::Int8 { quads, scales, sums }, Operand::Int8(x, row_scales))
+            if level >= Level::Avx512Products =>
+        {
             let job = job(quads.as_ptr().cast(), size_of_val(&quads[..]), x.as_ptr().cast(), 4 * x.len(), 4);
             // SAFETY: as above.
             unsafe { int8(&job, &Int8 { scales, sums, rows: row_scales }) };
@@ -75,7 +77,8 @@ trait Kernel {
     /// For this and the next two: the processor has the kernel's instructions.
     unsafe fn zero() -> Self::Sum;
     unsafe fn step(sum: Self::Sum, x: __m512i, weights: __m512i) -> Self::Sum;
-    unsafe fn total(&self, sum: Self::Sum, row: usize, block: usize) -> [f32; LANES];
+    unsafe fn total(&self, sum: Self::Sum, row: usize, block: usize) -> __m512;
+    unsafe fn gelu(x: __m512) -> __m512;
 }
 
 struct F32;
@@ -96,9 +99,18 @@ impl Kernel for F32 {
     }
 
     #[inline(always)]
-    unsafe fn total(&self, sum: __m512, _row: usize, _block: usize) -> [f32; LANES] {
+    unsafe fn total(&self, sum: __m512, _row: usize, _block: usize) -> __m512 {
+        sum
+    }
+
+    #[inline(always)]
+    unsafe fn gelu(x: __m512) -> __m512 {
         // SAFETY: both are 64 bytes of f32.
-        unsafe { std::mem::transmute(sum) }
+        unsafe {
+            let mut lanes = std::mem::transmute::<__m512, [f32; LANES]>(x);
+            gelu_lanes::<true>(&mut lanes);
+            std::mem::transmute::<[f32; LANES], __m512>(lanes)
+        }
     }
 }
 
@@ -117,15 +129,21 @@ impl Kernel for Pairs {
     unsafe fn step(sum: __m512, x: __m512i, weights: __m512i) -> __m512 {
         // SAFETY: the caller's promise; both are 64 bytes, read as 32 bf16.
         unsafe {
-            let [x, weights] = [x, weights].map(|lanes| std::mem::transmute::<__m512i, __m512bh>(lanes));
+            let x = std::mem::transmute::<__m512i, __m512bh>(x);
+            let weights = std::mem::transmute::<__m512i, __m512bh>(weights);
             _mm512_dpbf16_ps(sum, x, weights)
         }
     }
 
     #[inline(always)]
-    unsafe fn total(&self, sum: __m512, _row: usize, _block: usize) -> [f32; LANES] {
-        // SAFETY: both are 64 bytes of f32.
-        unsafe { std::mem::transmute(sum) }
+    unsafe fn total(&self, sum: __m512, _row: usize, _block: usize) -> __m512 {
+        sum
+    }
+
+    #[inline(always)]
+    unsafe fn gelu(x: __m512) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { coarse_gelu(x) }
     }
 }
 
@@ -151,7 +169,7 @@ impl Kernel for Int8<'_> {
     }
 
     #[inline(always)]
-    unsafe fn total(&self, sum: __m512i, row: usize, block: usize) -> [f32; LANES] {
+    unsafe fn total(&self, sum: __m512i, row: usize, block: usize) -> __m512 {
         let first = block * LANES;
         let (scales, sums) = (&self.scales[first..first + LANES], &self.sums[first..first + LANES]);
         // SAFETY: the caller's promise; all are 64 bytes.
@@ -160,8 +178,14 @@ impl Kernel for Int8<'_> {
             // The rows were offset by 128 to be unsigned.
             let offset = _mm512_slli_epi32::<7>(_mm512_loadu_si512(sums.as_ptr().cast()));
             let exact = _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, offset));
-            std::mem::transmute(_mm512_mul_ps(exact, scales))
+            _mm512_mul_ps(exact, scales)
         }
+    }
+
+    #[inline(always)]
+    unsafe fn gelu(x: __m512) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { coarse_gelu(x) }
     }
 }
 
@@ -227,6 +251,7 @@ unsafe fn tiles<K: Kernel>(job: &Job, kernel: &K) {
 }
 
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 unsafe fn tile<K: Kernel, const R: usize, const B: usize>(job: &Job, kernel: &K, row: usize, block: usize) {
     let steps = job.steps;
     // SAFETY: the caller promises R rows and B blocks from here on, of `steps` each; weights are
@@ -236,24 +261,57 @@ unsafe fn tile<K: Kernel, const R: usize, const B: usize>(job: &Job, kernel: &K,
         let x = job.x.add(row * steps * 4);
         let mut sums = [[K::zero(); B]; R];
         for step in 0..steps {
+            // Plain indices: an iterator that the compiler does not see through would keep the sums in memory.
             let mut lines = [_mm512_setzero_si512(); B];
-            for (block, line) in lines.iter_mut().enumerate() {
-                *line = _mm512_load_si512(weights.add((block * steps + step) * 64).cast());
+            for b in 0..B {
+                lines[b] = _mm512_load_si512(weights.add((b * steps + step) * 64).cast());
             }
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let x = _mm512_set1_epi32(x.add((row * steps + step) * 4).cast::<i32>().read_unaligned());
-                for (sum, line) in sums.iter_mut().zip(lines) {
-                    *sum = K::step(*sum, x, line);
+            for r in 0..R {
+                let x = _mm512_set1_epi32(x.add((r * steps + step) * 4).cast::<i32>().read_unaligned());
+                for b in 0..B {
+                    sums[r][b] = K::step(sums[r][b], x, lines[b]);
                 }
             }
         }
         sums
     };
-    for (row, sums) in (row..).zip(sums) {
-        for (block, sum) in (block..).zip(sums) {
-            // SAFETY: the caller's promise.
-            let lanes = unsafe { kernel.total(sum, row, block) };
-            finish::<true>(job.matrix, lanes, row, block, job.y, job.epilogue);
+    for b in 0..B {
+        let first = (block + b) * LANES;
+        let valid = LANES.min(job.matrix.outputs - first);
+        let mask = 0xFFFF >> (LANES - valid);
+        for (r, sums) in sums.iter().enumerate() {
+            let begin = (row + r) * job.matrix.outputs + first;
+            // SAFETY: the caller's promise; every block is one thread's own, and so are its outputs in each
+            // row, of which the mask leaves the valid ones; biases are padded to whole blocks.
+            unsafe {
+                let place = job.y.range(begin..begin + valid).as_mut_ptr();
+                let bias = _mm512_loadu_ps(job.matrix.bias.as_ptr().add(first));
+                let sum = _mm512_add_ps(kernel.total(sums[b], row + r, block + b), bias);
+                let value = match job.epilogue {
+                    Epilogue::Store => sum,
+                    Epilogue::Gelu => K::gelu(sum),
+                    Epilogue::Add => _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, place)),
+                };
+                _mm512_mask_storeu_ps(place, mask, value);
+            }
         }
+    }
+}
+
+/// See [`super::super::super::rows::coarse_gelu_lanes`].
+///
+/// # Safety
+/// The processor has AVX-512.
+#[inline(always)]
+unsafe fn coarse_gelu(x: __m512) -> __m512 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let near = _mm512_min_ps(_mm512_max_ps(x, _mm512_set1_ps(-4.0)), _mm512_set1_ps(4.0));
+        let square = _mm512_mul_ps(near, near);
+        let mut p = _mm512_set1_ps(COARSE_GELU[0]);
+        for coefficient in &COARSE_GELU[1..] {
+            p = _mm512_fmadd_ps(p, square, _mm512_set1_ps(*coefficient));
+        }
+        _mm512_mul_ps(x, _mm512_fmadd_ps(p, near, _mm512_set1_ps(0.5)))
     }
 }

@@ -261,6 +261,8 @@ fn normalise(level: Level, threads: &Threads, x: &[f32], norm: &Norm, normal: &m
         // SAFETY: `split` hands out ranges that do not overlap.
         let normal = unsafe { shared.range(range.start * width..range.end * width) };
         let x = &x[range.start * width..range.end * width];
-        x.chunks_exact(width).zip(normal.chunks_exact_mut(width)).for_each(|(x, normal)| norm.apply(level, x, normal));
+        x.chunks_exact(width)
+            .zip(normal.chunks_exact_mut(width))
+            .for_each(|(x, normal)| norm.apply(level, x, normal));
     });
 }

@@ -19,7 +19,7 @@ pub enum AudioStates {
 }
 
 pub enum Encoder {
-    Host(host::Encoder),
+    Host(Box<host::Encoder>),
     Torch { encoder: torch::Encoder, device: Device, kind: Kind },
 }
 
@@ -32,14 +32,19 @@ impl Encoder {
         threads: Threads,
     ) -> Result<Self, Error> {
         if device == Device::Cpu && host::is_fit_for(weights, precision) {
-            return Ok(Self::Host(host::Encoder::new(weights, precision, threads)?));
+            return Ok(Self::Host(Box::new(host::Encoder::new(weights, precision, threads)?)));
         }
         Ok(Self::Torch { encoder: torch::Encoder::new(weights, device, kind)?, device, kind })
     }
 
     /// Features (windows, frames, bands) to audio states of frames / 2 positions. `frames` is even and at
     /// most twice the number of positions.
-    pub fn forward(&self, features: Vec<f32>, frames: usize, bands: usize) -> Result<Vec<AudioStates>, Error> {
+    pub fn forward(
+        &self,
+        features: Vec<f32>,
+        frames: usize,
+        bands: usize,
+    ) -> Result<Vec<AudioStates>, Error> {
         match self {
             Self::Host(encoder) => {
                 let windows = features.chunks_exact(frames * bands);

@@ -1,0 +1,192 @@
+//! Requests with `callback`: taken now, answered later. And `GET /v1/listen/jobs/{request_id}`.
+//!
+//! What is kept of a request is its query, without the callback; it is read again when the job runs. So
+//! what is refused later than here would have been refused here, unless the server changed in between.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use hyper::StatusCode;
+use url::{Url, form_urlencoded};
+use uuid::Uuid;
+
+use super::listen::{Fetched, Understood, Urgency, fetch, transcribe};
+use super::parameters::CallbackMethod;
+use super::source::{self, Source};
+use super::{Parameters, Services, error, wire};
+use crate::engine::{Class, TenantId};
+use crate::http::{Caller, Failure, Request, Response, json};
+use crate::jobs::{Again, Input, JobId, Order, Setback, Task, Work};
+use crate::{audio, fetch as fetching, jobs};
+
+/// Before a job is run again that the server had no time for.
+const BUSY_PAUSE: Duration = Duration::from_secs(5);
+
+/// Takes a request whose answer is to be delivered. The answer's id is on disk before it is told.
+pub(super) async fn accept(
+    services: &Services,
+    request: Request,
+    caller: Caller,
+    understood: Understood,
+) -> Result<Response, Failure> {
+    let (Some(jobs), Some(callback)) = (&services.jobs, understood.parameters.callback.clone()) else {
+        return Err(error::not_implemented(
+            "Callbacks are not served here: send the request without `callback`.",
+        ));
+    };
+    jobs.check_callback(&callback).await.map_err(|_| error::invalid_callback())?;
+    jobs.has_room(request.body.declared_bytes().unwrap_or(0)).await?;
+    let _active = services.activity.begin();
+
+    let query = kept_query(request.uri.query().unwrap_or_default());
+    let (source, body) = match source::read(request.version, &request.headers, request.body).await? {
+        Source::Audio(body) => {
+            audio::check(&body.bytes(), understood.raw)?;
+            (jobs::Source::Spooled { bytes: body.bytes().len() as u64 }, Some(body))
+        }
+        Source::Url(url) => {
+            let parsed = Url::parse(&url).map_err(|_| fetching::Error::InvalidUrl)?;
+            services.fetcher.check(&parsed).await?;
+            (jobs::Source::Url(url), None)
+        }
+    };
+    let order = Order {
+        id: JobId(understood.request_id),
+        accepted: understood.created,
+        tenant: caller.tenant,
+        key: caller.key.to_string(),
+        query,
+        words: understood.words,
+        source,
+        callback,
+        method: match understood.parameters.callback_method {
+            CallbackMethod::Post => reqwest::Method::POST,
+            CallbackMethod::Put => reqwest::Method::PUT,
+        },
+    };
+    jobs.submit(order, body.as_ref().map(|body| body.bytes())).await?;
+    Ok(json(StatusCode::OK, &wire::Acknowledgement { request_id: understood.request_id }))
+}
+
+/// Without the callback, which is kept apart, as it may hold a password.
+fn kept_query(query: &str) -> String {
+    let kept = form_urlencoded::parse(query.as_bytes())
+        .filter(|(name, _)| !matches!(name.as_ref(), "callback" | "callback_method"));
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(kept).finish()
+}
+
+/// How a job fares, for the organisation that it belongs to; for others there is none.
+pub(super) async fn status(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
+    let caller = services.authenticator.caller(&request.headers).await?;
+    let id = request.captures.iter().find(|(name, _)| name == "request_id");
+    let id = id.and_then(|(_, id)| Uuid::parse_str(id).ok()).ok_or_else(error::no_such_job)?;
+    let Some(jobs) = &services.jobs else { return Err(error::no_such_job()) };
+    let job = jobs.job(JobId(id), caller.tenant).await?.ok_or_else(error::no_such_job)?;
+    let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
+    let status = wire::Job {
+        request_id: id,
+        state: job.state.name(),
+        created: time(job.accepted),
+        next: job.due.map(time),
+        finished: job.finished.map(time),
+        ended: job.ended.map(time),
+        runs: job.runs,
+        attempts: job.attempts,
+        last_error: job.error,
+        result: job.result.and_then(|result| serde_json::from_slice(&result).ok()),
+    };
+    Ok(json(StatusCode::OK, &status))
+}
+
+/// What [`crate::jobs`] runs: the same transcription as of a request that waits for its answer.
+pub struct JobWork(Arc<Services>);
+
+impl JobWork {
+    pub fn new(services: Arc<Services>) -> Self {
+        Self(services)
+    }
+
+    async fn transcribe(&self, task: &Task, input: Input) -> Result<Vec<u8>, Setback> {
+        let services = &self.0;
+        let understand = || {
+            let parameters = Parameters::parse(&task.query)?;
+            Understood::new(services, task.id.0, task.accepted, parameters, task.words)
+        };
+        let understood = understand().map_err(|failure| setback(task, &failure))?;
+        let audio = match input {
+            Input::Audio(bytes) => Fetched { bytes, held: Box::new(()) },
+            Input::Url(url) => fetch(services, &url).await.map_err(|error| {
+                let again = if may_pass(&error) { Again::Later } else { Again::Never };
+                Setback { again, ..setback(task, &error.into()) }
+            })?,
+        };
+        // Nobody waits, so nothing is too late; what never ends, the runner ends.
+        let urgency = Urgency { class: Class::Job, tenant: TenantId(task.tenant), deadline: None };
+        let answer = transcribe(services, &understood, urgency, audio).await;
+        let answer = answer.map_err(|failure| setback(task, &failure))?;
+        serde_json::to_vec(&answer).map_err(|error| setback(task, &Failure::internal(error)))
+    }
+}
+
+impl Work for JobWork {
+    fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>> {
+        self.transcribe(task, input).boxed()
+    }
+
+    fn given_up(&self, task: &Task) -> Vec<u8> {
+        setback(task, &Failure::internal("given up")).body
+    }
+}
+
+/// What may be otherwise in a minute: a host that is down, a name that is not found.
+fn may_pass(error: &fetching::Error) -> bool {
+    use fetching::Error::{ClientError, Failed, Unresolvable};
+    matches!(error, Failed | Unresolvable | ClientError(408 | 425 | 429))
+}
+
+fn setback(task: &Task, failure: &Failure) -> Setback {
+    let metadata = Parameters::parse(&task.query).ok().and_then(|parameters| parameters.metadata);
+    let metadata = metadata.map(|metadata| wire::Echo { metadata });
+    let body = wire::JobError { error: failure.body(task.id.0), metadata };
+    let again = match failure.status() {
+        StatusCode::SERVICE_UNAVAILABLE => Again::Busy(BUSY_PAUSE),
+        status if status.is_server_error() => Again::Later,
+        _ => Again::Never,
+    };
+    // Numbers and texts can always be written.
+    Setback { error: failure.code().to_owned(), body: serde_json::to_vec(&body).unwrap_or_default(), again }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kept_query_means_the_same_without_its_callback() {
+        let query =
+            "callback=https%3A%2F%2Fuser%3Asecret%40c.example%2F&tag=a%26b&callback_method=put&tag=c+d&x";
+        let kept = kept_query(query);
+        assert!(!kept.contains("secret") && !kept.contains("callback"), "{kept}");
+        let whole = Parameters::parse(query).unwrap();
+        let expected = Parameters { callback: None, callback_method: CallbackMethod::Post, ..whole };
+        assert_eq!(Parameters::parse(&kept).unwrap(), expected);
+    }
+
+    #[test]
+    fn only_what_passes_is_waited_for() {
+        for error in
+            [fetching::Error::Failed, fetching::Error::Unresolvable, fetching::Error::ClientError(429)]
+        {
+            assert!(may_pass(&error), "{error}");
+        }
+        for error in [
+            fetching::Error::ClientError(404),
+            fetching::Error::NotRoutable,
+            fetching::Error::TooLarge { limit: 1 },
+        ] {
+            assert!(!may_pass(&error), "{error}");
+        }
+    }
+}

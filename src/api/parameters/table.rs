@@ -1,0 +1,312 @@
+//! Every query parameter, once: its names, what it takes, what it does, and where it is kept.
+//!
+//! [`Parameters::read`] looks a name up here and `/openapi.json` is written from here, so that neither
+//! knows a parameter that the other lacks.
+
+use super::values::{Encoding, Once, Reader};
+use super::{Error, Parameters};
+
+/// What a parameter takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// `true` or `false`, in any case.
+    Flag,
+    Text,
+    /// One of these, in any case.
+    OneOf(&'static [&'static str]),
+    Count {
+        min: u32,
+        max: u32,
+    },
+    Seconds {
+        max: f64,
+    },
+    Url,
+    /// Words or codes: the parameter repeated, or one with commas.
+    Items {
+        most: usize,
+    },
+    /// Texts that may hold commas: the parameter repeated.
+    Texts {
+        most: usize,
+        characters: usize,
+    },
+    /// A flag, or the languages to choose among.
+    Languages {
+        most: usize,
+    },
+}
+
+/// What comes of asking for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    Honoured,
+    /// Accepted and named in the response's warnings: this server has nothing that does it.
+    Warned,
+    /// Refused: what it asks for must not be thought to have happened.
+    Refused,
+}
+
+/// One row of the table.
+pub struct Parameter {
+    pub name: &'static str,
+    /// Other names for the same.
+    pub aliases: &'static [&'static str],
+    pub kind: Kind,
+    /// As it would be written in a query; empty: none.
+    pub default: &'static str,
+    pub effect: Effect,
+    pub about: &'static str,
+    read: fn(&mut Parameters, &Reader<'_>) -> Result<(), Error>,
+}
+
+impl Parameter {
+    fn is_repeatable(&self) -> bool {
+        matches!(self.kind, Kind::Items { .. } | Kind::Texts { .. } | Kind::Languages { .. })
+    }
+
+    const fn also(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    const fn warned(self) -> Self {
+        Self { effect: Effect::Warned, ..self }
+    }
+
+    const fn by_default(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+}
+
+type Read = fn(&mut Parameters, &Reader<'_>) -> Result<(), Error>;
+
+const fn row(name: &'static str, kind: Kind, about: &'static str, read: Read) -> Parameter {
+    Parameter { name, aliases: &[], kind, default: "", effect: Effect::Honoured, about, read }
+}
+
+const fn flag(name: &'static str, about: &'static str, read: Read) -> Parameter {
+    row(name, Kind::Flag, about, read).by_default("false")
+}
+
+const fn intelligence(name: &'static str, kind: Kind, about: &'static str, read: Read) -> Parameter {
+    row(name, kind, about, read).warned()
+}
+
+const SEARCH_MAX: usize = 50;
+const REPLACE_MAX: usize = 200;
+const KEYWORDS_MAX: usize = 100;
+/// The wire format counts 500 tokens; a term has one at least.
+const KEYTERMS_MAX: usize = 500;
+const TAG_CHARACTERS_MAX: usize = 128;
+const EXTRA_CHARACTERS_MAX: usize = 2048;
+/// For lists that the wire format gives no bound.
+const LIST_MAX: usize = 100;
+/// For texts that it gives no bound; a search takes time in proportion.
+const TEXT_CHARACTERS_MAX: usize = 128;
+pub(super) const SECONDS_MAX: f64 = 3600.0;
+const ENCODINGS: &[&str] = &Encoding::names();
+
+/// All of them, by topic.
+pub const TABLE: &[Parameter] = &[
+    row(
+        "model",
+        Kind::Text,
+        "A model by name or UUID; where it is not the one served, that one is used and a warning says so.",
+        |all, given| given.text(&mut all.model),
+    ),
+    row("version", Kind::Text, "Version of the model; there is one.", |all, given| {
+        given.text(&mut all.version)
+    })
+    .by_default("latest")
+    .warned(),
+    row("tier", Kind::Text, "Older clients' half of a model's name.", |all, given| given.text(&mut all.tier))
+        .warned(),
+    row(
+        "language",
+        Kind::Text,
+        "BCP-47 tag of the language spoken; `multi` for several. Detected where absent.",
+        |all, given| given.text(&mut all.language),
+    )
+    .also(&["lang"]),
+    row(
+        "detect_language",
+        Kind::Languages { most: LIST_MAX },
+        "Detect the language, among these codes where given; overrides `language`.",
+        |all, given| given.detect_language(&mut all.detect_language, LIST_MAX),
+    )
+    .by_default("false"),
+    flag("multichannel", "Transcribe each channel by itself.", |all, given| {
+        given.flag(&mut all.multichannel)
+    }),
+    row(
+        "alternatives",
+        Kind::Count { min: 1, max: 100 },
+        "How many alternatives; there is one.",
+        |all, given| given.number(&mut all.alternatives, 1..=100),
+    )
+    .by_default("1")
+    .warned(),
+    row(
+        "punctuate",
+        Kind::Flag,
+        "`true` adds `punctuated_word`; `false` takes punctuation and capitals away. Absent: the text as the model writes it.",
+        |all, given| given.flag(all.punctuate.insert(false)),
+    ),
+    flag(
+        "smart_format",
+        "Punctuation, paragraphs, and in English numbers, dates, times, money, telephone numbers, e-mail and web addresses as they are written.",
+        |all, given| given.flag(&mut all.smart_format),
+    ),
+    flag("paragraphs", "Adds sentences and paragraphs.", |all, given| given.flag(&mut all.paragraphs)),
+    flag("utterances", "Adds `results.utterances`: the words between pauses.", |all, given| {
+        given.flag(&mut all.utterances)
+    }),
+    row(
+        "utt_split",
+        Kind::Seconds { max: SECONDS_MAX },
+        "The pause that ends an utterance.",
+        |all, given| given.seconds(&mut all.utterance_split_seconds),
+    )
+    .by_default("0.8"),
+    flag("diarize", "Tell speakers apart.", |all, given| given.switch(&mut all.diarize))
+        .also(&["diarization"])
+        .warned(),
+    row("diarize_model", Kind::Text, "As `diarize`, by the name of a model.", |all, given| {
+        given.named(&mut all.diarize)
+    })
+    .warned(),
+    row("diarize_version", Kind::Text, "As `diarize`, by a version.", |all, given| {
+        given.named(&mut all.diarize)
+    })
+    .warned(),
+    flag("numerals", "English numbers in digits.", |all, given| given.flag(&mut all.numerals)),
+    flag("measurements", "English units after numbers as signs: `5 mg`.", |all, given| {
+        given.flag(&mut all.measurements)
+    }),
+    flag("dictation", "Spoken English punctuation as signs: `comma`, `new paragraph`.", |all, given| {
+        given.flag(&mut all.dictation)
+    }),
+    flag("profanity_filter", "English swear words as `****`.", |all, given| {
+        given.flag(&mut all.profanity_filter)
+    }),
+    flag(
+        "filler_words",
+        "`false` leaves out `uh` and `um` from English; `true` keeps what the model wrote.",
+        |all, given| given.flag(&mut all.filler_words),
+    ),
+    Parameter {
+        effect: Effect::Refused,
+        ..row(
+            "redact",
+            Kind::Items { most: LIST_MAX },
+            "Redaction is there on the streaming endpoint alone; here anything but `false` is refused.",
+            |all, given| given.redaction(&mut all.redact, LIST_MAX),
+        )
+    },
+    row(
+        "replace",
+        Kind::Texts { most: REPLACE_MAX, characters: EXTRA_CHARACTERS_MAX },
+        "`FIND:REPLACEMENT`; without one the term is left out. A term in lower case is found in any case.",
+        |all, given| given.replacement(&mut all.replace, REPLACE_MAX, EXTRA_CHARACTERS_MAX),
+    ),
+    row(
+        "search",
+        Kind::Items { most: SEARCH_MAX },
+        "Terms to be found in what was said, also by likeness of sound.",
+        |all, given| given.items(&mut all.search, SEARCH_MAX, TEXT_CHARACTERS_MAX),
+    ),
+    row(
+        "keywords",
+        Kind::Items { most: KEYWORDS_MAX },
+        "`WORD` or `WORD:INTENSIFIER`: words to expect, told to the model before the audio. Intensifiers of 0 or less have no effect.",
+        |all, given| given.keywords(&mut all.keywords, KEYWORDS_MAX),
+    ),
+    row(
+        "keyterm",
+        Kind::Items { most: KEYTERMS_MAX },
+        "Terms to expect, told to the model before the audio.",
+        |all, given| given.items(&mut all.keyterms, KEYTERMS_MAX, TEXT_CHARACTERS_MAX),
+    ),
+    row("encoding", Kind::OneOf(ENCODINGS), "Of audio without a container.", |all, given| {
+        given.encoding(&mut all.encoding)
+    }),
+    row(
+        "sample_rate",
+        Kind::Count { min: 4_000, max: 384_000 },
+        "Samples in a second; read with `encoding`.",
+        |all, given| given.number(&mut all.sample_rate_hz, 4_000..=384_000),
+    ),
+    row("channels", Kind::Count { min: 1, max: 20 }, "Channels; read with `encoding`.", |all, given| {
+        given.number(&mut all.channels, 1..=20)
+    })
+    .by_default("1"),
+    row("callback", Kind::Url, "Where the result is sent; the request is answered at once.", |all, given| {
+        given.callback(&mut all.callback)
+    }),
+    row("callback_method", Kind::OneOf(&["POST", "PUT"]), "How it is sent.", |all, given| {
+        given.callback_method(&mut all.callback_method)
+    })
+    .by_default("POST"),
+    row("metadata", Kind::Text, "Handed through to the result.", |all, given| given.text(&mut all.metadata)),
+    row(
+        "tag",
+        Kind::Texts { most: LIST_MAX, characters: TAG_CHARACTERS_MAX },
+        "Labels, told again in `metadata.tags`.",
+        |all, given| given.tag(&mut all.tags, LIST_MAX, TAG_CHARACTERS_MAX),
+    ),
+    row(
+        "extra",
+        Kind::Texts { most: LIST_MAX, characters: EXTRA_CHARACTERS_MAX },
+        "`KEY:VALUE`, told again in `metadata.extra`; of one key the last value.",
+        |all, given| given.pair(&mut all.extra, LIST_MAX, EXTRA_CHARACTERS_MAX),
+    ),
+    // Nothing of a request is kept to train on, whatever is said here.
+    flag("mip_opt_out", "No audio is ever kept to train on.", |_, given| given.flag(&mut false)),
+    intelligence("summarize", Kind::Text, "`true` or `v2`: a summary.", |all, given| {
+        given.intelligence("summarize", &mut all.intelligence)
+    }),
+    intelligence("sentiment", Kind::Text, "`true`: sentiments.", |all, given| {
+        given.intelligence("sentiment", &mut all.intelligence)
+    }),
+    intelligence("topics", Kind::Text, "`true`: topics.", |all, given| {
+        given.intelligence("topics", &mut all.intelligence)
+    }),
+    intelligence("intents", Kind::Text, "`true`: intents.", |all, given| {
+        given.intelligence("intents", &mut all.intelligence)
+    }),
+    intelligence("detect_entities", Kind::Text, "`true`: entities.", |all, given| {
+        given.intelligence("detect_entities", &mut all.intelligence)
+    }),
+    intelligence(
+        "custom_topic",
+        Kind::Texts { most: LIST_MAX, characters: EXTRA_CHARACTERS_MAX },
+        "Topics to look for.",
+        |all, given| given.intelligence("custom_topic", &mut all.intelligence),
+    ),
+    intelligence(
+        "custom_intent",
+        Kind::Texts { most: LIST_MAX, characters: EXTRA_CHARACTERS_MAX },
+        "Intents to look for.",
+        |all, given| given.intelligence("custom_intent", &mut all.intelligence),
+    ),
+    row("custom_topic_mode", Kind::Text, "How to read `custom_topic`; asks for nothing itself.", |_, _| {
+        Ok(())
+    }),
+    row("custom_intent_mode", Kind::Text, "How to read `custom_intent`; asks for nothing itself.", |_, _| {
+        Ok(())
+    }),
+];
+
+impl Parameters {
+    /// Keeps one parameter. A name that the table lacks is ignored.
+    pub(super) fn read(&mut self, once: &mut Once, name: &str, value: &str) -> Result<(), Error> {
+        let named = |row: &&Parameter| row.name == name || row.aliases.contains(&name);
+        let Some(row) = TABLE.iter().find(named) else { return Ok(()) };
+        let given = Reader { name, value };
+        if row.is_repeatable() {
+            (row.read)(self, &given)
+        } else {
+            once.of(row.name, &given, || (row.read)(self, &given))
+        }
+    }
+}

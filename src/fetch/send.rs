@@ -1,0 +1,141 @@
+//! One message out: the same doors as for downloads, no redirects, an answer that is hardly read.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{Method, Response};
+use url::{Host, Url};
+
+use super::policy;
+use super::{Error, Fetcher};
+
+/// So much of an answer's body is taken in, to be polite, and dropped.
+const ANSWER_BYTES_MAX: usize = 8 << 10;
+/// How long a check waits for a look-up. What cannot be looked up now is judged when it is used.
+const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// What is sent where.
+pub struct Message {
+    pub method: Method,
+    /// A user in it is sent as Basic authentication (RFC 7617).
+    pub url: Url,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// What came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply {
+    pub status: u16,
+    /// The answer's `Retry-After`, from now.
+    pub retry_after: Option<Duration>,
+}
+
+/// Why there was no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    #[error("no answer in time")]
+    Timeout,
+    #[error(transparent)]
+    Refused(#[from] Error),
+}
+
+impl Fetcher {
+    /// Whether `url` may be reached, as far as can be told now: by what is written in it, and by what
+    /// its host resolves to where that is known soon. It is judged again each time it is used.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUrl`], [`Error::NotRoutable`].
+    pub async fn check(&self, url: &Url) -> Result<(), Error> {
+        if url.as_str().len() > policy::URL_BYTES_MAX {
+            return Err(Error::InvalidUrl);
+        }
+        let reach = policy::check(url, &self.allow)?;
+        let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
+        match tokio::time::timeout(LOOK_UP_TIME_MAX, (self.look_up)(host.to_owned())).await {
+            Ok(Ok(addresses)) if !addresses.is_empty() => policy::may_connect(&addresses, reach, &self.allow),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends `message` and waits for the head of the answer. A redirect is an answer like any other.
+    /// Dropping the future breaks the connection off.
+    ///
+    /// # Errors
+    /// [`SendError`]; of [`Error`], the refusals and [`Error::Failed`].
+    pub async fn send(&self, message: Message, timeout: Duration) -> Result<Reply, SendError> {
+        let client = self.client(&without_user(&message.url))?;
+        let request = client
+            .request(message.method, message.url)
+            .headers(message.headers)
+            .body(message.body)
+            .timeout(timeout);
+        let response = request.send().await.map_err(|error| match super::download::verdict(&error) {
+            Error::Failed if error.is_timeout() => SendError::Timeout,
+            verdict => SendError::Refused(verdict),
+        })?;
+        let reply = Reply {
+            status: response.status().as_u16(),
+            retry_after: retry_after(response.headers(), SystemTime::now()),
+        };
+        drain(response).await;
+        Ok(reply)
+    }
+}
+
+/// `url` as the connection needs it.
+pub fn without_user(url: &Url) -> Url {
+    let mut url = url.clone();
+    // Both fail only for URLs without a host, which have no user.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}
+
+/// Seconds, or a date (RFC 9110, section 10.2.3).
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match value.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => Some(httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default()),
+    }
+}
+
+/// Within the request's own time limit; whatever happens here, the answer has been given.
+async fn drain(mut response: Response) {
+    let mut taken = 0;
+    while let Ok(Some(chunk)) = response.chunk().await {
+        taken += chunk.len();
+        if taken >= ANSWER_BYTES_MAX {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(value: &str) -> Option<Duration> {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 60);
+        retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value.parse().unwrap())]), now)
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        assert_eq!(read("120"), Some(Duration::from_secs(120)));
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(60)));
+        assert_eq!(read("Sat, 06 Nov 1993 08:49:37 GMT"), Some(Duration::ZERO));
+        for nothing in ["", "soon", "-1", "1.5", "99999999999999999999999"] {
+            assert_eq!(read(nothing), None, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn a_user_is_taken_out() {
+        let url = |text| Url::parse(text).unwrap();
+        assert_eq!(without_user(&url("https://u:p@a.example/x?y")), url("https://a.example/x?y"));
+        assert_eq!(without_user(&url("https://u@a.example/")), url("https://a.example/"));
+    }
+}

@@ -1,0 +1,239 @@
+//! Dates, years and times of day.
+
+use super::numbers;
+use super::spoken::{Joint, Match, Spoken};
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+/// Before these a pair of numbers is an amount: `fifteen twenty minutes`.
+const COUNTED: [&str; 20] = [
+    "minutes",
+    "hours",
+    "seconds",
+    "days",
+    "weeks",
+    "months",
+    "years",
+    "people",
+    "percent",
+    "dollars",
+    "euros",
+    "cents",
+    "times",
+    "pounds",
+    "miles",
+    "feet",
+    "inches",
+    "kilometers",
+    "minute",
+    "hour",
+];
+
+/// What a date with a month that is also a word, or a year of the first centuries, is announced by.
+const ANNOUNCING: [&str; 14] = [
+    "on", "by", "in", "since", "until", "till", "of", "last", "next", "before", "after", "from", "year",
+    "circa",
+];
+
+/// Before these a pair of numbers is a price.
+const PRICED: [&str; 7] = ["cost", "costs", "for", "just", "only", "paid", "pay"];
+
+/// The month at `at`, if it is one there and not the verb.
+fn month(spoken: &Spoken<'_>, at: usize) -> bool {
+    let name = spoken.atom(at);
+    MONTHS.contains(&name)
+        && (!matches!(name, "may" | "march")
+            || spoken.is_capitalised(at)
+            || ANNOUNCING.contains(&spoken.before(at)))
+}
+
+/// `November 2 2022`, `November 2022`, `the 2nd of November`. The month is left as it is; a comma after
+/// the day stays, and none is added.
+pub fn date(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
+    if let Some((day, end)) = numbers::ordinal(spoken, at)
+        && spoken.open(end) == "of"
+        && spoken.joint(end + 1) == Joint::Open
+        && month(spoken, end + 1)
+        && day <= 31
+        // `the first, second and third of May`: all in words.
+        && !matches!(spoken.before(at), "and" | "or")
+    {
+        return spoken.one(numbers::with_suffix(day), at, end);
+    }
+    if !month(spoken, at) {
+        return None;
+    }
+    let name = spoken.piece(spoken.word(at)?.parts().1, at, at + 1)?;
+    if !spoken.open(at + 1).is_empty()
+        && let Some((year, end)) = year_after(spoken, at + 1)
+    {
+        return Some(Match::of(vec![name, spoken.piece(year.to_string(), at + 1, end)?], end));
+    }
+    let (day, end) = day(spoken, at + 1)?;
+    let year = match spoken.after(end, Joint::Comma) {
+        "" => None,
+        _ => year_after(spoken, end),
+    };
+    match year {
+        Some((year, last)) => {
+            let comma = if spoken.joint(end) == Joint::Comma { "," } else { "" };
+            let day = spoken.piece(format!("{day}{comma}"), at + 1, end)?;
+            let year = spoken.piece(year.to_string(), end, last)?;
+            Some(Match::of(vec![name, day, year], last))
+        }
+        None => Some(Match::of(vec![name, spoken.piece(day, at + 1, end)?], end)),
+    }
+}
+
+/// A spoken day of a month, or one in digits, with the atom after it.
+fn day(spoken: &Spoken<'_>, at: usize) -> Option<(String, usize)> {
+    let text = spoken.open(at);
+    if text.is_empty() {
+        return None;
+    }
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        let core = spoken.word(at)?.parts().1;
+        let digits = core.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        return digits
+            .parse()
+            .is_ok_and(|day: u64| (1..=31).contains(&day))
+            .then(|| (core.to_owned(), at + 1));
+    }
+    let (day, end) = numbers::ordinal(spoken, at)
+        .or_else(|| numbers::cardinal(spoken, at).filter(|(_, end)| !COUNTED.contains(&spoken.open(*end))))?;
+    (day <= 31).then(|| (day.to_string(), end))
+}
+
+/// A year after a month: a pair, or `two thousand [and] six`.
+fn year_after(spoken: &Spoken<'_>, at: usize) -> Option<(u64, usize)> {
+    year(spoken, at, true)
+        .or_else(|| numbers::cardinal(spoken, at).filter(|(value, _)| (1000..2100).contains(value)))
+}
+
+/// A year said as a pair of two-digit numbers: `nineteen ninety nine`, `twenty oh five`.
+fn year(spoken: &Spoken<'_>, at: usize, announced: bool) -> Option<(u64, usize)> {
+    let (century, next) = numbers::two_digits(spoken, at, spoken.atom(at))?;
+    let likely = (13..=20).contains(&century) || (announced && (10..=12).contains(&century));
+    let (rest, end) = match spoken.open(next) {
+        "oh" => (numbers::digit(spoken.open(next + 1))?, next + 2),
+        text => numbers::two_digits(spoken, next, text)?,
+    };
+    let goes_on = spoken.open(end);
+    let other = COUNTED.contains(&goes_on)
+        || matches!(goes_on, "hundred" | "point" | "am" | "pm")
+        || numbers::scale(goes_on).is_some()
+        || numbers::is_number(goes_on);
+    let priced = PRICED.contains(&spoken.before(at));
+    (likely && next == at + 1 && !other && !priced).then_some((century * 100 + rest, end))
+}
+
+/// `1999`, `1990s`, `1800s`.
+pub fn decade_or_year(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
+    let announced = matches!(spoken.before(at), "in" | "since" | "year" | "circa" | "until");
+    if let Some((century, next)) = numbers::two_digits(spoken, at, spoken.atom(at))
+        && (11..=20).contains(&century)
+        && let Some(tens) = match spoken.open(next) {
+            "hundreds" => Some(0),
+            name => numbers::decade(name),
+        }
+    {
+        return spoken.one(format!("{}s", century * 100 + tens), at, next + 1);
+    }
+    let (year, end) = year(spoken, at, announced)?;
+    spoken.one(year.to_string(), at, end)
+}
+
+/// `8:37 PM`, `8 AM`, `8 o'clock`; `8:30` after `at` or before `in the morning`.
+pub fn time(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
+    let clock = clock(spoken, at)?;
+    let end = clock.end;
+    if let Some((half, last)) = half_of_day(spoken, end) {
+        let time = spoken.piece(clock.text, at, end)?;
+        let half = spoken.piece(half, end, last)?;
+        let mut found = Match::of(vec![time, half], last);
+        // `p.m.` brings a full stop of its own: the sentence ends with it only if another begins.
+        let abbreviated = spoken.word(end).is_some_and(|word| word.parts().1.contains('.'));
+        let sentence_ends = spoken.atom(last).is_empty() || spoken.is_capitalised(last);
+        found.drops_stop = abbreviated && !sentence_ends;
+        return Some(found);
+    }
+    if clock.spoken && spoken.open(end) == "o'clock" {
+        return spoken.one(clock.text, at, end);
+    }
+    let goes_on = spoken.open(end);
+    let part_of_day = matches!(
+        (goes_on, spoken.open(end + 1), spoken.open(end + 2)),
+        ("in", "the", "morning" | "afternoon" | "evening") | ("at", "night", _) | ("tonight", _, _)
+    );
+    let alone = spoken.before(at) == "at"
+        && !COUNTED.contains(&goes_on)
+        && !numbers::is_number(goes_on)
+        && numbers::scale(goes_on).is_none()
+        && goes_on != "hundred";
+    (clock.spoken && clock.minutes && (alone || part_of_day))
+        .then(|| spoken.one(clock.text, at, end))
+        .flatten()
+}
+
+struct Clock {
+    text: String,
+    minutes: bool,
+    /// In words, not in digits already.
+    spoken: bool,
+    end: usize,
+}
+
+/// An hour of twelve, and minutes if any.
+fn clock(spoken: &Spoken<'_>, at: usize) -> Option<Clock> {
+    let text = spoken.atom(at);
+    if text.starts_with(|c: char| c.is_ascii_digit()) {
+        let (hour, minutes) = text.split_once(':').unwrap_or((text, "00"));
+        let valid = hour.parse().is_ok_and(|hour: u64| (1..=12).contains(&hour))
+            && minutes.len() == 2
+            && minutes.parse().is_ok_and(|minutes: u64| minutes < 60);
+        let minutes = text.contains(':');
+        return valid.then(|| Clock { text: text.to_owned(), minutes, spoken: false, end: at + 1 });
+    }
+    let hour = match text {
+        "ten" => 10,
+        "eleven" => 11,
+        "twelve" => 12,
+        _ => numbers::digit(text).filter(|hour| *hour > 0)?,
+    };
+    let next = at + 1;
+    let minutes = match spoken.open(next) {
+        "oh" => numbers::digit(spoken.open(next + 1)).map(|unit| (unit, next + 2)),
+        text => numbers::two_digits(spoken, next, text).filter(|(minutes, _)| *minutes < 60),
+    };
+    Some(match minutes {
+        Some((minutes, end)) => {
+            Clock { text: format!("{hour}:{minutes:02}"), minutes: true, spoken: true, end }
+        }
+        None => Clock { text: hour.to_string(), minutes: false, spoken: true, end: next },
+    })
+}
+
+fn half_of_day(spoken: &Spoken<'_>, at: usize) -> Option<(&'static str, usize)> {
+    match (spoken.open(at), spoken.open(at + 1)) {
+        // `at eight am I right`.
+        ("am", "i" | "not") => None,
+        ("am", _) => Some(("AM", at + 1)),
+        ("pm", _) => Some(("PM", at + 1)),
+        ("a", "m") => Some(("AM", at + 2)),
+        ("p", "m") => Some(("PM", at + 2)),
+        _ => None,
+    }
+}

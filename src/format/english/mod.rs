@@ -1,0 +1,82 @@
+//! English as it is written: numbers, dates, times, money, addresses.
+//!
+//! At each word the rules are tried in turn, the most particular first; the first that matches writes
+//! its words and the reading goes on after them. Rules see the spoken elements of the words and the
+//! punctuation between them, never characters of the text. What is in doubt stays in words.
+
+mod addresses;
+mod amounts;
+mod calendar;
+mod numbers;
+mod sequences;
+mod spoken;
+
+use self::spoken::{Match, Spoken};
+use super::word::Word;
+
+/// Which rules apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// All but `measurements`; numbers below ten stay words where they stand alone.
+    pub smart: bool,
+    /// Every number in digits. Alone: without commas, and nothing but numbers.
+    pub numerals: bool,
+    /// Units after a number as their signs, the number in digits.
+    pub measurements: bool,
+}
+
+/// `words` with what the rules find in them.
+pub fn rewrite(words: Vec<Word>, rules: Rules) -> Vec<Word> {
+    if !(rules.smart || rules.numerals || rules.measurements) {
+        return words;
+    }
+    let spoken = Spoken::new(&words);
+    let mut output = Vec::with_capacity(words.len());
+    let mut at = 0;
+    while at < spoken.len() {
+        let Some(word) = spoken.word(at) else {
+            at += 1;
+            continue;
+        };
+        match find(&spoken, at, rules).filter(|found| found.end > at) {
+            Some(found) => {
+                output.extend(found.words(&words));
+                at = found.end;
+            }
+            None => {
+                output.push(word.clone());
+                at += 1;
+            }
+        }
+    }
+    output
+}
+
+fn find(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
+    let smart = || {
+        addresses::mail(spoken, at)
+            .or_else(|| addresses::web(spoken, at))
+            .or_else(|| calendar::date(spoken, at))
+            .or_else(|| calendar::time(spoken, at))
+            .or_else(|| sequences::telephone(spoken, at))
+            .or_else(|| sequences::code(spoken, at))
+            .or_else(|| sequences::name(spoken, at))
+            .or_else(|| sequences::internet_address(spoken, at))
+            .or_else(|| sequences::digits(spoken, at))
+            .or_else(|| amounts::money(spoken, at))
+            .or_else(|| amounts::percentage(spoken, at))
+    };
+    let measured = || amounts::measurement(spoken, at);
+    let years = || calendar::decade_or_year(spoken, at);
+    let counted = || amounts::ordinal(spoken, at).or_else(|| amounts::plain(spoken, at, rules));
+    rules
+        .smart
+        .then(smart)
+        .flatten()
+        .or_else(|| rules.measurements.then(measured).flatten())
+        .or_else(|| rules.smart.then(years).flatten())
+        .or_else(|| (rules.smart || rules.numerals).then(counted).flatten())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,11 @@
+//! Utterances: words without a long pause between them.
+
+use super::word::Word;
+
+/// The wire format's `utt_split` where none is given.
+pub const SPLIT_SECONDS: f64 = 0.8;
+
+/// Runs of `words`, none empty, that have less than `split_seconds` of silence inside.
+pub fn utterances(words: &[Word], split_seconds: f64) -> impl Iterator<Item = &[Word]> {
+    words.chunk_by(move |word, next| next.start - word.end < split_seconds)
+}

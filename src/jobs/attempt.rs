@@ -1,0 +1,70 @@
+//! One attempt to deliver: what is sent, and what is noted of it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+
+use super::schedule::{Verdict, judge};
+use super::store::{Delivery, Next};
+use super::{Shared, SigningSecret};
+use crate::fetch::Message;
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+/// The same as `webhook-id`, under the name that receivers which de-duplicate may know.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The wire format's: the id of the API key, which is no secret.
+const DG_TOKEN: HeaderName = HeaderName::from_static("dg-token");
+/// Which attempt this is, from 1.
+const ATTEMPT: HeaderName = HeaderName::from_static("verbatim-attempt");
+
+/// Sends the result, and says what comes next.
+pub async fn attempt(shared: &Shared, delivery: Delivery) -> Next {
+    let (tried, finished) = (delivery.tried, delivery.finished);
+    let began = SystemTime::now();
+    let message = message(&shared.secret, delivery, began);
+    let timeout = std::time::Duration::from_millis(shared.config.delivery_timeout_ms);
+    let result = shared.fetcher.send(message, timeout).await;
+    let verdict = judge(&result, tried, &shared.config.retry_delays_seconds, rand::random());
+    let outcome = match &verdict {
+        Verdict::Delivered => "delivered",
+        Verdict::Again { .. } => "failed",
+        Verdict::Dead { .. } => "dead",
+    };
+    metrics::counter!("verbatim_jobs_attempts_total", "outcome" => outcome).increment(1);
+    let now = SystemTime::now();
+    match verdict {
+        Verdict::Delivered => {
+            let lag = now.duration_since(finished).unwrap_or_default();
+            metrics::histogram!("verbatim_jobs_delivery_lag_seconds").record(lag.as_secs_f64());
+            Next::Delivered
+        }
+        Verdict::Again { after, error } => Next::Again { at: now + after, error },
+        Verdict::Dead { error } => Next::Dead { error },
+    }
+}
+
+fn message(secret: &SigningSecret, delivery: Delivery, now: SystemTime) -> Message {
+    let id = delivery.id.to_string();
+    let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let signature = secret.sign(&id, timestamp, &delivery.body);
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(timestamp));
+    headers.insert(ATTEMPT, HeaderValue::from(u64::from(delivery.attempts) + 1));
+    let texts = [
+        (WEBHOOK_ID, &id),
+        (IDEMPOTENCY_KEY, &id),
+        (WEBHOOK_SIGNATURE, &signature),
+        (DG_TOKEN, &delivery.key),
+    ];
+    for (name, text) in texts {
+        // All of them are of letters, digits and a few signs.
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(name, value);
+        }
+    }
+    Message { method: delivery.method, url: delivery.callback, headers, body: Bytes::from(delivery.body) }
+}

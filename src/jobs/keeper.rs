@@ -1,0 +1,51 @@
+//! Throws away what has been kept long enough, and counts what there is.
+//!
+//! | metric                                    | |
+//! |-------------------------------------------|-|
+//! | `verbatim_jobs{phase}`                    | jobs, by where they are |
+//! | `verbatim_jobs_oldest_pending_seconds`    | age of the oldest job that has not ended |
+//! | `verbatim_jobs_spool_bytes`               | audio that waits |
+//! | `verbatim_jobs_accepted_total`            | |
+//! | `verbatim_jobs_refused_total{reason}`     | for want of room, on the disk or in the bounds |
+//! | `verbatim_jobs_runs_total{outcome}`       | transcriptions begun |
+//! | `verbatim_jobs_attempts_total{outcome}`   | deliveries tried |
+//! | `verbatim_jobs_delivery_lag_seconds`      | from the result to its delivery |
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio_util::sync::CancellationToken;
+
+use super::store::Phase;
+use super::{Error, Shared};
+
+const INTERVAL: Duration = Duration::from_secs(10);
+
+pub async fn run(shared: &Arc<Shared>, stop: &CancellationToken) {
+    loop {
+        if let Err(error) = keep(shared).await {
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot look after jobs");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+}
+
+async fn keep(shared: &Arc<Shared>) -> Result<(), Error> {
+    let now = SystemTime::now();
+    let ago = |seconds| now.checked_sub(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
+    let config = &shared.config;
+    shared.store.purge(ago(config.result_retention_seconds), ago(config.job_retention_seconds)).await?;
+    let census = shared.store.census().await?;
+    for phase in Phase::ALL {
+        let count = census.phases.get(&phase).copied().unwrap_or_default();
+        // Two phases of one state are told apart: what waits and what is on its way.
+        metrics::gauge!("verbatim_jobs", "phase" => phase.name()).set(count as f64);
+    }
+    let age = census.oldest.and_then(|oldest| now.duration_since(oldest).ok()).unwrap_or_default();
+    metrics::gauge!("verbatim_jobs_oldest_pending_seconds").set(age.as_secs_f64());
+    metrics::gauge!("verbatim_jobs_spool_bytes").set(census.audio_bytes as f64);
+    Ok(())
+}

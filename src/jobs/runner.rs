@@ -1,0 +1,179 @@
+//! Transcribes jobs that are due, a few at once, through the [`Work`] that is handed in.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::schedule::rerun_after;
+use super::store::{Finished, JobId, Phase, Run};
+use super::{Shared, insist, rest};
+
+/// How transcription is done, and what its results look like.
+pub trait Work: Send + Sync + 'static {
+    /// Transcribes `input` as `task` asks. Dropping the future gives the work up.
+    fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>>;
+
+    /// What a receiver is told of a job that was given up for a fault of ours.
+    fn given_up(&self, task: &Task) -> Vec<u8>;
+}
+
+/// What was asked for.
+pub struct Task {
+    pub id: JobId,
+    pub accepted: SystemTime,
+    pub tenant: u64,
+    /// As in [`super::Order`].
+    pub query: String,
+    pub words: bool,
+}
+
+pub enum Input {
+    Audio(Bytes),
+    Url(String),
+}
+
+/// A run without a result.
+pub struct Setback {
+    /// For programs: `REMOTE_CONTENT_ERROR`.
+    pub error: String,
+    /// What the receiver is told if this was the last run.
+    pub body: Vec<u8>,
+    pub again: Again,
+}
+
+/// Whether another run may help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    Never,
+    /// It may; it counts as a failure.
+    Later,
+    /// The job was not begun, for reasons that have nothing to do with it.
+    Busy(Duration),
+}
+
+pub async fn run(shared: &Arc<Shared>, work: Arc<dyn Work>, stop: &CancellationToken) {
+    let mut runs = JoinSet::new();
+    while !stop.is_cancelled() {
+        let mut next = None;
+        if runs.len() < shared.config.concurrency.max(1) {
+            let now = SystemTime::now();
+            match shared.store.claim(now).await {
+                Ok(Some(run)) => {
+                    runs.spawn(one(shared.clone(), work.clone(), run, stop.clone()));
+                    continue;
+                }
+                Ok(None) => next = shared.store.next_due(Phase::Queued, now).await.unwrap_or_default(),
+                Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "cannot read jobs"),
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => {}
+            Some(_) = runs.join_next() => {}
+            () = rest(&shared.queued, next) => {}
+        }
+    }
+    // Each sees `stop` and puts its job back.
+    while runs.join_next().await.is_some() {}
+}
+
+async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: CancellationToken) {
+    let id = run.id;
+    let worked = tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        worked = transcribe(&shared, work.as_ref(), run) => Some(worked),
+    };
+    let outcome = match worked {
+        None => {
+            let given_back = shared.store.give_back(id, SystemTime::now()).await;
+            if let Err(error) = given_back {
+                // The next start finds it as if the process had died here.
+                tracing::error!(error = &error as &dyn std::error::Error, "cannot put a job back");
+            }
+            "given_back"
+        }
+        Some(After::Finish(finished)) => {
+            let outcome = if finished.error.is_some() { "failed" } else { "finished" };
+            let finish = || {
+                let finished = Finished { body: finished.body.clone(), error: finished.error.clone() };
+                shared.store.finish(id, SystemTime::now(), finished)
+            };
+            if insist(&stop, finish).await.is_some() {
+                shared.spool.remove(id);
+                shared.finished.notify_one();
+            }
+            outcome
+        }
+        Some(After::Again { after, error }) => {
+            let due = SystemTime::now() + after;
+            insist(&stop, || shared.store.run_again(id, due, error.clone())).await;
+            "again"
+        }
+        Some(After::Busy { after }) => {
+            let due = SystemTime::now() + after;
+            insist(&stop, || shared.store.give_back(id, due)).await;
+            "busy"
+        }
+    };
+    tracing::info!(%id, outcome, "job run");
+    metrics::counter!("verbatim_jobs_runs_total", "outcome" => outcome).increment(1);
+}
+
+/// What becomes of a job after a run.
+enum After {
+    Finish(Finished),
+    Again { after: Duration, error: String },
+    Busy { after: Duration },
+}
+
+async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
+    let Run { id, accepted, tenant, query, words, url, failures } = run;
+    let task = Task { id, accepted, tenant, query, words };
+    let given_up =
+        |error: &str| After::Finish(Finished { body: work.given_up(&task), error: Some(error.to_owned()) });
+    // It was running, alone, each time that the process died.
+    if failures >= shared.config.runs_max {
+        tracing::error!(%id, failures, "job given up");
+        return given_up("GIVEN_UP");
+    }
+    let last = failures + 1 >= shared.config.runs_max;
+    let again = |error: String, body: Option<Vec<u8>>| match body {
+        _ if !last => After::Again { after: rerun_after(failures, rand::random()), error },
+        Some(body) => After::Finish(Finished { body, error: Some(error) }),
+        None => given_up(&error),
+    };
+    let input = match url {
+        Some(url) => Input::Url(url),
+        None => match read(shared, id).await {
+            Ok(audio) => Input::Audio(audio),
+            Err(error) => {
+                tracing::error!(%id, %error, "cannot read a job's audio");
+                return again("AUDIO_UNREADABLE".into(), None);
+            }
+        },
+    };
+    let limit = Duration::from_millis(shared.config.run_timeout_ms);
+    let result = AssertUnwindSafe(tokio::time::timeout(limit, work.run(&task, input))).catch_unwind().await;
+    match result {
+        Ok(Ok(Ok(body))) => After::Finish(Finished { body, error: None }),
+        Ok(Ok(Err(Setback { error, body, again: when }))) => match when {
+            Again::Never => After::Finish(Finished { body, error: Some(error) }),
+            Again::Later => again(error, Some(body)),
+            Again::Busy(after) => After::Busy { after },
+        },
+        Ok(Err(_)) => again("TIMEOUT".into(), None),
+        Err(_) => again("PANIC".into(), None),
+    }
+}
+
+async fn read(shared: &Arc<Shared>, id: JobId) -> std::io::Result<Bytes> {
+    let shared = shared.clone();
+    let read = tokio::task::spawn_blocking(move || shared.spool.read(id));
+    read.await.unwrap_or_else(|error| Err(std::io::Error::other(error))).map(Bytes::from)
+}

@@ -1,0 +1,100 @@
+//! How jobs are written in the table, and read from it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rusqlite::Row;
+use url::Url;
+use uuid::Uuid;
+
+use crate::jobs::store::{Job, JobId, Phase};
+
+/// `due_ms`: when it is run or sent next. `receiver`: host and port of `callback`, which is forgotten on
+/// delivery, as `query` and `url` are when the result is there.
+pub const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS jobs (
+        id          TEXT PRIMARY KEY,
+        tenant      INTEGER NOT NULL,
+        key         TEXT NOT NULL,
+        phase       TEXT NOT NULL,
+        accepted_ms INTEGER NOT NULL,
+        due_ms      INTEGER NOT NULL,
+        query       TEXT NOT NULL,
+        words       INTEGER NOT NULL,
+        url         TEXT,
+        audio_bytes INTEGER NOT NULL,
+        callback    TEXT NOT NULL,
+        method      TEXT NOT NULL,
+        receiver    TEXT NOT NULL,
+        runs        INTEGER NOT NULL DEFAULT 0,
+        failures    INTEGER NOT NULL DEFAULT 0,
+        crashes     INTEGER NOT NULL DEFAULT 0,
+        tried       INTEGER NOT NULL DEFAULT 0,
+        attempts    INTEGER NOT NULL DEFAULT 0,
+        error       TEXT,
+        body        BLOB,
+        finished_ms INTEGER,
+        ended_ms    INTEGER
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS jobs_due ON jobs (phase, due_ms);
+    CREATE INDEX IF NOT EXISTS jobs_accepted ON jobs (accepted_ms);";
+
+/// What [`read_job`] reads.
+pub const JOB: &str =
+    "SELECT id, tenant, phase, receiver, accepted_ms, due_ms, runs, attempts, error, finished_ms,
+    ended_ms, body FROM jobs";
+/// All of it but the body, which may be large.
+pub const JOB_WITHOUT_RESULT: &str =
+    "SELECT id, tenant, phase, receiver, accepted_ms, due_ms, runs, attempts,
+    error, finished_ms, ended_ms, NULL FROM jobs";
+
+pub fn read_job(row: &Row<'_>) -> rusqlite::Result<Job> {
+    let phase = phase(row, 2)?;
+    let due = time(row.get(5)?);
+    Ok(Job {
+        id: id(row, 0)?,
+        tenant: row.get::<_, i64>(1)?.cast_unsigned(),
+        state: phase.state(),
+        receiver: row.get(3)?,
+        accepted: time(row.get(4)?),
+        due: matches!(phase, Phase::Queued | Phase::Waiting).then_some(due),
+        runs: row.get(6)?,
+        attempts: row.get(7)?,
+        error: row.get(8)?,
+        finished: row.get::<_, Option<i64>>(9)?.map(time),
+        ended: row.get::<_, Option<i64>>(10)?.map(time),
+        result: row.get(11)?,
+    })
+}
+
+pub fn phase(row: &Row<'_>, column: usize) -> rusqlite::Result<Phase> {
+    let text: String = row.get(column)?;
+    Phase::ALL.into_iter().find(|phase| phase.name() == text).ok_or_else(|| unreadable(column, "no phase"))
+}
+
+pub fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<JobId> {
+    parsed::<Uuid>(row, column).map(JobId)
+}
+
+pub fn parsed<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    // The parser's own error would quote what could not be read.
+    row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, "a value that means nothing"))
+}
+
+fn unreadable(column: usize, problem: &'static str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, problem.into())
+}
+
+/// Host and port, without what else is in the address.
+pub fn receiver(callback: &Url) -> String {
+    let port = callback.port_or_known_default().unwrap_or_default();
+    format!("{}:{port}", callback.host_str().unwrap_or_default())
+}
+
+pub fn unix_ms(time: SystemTime) -> i64 {
+    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+}
+
+pub fn time(ms: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(ms.unsigned_abs())
+}

@@ -1,0 +1,265 @@
+//! What is kept of a job, and what a database must do with it.
+//!
+//! All states change by the methods of [`Store`] alone, each one of which is atomic, and durable when it
+//! returns. A change that comes too late, for a job that is no longer in the state it starts from, does
+//! nothing: of two workers who finish one job the first one counts.
+
+use std::collections::{HashMap, HashSet};
+use std::time::SystemTime;
+
+use futures_util::future::BoxFuture;
+use reqwest::Method;
+use url::Url;
+use uuid::Uuid;
+
+use super::Error;
+
+/// The id of the request that made the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(pub Uuid);
+
+impl std::fmt::Display for JobId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Where a job is, as its client sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Waits to be transcribed.
+    Queued,
+    Running,
+    /// The result is there; it is being sent, or waits to be sent again.
+    Delivering,
+    /// The receiver has it.
+    Delivered,
+    /// The receiver did not take it, and it is not sent again by itself.
+    Dead,
+}
+
+impl State {
+    pub const ALL: [Self; 5] = [Self::Queued, Self::Running, Self::Delivering, Self::Delivered, Self::Dead];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Delivering => "delivering",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// Where a job is, to the letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    Queued,
+    Running,
+    /// Between attempts to deliver.
+    Waiting,
+    Sending,
+    Delivered,
+    Dead,
+}
+
+impl Phase {
+    pub const ALL: [Self; 6] =
+        [Self::Queued, Self::Running, Self::Waiting, Self::Sending, Self::Delivered, Self::Dead];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Sending => "sending",
+            Self::Delivered => "delivered",
+            Self::Dead => "dead",
+        }
+    }
+
+    pub fn state(self) -> State {
+        match self {
+            Self::Queued => State::Queued,
+            Self::Running => State::Running,
+            Self::Waiting | Self::Sending => State::Delivering,
+            Self::Delivered => State::Delivered,
+            Self::Dead => State::Dead,
+        }
+    }
+}
+
+/// A job as it is taken. No `Debug`: addresses may hold passwords, queries names.
+#[derive(Clone)]
+pub struct Order {
+    pub id: JobId,
+    pub accepted: SystemTime,
+    pub tenant: u64,
+    /// The id of the key that it came under; the receiver is told.
+    pub key: String,
+    /// What was asked for, for [`super::Work`] to read.
+    pub query: String,
+    /// Whether the result shall have words.
+    pub words: bool,
+    pub source: Source,
+    /// With user and password, where the receiver wants them.
+    pub callback: Url,
+    /// POST or PUT.
+    pub method: Method,
+}
+
+/// Where the audio is.
+#[derive(Clone)]
+pub enum Source {
+    /// On disk, so many bytes of it.
+    Spooled { bytes: u64 },
+    /// To be fetched when the job runs.
+    Url(String),
+}
+
+/// A job to be run now.
+pub struct Run {
+    pub id: JobId,
+    pub accepted: SystemTime,
+    pub tenant: u64,
+    pub query: String,
+    pub words: bool,
+    /// `None`: the audio is on disk.
+    pub url: Option<String>,
+    /// How often it failed, or was running alone when the process died.
+    pub failures: u32,
+}
+
+/// What a run came to.
+pub struct Finished {
+    /// What the receiver gets, in these bytes each time.
+    pub body: Vec<u8>,
+    /// The kind of error that `body` tells of; `None` where it is a transcript.
+    pub error: Option<String>,
+}
+
+/// A result to be sent now.
+pub struct Delivery {
+    pub id: JobId,
+    pub tenant: u64,
+    pub key: String,
+    pub callback: Url,
+    pub method: Method,
+    /// Host and port of `callback`.
+    pub receiver: String,
+    pub body: Vec<u8>,
+    /// Attempts before this one, since the job was made or told to be sent again.
+    pub tried: u32,
+    /// Attempts before this one, in all.
+    pub attempts: u32,
+    pub finished: SystemTime,
+}
+
+/// What comes after an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    Delivered,
+    Again { at: SystemTime, error: String },
+    Dead { error: String },
+}
+
+/// What is known of a job. No addresses but the receiver's host.
+#[derive(Clone)]
+pub struct Job {
+    pub id: JobId,
+    pub tenant: u64,
+    pub state: State,
+    pub receiver: String,
+    pub accepted: SystemTime,
+    /// When it is run or sent next, where it waits for that.
+    pub due: Option<SystemTime>,
+    pub runs: u32,
+    pub attempts: u32,
+    /// The kind of the last error, of transcription or of delivery.
+    pub error: Option<String>,
+    /// When the result was there.
+    pub finished: Option<SystemTime>,
+    /// When it was delivered, or given up.
+    pub ended: Option<SystemTime>,
+    /// The result, where it is kept.
+    pub result: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Census {
+    /// How many jobs are in each phase that has any.
+    pub phases: HashMap<Phase, u64>,
+    /// When the oldest job came that has not ended.
+    pub oldest: Option<SystemTime>,
+    /// Audio that waits.
+    pub audio_bytes: u64,
+}
+
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
+
+/// A database of jobs. Times are given, so that tests own the clock.
+pub trait Store: Send + Sync {
+    /// Takes a job, unless that makes more than `pending_max` jobs that have not ended, or more than
+    /// `bytes_max` bytes of audio. Returns whether it was taken.
+    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, bool>;
+
+    /// Jobs that have not ended, and bytes of audio that wait.
+    fn pending(&self) -> Answer<'_, (u64, u64)>;
+
+    /// After a process has ended: what was running waits again, each time longer, and what was being sent
+    /// is due. The second time that a job was running counts as its failure, and each one after that.
+    fn recover(&self, now: SystemTime) -> Answer<'_, ()>;
+
+    /// Jobs whose audio is needed.
+    fn with_audio(&self) -> Answer<'_, HashSet<JobId>>;
+
+    /// The next job, now running: of the tenant that has the fewest running, the one that waited longest.
+    /// A job that was running when a process died runs alone, so that it takes no other with it.
+    fn claim(&self, now: SystemTime) -> Answer<'_, Option<Run>>;
+
+    /// Running to queued, as if it had not been begun.
+    fn give_back(&self, id: JobId, due: SystemTime) -> Answer<'_, ()>;
+
+    /// Running to queued, with one failure more.
+    fn run_again(&self, id: JobId, due: SystemTime, error: String) -> Answer<'_, ()>;
+
+    /// Running to waiting, to be sent at once. What only the run needed is forgotten.
+    fn finish(&self, id: JobId, now: SystemTime, finished: Finished) -> Answer<'_, ()>;
+
+    /// The next result that is due, now being sent, but none for these receivers and tenants.
+    fn claim_delivery(
+        &self,
+        now: SystemTime,
+        busy_receivers: Vec<String>,
+        busy_tenants: Vec<u64>,
+    ) -> Answer<'_, Option<Delivery>>;
+
+    /// Sending to what comes next. A delivered result is forgotten at once, or else at [`Store::purge`].
+    fn attempted(&self, id: JobId, now: SystemTime, next: Next, keep_result: bool) -> Answer<'_, ()>;
+
+    /// Sending to waiting, due at `now`, for an attempt that was broken off.
+    fn unsent(&self, id: JobId, now: SystemTime) -> Answer<'_, ()>;
+
+    /// When the next job is due in `phase`, after `now`.
+    fn next_due(&self, phase: Phase, now: SystemTime) -> Answer<'_, Option<SystemTime>>;
+
+    fn job(&self, id: JobId) -> Answer<'_, Option<Job>>;
+
+    /// The newest first, without results.
+    fn list(&self, state: Option<State>, limit: u32) -> Answer<'_, Vec<Job>>;
+
+    /// Sends a dead job's result from the start of the schedule, and a waiting one's at once. Returns
+    /// whether it was either.
+    fn redrive(&self, id: JobId, now: SystemTime) -> Answer<'_, bool>;
+
+    /// Forgets results delivered before `results` and jobs ended before `jobs`.
+    fn purge(&self, results: SystemTime, jobs: SystemTime) -> Answer<'_, ()>;
+
+    /// What there is, for those who watch.
+    fn census(&self) -> Answer<'_, Census>;
+}

@@ -1,0 +1,295 @@
+//! What every [`Store`] must do, with a clock that the test owns; and jobs across restarts.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, pending};
+use reqwest::Method;
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use verbatim::fetch::{self, Fetcher};
+use verbatim::jobs::{
+    Config, Error, Finished, Input, JobId, Jobs, Next, Order, Setback, Source, Sqlite, State, Store, Task,
+    Work,
+};
+
+use crate::receiver::Receiver;
+
+fn at(seconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
+}
+
+fn order(number: u128, tenant: u64, accepted: SystemTime) -> Order {
+    Order {
+        id: JobId(Uuid::from_u128(number)),
+        accepted,
+        tenant,
+        key: "key".into(),
+        query: "tag=secret".into(),
+        words: false,
+        source: Source::Spooled { bytes: 10 },
+        callback: "http://u:p@a.example/".parse().unwrap(),
+        method: Method::POST,
+    }
+}
+
+async fn accept(store: &dyn Store, order: Order) {
+    assert!(store.accept(order, 1000, 1000).await.unwrap());
+}
+
+/// The number of the job that runs next.
+async fn claim(store: &dyn Store, now: SystemTime) -> Option<u128> {
+    store.claim(now).await.unwrap().map(|run| run.id.0.as_u128())
+}
+
+async fn finish(store: &dyn Store, number: u128, now: SystemTime) {
+    let finished = Finished { body: b"result".to_vec(), error: None };
+    store.finish(JobId(Uuid::from_u128(number)), now, finished).await.unwrap();
+}
+
+async fn state(store: &dyn Store, number: u128) -> State {
+    store.job(JobId(Uuid::from_u128(number))).await.unwrap().unwrap().state
+}
+
+#[tokio::test]
+async fn tenants_take_turns_and_each_ones_jobs_go_in_order() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    for number in 1..=3 {
+        accept(&store, order(number, 1, at(number as u64))).await;
+    }
+    accept(&store, order(9, 2, at(9))).await;
+    assert_eq!(claim(&store, at(0)).await, None, "not due");
+    let mut claimed = Vec::new();
+    while let Some(number) = claim(&store, at(10)).await {
+        claimed.push(number);
+    }
+    assert_eq!(claimed, [1, 9, 2, 3]);
+}
+
+#[tokio::test]
+async fn what_ran_when_the_process_died_runs_again_alone() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    for number in 1..=3 {
+        accept(&store, order(number, number as u64, at(0))).await;
+    }
+    let mut begun = [claim(&store, at(0)).await.unwrap(), claim(&store, at(0)).await.unwrap()];
+    begun.sort_unstable();
+    drop(store);
+    let store = Sqlite::open(dir.path()).unwrap();
+    store.recover(at(10)).await.unwrap();
+
+    let innocent = claim(&store, at(10)).await.unwrap();
+    assert!(!begun.contains(&innocent), "who was not there goes first");
+    assert_eq!(claim(&store, at(20)).await, None, "the next one waits to be alone");
+    finish(&store, innocent, at(20)).await;
+    let first = claim(&store, at(20)).await.unwrap();
+    assert_eq!(claim(&store, at(20)).await, None, "and is alone");
+    finish(&store, first, at(20)).await;
+    let second = store.claim(at(20)).await.unwrap().unwrap();
+    assert_eq!(second.failures, 0, "it may have been the other's fault");
+    let mut again = [first, second.id.0.as_u128()];
+    again.sort_unstable();
+    assert_eq!(again, begun);
+    store.recover(at(30)).await.unwrap();
+    assert!(store.claim(at(33)).await.unwrap().is_none(), "it is left alone for longer each time");
+    assert_eq!(store.claim(at(34)).await.unwrap().unwrap().failures, 1);
+}
+
+#[tokio::test]
+async fn of_two_who_finish_a_job_the_first_one_counts() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    accept(&store, order(1, 1, at(0))).await;
+    finish(&store, 1, at(0)).await;
+    assert_eq!(state(&store, 1).await, State::Queued, "nobody runs it");
+    claim(&store, at(0)).await.unwrap();
+    finish(&store, 1, at(1)).await;
+    let late = Finished { body: b"another".to_vec(), error: Some("X".into()) };
+    store.finish(JobId(Uuid::from_u128(1)), at(2), late).await.unwrap();
+    store.give_back(JobId(Uuid::from_u128(1)), at(2)).await.unwrap();
+    let delivery = store.claim_delivery(at(2), vec![], vec![]).await.unwrap().unwrap();
+    assert_eq!(delivery.body, b"result");
+    assert!(store.claim_delivery(at(2), vec![], vec![]).await.unwrap().is_none(), "it is on its way");
+}
+
+#[tokio::test]
+async fn busy_receivers_and_tenants_are_passed_over() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    for (number, tenant, host) in [(1, 1, "a.example"), (2, 2, "b.example:8443"), (3, 3, "c.example")] {
+        let callback = format!("https://{host}/").parse().unwrap();
+        accept(&store, Order { callback, ..order(number, tenant, at(0)) }).await;
+        claim(&store, at(0)).await.unwrap();
+        finish(&store, number, at(number as u64)).await;
+    }
+    let next = async |receivers: &[&str], tenants: &[u64]| {
+        let receivers = receivers.iter().map(|receiver| (*receiver).to_owned()).collect();
+        let next = store.claim_delivery(at(9), receivers, tenants.to_vec()).await.unwrap();
+        next.map(|delivery| (delivery.id.0.as_u128(), delivery.receiver))
+    };
+    assert_eq!(next(&["a.example:443", "b.example:8443"], &[3]).await, None);
+    assert_eq!(next(&["a.example:443"], &[2]).await, Some((3, "c.example:443".into())));
+    assert_eq!(next(&["a.example:443"], &[]).await, Some((2, "b.example:8443".into())));
+    assert_eq!(next(&[], &[]).await, Some((1, "a.example:443".into())));
+}
+
+#[tokio::test]
+async fn bounds_are_kept_and_room_comes_back() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    assert!(store.accept(order(1, 1, at(0)), 2, 15).await.unwrap());
+    assert!(!store.accept(order(2, 1, at(0)), 2, 15).await.unwrap(), "bytes");
+    let by_url = Order { source: Source::Url("http://a/".into()), ..order(2, 1, at(0)) };
+    assert!(store.accept(by_url, 2, 15).await.unwrap());
+    assert!(!store.accept(order(3, 1, at(0)), 2, 1000).await.unwrap(), "count");
+    claim(&store, at(0)).await.unwrap();
+    finish(&store, 1, at(0)).await;
+    assert_eq!(store.pending().await.unwrap(), (2, 0));
+    assert!(store.with_audio().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_not_needed_is_forgotten() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    for number in [1, 2, 3] {
+        accept(&store, order(number, 1, at(0))).await;
+        claim(&store, at(0)).await.unwrap();
+        finish(&store, number, at(number as u64)).await;
+        let id = store.claim_delivery(at(9), vec![], vec![]).await.unwrap().unwrap().id;
+        let next = if number == 3 { Next::Dead { error: "X".into() } } else { Next::Delivered };
+        store.attempted(id, at(10), next, number == 2).await.unwrap();
+    }
+    let result = async |number| store.job(JobId(Uuid::from_u128(number))).await.unwrap().unwrap().result;
+    assert_eq!(result(1).await, None);
+    assert_eq!(result(2).await.as_deref(), Some(b"result".as_slice()));
+    store.purge(at(11), at(10)).await.unwrap();
+    assert_eq!(result(2).await, None);
+    assert!(result(3).await.is_some(), "it may be sent again");
+    assert!(store.redrive(JobId(Uuid::from_u128(3)), at(11)).await.unwrap());
+    assert!(!store.redrive(JobId(Uuid::from_u128(1)), at(11)).await.unwrap());
+    store.purge(at(11), at(11)).await.unwrap();
+    assert_eq!(store.list(None, 10).await.unwrap().len(), 1, "the one that is to be sent");
+    drop(store);
+    let bytes: Vec<u8> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .flat_map(|file| std::fs::read(file.unwrap().path()).unwrap())
+        .collect();
+    assert!(!bytes.windows(10).any(|window| window == b"tag=secret"), "the query is still on disk");
+}
+
+/// Says when it is called; then never ends, or answers with the audio.
+struct Scripted {
+    calls: mpsc::UnboundedSender<Uuid>,
+    hangs: bool,
+}
+
+impl Work for Scripted {
+    fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>> {
+        async move {
+            self.calls.send(task.id.0).expect("the test listens");
+            match input {
+                Input::Audio(audio) if !self.hangs => Ok(audio.to_vec()),
+                _ => pending().await,
+            }
+        }
+        .boxed()
+    }
+
+    fn given_up(&self, task: &Task) -> Vec<u8> {
+        format!("given up {}", task.id).into_bytes()
+    }
+}
+
+async fn open(state: &Path, config: &Config, allow: Vec<String>) -> Jobs {
+    let fetcher = Fetcher::new(&fetch::Config { allow, ..fetch::Config::default() }).unwrap();
+    Jobs::open(state, config, fetcher).await.unwrap()
+}
+
+fn quick() -> Config {
+    Config { retry_delays_seconds: vec![0.01; 3], ..Config::default() }
+}
+
+fn now_order(receiver: &Receiver) -> Order {
+    let callback = format!("http://127.0.0.1:{}/", receiver.port).parse().unwrap();
+    Order { callback, ..order(7, 1, SystemTime::now()) }
+}
+
+#[tokio::test]
+async fn a_job_that_kills_the_process_does_not_do_so_for_ever() {
+    let state = TempDir::new().unwrap();
+    let mut receiver = Receiver::start(&[]).await;
+    let config = Config { runs_max: 1, ..quick() };
+    let (calls, mut called) = mpsc::unbounded_channel();
+    let work: Arc<dyn Work> = Arc::new(Scripted { calls, hangs: true });
+
+    let jobs = open(state.path(), &config, vec![receiver.allowed()]).await;
+    jobs.submit(now_order(&receiver), Some(Bytes::from_static(b"0123456789"))).await.unwrap();
+    drop(jobs);
+    // The first time there might have been others.
+    for _ in 0..2 {
+        let (path, config, allowed) = (state.path().to_owned(), config.clone(), receiver.allowed());
+        let work = work.clone();
+        // A runtime of its own takes all that runs in it along when it goes, as a dying process does.
+        let life = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let jobs = open(&path, &config, vec![allowed]).await;
+                tokio::select! {
+                    () = jobs.run(work, CancellationToken::new()) => panic!("nobody stopped it"),
+                    _ = called.recv() => called,
+                }
+            })
+        };
+        called = tokio::task::spawn_blocking(life).await.unwrap();
+    }
+    let jobs = open(state.path(), &config, vec![receiver.allowed()]).await;
+    let given_up = tokio::select! {
+        () = jobs.run(work, CancellationToken::new()) => panic!("nobody stopped it"),
+        given_up = receiver.next() => given_up,
+    };
+    assert_eq!(given_up.body, format!("given up {}", Uuid::from_u128(7)).as_bytes());
+    assert!(called.try_recv().is_err(), "it was not begun again");
+}
+
+#[tokio::test]
+async fn an_address_is_judged_again_when_it_is_used() {
+    let state = TempDir::new().unwrap();
+    let mut receiver = Receiver::start(&[]).await;
+    let (calls, _called) = mpsc::unbounded_channel();
+    // Taken when it was allowed, which it no longer is.
+    let jobs = open(state.path(), &quick(), vec![]).await;
+    jobs.submit(now_order(&receiver), Some(Bytes::from_static(b"0123456789"))).await.unwrap();
+    let dead = async {
+        loop {
+            let job = jobs.job(JobId(Uuid::from_u128(7)), 1).await.unwrap().unwrap();
+            if job.state == State::Dead {
+                return job;
+            }
+        }
+    };
+    let job = tokio::select! {
+        () = jobs.run(Arc::new(Scripted { calls, hangs: false }), CancellationToken::new()) => panic!("it stopped"),
+        job = tokio::time::timeout(Duration::from_secs(60), dead) => job.unwrap(),
+    };
+    assert_eq!((job.error.as_deref(), job.attempts), (Some("NOT_ROUTABLE"), 4));
+    assert!(receiver.is_done());
+}
+
+#[tokio::test]
+async fn a_state_directory_has_one_server() {
+    let state = TempDir::new().unwrap();
+    let jobs = open(state.path(), &quick(), vec![]).await;
+    let fetcher = Fetcher::new(&fetch::Config::default()).unwrap();
+    let second = Jobs::open(state.path(), &quick(), fetcher.clone()).await;
+    assert!(matches!(second, Err(Error::Locked(_))));
+    drop(jobs);
+    assert!(Jobs::open(state.path(), &quick(), fetcher).await.is_ok());
+}
