@@ -17,6 +17,7 @@ use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
+use crate::live::Live;
 use crate::models::{self, hub};
 use crate::telemetry::metrics;
 use crate::transcribe::{Transcriber, Windows};
@@ -109,8 +110,10 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         probed = transcriber.engine().probe() => probed.map_err(Error::Probe)?,
         () = stop.cancelled() => return Err(Error::Stopped),
     }
+    let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), config.live.clone());
     let parts = api::Parts {
         transcriber,
+        live,
         authenticator: Authenticator::new(verifier, config.auth.clone()),
         fetcher,
         jobs: jobs.clone(),

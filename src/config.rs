@@ -12,7 +12,7 @@ use figment::providers::{Format, Serialized, Toml};
 use figment::value::{Dict, Num, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::{api, audio, engine, fetch, http, jobs, models, telemetry, transcribe};
+use crate::{api, audio, engine, fetch, http, jobs, live, models, telemetry, transcribe};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -27,6 +27,7 @@ pub struct Config {
     pub models: models::Config,
     pub engine: engine::Config,
     pub transcribe: transcribe::Config,
+    pub live: live::Config,
     pub audio: audio::Limits,
     pub api: api::Config,
     pub http: http::Config,
@@ -46,6 +47,7 @@ impl Default for Config {
             models: models::Config::default(),
             engine: engine::Config::default(),
             transcribe: transcribe::Config::default(),
+            live: live::Config::default(),
             audio: audio::Limits::default(),
             api: api::Config::default(),
             http: http::Config::default(),

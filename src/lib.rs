@@ -7,7 +7,7 @@
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
 //! 5  api                    endpoints, wire types, error → status     on  http (hyper plumbing)
-//! 4  transcribe  jobs       whole audio → transcript; transcriptions that are delivered later
+//! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu (machine hall)
 //! 1  audio  transcript  fetch  keys  state  telemetry                ground
@@ -36,10 +36,11 @@
 //! | models     | engine, audio, transcript, cpu, fetch |
 //! | format     | transcript |
 //! | transcribe | audio, vad, engine, transcript, telemetry |
+//! | live       | audio, vad, engine, transcript, telemetry |
 //! | jobs       | fetch, state |
 //! | http       | keys, telemetry |
-//! | api        | http, jobs, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
-//! | config     | api, audio, engine, fetch, http, jobs, keys, models, telemetry, transcribe |
+//! | api        | http, jobs, live, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
+//! | config     | api, audio, engine, fetch, http, jobs, keys, live, models, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
 
@@ -55,6 +56,7 @@ pub mod format;
 pub mod http;
 pub mod jobs;
 pub mod keys;
+pub mod live;
 pub mod models;
 pub mod state;
 pub mod telemetry;

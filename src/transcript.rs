@@ -15,6 +15,16 @@ pub struct Word {
     pub probability: f32,
 }
 
+impl Word {
+    /// The same word but for case and punctuation.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let letters = |word: &Self| -> String {
+            word.text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+        };
+        letters(self) == letters(other)
+    }
+}
+
 /// A stretch of speech that the model closed with timestamps of its own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Segment {

@@ -70,11 +70,8 @@ pub async fn respond(asked: &Asked<'_>, heard: &Heard<'_>) -> Result<wire::Respo
 }
 
 fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
-    let info = wire::ModelInfo {
-        name: heard.model.name.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        arch: "whisper",
-    };
+    let languages = heard.transcripts.iter().map(|transcript| transcript.language.code.as_str());
+    let unsupported = asked.parameters.unsupported();
     wire::Metadata {
         transaction_key: "deprecated",
         request_id: asked.request_id,
@@ -83,26 +80,38 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
         duration: rounded(heard.duration_seconds, 1e6),
         channels: heard.source_channels,
         models: vec![heard.model.uuid],
-        model_info: BTreeMap::from([(heard.model.uuid, info)]),
-        warnings: warnings(asked.parameters, heard),
+        model_info: BTreeMap::from([(heard.model.uuid, model_info(heard.model))]),
+        warnings: warnings(unsupported, asked.parameters, languages, heard.model),
         extra: asked.parameters.extra.clone(),
         tags: asked.parameters.tags.clone(),
         metadata: asked.parameters.metadata.clone(),
     }
 }
 
-fn warnings(parameters: &Parameters, heard: &Heard<'_>) -> Vec<wire::Warning> {
+pub(super) fn model_info(model: &ModelInfo) -> wire::ModelInfo {
+    wire::ModelInfo {
+        name: model.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        arch: "whisper",
+    }
+}
+
+/// What was asked for in vain, of audio in `languages`.
+pub(super) fn warnings<'a>(
+    unsupported: Vec<&'static str>,
+    parameters: &Parameters,
+    mut languages: impl Iterator<Item = &'a str>,
+    model: &ModelInfo,
+) -> Vec<wire::Warning> {
     let warning = |parameter, kind, message| wire::Warning { parameter, kind, message };
-    let mut warnings: Vec<_> = parameters
-        .unsupported()
+    let mut warnings: Vec<_> = unsupported
         .into_iter()
         .map(|parameter| {
             let message = format!("`{parameter}` is not supported and had no effect.");
             warning(parameter, wire::WarningKind::UnsupportedParameter, message)
         })
         .collect();
-    let languages: Vec<&str> = heard.transcripts.iter().map(|t| t.language.code.as_str()).collect();
-    if !languages.iter().any(|language| format::is_english(language)) {
+    if !languages.any(format::is_english) {
         warnings.extend(parameters.english_only().into_iter().map(|parameter| {
             let message = format!("`{parameter}` knows English and had no effect on other languages.");
             warning(parameter, wire::WarningKind::UnsupportedLanguage, message)
@@ -120,8 +129,8 @@ fn warnings(parameters: &Parameters, heard: &Heard<'_>) -> Vec<wire::Warning> {
             warnings.push(warning(parameter, wire::WarningKind::PartlyUsed, message));
         }
     }
-    if parameters.model.as_deref().is_some_and(|asked| !names(asked, heard.model)) {
-        let name = &heard.model.name;
+    if parameters.model.as_deref().is_some_and(|asked| !names(asked, model)) {
+        let name = &model.name;
         let message = format!("The model asked for is not served here; `{name}` was used.");
         warnings.push(warning("model", wire::WarningKind::UnsupportedModel, message));
     }
@@ -278,12 +287,12 @@ pub(super) fn word(shown: &Word, punctuated: bool) -> wire::Word {
 }
 
 /// As short in JSON as it is exact: an f32 written as f64 shows digits that it does not have.
-fn confidence(probability: f32) -> f64 {
+pub(super) fn confidence(probability: f32) -> f64 {
     rounded(f64::from(probability).clamp(0.0, 1.0), 1e6)
 }
 
 /// To the nearest 1/`scale`. JSON has no way to write what is not finite.
-fn rounded(value: f64, scale: f64) -> f64 {
+pub(super) fn rounded(value: f64, scale: f64) -> f64 {
     if value.is_finite() { (value * scale).round() / scale } else { 0.0 }
 }
 

@@ -14,6 +14,7 @@
 //! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
 //! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body |
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
+//! | 426    | UPGRADE_REQUIRED        | GET where a WebSocket is due; with `Upgrade` |
 //! | 431    | HEADERS_TOO_LARGE       | |
 //! | 500    | INTERNAL_ERROR          | a fault of ours; the log knows more |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
@@ -29,10 +30,11 @@ use hyper::StatusCode;
 use super::language::UnknownLanguage;
 use super::parameters;
 use crate::http::Failure;
-use crate::{audio, engine, fetch, jobs};
+use crate::{audio, engine, fetch, jobs, live};
 
 /// While the server stops: about what a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
+const READER_RETRY: Duration = Duration::from_secs(1);
 
 /// While the engine hangs or fails: it is tried again every second, and somebody may restart it.
 const UNWELL_RETRY: Duration = Duration::from_secs(15);
@@ -89,6 +91,16 @@ pub(super) fn not_implemented(what: &'static str) -> Failure {
     Failure::new(StatusCode::NOT_IMPLEMENTED, "NOT_IMPLEMENTED", what)
 }
 
+pub(super) fn stopping() -> Failure {
+    Failure::busy(STOPPING_RETRY)
+}
+
+impl From<live::Full> for Failure {
+    fn from(full: live::Full) -> Self {
+        Self::busy(full.retry_after).because(full)
+    }
+}
+
 impl From<parameters::Error> for Failure {
     fn from(error: parameters::Error) -> Self {
         let message = match error {
@@ -142,6 +154,7 @@ impl From<audio::Error> for Failure {
                 "AUDIO_TOO_LONG",
                 format!("The audio is longer than the {limit_seconds} seconds that one request may hold."),
             ),
+            audio::Error::Busy => Self::busy(READER_RETRY).because(error),
             // The wire format's one text for both.
             error @ (audio::Error::Corrupt(_) | audio::Error::Empty) => {
                 bad_request("Bad Request: failed to process audio: corrupt or unsupported data")

@@ -119,7 +119,8 @@ pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Respon
         State::Draining => "Degraded",
     };
     let active_batch_requests = services.activity.0.load(Ordering::Relaxed);
-    Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests: 0 }))
+    let active_stream_requests = services.live.streams();
+    Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests }))
 }
 
 /// Metrics for a caller with a key.

@@ -181,7 +181,7 @@ fn is_sdk(headers: &HeaderMap) -> bool {
 }
 
 /// The format of audio without a container; `None` where the bytes tell it.
-fn raw_format(parameters: &Parameters) -> Result<Option<RawFormat>, Failure> {
+pub(super) fn raw_format(parameters: &Parameters) -> Result<Option<RawFormat>, Failure> {
     let Some(encoding) = parameters.encoding else { return Ok(None) };
     let encoding = match encoding {
         Encoding::Linear16 => RawEncoding::Linear16,
@@ -189,7 +189,12 @@ fn raw_format(parameters: &Parameters) -> Result<Option<RawFormat>, Failure> {
         Encoding::Mulaw => RawEncoding::Mulaw,
         Encoding::Alaw => RawEncoding::Alaw,
         // These come in containers that say so.
-        Encoding::Flac | Encoding::Opus | Encoding::OggOpus => return Ok(None),
+        Encoding::Flac
+        | Encoding::Opus
+        | Encoding::OggOpus
+        | Encoding::WebmOpus
+        | Encoding::Mp3
+        | Encoding::Aac => return Ok(None),
         Encoding::AmrNb | Encoding::AmrWb | Encoding::Speex | Encoding::G729 => {
             return Err(error::unsupported_encoding(encoding.name()));
         }

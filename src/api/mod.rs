@@ -9,6 +9,7 @@ mod health;
 mod jobs;
 pub mod language;
 mod listen;
+mod live;
 mod openapi;
 pub mod parameters;
 mod prompt;
@@ -30,6 +31,7 @@ use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::{Authenticator, Failure, Request, Response, Router};
 use crate::jobs::Jobs;
+use crate::live::Live;
 use crate::transcribe::Transcriber;
 
 /// How requests are worked on.
@@ -58,6 +60,7 @@ impl Default for Config {
 /// What the endpoints work with.
 pub struct Services {
     transcriber: Transcriber,
+    live: Live,
     authenticator: Authenticator,
     fetcher: Fetcher,
     jobs: Option<Jobs>,
@@ -72,6 +75,7 @@ pub struct Services {
 /// What [`Services`] are made of.
 pub struct Parts {
     pub transcriber: Transcriber,
+    pub live: Live,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
     /// `None`: callbacks are not served.
@@ -86,6 +90,7 @@ impl Services {
         let semaphore = |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
         Self {
             transcriber: parts.transcriber,
+            live: parts.live,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
             jobs: parts.jobs,
@@ -104,6 +109,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
     let listen = endpoint(&services, listen::listen);
     Router::new()
+        .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())

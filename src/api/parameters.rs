@@ -7,6 +7,7 @@
 //!
 //! A parameter that takes one value may be given once: of two values neither is guessed at.
 
+mod live;
 mod table;
 mod values;
 
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 
 use url::form_urlencoded;
 
+pub use live::{LiveParameters, RedactMode, Redaction};
 pub use table::{Effect, Kind, Parameter, TABLE};
 pub use values::{CallbackMethod, DetectLanguage, Encoding, Keyword};
 

@@ -3,23 +3,22 @@
 //! Only the readers of formats that are promised are registered: every further one is more code that
 //! reads untrusted bytes.
 
-use std::io::{Cursor, ErrorKind};
+use std::io::ErrorKind;
 use std::sync::LazyLock;
 
-use bytes::Bytes;
 use symphonia::core::codecs::audio::{AudioDecoder, AudioDecoderOptions};
 use symphonia::core::codecs::registry::CodecRegistry;
 use symphonia::core::errors::Error as SymphoniaError;
 use symphonia::core::formats::probe::{Hint, Probe};
 use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
-use symphonia::core::io::MediaSourceStream;
+use symphonia::core::io::{MediaSource, MediaSourceStream};
 use symphonia::core::meta::MetadataOptions;
 use symphonia::default::{codecs, formats, meta};
 use symphonia_adapter_libopus::OpusDecoder;
 
 use super::decode::{Error, SAMPLE_RATES};
 use super::gather::Gather;
-use super::sniff::{self, Container};
+use super::sniff::Container;
 
 /// Packets in a row that may yield nothing before the file is given up.
 const MAX_BARREN_PACKETS: usize = 4_096;
@@ -53,10 +52,22 @@ fn probe(container: Container) -> Probe {
     probe
 }
 
-/// Decodes the first audio track into `gather`.
-pub fn read(bytes: Bytes, container: Container, gather: &mut Gather) -> Result<(), Error> {
-    let trims = container != Container::Mpeg || sniff::tells_its_length(&bytes);
-    let stream = MediaSourceStream::new(Box::new(Cursor::new(bytes)), Default::default());
+/// What is read, and how.
+pub struct Source {
+    pub bytes: Box<dyn MediaSource>,
+    pub container: Container,
+    /// Take off what the encoder added at the ends, where the container says how much.
+    pub trims: bool,
+}
+
+/// Decodes the first audio track into `gather`; calls `decoded` after each packet.
+pub fn read(
+    source: Source,
+    gather: &mut Gather,
+    decoded: &mut dyn FnMut(&mut Gather) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Source { bytes, container, trims } = source;
+    let stream = MediaSourceStream::new(bytes, Default::default());
     let mut format = probe(container)
         .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
         .map_err(|error| Error::Corrupt(error.to_string()))?;
@@ -78,7 +89,7 @@ pub fn read(bytes: Bytes, container: Container, gather: &mut Gather) -> Result<(
         SymphoniaError::Unsupported(_) => Error::Unsupported,
         error => Error::Corrupt(error.to_string()),
     })?;
-    packets(&mut *format, &mut *decoder, track_id, gather)
+    packets(&mut *format, &mut *decoder, track_id, gather, decoded)
 }
 
 fn packets(
@@ -86,6 +97,7 @@ fn packets(
     decoder: &mut dyn AudioDecoder,
     track_id: u32,
     gather: &mut Gather,
+    decoded: &mut dyn FnMut(&mut Gather) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut samples: Vec<f32> = Vec::new();
     let mut barren = 0;
@@ -126,6 +138,7 @@ fn packets(
         samples.resize(buffer.samples_interleaved(), 0.0);
         buffer.copy_to_slice_interleaved(&mut samples);
         gather.push(&mut samples)?;
+        decoded(gather)?;
         barren = 0;
     }
     gather.mark_damaged();

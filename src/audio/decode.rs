@@ -1,5 +1,7 @@
 //! Bytes to PCM: which reader, within which limits, and a wall around it.
 
+use std::io::Cursor;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +59,8 @@ pub enum Error {
     Empty,
     #[error("the audio is longer than {limit_seconds} s")]
     TooLong { limit_seconds: f64 },
+    #[error("there is no thread left to read it")]
+    Busy,
 }
 
 /// Whether `bytes` look like audio that [`decode`] reads, by their beginning alone: microseconds.
@@ -91,7 +95,9 @@ pub fn decode(bytes: Bytes, options: &DecodeOptions) -> Result<Decoded, Error> {
             }
             // Readers of untrusted files have panicked on arithmetic before: that costs this file,
             // not the process.
-            let read = std::panic::AssertUnwindSafe(|| container::read(bytes, container, &mut gather));
+            let trims = container != Container::Mpeg || sniff::tells_its_length(&bytes);
+            let source = container::Source { bytes: Box::new(Cursor::new(bytes)), container, trims };
+            let read = std::panic::AssertUnwindSafe(|| container::read(source, &mut gather, &mut |_| Ok(())));
             match std::panic::catch_unwind(read) {
                 Ok(result) => result?,
                 Err(_) if gather.is_empty() => {

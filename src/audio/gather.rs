@@ -10,6 +10,7 @@ const SAMPLE_LIMIT: f32 = 8.0;
 pub struct Gather {
     limits: Limits,
     split: bool,
+    is_stream: bool,
     state: Option<State>,
     damaged: bool,
 }
@@ -26,7 +27,19 @@ struct State {
 
 impl Gather {
     pub fn new(options: &DecodeOptions) -> Self {
-        Self { limits: options.limits.clone(), split: options.split_channels, state: None, damaged: false }
+        Self {
+            limits: options.limits.clone(),
+            split: options.split_channels,
+            is_stream: false,
+            state: None,
+            damaged: false,
+        }
+    }
+
+    /// For audio that comes and goes: without end, with [`Self::take`].
+    pub fn stream(split: bool, max_channels: usize) -> Self {
+        let limits = Limits { max_seconds: f64::INFINITY, max_channels };
+        Self { limits, split, is_stream: true, state: None, damaged: false }
     }
 
     /// Says what the frames will be; may be called again with the same.
@@ -42,12 +55,13 @@ impl Gather {
             )));
         }
         let outputs = if self.split { channels } else { 1 };
+        let resampling = if self.is_stream { Resampling::prompt } else { Resampling::new };
         self.state = Some(State {
             sample_rate_hz,
             source_channels: channels,
             frames: 0,
             max_frames: (self.limits.max_seconds * f64::from(sample_rate_hz)) as u64,
-            outputs: (0..outputs).map(|_| Resampling::new(sample_rate_hz)).collect::<Result<_, _>>()?,
+            outputs: (0..outputs).map(|_| resampling(sample_rate_hz)).collect::<Result<_, _>>()?,
             lane: Vec::new(),
         });
         Ok(())
@@ -80,6 +94,22 @@ impl Gather {
             output.push(&state.lane)?;
         }
         Ok(())
+    }
+
+    /// The source's channels, once known.
+    pub fn source_channels(&self) -> Option<u16> {
+        self.state.as_ref().map(|state| state.source_channels as u16)
+    }
+
+    /// What came out since the last call: one of equal length for each output channel.
+    pub fn take(&mut self) -> Vec<Vec<f32>> {
+        self.state.iter_mut().flat_map(|state| &mut state.outputs).map(Resampling::take).collect()
+    }
+
+    /// The end of a stream: what was held back.
+    pub fn finish_stream(&mut self) -> Result<Vec<Vec<f32>>, Error> {
+        let outputs = self.state.as_mut().map(|state| std::mem::take(&mut state.outputs)).unwrap_or_default();
+        outputs.into_iter().map(Resampling::finish).collect()
     }
 
     pub fn is_empty(&self) -> bool {

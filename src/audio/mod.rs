@@ -6,11 +6,13 @@ mod gather;
 mod raw;
 mod resample;
 mod sniff;
+mod stream;
 
 use std::sync::Arc;
 
 pub use decode::{DecodeOptions, Decoded, Error, Limits, check, decode};
 pub use raw::{RawEncoding, RawFormat};
+pub use stream::{PcmStream, Piece, StreamFormat, StreamOptions};
 
 /// Samples a second everywhere past this module.
 pub const SAMPLE_RATE: u32 = 16_000;

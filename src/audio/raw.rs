@@ -25,6 +25,25 @@ pub struct RawFormat {
 /// Frames converted at a time.
 const CHUNK_FRAMES: usize = 4096;
 
+impl RawFormat {
+    /// Bytes of one sample of every channel.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.encoding.width() * usize::from(self.channels.max(1))
+    }
+}
+
+impl RawEncoding {
+    /// Bytes of a sample.
+    fn width(self) -> usize {
+        match self {
+            Self::Linear16 => 2,
+            Self::Linear32 => 4,
+            Self::Mulaw | Self::Alaw => 1,
+        }
+    }
+}
+
+/// Reads whole frames; an incomplete last one is left out.
 pub fn read(bytes: &[u8], format: RawFormat, gather: &mut Gather) -> Result<(), Error> {
     let channels = usize::from(format.channels.max(1));
     if !SAMPLE_RATES.contains(&format.sample_rate_hz) {
@@ -43,14 +62,9 @@ pub fn read(bytes: &[u8], format: RawFormat, gather: &mut Gather) -> Result<(), 
         RawEncoding::Mulaw => |bytes| f32::from(mulaw(bytes[0])) / 32_768.0,
         RawEncoding::Alaw => |bytes| f32::from(alaw(bytes[0])) / 32_768.0,
     };
-    let width = match format.encoding {
-        RawEncoding::Linear16 => 2,
-        RawEncoding::Linear32 => 4,
-        RawEncoding::Mulaw | RawEncoding::Alaw => 1,
-    };
-    // An incomplete last frame is left out.
-    let whole = bytes.len() - bytes.len() % (width * channels);
-    let mut samples = Vec::with_capacity(CHUNK_FRAMES * channels);
+    let width = format.encoding.width();
+    let whole = bytes.len() - bytes.len() % format.frame_bytes();
+    let mut samples = Vec::with_capacity((whole / width).min(CHUNK_FRAMES * channels));
     for chunk in bytes[..whole].chunks(CHUNK_FRAMES * channels * width) {
         samples.clear();
         samples.extend(chunk.chunks_exact(width).map(convert));

@@ -8,6 +8,8 @@ use super::decode::Error;
 
 /// Input frames that are resampled at a time, about.
 const CHUNK_FRAMES: usize = 1024;
+/// For streams: what is held back waits, so at most about this part of a second is.
+const STREAM_CHUNKS_PER_SECOND: usize = 32;
 
 /// Resamples what is pushed. The resampler's delay is taken off, so that times stay what they were,
 /// and the output is as long as the input, to a sample.
@@ -19,18 +21,29 @@ pub struct Resampling {
     /// Room for one chunk of output.
     chunk: Vec<f32>,
     output: Vec<f32>,
-    /// Output samples at the start that are delay.
+    /// Output samples at the start that are delay, and not yet taken off.
     delay: usize,
+    /// Output samples that were taken already.
+    taken: u64,
     pushed: u64,
     ratio: f64,
 }
 
 impl Resampling {
     pub fn new(sample_rate_hz: u32) -> Result<Self, Error> {
+        Self::in_chunks(sample_rate_hz, CHUNK_FRAMES)
+    }
+
+    /// As [`Self::new`], with little held back between pushes.
+    pub fn prompt(sample_rate_hz: u32) -> Result<Self, Error> {
+        Self::in_chunks(sample_rate_hz, CHUNK_FRAMES.min(sample_rate_hz as usize / STREAM_CHUNKS_PER_SECOND))
+    }
+
+    fn in_chunks(sample_rate_hz: u32, chunk_frames: usize) -> Result<Self, Error> {
         let fft = match sample_rate_hz {
             SAMPLE_RATE => None,
             other => Some(Box::new(
-                Fft::new(other as usize, SAMPLE_RATE as usize, CHUNK_FRAMES, 1, FixedSync::Both)
+                Fft::new(other as usize, SAMPLE_RATE as usize, chunk_frames, 1, FixedSync::Both)
                     .map_err(|error| Error::Corrupt(format!("a sample rate of {other} Hz: {error}")))?,
             )),
         };
@@ -40,6 +53,7 @@ impl Resampling {
             fft,
             pending: Vec::new(),
             output: Vec::new(),
+            taken: 0,
             pushed: 0,
             ratio: f64::from(SAMPLE_RATE) / f64::from(sample_rate_hz),
         })
@@ -75,12 +89,22 @@ impl Resampling {
         Ok(())
     }
 
+    /// What there is of the output that was not taken before.
+    pub fn take(&mut self) -> Vec<f32> {
+        let delay = self.delay.min(self.output.len());
+        self.delay -= delay;
+        self.output.drain(..delay);
+        self.taken += self.output.len() as u64;
+        std::mem::take(&mut self.output)
+    }
+
+    /// What is left of the output.
     pub fn finish(mut self) -> Result<Vec<f32>, Error> {
         if self.fft.is_none() {
             return Ok(self.output);
         }
-        let length = (self.pushed as f64 * self.ratio).round() as usize;
-        let wanted = length + self.delay;
+        let length = (self.pushed as f64 * self.ratio).round() as u64;
+        let wanted = length.saturating_sub(self.taken) as usize + self.delay;
         while self.output.len() < wanted {
             let chunk = self.fft.as_ref().map_or(CHUNK_FRAMES, |fft| fft.input_frames_next());
             self.pending.resize(self.pending.len().next_multiple_of(chunk).max(chunk), 0.0);

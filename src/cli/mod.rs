@@ -10,6 +10,7 @@ mod keys;
 mod models;
 mod serve;
 mod signals;
+mod stream;
 mod transcribe;
 
 use std::io::Write;
@@ -77,6 +78,8 @@ enum Command {
     Transcribe(transcribe::Arguments),
     /// Measure speed, delay, memory and word errors on files of yours.
     Bench(bench::Arguments),
+    /// Stream a file, standard input or the microphone to a running server, and show what it hears.
+    Stream(stream::Arguments),
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
@@ -165,6 +168,7 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
                 .map_err(|error| Failure::Usage(error.into()))?;
             runtime()?.block_on(signals::interruptible(bench::run(config, arguments)))?
         }
+        Command::Stream(arguments) => Ok(runtime()?.block_on(stream::run(&config, arguments))?),
         Command::Keys(command) => Ok(keys::run(&config, command)?),
         Command::Jobs(command) => Ok(runtime()?.block_on(jobs::run(&config, command))?),
         Command::Models(command) => {

@@ -22,6 +22,7 @@ mod english;
 mod fillers;
 mod paragraphs;
 mod profanity;
+pub mod redact;
 mod replace;
 mod search;
 mod utterances;

@@ -194,8 +194,12 @@ pub(super) fn without(words: Vec<Word>, mut remove: impl FnMut(&Word) -> bool) -
 /// Lower case, without the punctuation around it. Signs that are spoken stay: `$5`, `50%`, `c++`.
 pub(super) fn bare(text: &str) -> String {
     let (_, core, _) = parts(text);
-    // A dash that the model took for a word is told as it is.
-    if core.is_empty() { text.to_owned() } else { core.to_lowercase() }
+    // A dash that the model took for a word is told as it is; a word may also be hidden by asterisks.
+    match text.trim_matches(|c| is_punctuation(c) && c != '*') {
+        _ if !core.is_empty() => core.to_lowercase(),
+        "" => text.to_owned(),
+        asterisks => asterisks.to_owned(),
+    }
 }
 
 pub(super) fn parts(text: &str) -> (&str, &str, &str) {

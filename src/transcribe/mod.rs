@@ -96,6 +96,11 @@ impl Transcriber {
         &self.engine
     }
 
+    /// What tells speech from silence; `None` where windows are sequential.
+    pub fn vad(&self) -> Option<&Vad> {
+        self.speech.as_ref().map(|speech| &speech.vad)
+    }
+
     /// Transcribes one channel.
     ///
     /// # Errors

@@ -65,7 +65,6 @@ impl Vad {
             lstm: LstmState::default(),
             context: [0.0; CONTEXT],
             pending: Vec::new(),
-            scratch: Scratch::new(&self.network),
         }
     }
 }
@@ -80,7 +79,6 @@ pub struct VadStream {
     context: [f32; CONTEXT],
     /// Samples that don't make a frame yet.
     pending: Vec<f32>,
-    scratch: Scratch,
 }
 
 impl VadStream {
@@ -94,12 +92,16 @@ impl VadStream {
             samples = rest;
             if let Ok(frame) = <[f32; FRAME_SAMPLES]>::try_from(self.pending.as_slice()) {
                 self.pending.clear();
-                self.batch(&[frame], &mut probabilities);
+                self.batch(&[frame], &mut Scratch::new(&self.network), &mut probabilities);
             }
         }
         let (frames, rest) = samples.as_chunks::<FRAME_SAMPLES>();
-        for batch in frames.chunks(BATCH) {
-            self.batch(batch, &mut probabilities);
+        if !frames.is_empty() {
+            // Not kept: of thousands of streams few are being fed at one time.
+            let mut scratch = Scratch::new(&self.network);
+            for batch in frames.chunks(BATCH) {
+                self.batch(batch, &mut scratch, &mut probabilities);
+            }
         }
         self.pending.extend_from_slice(rest);
         probabilities
@@ -112,8 +114,13 @@ impl VadStream {
     }
 
     /// Runs at most [`BATCH`] frames.
-    fn batch(&mut self, frames: &[[f32; FRAME_SAMPLES]], probabilities: &mut Vec<f32>) {
-        let Scratch { spectrum, magnitudes, layers } = &mut self.scratch;
+    fn batch(
+        &mut self,
+        frames: &[[f32; FRAME_SAMPLES]],
+        scratch: &mut Scratch,
+        probabilities: &mut Vec<f32>,
+    ) {
+        let Scratch { spectrum, magnitudes, layers } = scratch;
         layers.reserve(frames.len());
         magnitudes.resize(frames.len() * COLUMNS * BINS, 0.0);
         for (frame, magnitudes) in frames.iter().zip(magnitudes.chunks_exact_mut(COLUMNS * BINS)) {

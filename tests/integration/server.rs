@@ -20,6 +20,7 @@ use verbatim::fetch::{self, Fetcher};
 use verbatim::http::{self, Authenticator, Router, auth};
 use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
+use verbatim::live::{self, Live};
 use verbatim::transcribe::Transcriber;
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -144,6 +145,9 @@ pub struct Setup {
     pub fetch: fetch::Config,
     pub engine: engine::Config,
     pub audio: Limits,
+    pub live: live::Config,
+    /// Instead of the one that reads numbers.
+    pub model: Option<Box<dyn SpeechModel + Send>>,
     pub jobs: jobs::Config,
     /// What the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
     /// second.
@@ -159,10 +163,11 @@ pub struct TestServer {
     pub state: TempDir,
     pub engine: Engine,
     pub readiness: Readiness,
+    pub live: Live,
+    pub door: Door,
     /// Ends jobs, as a signal does.
     pub stop_jobs: CancellationToken,
     _stops_jobs: DropGuard,
-    _door: Door,
 }
 
 impl TestServer {
@@ -175,9 +180,10 @@ impl TestServer {
             encode_batch: 4,
             device: "script".into(),
         };
-        let model =
+        let reader =
             Reader { info, gate: setup.gate, says: setup.says, heard: Vec::new(), prompts: HashMap::new() };
-        let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(Box::new(model));
+        let model = setup.model.unwrap_or(Box::new(reader));
+        let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(model);
         let engine = Engine::start(&setup.engine, load).expect("a scripted model loads");
 
         let state = tempfile::tempdir().expect("a directory");
@@ -185,9 +191,11 @@ impl TestServer {
         let verifier = Store::open(state.path()).and_then(Verifier::new).expect("keys");
         let readiness = Readiness::default();
         readiness.set(State::Ready);
+        let live = Live::new(engine.clone(), None, setup.live);
         let fetcher = Fetcher::new(&setup.fetch).expect("a fetcher");
         let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone()).await.expect("jobs");
         let parts = api::Parts {
+            live: live.clone(),
             transcriber: Transcriber::new(engine.clone()),
             authenticator: Authenticator::new(verifier, setup.auth),
             fetcher,
@@ -210,7 +218,8 @@ impl TestServer {
             readiness,
             _stops_jobs: stop_jobs.clone().drop_guard(),
             stop_jobs,
-            _door: door,
+            live,
+            door,
         }
     }
 

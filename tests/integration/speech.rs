@@ -28,7 +28,7 @@ fn engine(compute_type: ComputeType) -> Engine {
 }
 
 /// With the types that suit this processor; one for all tests.
-fn transcriber() -> Transcriber {
+pub fn transcriber() -> Transcriber {
     static TRANSCRIBER: OnceLock<Transcriber> = OnceLock::new();
     let start = || {
         let vad = Vad::load(&cache("models/silero-vad")).expect("the model loads");
@@ -56,7 +56,7 @@ fn read(path: &str) -> Pcm {
 }
 
 /// Each passage of the novel with its words.
-fn passages() -> Vec<(Pcm, String)> {
+pub fn passages() -> Vec<(Pcm, String)> {
     let manifest = std::fs::read_to_string(cache("speech/manifest.jsonl")).expect("readable");
     let row = |line: &str| {
         let row: serde_json::Value = serde_json::from_str(line).expect("JSON");
@@ -68,14 +68,14 @@ fn passages() -> Vec<(Pcm, String)> {
 }
 
 /// Lower case, bare words; `mr.` as it is spoken.
-fn words(text: &str) -> Vec<String> {
+pub fn words(text: &str) -> Vec<String> {
     let bare = |c: char| if c.is_alphanumeric() || c == '\'' { c.to_ascii_lowercase() } else { ' ' };
     let text: String = text.chars().map(bare).collect();
     text.split_whitespace().map(|word| if word == "mr" { "mister".into() } else { word.to_owned() }).collect()
 }
 
 /// Substitutions, insertions and deletions between two texts (Levenshtein, over words).
-fn word_errors(said: &str, heard: &str) -> usize {
+pub fn word_errors(said: &str, heard: &str) -> usize {
     let (said, heard) = (words(said), words(heard));
     let mut row: Vec<usize> = (0..=heard.len()).collect();
     for (i, word) in said.iter().enumerate() {
@@ -90,7 +90,7 @@ fn word_errors(said: &str, heard: &str) -> usize {
     row[heard.len()]
 }
 
-async fn transcribe(transcriber: &Transcriber, pcm: Pcm) -> Transcript {
+pub async fn transcribe(transcriber: &Transcriber, pcm: Pcm) -> Transcript {
     transcriber.transcribe(pcm, &options()).await.expect("transcribed")
 }
 

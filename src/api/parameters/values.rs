@@ -34,12 +34,15 @@ pub enum Encoding {
     AmrWb,
     Opus,
     OggOpus,
+    WebmOpus,
+    Mp3,
+    Aac,
     Speex,
     G729,
 }
 
 impl Encoding {
-    const NAMES: [(&'static str, Self); 11] = [
+    const NAMES: [(&'static str, Self); 14] = [
         ("linear16", Self::Linear16),
         ("linear32", Self::Linear32),
         ("mulaw", Self::Mulaw),
@@ -49,6 +52,9 @@ impl Encoding {
         ("amr-wb", Self::AmrWb),
         ("opus", Self::Opus),
         ("ogg-opus", Self::OggOpus),
+        ("webm-opus", Self::WebmOpus),
+        ("mp3", Self::Mp3),
+        ("aac", Self::Aac),
         ("speex", Self::Speex),
         ("g729", Self::G729),
     ];
@@ -111,13 +117,13 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn invalid(&self, expected: &'static str) -> Error {
+    pub(super) fn invalid(&self, expected: &'static str) -> Error {
         let value = self.value.chars().take(SHOWN_CHARACTERS_MAX).collect();
         Error::Value { parameter: self.name.to_owned(), value, expected }
     }
 
     /// Some SDKs write booleans with a capital.
-    fn boolean(&self) -> Option<bool> {
+    pub(super) fn boolean(&self) -> Option<bool> {
         match self.value {
             _ if self.value.eq_ignore_ascii_case("true") => Some(true),
             _ if self.value.eq_ignore_ascii_case("false") => Some(false),

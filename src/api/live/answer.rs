@@ -1,0 +1,110 @@
+//! Events of a stream to messages of the wire format. Pure.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use uuid::Uuid;
+
+use super::wire::{Alternative, Channel, Message, Metadata, Results, ResultsMetadata};
+use crate::api::answer::{confidence, format_options, model_info, rounded, warnings, word};
+use crate::api::parameters::LiveParameters;
+use crate::api::wire;
+use crate::engine::ModelInfo;
+use crate::format::{self, Word, redact};
+use crate::live::{self, Event};
+
+/// What the client said.
+pub struct Asked {
+    pub request_id: Uuid,
+    pub created: SystemTime,
+    pub parameters: LiveParameters,
+}
+
+/// What came of the whole stream.
+pub struct Heard {
+    pub sha256: [u8; 32],
+    pub duration_seconds: f64,
+    pub source_channels: u16,
+    /// That the last words were in.
+    pub language: Option<String>,
+}
+
+/// The message for `event`, of a stream with so many channels.
+pub fn message(asked: &Asked, event: Event, channels: usize, model: &ModelInfo) -> Message {
+    match event {
+        Event::Results(heard) => Message::Results(results(asked, heard, channels, model)),
+        Event::SpeechStarted { channel, at } => {
+            Message::SpeechStarted { channel: [channel, channels], timestamp: seconds(at) }
+        }
+        Event::UtteranceEnd { channel, last_word_end } => {
+            Message::UtteranceEnd { channel: [channel, channels], last_word_end: seconds(last_word_end) }
+        }
+    }
+}
+
+fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &ModelInfo) -> Results {
+    let parameters = &asked.parameters.common;
+    let words = shape(&mut heard, asked);
+    let text = if parameters.strips_punctuation() { format::bare_text(&words) } else { format::text(&words) };
+    let language = heard.language.filter(|_| parameters.is_multilingual());
+    let shows = parameters.shows_punctuation();
+    let each = |shown: &Word| wire::Word { language: language.clone(), ..word(shown, shows) };
+    let alternative = Alternative {
+        transcript: text,
+        confidence: confidence(format::confidence(&words)),
+        words: words.iter().map(each).collect(),
+        languages: parameters.is_multilingual().then(|| language.into_iter().collect()),
+    };
+    // The next span starts where this one ends, in what is written as well.
+    let (start, end) = (seconds(heard.start), seconds(heard.start + heard.duration));
+    Results {
+        channel_index: [heard.channel, channels],
+        duration: seconds(end - start),
+        start,
+        is_final: heard.is_final,
+        speech_final: heard.speech_final,
+        channel: Channel { alternatives: [alternative] },
+        metadata: ResultsMetadata {
+            request_id: asked.request_id,
+            model_info: model_info(model),
+            model_uuid: model.uuid,
+            extra: parameters.extra.clone(),
+        },
+        from_finalize: heard.from_finalize,
+    }
+}
+
+/// The words of a result as they are to be shown: the one place for all that changes text. What is hidden
+/// is hidden first, so that nothing that is written otherwise escapes it.
+fn shape(heard: &mut live::Results, asked: &Asked) -> Vec<Word> {
+    let redaction = &asked.parameters.redaction;
+    redact::redact(&mut heard.words, &redaction.classes, redaction.mode);
+    let language = heard.language.as_deref().unwrap_or_default();
+    format::format(format::gather(&heard.words), &format_options(&asked.parameters.common, language))
+}
+
+pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
+    let parameters = &asked.parameters.common;
+    Message::Metadata(Box::new(Metadata {
+        transaction_key: "deprecated",
+        request_id: asked.request_id,
+        sha256: data_encoding::HEXLOWER.encode(&heard.sha256),
+        created: humantime::format_rfc3339_millis(asked.created).to_string(),
+        duration: rounded(heard.duration_seconds, 1e6),
+        channels: heard.source_channels,
+        models: [model.uuid],
+        model_info: BTreeMap::from([(model.uuid, model_info(model))]),
+        warnings: warnings(
+            asked.parameters.unsupported(),
+            parameters,
+            heard.language.iter().map(String::as_str),
+            model,
+        ),
+        extra: parameters.extra.clone(),
+        tags: parameters.tags.clone(),
+    }))
+}
+
+fn seconds(value: f64) -> f64 {
+    rounded(value, 1e3)
+}

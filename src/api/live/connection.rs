@@ -1,0 +1,264 @@
+//! One client's stream, from the upgrade to the last frame.
+//!
+//! One task does it all: it reads while there is room for audio, and writes what there is to tell. A
+//! client that sends faster than it is heard is read from no further; one that reads nothing is closed.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{self, Asked, Heard};
+use super::control::Control;
+use super::wire::Message;
+use crate::http::websocket::{self, ReadError, Socket};
+use crate::live::{Error, Event, Live, Progress, Session};
+use crate::{audio, engine};
+
+/// What a client may be late with its goodbye.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// What a slow reader may be late with what it is being sent.
+const SLOW_GRACE: Duration = Duration::from_secs(2);
+
+/// How a stream ends: a close code and its reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct End(u16, &'static str);
+
+const DONE: End = End(1000, "");
+const STOPPING: End = End(1001, "The server is stopping.");
+const NO_AUDIO: End =
+    End(1008, "DATA-0000: The payload cannot be decoded as audio. See https://dpgr.am/data0000");
+const NO_RESPONSE: End = End(
+    1011,
+    "Deepgram did not provide a response message within the timeout window. See https://dpgr.am/net0000",
+);
+/// The wire format's own words: clients look for them.
+const IDLE: End = End(
+    1011,
+    "Deepgram did not receive audio data or a text message within the timeout window. See https://dpgr.am/net0001",
+);
+const BUSY: End = End(1013, "The server cannot take another stream of encoded audio.");
+const SLOW: End = End(1013, "The client did not take in its messages in time.");
+
+/// Why the loop is left.
+enum Left {
+    /// Close with this.
+    With(End),
+    /// The client said goodbye, or broke the protocol: answer with this code.
+    Answer(Option<u16>, &'static str),
+    Gone,
+}
+
+impl From<std::io::Error> for Left {
+    fn from(_: std::io::Error) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<Error> for Left {
+    fn from(error: Error) -> Self {
+        let end = match &error {
+            Error::Audio(audio::Error::Busy) => BUSY,
+            Error::Audio(_) => NO_AUDIO,
+            Error::Engine(engine::Error::ShuttingDown) => STOPPING,
+            Error::Engine(_) => NO_RESPONSE,
+        };
+        tracing::info!(error = %anyhow::Error::new(error), "stream failed");
+        Self::With(end)
+    }
+}
+
+/// Counts an open stream, however it ends.
+struct Active;
+
+impl Active {
+    fn new() -> Self {
+        metrics::gauge!("stt_active_streams").increment(1);
+        Self
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        metrics::gauge!("stt_active_streams").decrement(1);
+    }
+}
+
+pub struct Connection<'a> {
+    socket: Socket,
+    session: Session,
+    asked: Asked,
+    live: &'a Live,
+    sha256: Sha256,
+    /// That the last words were in.
+    language: Option<String>,
+    /// The client has sent all that it will.
+    is_closing: bool,
+    /// What the stream ends with when all is told.
+    end: End,
+}
+
+impl<'a> Connection<'a> {
+    pub fn new(socket: Socket, session: Session, asked: Asked, live: &'a Live) -> Self {
+        let sha256 = Sha256::new();
+        Self { socket, session, asked, live, sha256, language: None, is_closing: false, end: DONE }
+    }
+
+    pub async fn run(mut self, stop: CancellationToken) {
+        let _active = Active::new();
+        let left = self.converse(&stop).await;
+        let (code, reason) = match left {
+            Left::With(End(code, reason)) => (Some(code), reason),
+            Left::Answer(code, reason) => (code, reason),
+            Left::Gone => (None, "gone"),
+        };
+        tracing::info!(code, reason, seconds = self.session.duration(), "stream ended");
+        let awaits_goodbye = matches!(left, Left::With(_));
+        let Self { mut socket, session, .. } = self;
+        // What it holds of the engine is free before the goodbye.
+        drop(session);
+        if !matches!(left, Left::Gone) {
+            let _ = timeout(GOODBYE, farewell(&mut socket, code, reason, awaits_goodbye)).await;
+        }
+    }
+
+    async fn converse(&mut self, stop: &CancellationToken) -> Left {
+        let idle_timeout = Duration::from_millis(self.live.config().idle_timeout_ms);
+        let mut last_sign = Instant::now();
+        loop {
+            let reads = self.is_closing || self.session.wants_audio();
+            if !reads {
+                // The client is not idle: it is we who do not listen.
+                last_sign = Instant::now();
+            }
+            let moved = tokio::select! {
+                message = self.socket.next(), if reads => match message {
+                    Ok(message) => {
+                        if matches!(message, websocket::Message::Text(_) | websocket::Message::Binary(_)) {
+                            last_sign = Instant::now();
+                        }
+                        self.received(message).await
+                    }
+                    Err(ReadError::Violation(violation)) => {
+                        Err(Left::Answer(Some(violation.code), violation.reason))
+                    }
+                    Err(ReadError::Gone) => Err(Left::Gone),
+                },
+                progress = self.session.next() => match progress {
+                    Ok(progress) => self.told(progress).await,
+                    Err(error) => Err(error.into()),
+                },
+                () = sleep_until(last_sign + idle_timeout), if reads && !self.is_closing => Err(Left::With(IDLE)),
+                () = stop.cancelled(), if !self.is_closing => {
+                    self.end = STOPPING;
+                    self.finish()
+                }
+            };
+            if let Err(left) = moved {
+                return left;
+            }
+        }
+    }
+
+    async fn received(&mut self, message: websocket::Message) -> Result<(), Left> {
+        match message {
+            websocket::Message::Binary(_) | websocket::Message::Text(_) if self.is_closing => Ok(()),
+            // The wire format's older way to say that there is no more.
+            websocket::Message::Binary(bytes) if bytes.is_empty() => self.finish(),
+            websocket::Message::Binary(bytes) => self.audio(bytes),
+            websocket::Message::Text(text) => self.control(&text).await,
+            websocket::Message::Ping(payload) => Ok(self.socket.pong(payload).await?),
+            websocket::Message::Pong => Ok(()),
+            websocket::Message::Close(code) => Err(Left::Answer(code, "")),
+        }
+    }
+
+    fn audio(&mut self, bytes: Bytes) -> Result<(), Left> {
+        self.sha256.update(&bytes);
+        Ok(self.session.push(bytes)?)
+    }
+
+    async fn control(&mut self, text: &str) -> Result<(), Left> {
+        match Control::read(text) {
+            Some(Control::KeepAlive) => Ok(()),
+            Some(Control::Finalize { channel }) => {
+                self.session.finalize(channel);
+                Ok(())
+            }
+            Some(Control::CloseStream) => self.finish(),
+            Some(Control::Configure) => {
+                let request_id = self.asked.request_id;
+                let description = "The parameters of a stream cannot be changed.";
+                self.send(Message::ConfigureFailure { request_id, code: "NOT_SUPPORTED", description }).await
+            }
+            None => {
+                let description = "A text message was not understood.";
+                let message =
+                    "Expected KeepAlive, Finalize or CloseStream as JSON; audio goes in binary messages.";
+                self.send(Message::Error { variant: "SchemaError", description, message }).await
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Left> {
+        self.is_closing = true;
+        Ok(self.session.finish()?)
+    }
+
+    async fn told(&mut self, progress: Progress) -> Result<(), Left> {
+        match progress {
+            Progress::Moved => Ok(()),
+            Progress::Event(event) => self.tell(event).await,
+            Progress::Ended => {
+                let heard = Heard {
+                    sha256: self.sha256.clone().finalize().into(),
+                    duration_seconds: self.session.duration(),
+                    source_channels: self.session.source_channels(),
+                    language: self.language.take(),
+                };
+                let metadata = answer::metadata(&self.asked, &heard, self.live.model());
+                self.send(metadata).await?;
+                Err(Left::With(self.end))
+            }
+        }
+    }
+
+    async fn tell(&mut self, event: Event) -> Result<(), Left> {
+        if let Event::Results(heard) = &event {
+            self.language.clone_from(&heard.language);
+        }
+        let message = answer::message(&self.asked, event, self.session.channels(), self.live.model());
+        self.send(message).await
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), Left> {
+        let text = serde_json::to_string(&message).map_err(std::io::Error::other)?;
+        let limit = Duration::from_millis(self.live.config().write_timeout_ms);
+        let mut sending = pin!(self.socket.send_text(text));
+        match timeout(limit, sending.as_mut()).await {
+            Ok(sent) => Ok(sent?),
+            // A frame that is begun must be finished before a reason can be told.
+            Err(_) => match timeout(SLOW_GRACE, sending).await {
+                Ok(Ok(())) => Err(Left::With(SLOW)),
+                _ => {
+                    tracing::info!(reason = SLOW.1, "stream cut");
+                    Err(Left::Gone)
+                }
+            },
+        }
+    }
+}
+
+/// Says goodbye, and waits for the client's if it has not said it.
+async fn farewell(socket: &mut Socket, code: Option<u16>, reason: &str, awaits_goodbye: bool) {
+    if socket.close(code, reason).await.is_err() {
+        return;
+    }
+    if awaits_goodbye {
+        while !matches!(socket.next().await, Ok(websocket::Message::Close(_)) | Err(_)) {}
+    }
+    socket.linger().await;
+}

@@ -1,0 +1,100 @@
+//! The messages of the wire format's streams. No logic.
+//!
+//! Names and nesting are those that the SDKs' types require; what was not asked for is an absent key.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::api::wire::{ModelInfo, Warning, Word};
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type")]
+pub enum Message {
+    Results(Results),
+    /// Voice begins; only with `vad_events`.
+    SpeechStarted {
+        channel: [usize; 2],
+        timestamp: f64,
+    },
+    /// Nobody went on speaking; only with `utterance_end_ms`.
+    UtteranceEnd {
+        channel: [usize; 2],
+        last_word_end: f64,
+    },
+    /// The last message of a stream.
+    Metadata(Box<Metadata>),
+    /// A text message that means nothing; the stream goes on.
+    Error {
+        variant: &'static str,
+        description: &'static str,
+        message: &'static str,
+    },
+    ConfigureFailure {
+        request_id: Uuid,
+        code: &'static str,
+        description: &'static str,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Results {
+    /// Which channel of how many.
+    pub channel_index: [usize; 2],
+    pub duration: f64,
+    pub start: f64,
+    pub is_final: bool,
+    pub speech_final: bool,
+    pub channel: Channel,
+    pub metadata: ResultsMetadata,
+    pub from_finalize: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Channel {
+    pub alternatives: [Alternative; 1],
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Alternative {
+    pub transcript: String,
+    /// Mean of the words' confidences, 0 to 1; 0 where nothing was said.
+    pub confidence: f64,
+    /// With `language=multi`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub languages: Option<Vec<String>>,
+    pub words: Vec<Word>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ResultsMetadata {
+    pub request_id: Uuid,
+    pub model_info: ModelInfo,
+    pub model_uuid: Uuid,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Metadata {
+    /// Always `deprecated`.
+    pub transaction_key: &'static str,
+    pub request_id: Uuid,
+    /// Of all audio that came, 64 hexadecimal digits.
+    pub sha256: String,
+    pub created: String,
+    /// Seconds of audio.
+    pub duration: f64,
+    /// Channels of the audio; 0 where there was none.
+    pub channels: u16,
+    pub models: [Uuid; 1],
+    pub model_info: BTreeMap<Uuid, ModelInfo>,
+    /// Parameters that were understood and not honoured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+}

@@ -1,0 +1,175 @@
+//! The query parameters of a live stream: those of a file, and some that make sense there only.
+
+use std::time::Duration;
+
+use url::form_urlencoded;
+
+use super::values::{Once, Reader};
+use super::{Error, Parameters};
+use crate::format::redact;
+
+/// A pause of so long ends a span where nothing is said about it: the wire format's own default.
+const ENDPOINTING_DEFAULT: Duration = Duration::from_millis(10);
+const PAUSE_MS_MAX: u32 = 60_000;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct LiveParameters {
+    pub common: Parameters,
+    pub interim_results: bool,
+    /// `None`: no pause ends a span.
+    pub endpointing: Option<Duration>,
+    pub utterance_end: Option<Duration>,
+    pub vad_events: bool,
+    pub redaction: Redaction,
+}
+
+/// What is not to be shown, and what stands in its place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Redaction {
+    pub classes: Vec<redact::Class>,
+    pub mode: RedactMode,
+}
+
+pub use redact::Mode as RedactMode;
+
+impl LiveParameters {
+    /// Reads a query string, without its `?`.
+    ///
+    /// # Errors
+    /// The first [`Error`] met.
+    pub fn parse(query: &str) -> Result<Self, Error> {
+        let mut all = Self {
+            common: Parameters::default(),
+            interim_results: false,
+            endpointing: Some(ENDPOINTING_DEFAULT),
+            utterance_end: None,
+            vad_events: false,
+            redaction: Redaction::default(),
+        };
+        let mut once = Once::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            all.read(&mut once, &name, &value)?;
+        }
+        all.common.check_raw()?;
+        all.common.check_keyterms()?;
+        all.redaction.classes = std::mem::take(&mut all.common.redact)
+            .iter()
+            .filter(|class| !class.eq_ignore_ascii_case("false"))
+            .map(|class| {
+                let given = Reader { name: "redact", value: class };
+                redact::Class::named(class).ok_or_else(|| given.invalid(redact::CLASSES))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(all)
+    }
+
+    fn read(&mut self, once: &mut Once, name: &str, value: &str) -> Result<(), Error> {
+        let given = Reader { name, value };
+        match name {
+            "interim_results" => once.of(name, &given, || given.flag(&mut self.interim_results)),
+            "vad_events" => once.of(name, &given, || given.flag(&mut self.vad_events)),
+            "endpointing" => once.of(name, &given, || given.pause(&mut self.endpointing)),
+            "utterance_end_ms" => once.of(name, &given, || {
+                let mut milliseconds = None;
+                given.number(&mut milliseconds, 100..=PAUSE_MS_MAX)?;
+                self.utterance_end = milliseconds.map(|ms| Duration::from_millis(u64::from(ms)));
+                Ok(())
+            }),
+            "redact_mode" => once.of(name, &given, || {
+                let mode = RedactMode::named(value);
+                self.redaction.mode = mode.ok_or_else(|| given.invalid("mask or label"))?;
+                Ok(())
+            }),
+            // Results are sent as soon as they are there, whatever is said here.
+            "no_delay" => once.of(name, &given, || given.flag(&mut false)),
+            _ => self.common.read(once, name, value),
+        }
+    }
+
+    /// Parameters that were understood, ask for something, and are not honoured by this build.
+    pub fn unsupported(&self) -> Vec<&'static str> {
+        let common = &self.common;
+        let of_files = [
+            (common.paragraphs, "paragraphs"),
+            (common.utterances, "utterances"),
+            (common.utterance_split_seconds.is_some(), "utt_split"),
+            (!common.search.is_empty(), "search"),
+        ];
+        let of_files = of_files.into_iter().filter_map(|(asked, name)| asked.then_some(name));
+        common.unsupported().into_iter().chain(of_files).collect()
+    }
+}
+
+impl Reader<'_> {
+    /// Milliseconds, or a switch.
+    fn pause(&self, into: &mut Option<Duration>) -> Result<(), Error> {
+        *into = match self.boolean() {
+            Some(true) => Some(ENDPOINTING_DEFAULT),
+            Some(false) => None,
+            None => {
+                let ms = self.value.parse::<u32>().ok().filter(|ms| *ms <= PAUSE_MS_MAX);
+                let ms = ms.ok_or_else(|| self.invalid("milliseconds, true or false"))?;
+                Some(Duration::from_millis(u64::from(ms)))
+            }
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(query: &str) -> LiveParameters {
+        LiveParameters::parse(query).unwrap()
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_wire_format() {
+        let parameters = parse("");
+        assert_eq!(parameters.endpointing, Some(Duration::from_millis(10)));
+        assert_eq!(
+            (parameters.interim_results, parameters.vad_events, parameters.utterance_end),
+            (false, false, None)
+        );
+        assert_eq!(parameters.redaction, Redaction::default());
+    }
+
+    #[test]
+    fn values_are_read() {
+        for (value, expected) in [("300", Some(300)), ("true", Some(10)), ("False", None), ("0", Some(0))] {
+            let expected = expected.map(Duration::from_millis);
+            assert_eq!(parse(&format!("endpointing={value}")).endpointing, expected, "{value}");
+        }
+        let parameters = parse(
+            "interim_results=true&vad_events=True&utterance_end_ms=1000&no_delay=true&encoding=mp3&punctuate=true&tag=a",
+        );
+        assert!(parameters.interim_results && parameters.vad_events);
+        assert_eq!(parameters.utterance_end, Some(Duration::from_secs(1)));
+        assert_eq!(parameters.common.tags, ["a"]);
+        let redaction = parse("redact=pci&redact=true&redact=ssn&redact_mode=label").redaction;
+        assert_eq!(redaction.classes, [redact::Class::Pci, redact::Class::Numbers, redact::Class::Ssn]);
+        assert_eq!(redaction.mode, RedactMode::Label);
+        assert_eq!(parse("redact=false").redaction, Redaction::default());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for query in [
+            "endpointing=soon",
+            "endpointing=-1",
+            "endpointing=60001",
+            "utterance_end_ms=0",
+            "utterance_end_ms=true",
+            "interim_results=1",
+            "interim_results=true&interim_results=true",
+            "redact=name",
+            "redact=pii",
+            "redact_mode=burn",
+            "encoding=linear16",
+            "punctuate=perhaps",
+        ] {
+            assert!(LiveParameters::parse(query).is_err(), "{query}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! `verbatim stream FILE|-|mic`: a client of a running server's live streams.
+//!
+//! What is being said is rewritten in place until it is final; where standard output is no terminal, only
+//! what is final is written, a line for each result.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use clap::Args;
+use fastwebsockets::{FragmentCollectorRead, Frame, OpCode, Payload, Role, WebSocket, WebSocketWrite};
+use indicatif::{ProgressBar, ProgressStyle};
+use reqwest::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::sync::mpsc;
+use url::Url;
+
+use crate::audio::{self, DecodeOptions, SAMPLE_RATE};
+use crate::config::Config;
+
+/// What is sent at a time, in real time.
+const PIECE: Duration = Duration::from_millis(100);
+const PIECE_BYTES: usize = SAMPLE_RATE as usize * 2 / 10;
+/// Of a file that is sent as fast as it is taken.
+const FILE_PIECE_BYTES: usize = 32 << 10;
+/// Pieces read ahead of the network.
+const PIECES_AHEAD: usize = 8;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// An audio file, `-` for audio on standard input, or `mic` for the microphone.
+    source: PathBuf,
+    /// The server; `https` and `wss` for one with TLS. Default: where `serve` listens.
+    #[arg(long, value_name = "URL")]
+    url: Option<Url>,
+    #[arg(long, env = "VERBATIM_KEY", hide_env_values = true)]
+    key: String,
+    /// Send a file at the pace of speech instead of as fast as it is taken.
+    #[arg(long)]
+    real_time: bool,
+    /// More parameters of the stream.
+    #[arg(long, value_name = "NAME=VALUE&…", default_value = "punctuate=true")]
+    query: String,
+}
+
+pub async fn run(config: &Config, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let (format, pieces) = open(&arguments).await?;
+    let url = endpoint(config, &arguments, format)?;
+    let stream = connect(url, &arguments.key).await?;
+    let socket = WebSocket::after_handshake(stream, Role::Client);
+    let (reader, writer) = socket.split(tokio::io::split);
+    let (obliged, obligations) = mpsc::channel(1);
+    let sending = tokio::spawn(send(writer, pieces, obligations));
+    let end = receive(FragmentCollectorRead::new(reader), obliged).await;
+    sending.abort();
+    match end? {
+        (1000, _) => Ok(ExitCode::SUCCESS),
+        (code, reason) => bail!("the server closed the stream: {code} {reason}"),
+    }
+}
+
+/// Where the audio comes from: the parameters that describe it, and its pieces.
+async fn open(arguments: &Arguments) -> anyhow::Result<(&'static str, mpsc::Receiver<Bytes>)> {
+    const RAW: &str = "encoding=linear16&sample_rate=16000";
+    let (pieces, receiver) = mpsc::channel(PIECES_AHEAD);
+    let source = &arguments.source;
+    if source == Path::new("mic") {
+        let microphone = microphone()?;
+        tokio::spawn(forward(microphone, PIECE_BYTES, pieces));
+        return Ok((RAW, receiver));
+    }
+    if source == Path::new("-") {
+        let input = std::io::stdin().as_fd().try_clone_to_owned()?;
+        tokio::spawn(forward(file(input), PIECE_BYTES, pieces));
+        return Ok(("", receiver));
+    }
+    if !arguments.real_time {
+        let file = tokio::fs::File::open(source).await.with_context(|| format!("{}", source.display()))?;
+        tokio::spawn(forward(file, FILE_PIECE_BYTES, pieces));
+        return Ok(("", receiver));
+    }
+    let bytes = tokio::fs::read(source).await.with_context(|| format!("{}", source.display()))?;
+    let limits = audio::Limits { max_seconds: f64::INFINITY, ..audio::Limits::default() };
+    let options = DecodeOptions { raw: None, split_channels: false, limits };
+    let decoded = tokio::task::spawn_blocking(move || audio::decode(bytes.into(), &options)).await??;
+    let samples = decoded.channels.first().context("there is no audio")?.clone();
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(PIECE);
+        for piece in samples.samples().chunks(PIECE_BYTES / 2) {
+            ticks.tick().await;
+            let bytes: Vec<u8> =
+                piece.iter().flat_map(|sample| ((sample * 32_767.0) as i16).to_le_bytes()).collect();
+            if pieces.send(bytes.into()).await.is_err() {
+                return;
+            }
+        }
+    });
+    Ok((RAW, receiver))
+}
+
+/// The default microphone as raw samples, by way of ALSA's recorder.
+fn microphone() -> anyhow::Result<impl AsyncRead + Unpin + Send> {
+    let arguments = ["-q", "-t", "raw", "-f", "S16_LE", "-c", "1", "-r", "16000"];
+    let recorder = std::process::Command::new("arecord").args(arguments).stdout(Stdio::piped()).spawn();
+    let recorder = match recorder {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!(
+                "the microphone is read by `arecord`, which is not there: install alsa-utils, or pipe audio into `verbatim stream -`"
+            )
+        }
+        recorder => recorder.context("arecord did not start")?,
+    };
+    let output = recorder.stdout.context("arecord says nothing")?;
+    // The child ends with the pipe that it writes to.
+    Ok(file(output.into()))
+}
+
+fn file(descriptor: OwnedFd) -> tokio::fs::File {
+    tokio::fs::File::from_std(descriptor.into())
+}
+
+async fn forward(mut from: impl AsyncRead + Unpin, piece_bytes: usize, to: mpsc::Sender<Bytes>) {
+    loop {
+        let mut piece = vec![0; piece_bytes];
+        match from.read(&mut piece).await {
+            Ok(0) => return,
+            Err(error) => return eprintln!("verbatim: the audio cannot be read: {error}"),
+            Ok(count) => piece.truncate(count),
+        }
+        if to.send(piece.into()).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn endpoint(config: &Config, arguments: &Arguments, format: &str) -> anyhow::Result<Url> {
+    let base = match &arguments.url {
+        Some(url) => url.clone(),
+        None => Url::parse(&format!("http://{}", config.listen))?,
+    };
+    let text = base.as_str().trim_end_matches('/');
+    let text = match text.split_once("://") {
+        Some(("ws", rest)) => format!("http://{rest}"),
+        Some(("wss", rest)) => format!("https://{rest}"),
+        _ => text.to_owned(),
+    };
+    let path = if base.path().contains("/v1/listen") { "" } else { "/v1/listen" };
+    let mut url = Url::parse(&format!("{text}{path}"))?;
+    let query = [url.query().unwrap_or_default(), format, "interim_results=true", &arguments.query];
+    let query: Vec<&str> = query.into_iter().filter(|part| !part.is_empty()).collect();
+    url.set_query(Some(&query.join("&")));
+    Ok(url)
+}
+
+/// # Errors
+/// A server that cannot be reached, or that refuses: with its own words.
+async fn connect(
+    url: Url,
+    key: &str,
+) -> anyhow::Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static> {
+    // Fails where there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().http1_only().build()?;
+    let request = client
+        .get(url)
+        .header("authorization", format!("Token {key}"))
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, "websocket")
+        .header(SEC_WEBSOCKET_VERSION, "13")
+        .header(SEC_WEBSOCKET_KEY, data_encoding::BASE64.encode(&rand::random::<[u8; 16]>()));
+    let response = request.send().await.context("the server cannot be reached")?;
+    if response.status() != reqwest::StatusCode::SWITCHING_PROTOCOLS {
+        let said = response.headers().get("dg-error").and_then(|said| said.to_str().ok()).unwrap_or_default();
+        bail!("the server refused: {} {said}", response.status());
+    }
+    Ok(response.upgrade().await?)
+}
+
+/// Sends all pieces, then says that there are no more. Control-C ends the audio, not the results.
+async fn send<S: AsyncWrite + Unpin>(
+    mut writer: WebSocketWrite<S>,
+    mut pieces: mpsc::Receiver<Bytes>,
+    mut obligations: mpsc::Receiver<Frame<'static>>,
+) -> Result<(), fastwebsockets::WebSocketError> {
+    let mut is_open = true;
+    loop {
+        let frame = tokio::select! {
+            piece = pieces.recv(), if is_open => match piece {
+                Some(piece) => Frame::binary(Payload::Owned(piece.into())),
+                None => {
+                    is_open = false;
+                    closing()
+                }
+            },
+            _ = tokio::signal::ctrl_c(), if is_open => {
+                is_open = false;
+                closing()
+            }
+            Some(frame) = obligations.recv() => frame,
+            else => return Ok(()),
+        };
+        writer.write_frame(frame).await?;
+    }
+}
+
+fn closing() -> Frame<'static> {
+    Frame::text(Payload::Borrowed(br#"{"type":"CloseStream"}"#))
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Message {
+    Results {
+        is_final: bool,
+        channel: Channel,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Channel {
+    alternatives: Vec<Alternative>,
+}
+
+#[derive(Deserialize)]
+struct Alternative {
+    transcript: String,
+}
+
+/// Shows what comes until the server says goodbye; returns how it did.
+async fn receive<S: AsyncRead + Unpin>(
+    mut reader: FragmentCollectorRead<S>,
+    obliged: mpsc::Sender<Frame<'static>>,
+) -> anyhow::Result<(u16, String)> {
+    let line = spoken_line();
+    let mut oblige = |frame: Frame<'static>| {
+        let obliged = obliged.clone();
+        async move { obliged.send(frame).await }
+    };
+    loop {
+        let frame = reader.read_frame(&mut oblige).await.context("the connection broke")?;
+        match frame.opcode {
+            OpCode::Text => show(&frame.payload, &line)?,
+            OpCode::Close => {
+                line.finish_and_clear();
+                let (code, reason) = frame.payload.split_at_checked(2).unwrap_or((&[3, 0xED], &[]));
+                let code = code.try_into().map_or(1005, u16::from_be_bytes);
+                return Ok((code, String::from_utf8_lossy(reason).into_owned()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The line that is rewritten while somebody speaks; hidden where there is no terminal.
+fn spoken_line() -> ProgressBar {
+    if !std::io::stdout().is_terminal() || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new_spinner().with_style(style)
+}
+
+fn show(message: &[u8], line: &ProgressBar) -> anyhow::Result<()> {
+    let Ok(Message::Results { is_final, channel }) = serde_json::from_slice(message) else { return Ok(()) };
+    let Some(heard) = channel.alternatives.into_iter().next() else { return Ok(()) };
+    if !is_final {
+        line.set_message(heard.transcript);
+        return Ok(());
+    }
+    line.set_message("");
+    if heard.transcript.is_empty() {
+        return Ok(());
+    }
+    line.suspend(|| writeln!(std::io::stdout(), "{}", heard.transcript)).context("the text cannot be written")
+}

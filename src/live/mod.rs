@@ -1,0 +1,254 @@
+//! Speech as it is spoken: audio in, words out while it still comes.
+//!
+//! ```text
+//! bytes ─ audio::PcmStream ─┬─ Channel: voice activity ─ spans ─ windows ─┐
+//!                           └─ Channel …                                  ├─ engine ─ agreement ─▶ Event
+//! ```
+//! Time is cut into spans that follow each other without a gap. A span is closed at a pause, when it
+//! gets long, or when the client says so; it is then recognised over its whole audio, so that what is
+//! final is what the same audio would give in a file. While it is open it is recognised again and again
+//! as it grows, and words that two recognitions agree on no longer change.
+//!
+//! Decisions are a function of the audio alone (`channel`, `agreement`); a [`Session`] drives them and
+//! knows no sockets. There is never more than one window of a channel in the engine.
+
+mod agreement;
+mod channel;
+mod context;
+mod recording;
+mod session;
+mod span;
+mod utterance;
+mod voice;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use session::{Progress, Session};
+
+use crate::audio::{self, StreamFormat};
+use crate::engine::{self, Admission, Engine, LanguageChoice, ModelInfo, TenantId};
+use crate::transcript::Word;
+use crate::vad::Vad;
+
+/// How streams are served.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Streams at once; more are told to come again. Default 1000; an idle one costs some kilobytes.
+    pub max_streams: usize,
+    /// New streams are refused while the windows of those there are take longer than this. Seconds,
+    /// default 5.
+    pub max_lag_seconds: f64,
+    /// New audio before a span is recognised again; more while recognising takes longer. Milliseconds,
+    /// default 500.
+    pub hop_ms: u32,
+    /// A pause that ends a span is at least so long, however short an `endpointing` is asked for: less
+    /// is found within words. Milliseconds, default 300.
+    pub min_pause_ms: u32,
+    /// Audio that a client may send ahead of what is recognised; then it is read from no further.
+    /// Seconds, default 60, at least 35; 64 kB of memory each.
+    pub ahead_seconds: f64,
+    /// Encoded streams read at once, each on a thread. Default 256.
+    pub readers: usize,
+    /// A client that sends nothing for so long is closed. Milliseconds, default 10 000.
+    pub idle_timeout_ms: u64,
+    /// A client that takes in nothing for so long is closed. Milliseconds, default 10 000.
+    pub write_timeout_ms: u64,
+    /// A larger message is refused. Default 1 MiB: half a minute of 16-bit samples.
+    pub message_bytes_max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_streams: 1000,
+            max_lag_seconds: 5.0,
+            hop_ms: 500,
+            min_pause_ms: 300,
+            ahead_seconds: 60.0,
+            readers: 256,
+            idle_timeout_ms: 10_000,
+            write_timeout_ms: 10_000,
+            message_bytes_max: 1 << 20,
+        }
+    }
+}
+
+/// What a client wants of a stream.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub format: StreamFormat,
+    /// Channels are heard apart; otherwise their mean is.
+    pub multichannel: bool,
+    pub language: LanguageChoice,
+    pub interim_results: bool,
+    /// The pause that ends a span; `None`: none does.
+    pub endpointing: Option<Duration>,
+    /// The gap after a word that ends an utterance; `None`: not told.
+    pub utterance_end: Option<Duration>,
+    /// Tell where speech begins.
+    pub speech_started: bool,
+    /// Names and terms to expect.
+    pub prompt: Option<String>,
+    pub tenant: TenantId,
+}
+
+/// What there is to tell. Times are seconds of audio from the start of the stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    Results(Results),
+    SpeechStarted { channel: usize, at: f64 },
+    UtteranceEnd { channel: usize, last_word_end: f64 },
+}
+
+/// What was said in a span, or has been so far.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Results {
+    pub channel: usize,
+    /// Where the span begins: where the one before ended.
+    pub start: f64,
+    pub duration: f64,
+    pub words: Vec<Word>,
+    /// The span is closed: what it says no longer changes.
+    pub is_final: bool,
+    /// It was closed at a pause.
+    pub speech_final: bool,
+    /// It was closed because the client asked.
+    pub from_finalize: bool,
+    /// As the model heard it; `None` before it heard any.
+    pub language: Option<String>,
+}
+
+impl Results {
+    /// The answer to a client that asks for the end of a span before there is any audio.
+    fn nothing_finalized() -> Self {
+        Self {
+            channel: 0,
+            start: 0.0,
+            duration: 0.0,
+            words: Vec::new(),
+            is_final: true,
+            speech_final: false,
+            from_finalize: true,
+            language: None,
+        }
+    }
+}
+
+/// Why a stream cannot go on.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("the audio cannot be read")]
+    Audio(#[from] audio::Error),
+    #[error("the audio is not recognised")]
+    Engine(#[from] engine::Error),
+}
+
+/// As many streams as there may be are open, or those there are wait too long.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("there is no room for another stream")]
+pub struct Full {
+    pub retry_after: Duration,
+}
+
+/// After how long a place may be free, where nothing tells.
+const FULL_RETRY: Duration = Duration::from_secs(5);
+/// Weight of the newest measurement in the running lag.
+const LAG_SMOOTHING: f64 = 0.2;
+/// Without new measurements the lag is halved in so many seconds.
+const LAG_HALF_LIFE: f64 = 2.0;
+
+/// Opens streams. Cheap to clone: all clones are one.
+#[derive(Clone)]
+pub struct Live {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    /// `None`: loudness tells voice from silence.
+    vad: Option<Vad>,
+    config: Config,
+    places: Arc<Semaphore>,
+    readers: Arc<Semaphore>,
+    lag: Lag,
+}
+
+/// One stream's place; dropping it makes room for the next.
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+    admission: Admission,
+}
+
+impl Live {
+    pub fn new(engine: Engine, vad: Option<Vad>, config: Config) -> Self {
+        let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        let shared = Shared {
+            places: semaphore(config.max_streams),
+            readers: semaphore(config.readers),
+            lag: Lag::default(),
+            engine,
+            vad,
+            config,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    pub fn model(&self) -> &ModelInfo {
+        self.shared.engine.model()
+    }
+
+    /// How many streams are open.
+    pub fn streams(&self) -> usize {
+        self.shared.config.max_streams.saturating_sub(self.shared.places.available_permits())
+    }
+
+    /// A place for one stream.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub fn admit(&self) -> Result<Place, Full> {
+        let full = Full { retry_after: FULL_RETRY };
+        if self.streams() > 0 && self.shared.lag.seconds() > self.shared.config.max_lag_seconds {
+            return Err(full);
+        }
+        let permit = self.shared.places.clone().try_acquire_owned().map_err(|_| full)?;
+        let admission = self.shared.engine.admit(0.0).map_err(|error| match error {
+            engine::Error::Overloaded { retry_after } => Full { retry_after },
+            _ => full,
+        })?;
+        Ok(Place { _permit: permit, admission })
+    }
+
+    /// Begins a stream.
+    pub fn open(&self, place: Place, options: Options) -> Session {
+        Session::new(self.shared.clone(), place, options)
+    }
+}
+
+/// How long windows take from being handed in to being recognised: a running mean, which fades while
+/// nothing is recognised, lest one bad moment shut the door for good.
+#[derive(Default)]
+struct Lag(Mutex<Option<(f64, Instant)>>);
+
+impl Lag {
+    fn seconds(&self) -> f64 {
+        let measured = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        measured.map_or(0.0, |(lag, at)| lag * 0.5_f64.powf(at.elapsed().as_secs_f64() / LAG_HALF_LIFE))
+    }
+
+    fn measured(&self, took: Duration) {
+        let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let took = took.as_secs_f64();
+        let lag = measured.map_or(took, |(lag, _)| lag + LAG_SMOOTHING * (took - lag));
+        *measured = Some((lag, Instant::now()));
+    }
+}

@@ -1,0 +1,201 @@
+//! One stretch of a channel between two results, and where voice is in it. Pure.
+
+use std::ops::Range;
+
+use crate::audio::SAMPLE_RATE;
+use crate::transcript::Word;
+use crate::vad::FRAME_SAMPLES;
+
+/// Speech begins in a frame of at least this probability, as for whole files…
+const VOICE_BEGINS: f32 = 0.2;
+/// …and ends in one below this: more than for whole files, where nobody waits for the end.
+const VOICE_ENDS: f32 = 0.15;
+/// Voice that is neither so sure in any frame nor so long is a click.
+const SURE: f32 = 0.5;
+const MIN_VOICED_FRAMES: usize = 4;
+/// Kept before voice is sure: consonants are faint.
+const PAD_SAMPLES: u64 = SAMPLE_RATE as u64 * 2 / 5;
+/// Frames on each side over which a probability is smoothed to look for a pause.
+const SMOOTHED_EACH_SIDE: usize = 4;
+/// A gap of so much between words is as good as silence by the voice detector, in seconds.
+const WIDE_GAP: f64 = 0.5;
+
+const FRAME: u64 = FRAME_SAMPLES as u64;
+
+/// Positions are samples from the start of the stream.
+pub struct Span {
+    /// Where the span before ended.
+    pub start: u64,
+    voice: Option<Voiced>,
+    /// The probabilities of the frames since the first voiced one.
+    frames: Vec<f32>,
+}
+
+struct Voiced {
+    start: u64,
+    end: u64,
+    /// Frames of voice.
+    frames: usize,
+    peak: f32,
+}
+
+impl Span {
+    pub fn new(start: u64) -> Self {
+        Self { start, voice: None, frames: Vec::new() }
+    }
+
+    /// Takes the frame that begins at `position`; `is_speaking`: the one before was voiced. Says
+    /// whether this one is.
+    pub fn push(&mut self, position: u64, probability: f32, is_speaking: bool) -> bool {
+        let is_voiced = probability >= if is_speaking { VOICE_ENDS } else { VOICE_BEGINS };
+        if is_voiced {
+            let begin = position.max(self.start);
+            let voice = self.voice.get_or_insert(Voiced { start: begin, end: begin, frames: 0, peak: 0.0 });
+            voice.end = position + FRAME;
+            voice.frames += 1;
+            voice.peak = voice.peak.max(probability);
+        }
+        if self.voice.is_some() {
+            self.frames.push(probability);
+        }
+        is_voiced
+    }
+
+    /// Where the last voice ended, if there is any.
+    pub fn voice_end(&self) -> Option<u64> {
+        self.voice.as_ref().map(|voice| voice.end)
+    }
+
+    /// Whether there is voice worth recognising.
+    pub fn is_voiced(&self) -> bool {
+        self.voice.as_ref().is_some_and(|voice| voice.peak >= SURE || voice.frames >= MIN_VOICED_FRAMES)
+    }
+
+    /// Samples from the first voice to the last.
+    pub fn voice_samples(&self) -> u64 {
+        self.voice.as_ref().map_or(0, |voice| voice.end - voice.start)
+    }
+
+    /// Where the audio begins that is to be recognised; `position` while there is no voice.
+    pub fn window_start(&self, position: u64) -> u64 {
+        let voice = self.voice.as_ref().map_or(position, |voice| voice.start);
+        voice.saturating_sub(PAD_SAMPLES).max(self.start)
+    }
+
+    /// Where it ends, for a span that is closed at `end`: silence after the last voice is left out.
+    pub fn window_end(&self, end: u64) -> u64 {
+        self.voice_end().map_or(end, |voice_end| end.min(voice_end + PAD_SAMPLES))
+    }
+
+    /// Frames from `from` on that are surely voice.
+    pub fn sure_frames_after(&self, from: u64) -> usize {
+        let frames = self.frames.iter().skip(self.index(from));
+        frames.filter(|&&probability| probability >= SURE).count()
+    }
+
+    /// Where to cut a span that has become too long, within `range`: between words, where voice is
+    /// least probable; without words, there alone.
+    pub fn cut(&self, range: Range<u64>, words: &[Word]) -> u64 {
+        let gaps = words.windows(2).map(|pair| {
+            let (from, to) = (pair[0].end, pair[1].start.max(pair[0].end));
+            (to_samples(from.midpoint(to)), (to - from).min(WIDE_GAP))
+        });
+        let between = gaps
+            .filter(|(middle, _)| range.contains(middle))
+            .map(|(middle, gap)| (self.smoothed(middle) - gap as f32 / WIDE_GAP as f32, middle))
+            .min_by(|a, b| a.0.total_cmp(&b.0));
+        let anywhere = || {
+            let middles = range.clone().step_by(FRAME_SAMPLES);
+            middles.map(|middle| (self.smoothed(middle), middle)).min_by(|a, b| a.0.total_cmp(&b.0))
+        };
+        between.or_else(anywhere).map_or(range.end, |(_, middle)| middle)
+    }
+
+    /// The span after a cut at `at`, with the frames that it has already.
+    pub fn after(&self, at: u64) -> Self {
+        let mut next = Self::new(at);
+        let Some(voice) = &self.voice else { return next };
+        let first = self.index(at);
+        let mut is_speaking = true;
+        for (index, &probability) in self.frames.iter().enumerate().skip(first) {
+            let position = frame_start(voice.start) + index as u64 * FRAME;
+            is_speaking = next.push(position, probability, is_speaking);
+        }
+        next
+    }
+
+    /// The frame of `position` among those since the first voice.
+    fn index(&self, position: u64) -> usize {
+        let first = self.voice.as_ref().map_or(position, |voice| frame_start(voice.start));
+        (position.saturating_sub(first) / FRAME) as usize
+    }
+
+    fn smoothed(&self, position: u64) -> f32 {
+        let index = self.index(position);
+        let near =
+            index.saturating_sub(SMOOTHED_EACH_SIDE)..(index + SMOOTHED_EACH_SIDE + 1).min(self.frames.len());
+        let count = near.len().max(1) as f32;
+        self.frames.get(near).unwrap_or_default().iter().sum::<f32>() / count
+    }
+}
+
+fn frame_start(position: u64) -> u64 {
+    position / FRAME * FRAME
+}
+
+pub fn to_seconds(samples: u64) -> f64 {
+    samples as f64 / f64::from(SAMPLE_RATE)
+}
+
+pub fn to_samples(seconds: f64) -> u64 {
+    (seconds * f64::from(SAMPLE_RATE)).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A span from 0 with these probabilities.
+    fn span(probabilities: &[f32]) -> Span {
+        let mut span = Span::new(0);
+        let mut is_speaking = false;
+        for (index, &probability) in probabilities.iter().enumerate() {
+            is_speaking = span.push(index as u64 * FRAME, probability, is_speaking);
+        }
+        span
+    }
+
+    #[test]
+    fn voice_begins_at_one_threshold_and_ends_below_the_other() {
+        let span = span(&[0.1, 0.18, 0.3, 0.18, 0.9, 0.1, 0.18, 0.1]);
+        assert_eq!(span.voice_end(), Some(5 * FRAME));
+        assert_eq!(span.voice_samples(), 3 * FRAME);
+        assert!(span.is_voiced());
+        assert_eq!(span.window_start(100 * FRAME), 0);
+        assert_eq!(span.window_end(100 * FRAME), 5 * FRAME + PAD_SAMPLES);
+    }
+
+    #[test]
+    fn a_click_is_no_voice() {
+        assert!(!span(&[0.0, 0.3, 0.3, 0.0]).is_voiced());
+        assert!(span(&[0.0, 0.3, 0.3, 0.3, 0.3]).is_voiced());
+        assert!(!span(&[0.0; 9]).is_voiced());
+    }
+
+    #[test]
+    fn a_long_span_is_cut_between_words_where_voice_is_least_probable() {
+        let mut probabilities = vec![0.9; 200];
+        probabilities[100..110].fill(0.1);
+        let span = span(&probabilities);
+        let word = |start: f64, end: f64| Word { text: " a".into(), start, end, probability: 1.0 };
+        // The pause lies at 3.2 to 3.5 s; the words say 3.1 to 3.4.
+        let words = [word(1.0, 2.0), word(2.0, 3.1), word(3.4, 4.0), word(4.0, 5.0)];
+        let cut = to_seconds(span.cut(to_samples(2.5)..to_samples(6.0), &words));
+        assert!((cut - 3.25).abs() < 1e-3, "cut at {cut}");
+        let without = to_seconds(span.cut(to_samples(2.5)..to_samples(6.0), &[]));
+        assert!((3.2..3.53).contains(&without), "cut at {without}");
+        let rest = span.after(to_samples(3.25));
+        assert_eq!((rest.start, rest.voice_end()), (to_samples(3.25), Some(200 * FRAME)));
+        assert_eq!(rest.sure_frames_after(0), 90);
+    }
+}
