@@ -1,10 +1,11 @@
 //! Keys in `Authorization`.
 
 use hyper::HeaderMap;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
+use super::websocket::offered_protocols;
 use crate::keys::{KeyId, Verifier};
 
 /// Who is let in.
@@ -27,6 +28,17 @@ impl Default for Config {
 pub enum Scheme {
     Bearer,
     Token,
+}
+
+impl Scheme {
+    /// RFC 9110, section 11.1: schemes have no case.
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            _ if name.eq_ignore_ascii_case("bearer") => Some(Self::Bearer),
+            _ if name.eq_ignore_ascii_case("token") => Some(Self::Token),
+            _ => None,
+        }
+    }
 }
 
 /// Who sent a request.
@@ -54,7 +66,30 @@ impl Authenticator {
     /// # Errors
     /// 401, the same whether the key is missing, malformed or unknown; 500 where keys cannot be read.
     pub async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
-        let Some((scheme, key)) = credentials(headers) else { return Err(Failure::unauthorized()) };
+        self.verify(credentials(headers)).await
+    }
+
+    /// Who sent a WebSocket's handshake, and the subprotocol to agree to. A browser can set no header
+    /// there: it offers `token` or `bearer` as a subprotocol, and the key as another.
+    ///
+    /// # Errors
+    /// As [`Self::caller`].
+    pub async fn websocket_caller(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(Caller, Option<HeaderValue>), Failure> {
+        let offered = offered_credentials(headers);
+        let caller = match (&offered, headers.contains_key(AUTHORIZATION)) {
+            (Some((scheme, _, key)), false) => self.verify(Some((*scheme, key))).await?,
+            _ => self.verify(credentials(headers)).await?,
+        };
+        // Clients fail where none of what they offered is agreed to. The key is never sent back.
+        let agreed = offered.and_then(|(_, name, _)| HeaderValue::from_str(name).ok());
+        Ok((caller, agreed))
+    }
+
+    async fn verify(&self, credentials: Option<(Scheme, &str)>) -> Result<Caller, Failure> {
+        let Some((scheme, key)) = credentials else { return Err(Failure::unauthorized()) };
         if scheme == Scheme::Token && !self.config.accept_token_scheme {
             return Err(Failure::unauthorized());
         }
@@ -72,13 +107,14 @@ fn credentials(headers: &HeaderMap) -> Option<(Scheme, &str)> {
     let mut fields = headers.get_all(AUTHORIZATION).iter();
     let (Some(field), None) = (fields.next(), fields.next()) else { return None };
     let (scheme, key) = field.to_str().ok()?.trim().split_once(' ')?;
-    // RFC 9110, section 11.1: schemes have no case.
-    let scheme = match scheme {
-        _ if scheme.eq_ignore_ascii_case("bearer") => Scheme::Bearer,
-        _ if scheme.eq_ignore_ascii_case("token") => Scheme::Token,
-        _ => return None,
-    };
-    Some((scheme, key.trim_start()))
+    Some((Scheme::named(scheme)?, key.trim_start()))
+}
+
+/// The scheme, its name as it was sent, and the key among the subprotocols that a WebSocket offers.
+fn offered_credentials(headers: &HeaderMap) -> Option<(Scheme, &str, &str)> {
+    let mut offered = offered_protocols(headers);
+    let name = offered.next()?;
+    Some((Scheme::named(name)?, name, offered.next()?))
 }
 
 #[cfg(test)]

@@ -11,10 +11,13 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Config;
+use super::admission::Place;
 use super::service::Service;
 use super::stall::StallGuard;
+use super::websocket::Upgrades;
 
 const H2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
@@ -32,6 +35,10 @@ pub(super) struct Connections {
     write_timeout: Duration,
     header_timeout: Duration,
     idle_timeout: Duration,
+    /// WebSockets, which outlive the connections that they began as.
+    upgraded: TaskTracker,
+    /// Ends what is left of them when the drain is over.
+    cut: CancellationToken,
 }
 
 impl Connections {
@@ -58,6 +65,8 @@ impl Connections {
             write_timeout: Duration::from_millis(config.write_timeout_ms),
             header_timeout: config.header_timeout(),
             idle_timeout: config.idle_timeout(),
+            upgraded: TaskTracker::new(),
+            cut: CancellationToken::new(),
         }
     }
 
@@ -65,25 +74,47 @@ impl Connections {
         self.header_timeout
     }
 
-    /// Waits for the tasks that still take in bodies nobody wants.
+    /// Waits for the WebSockets, and the tasks that still take in bodies nobody wants.
     pub(super) async fn settled(&self) {
         self.service.lingering.close();
         self.service.lingering.wait().await;
+        self.upgraded.close();
+        self.upgraded.wait().await;
+    }
+
+    /// Drops the WebSockets that are left; returns how many there were.
+    pub(super) async fn cut(&self) -> usize {
+        let left = self.upgraded.len();
+        self.cut.cancel();
+        self.upgraded.close();
+        self.upgraded.wait().await;
+        left
     }
 
     /// Serves requests until the peer leaves, `stop` is called and the last one is answered, or
     /// nothing happens for too long.
-    pub(super) async fn serve<S>(self: Arc<Self>, stream: S, peer: SocketAddr, stop: CancellationToken)
-    where
+    pub(super) async fn serve<S>(
+        self: Arc<Self>,
+        stream: S,
+        peer: SocketAddr,
+        place: Place,
+        stop: CancellationToken,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Activity::default());
         let io = TokioIo::new(StallGuard::new(stream, self.write_timeout));
         // HTTP/2 answers each stream in a task of its own.
         let (connections, begun) = (self.clone(), activity.clone());
+        let upgrades = Upgrades {
+            tasks: self.upgraded.clone(),
+            place: Arc::new(place),
+            stop: stop.clone(),
+            cut: self.cut.clone(),
+        };
         let service = service_fn(move |request| {
-            let (connections, in_flight) = (connections.clone(), begun.begin());
-            async move { connections.service.answer(request, peer, in_flight).await }
+            let (connections, in_flight, upgrades) = (connections.clone(), begun.begin(), upgrades.clone());
+            async move { connections.service.answer(request, peer, upgrades, in_flight).await }
         });
         let mut connection = pin!(self.builder.serve_connection_with_upgrades(io, service));
         let ended = tokio::select! {

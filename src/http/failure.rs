@@ -97,6 +97,10 @@ impl Failure {
         &self.code
     }
 
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Empty where the code says it all. The message is not for the log: it may quote the client.
     pub(super) fn cause(&self) -> &str {
         self.cause.as_deref().unwrap_or_default()

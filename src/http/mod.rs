@@ -20,6 +20,7 @@ mod server;
 mod service;
 mod stall;
 mod tls;
+pub mod websocket;
 
 pub use auth::{Authenticator, Caller, Scheme};
 pub use body::{Body, Buffered};

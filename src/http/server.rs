@@ -56,8 +56,10 @@ pub async fn run(
         shared.settled().await;
     };
     if tokio::time::timeout(Duration::from_millis(config.drain_timeout_ms), finish).await.is_err() {
-        tracing::warn!(connections = connections.len(), "connections cut at the end of the drain");
+        let cut = connections.len();
         connections.shutdown().await;
+        let websockets = shared.cut().await;
+        tracing::warn!(connections = cut, websockets, "connections cut at the end of the drain");
     }
     Ok(())
 }
@@ -86,14 +88,14 @@ async fn serve(
     tls: Option<TlsAcceptor>,
     stream: TcpStream,
     peer: SocketAddr,
-    _place: Place,
+    place: Place,
     stop: CancellationToken,
 ) {
     // Answers are small and wanted at once; where it fails the peer has gone.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return shared.serve(stream, peer, stop).await };
+    let Some(tls) = tls else { return shared.serve(stream, peer, place, stop).await };
     match tokio::time::timeout(shared.header_timeout(), tls.accept(stream)).await {
-        Ok(Ok(stream)) => shared.serve(stream, peer, stop).await,
+        Ok(Ok(stream)) => shared.serve(stream, peer, place, stop).await,
         Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
         Err(_) => tracing::debug!("no TLS in time"),
     }

@@ -28,6 +28,7 @@ use super::body::Limits;
 use super::connection::InFlight;
 use super::cors::Cors;
 use super::router::Found;
+use super::websocket::Upgrades;
 use super::{Body, Config, Error, Failure, Router};
 
 /// The request's id in an answer, under the wire format's name and under the usual one.
@@ -56,6 +57,8 @@ pub struct Request {
     pub captures: Vec<(String, String)>,
     pub peer: SocketAddr,
     pub body: Body,
+    /// Where a WebSocket goes on when its request is answered.
+    pub(super) upgrades: Upgrades,
 }
 
 /// An answer of JSON.
@@ -108,15 +111,22 @@ impl Service {
         &self,
         request: hyper::Request<Incoming>,
         peer: SocketAddr,
+        upgrades: Upgrades,
         in_flight: InFlight,
     ) -> Result<hyper::Response<Held>, Infallible> {
         let id = Uuid::new_v4();
         let span = tracing::info_span!("request", %id, method = %request.method());
-        let response = self.answer_as(id, request, peer).instrument(span).await;
+        let response = self.answer_as(id, request, peer, upgrades).instrument(span).await;
         Ok(response.map(|body| Held { body, _in_flight: in_flight }))
     }
 
-    async fn answer_as(&self, id: Uuid, request: hyper::Request<Incoming>, peer: SocketAddr) -> Response {
+    async fn answer_as(
+        &self,
+        id: Uuid,
+        request: hyper::Request<Incoming>,
+        peer: SocketAddr,
+        upgrades: Upgrades,
+    ) -> Response {
         let begun = Instant::now();
         let (parts, incoming) = request.into_parts();
         let (method, version) = (parts.method.clone(), parts.version);
@@ -125,7 +135,7 @@ impl Service {
         let (body, unread) = Body::new(incoming, self.limits.clone());
 
         let mut route = String::from("none");
-        let mut response = match self.dispatch(id, parts, body, peer, &mut route).await {
+        let mut response = match self.dispatch(id, parts, body, (peer, upgrades), &mut route).await {
             Ok(response) => response,
             Err(failure) => {
                 report(&failure);
@@ -162,7 +172,7 @@ impl Service {
         id: Uuid,
         parts: Parts,
         body: Body,
-        peer: SocketAddr,
+        (peer, upgrades): (SocketAddr, Upgrades),
         route: &mut String,
     ) -> Result<Response, Failure> {
         if parts.headers.len() > self.headers_max || header_bytes(&parts) > self.header_bytes_max {
@@ -183,7 +193,8 @@ impl Service {
         let Found { handler, pattern, captures } = self.router.find(&parts.method, path)?;
         *route = pattern;
         let Parts { method, uri, version, headers, extensions, .. } = parts;
-        let request = Request { id, method, uri, version, headers, extensions, captures, peer, body };
+        let request =
+            Request { id, method, uri, version, headers, extensions, captures, peer, body, upgrades };
         // One request's bug costs that request. Nothing of ours is left half-changed behind it: state
         // that outlives a request is owned by threads or stores of its own.
         let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;
