@@ -2,7 +2,9 @@
 
 mod container;
 mod decode;
+pub mod g711;
 mod gather;
+mod rate;
 mod raw;
 mod resample;
 mod sniff;
@@ -10,6 +12,7 @@ mod sniff;
 use std::sync::Arc;
 
 pub use decode::{DecodeOptions, Decoded, Error, Limits, check, decode};
+pub use rate::RateConverter;
 pub use raw::{RawEncoding, RawFormat};
 
 /// Samples a second everywhere past this module.
