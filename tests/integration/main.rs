@@ -16,5 +16,7 @@ mod protocol;
 mod receiver;
 mod scripted;
 mod server;
+mod socket;
 mod speech;
+mod sts;
 mod whisper;
