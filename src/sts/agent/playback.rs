@@ -206,7 +206,7 @@ fn split_at_word(text: &str, share: f64) -> (&str, &str) {
         return (text, "");
     }
     let at = (text.len() as f64 * share.max(0.0)) as usize;
-    let space = text.char_indices().filter(|(index, c)| c.is_whitespace() && *index <= at).last();
+    let space = text.char_indices().filter(|(index, c)| c.is_whitespace() && *index <= at).next_back();
     space.map_or(("", text), |(index, _)| (text[..index].trim_end(), text[index..].trim_start()))
 }
 
