@@ -11,16 +11,18 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
+use crate::audio::Pcm;
 use crate::config::Config;
-use crate::engine::{self, Engine};
+use crate::engine::{self, Class, Engine, LanguageChoice, Task, TenantId};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
 use crate::models::{self, hub};
+use crate::sts::{self, Recognize, Sts};
 use crate::telemetry::metrics;
-use crate::transcribe::{Transcriber, Windows};
+use crate::transcribe::{TranscribeOptions, Transcriber, Windows};
 use crate::vad::{self, Vad};
 
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +47,8 @@ pub enum Error {
     Fetch(#[from] fetch::SetupError),
     #[error("jobs did not start")]
     Jobs(#[from] jobs::Error),
+    #[error("the voice agent did not start")]
+    Sts(#[from] sts::StartError),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("the server failed")]
@@ -111,10 +115,15 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         () = stop.cancelled() => return Err(Error::Stopped),
     }
     let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), config.live.clone());
+    let authenticator = Authenticator::new(verifier, config.auth.clone());
+    let sts = match config.sts.enabled {
+        true => Some(voice_agent(config, &transcriber, &authenticator)?),
+        false => None,
+    };
     let parts = api::Parts {
         transcriber,
         live,
-        authenticator: Authenticator::new(verifier, config.auth.clone()),
+        authenticator,
         fetcher,
         jobs: jobs.clone(),
         readiness: readiness.clone(),
@@ -127,6 +136,13 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
         tokio::spawn(async move { jobs.run(work, stop).await })
     });
+    let mut router = api::router(services.clone());
+    let stop_agents = CancellationToken::new();
+    let mut agents = None;
+    if let Some(sts) = sts {
+        router = sts.routes(router);
+        agents = Some(tokio::spawn(sts.run(stop_agents.clone())));
+    }
     readiness.set(State::Ready);
     // Port 0 is any that is free.
     tracing::info!(address = %listener.local_addr().unwrap_or(config.listen), "listening");
@@ -138,7 +154,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
     // Operators see the drain to its end.
     let served = CancellationToken::new();
     let server = async {
-        let result = http::run(listener, api::router(services.clone()), &config.http, draining).await;
+        let result = http::run(listener, router, &config.http, draining).await;
         served.cancel();
         result
     };
@@ -160,6 +176,13 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
     {
         tracing::error!(%error, "jobs ended before they were told to");
     }
+    // Whoever was talking has been told goodbye by now.
+    stop_agents.cancel();
+    if let Some(agents) = agents
+        && let Err(error) = agents.await
+    {
+        tracing::error!(%error, "the voice agent ended before it was told to");
+    }
     result.and(for_operators)?;
     tracing::info!("stopped");
     Ok(())
@@ -167,6 +190,51 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
+}
+
+/// The voice-agent service, which knows the engine by one closure.
+fn voice_agent(
+    config: &Config,
+    transcriber: &Transcriber,
+    authenticator: &Authenticator,
+) -> Result<Sts, Error> {
+    let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
+    if let Err(error) = &vad {
+        tracing::warn!(%error, "voice agents hear no speech");
+    }
+    let parts = sts::Parts {
+        authenticator: authenticator.clone(),
+        vad: vad.ok(),
+        recognize: recognize(transcriber.clone(), &config.sts.language),
+        is_loopback: config.listen.ip().is_loopback(),
+        is_tls: config.http.tls.is_some(),
+    };
+    Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
+}
+
+/// Utterances by `transcriber`, ahead of whole files.
+fn recognize(transcriber: Transcriber, language: &str) -> Recognize {
+    let language = match language {
+        "auto" => LanguageChoice::Detect { among: Vec::new() },
+        code => LanguageChoice::Named(code.to_owned()),
+    };
+    Arc::new(move |pcm: Pcm, tenant| {
+        let options = TranscribeOptions {
+            language: language.clone(),
+            task: Task::Transcribe,
+            prompt: None,
+            word_times: false,
+            class: Class::Live,
+            tenant: TenantId(tenant),
+            deadline: None,
+        };
+        let transcriber = transcriber.clone();
+        Box::pin(async move {
+            let transcript =
+                transcriber.transcribe(pcm, &options).await.map_err(|error| error.to_string())?;
+            Ok(transcript.text())
+        })
+    })
 }
 
 fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {

@@ -12,7 +12,7 @@ use figment::providers::{Format, Serialized, Toml};
 use figment::value::{Dict, Num, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::{api, audio, engine, fetch, http, jobs, live, models, telemetry, transcribe};
+use crate::{api, audio, engine, fetch, http, jobs, live, models, sts, telemetry, transcribe};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -34,6 +34,7 @@ pub struct Config {
     pub auth: http::auth::Config,
     pub fetch: fetch::Config,
     pub jobs: jobs::Config,
+    pub sts: sts::Config,
     pub log: telemetry::Config,
     pub metrics: telemetry::metrics::Config,
 }
@@ -54,6 +55,7 @@ impl Default for Config {
             auth: http::auth::Config::default(),
             fetch: fetch::Config::default(),
             jobs: jobs::Config::default(),
+            sts: sts::Config::default(),
             log: telemetry::Config::default(),
             metrics: telemetry::metrics::Config::default(),
         }
@@ -83,10 +85,13 @@ const PREFIX: &str = "VERBATIM_";
 const CONFIG_FILE: &str = "VERBATIM_CONFIG_FILE";
 /// Variables of other names that are settings too: fixed ones of our own, and those by which other
 /// programs of the same machine know the same thing. The setting's own variable wins over them.
-const ALIASES: [(&str, &str); 3] = [
+const ALIASES: [(&str, &str); 6] = [
     ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
     ("HF_ENDPOINT", "models.hub.address"),
     ("PIP_INDEX_URL", "models.hub.package_index"),
+    ("INTERACTIVE_VOICE_VERIFY_HOOK_URL", "sts.verification.hook_url"),
+    ("INTERACTIVE_VOICE_VERIFY_HOOK_API_KEY", "sts.verification.hook_api_key"),
+    ("INTERACTIVE_VOICE_VERIFY_DISABLE_INLINE", "sts.verification.disable_inline"),
 ];
 
 /// Where the values come from.
@@ -332,5 +337,21 @@ mod tests {
         assert_eq!(hub(&both).address, "https://own");
         assert_eq!(hub(&[("PIP_INDEX_URL", "https://p")]).package_index, "https://p");
         assert_eq!(hub(&[("HF_ENDPOINT", "")]), Default::default());
+    }
+
+    #[test]
+    fn the_hooks_variables_are_settings_and_its_key_is_shown_to_nobody() {
+        let sources = sources(&[
+            ("INTERACTIVE_VOICE_VERIFY_HOOK_URL", "http://localhost:9/hook"),
+            ("INTERACTIVE_VOICE_VERIFY_HOOK_API_KEY", "sesame"),
+            ("INTERACTIVE_VOICE_VERIFY_DISABLE_INLINE", "true"),
+        ]);
+        let verification = sources.read().expect("right").sts.verification;
+        assert_eq!(verification.hook_url.as_deref(), Some("http://localhost:9/hook"));
+        assert_eq!(verification.hook_api_key.as_ref().map(|key| key.expose()), Some("sesame"));
+        assert!(verification.disable_inline);
+        assert!(!format!("{verification:?}").contains("sesame"));
+        let shown = sources.describe().expect("right");
+        assert!(shown.iter().all(|setting| !setting.value.as_deref().unwrap_or_default().contains("sesame")));
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
-//! 5  api                    endpoints, wire types, error → status     on  http (hyper plumbing)
+//! 5  api   sts              endpoints, wire types, error → status; the voice agent: on  http (hyper plumbing)
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu (machine hall)
@@ -40,7 +40,8 @@
 //! | jobs       | fetch, state |
 //! | http       | keys, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
-//! | config     | api, audio, engine, fetch, http, jobs, keys, live, models, telemetry, transcribe |
+//! | sts        | http, fetch, state, audio, vad |
+//! | config     | api, audio, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
 
@@ -59,6 +60,7 @@ pub mod keys;
 pub mod live;
 pub mod models;
 pub mod state;
+pub mod sts;
 pub mod telemetry;
 pub mod transcribe;
 pub mod transcript;

@@ -2,7 +2,9 @@
 
 mod container;
 mod decode;
+pub mod g711;
 mod gather;
+mod rate;
 mod raw;
 mod resample;
 mod sniff;
@@ -11,6 +13,7 @@ mod stream;
 use std::sync::Arc;
 
 pub use decode::{DecodeOptions, Decoded, Error, Limits, check, decode};
+pub use rate::RateConverter;
 pub use raw::{RawEncoding, RawFormat};
 pub use stream::{PcmStream, Piece, StreamFormat, StreamOptions};
 

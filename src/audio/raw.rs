@@ -74,7 +74,7 @@ pub fn read(bytes: &[u8], format: RawFormat, gather: &mut Gather) -> Result<(), 
 }
 
 /// ITU-T G.711, table 2a, expanded to 16 bits.
-fn mulaw(code: u8) -> i16 {
+pub fn mulaw(code: u8) -> i16 {
     const BIAS: i16 = 0x84;
     let code = !code;
     let magnitude = ((i16::from(code & 0x0F) << 3) + BIAS) << ((code >> 4) & 7);

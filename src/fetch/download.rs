@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::{CONTENT_ENCODING, LOCATION};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, redirect};
 use url::Url;
 
@@ -31,6 +31,10 @@ pub struct Fetcher {
 #[derive(Debug, Clone)]
 pub struct Download {
     pub bytes: Bytes,
+    /// Where the last redirect led.
+    pub url: Url,
+    /// Without parameters, in lower case; none where the server gave none.
+    pub media_type: Option<String>,
 }
 
 impl Fetcher {
@@ -74,7 +78,7 @@ impl Fetcher {
         for _ in 0..=REDIRECTS_MAX {
             let response = self.request(&url).await?;
             if !response.status().is_redirection() {
-                return self.read(response).await;
+                return self.read(url, response).await;
             }
             let location = response.headers().get(LOCATION).ok_or(Error::MissingLocation)?;
             url = policy::redirect(&url, location.to_str().map_err(|_| Error::InvalidUrl)?)?;
@@ -95,7 +99,7 @@ impl Fetcher {
         })
     }
 
-    async fn read(&self, mut response: Response) -> Result<Download, Error> {
+    async fn read(&self, url: Url, mut response: Response) -> Result<Download, Error> {
         let status = response.status();
         if status.is_client_error() {
             return Err(Error::ClientError(status.as_u16()));
@@ -108,6 +112,7 @@ impl Fetcher {
         if response.content_length().is_some_and(|length| length > self.max_bytes) {
             return Err(too_large);
         }
+        let media_type = media_type(&response);
         let mut bytes = BytesMut::new();
         while let Some(chunk) = response.chunk().await.map_err(|_| Error::Failed)? {
             if (bytes.len() + chunk.len()) as u64 > self.max_bytes {
@@ -115,8 +120,13 @@ impl Fetcher {
             }
             bytes.extend_from_slice(&chunk);
         }
-        Ok(Download { bytes: bytes.freeze() })
+        Ok(Download { bytes: bytes.freeze(), url, media_type })
     }
+}
+
+fn media_type(response: &Response) -> Option<String> {
+    let value = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next()?.trim().to_ascii_lowercase())
 }
 
 /// Nothing but identity was asked for; what comes encoded all the same is not the media.

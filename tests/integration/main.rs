@@ -21,5 +21,6 @@ mod server;
 mod socket;
 mod speech;
 mod streams;
+mod sts;
 mod tones;
 mod whisper;

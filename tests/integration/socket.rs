@@ -15,6 +15,7 @@ pub struct Socket {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
     Message(Value),
+    Audio(Vec<u8>),
     Pong(Vec<u8>),
     Close(u16, String),
     /// The connection ended without a goodbye.
@@ -146,6 +147,7 @@ impl Socket {
         self.input.drain(..start + length);
         Some(match first {
             0x81 => Said::Message(serde_json::from_slice(&payload).expect("JSON")),
+            0x82 => Said::Audio(payload),
             0x8A => Said::Pong(payload),
             0x88 => match payload.split_at_checked(2) {
                 Some((code, reason)) => Said::Close(

@@ -157,6 +157,12 @@ impl Socket {
 
     /// # Errors
     /// As [`Self::send_text`].
+    pub async fn send_binary(&mut self, bytes: Bytes) -> io::Result<()> {
+        self.send(Frame::binary(Payload::Borrowed(&bytes))).await
+    }
+
+    /// # Errors
+    /// As [`Self::send_text`].
     pub async fn pong(&mut self, payload: Bytes) -> io::Result<()> {
         self.send(Frame::new(true, OpCode::Pong, None, Payload::Borrowed(&payload))).await
     }

@@ -1,0 +1,142 @@
+//! The requests of `POST /STS/interactiveAgent`, typed (contract, section 4.2).
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Error;
+use super::fields::{Fields, depth};
+use super::setup::{Start, caller_number};
+
+const NAME_BYTES_MAX: usize = 200;
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
+/// A page's state: fields of a form, not documents.
+pub const PAGE_BYTES_MAX: usize = 32 << 10;
+const DEPTH_MAX: usize = 8;
+
+const ACTIONS: [&str; 6] = ["start", "status", "bind_caller", "page_context", "verification", "completion"];
+
+#[derive(Debug, PartialEq)]
+pub enum Action {
+    Start(Box<Start>),
+    /// Any other one is for a session that there is.
+    Of {
+        session_id: String,
+        step: Step,
+    },
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    Status,
+    BindCaller { number: String },
+    PageContext(Value),
+    Verification(Verdict),
+    Completion(Notice),
+}
+
+/// A category was checked, by whomever.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    pub category: String,
+    pub verified: bool,
+    pub details: Value,
+}
+
+/// The client's flow is done.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Notice {
+    pub status: String,
+    pub message: Option<String>,
+    pub updated_fields: Value,
+}
+
+impl Action {
+    /// # Errors
+    /// Those of a request that means nothing: which field, and why.
+    pub fn read(body: &Value) -> Result<Self, Error> {
+        let fields = Fields::of(body)?;
+        let name = fields.required_text("action", NAME_BYTES_MAX)?;
+        if !ACTIONS.contains(&name) {
+            return Err(Error::UnknownAction { known: ACTIONS.join(", ") });
+        }
+        if name == "start" {
+            return Ok(Self::Start(Box::new(Start::read(fields)?)));
+        }
+        let session_id = fields.required_text("session_id", NAME_BYTES_MAX)?.to_owned();
+        let step = match name {
+            "bind_caller" => {
+                Step::BindCaller { number: caller_number(fields)?.ok_or(Error::Missing("caller_number"))? }
+            }
+            "page_context" => {
+                fields.object("page_context")?.ok_or(Error::Missing("page_context"))?;
+                Step::PageContext(bounded(fields, "page_context")?)
+            }
+            "verification" => {
+                fields.object("details")?;
+                Step::Verification(Verdict {
+                    category: fields.required_text("category", NAME_BYTES_MAX)?.to_owned(),
+                    verified: fields.flag("verified")?.ok_or(Error::Missing("verified"))?,
+                    details: bounded(fields, "details")?,
+                })
+            }
+            "completion" => Step::Completion(Notice {
+                status: fields.text("status", NAME_BYTES_MAX)?.unwrap_or("completed").to_owned(),
+                message: fields.text("message", MESSAGE_BYTES_MAX)?.map(str::to_owned),
+                updated_fields: bounded(fields, "updated_fields")?,
+            }),
+            _ => Step::Status,
+        };
+        Ok(Self::Of { session_id, step })
+    }
+}
+
+/// A member of any shape that is neither large nor deep; `null` where it is missing.
+fn bounded(fields: Fields<'_>, field: &'static str) -> Result<Value, Error> {
+    let Some(value) = fields.any(field) else { return Ok(Value::Null) };
+    if value.to_string().len() > PAGE_BYTES_MAX {
+        return Err(Error::TooLong { field, bytes_max: PAGE_BYTES_MAX });
+    }
+    if depth(value) > DEPTH_MAX {
+        return Err(Error::Kind { field, expected: "at most 8 levels deep" });
+    }
+    Ok(value.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn requests_that_mean_nothing_say_why() {
+        let deep = (0..9).fold(json!({}), |inner, _| json!({ "a": inner }));
+        for (body, expected) in [
+            (json!([]), "object"),
+            (json!({}), "`action`"),
+            (json!({"action": 3}), "`action`"),
+            (json!({"action": "Start"}), "bind_caller"),
+            (json!({"action": "status"}), "`session_id`"),
+            (json!({"action": "status", "session_id": 7}), "`session_id`"),
+            (json!({"action": "bind_caller", "session_id": "s"}), "`caller_number`"),
+            (json!({"action": "bind_caller", "session_id": "s", "caller_number": "me"}), "`caller_number`"),
+            (json!({"action": "page_context", "session_id": "s"}), "`page_context`"),
+            (json!({"action": "page_context", "session_id": "s", "page_context": []}), "`page_context`"),
+            (json!({"action": "page_context", "session_id": "s", "page_context": deep}), "`page_context`"),
+            (json!({"action": "verification", "session_id": "s", "verified": true}), "`category`"),
+            (json!({"action": "verification", "session_id": "s", "category": "c"}), "`verified`"),
+            (
+                json!({"action": "verification", "session_id": "s", "category": "c", "verified": 1}),
+                "`verified`",
+            ),
+            (
+                json!({"action": "verification", "session_id": "s", "category": "c", "verified": true, "details": 1}),
+                "`details`",
+            ),
+            (json!({"action": "completion", "session_id": "s", "status": 1}), "`status`"),
+        ] {
+            let error = Action::read(&body).expect_err(expected).to_string();
+            assert!(error.contains(expected), "{body}: {error}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Who has the floor: what is heard, what stops the agent, and what is to be answered.
+
+use tokio::time::Instant;
+
+use super::ear::{Ear, Noticed};
+use super::reply::{Job, Plan};
+use super::responder::{is_backchannel, secured};
+use super::{Agent, Inward, Paused};
+use crate::sts::room::{AgentState, Outbound, wire};
+use crate::sts::session::EndReason;
+
+const UNHEARD: &str = "I'm sorry, I could not hear that. Could you say it again?";
+const UNAVAILABLE: &str = "I'm sorry, I can't check that at the moment. Please try again later.";
+
+impl Agent {
+    pub(super) async fn listen(&mut self, seat: u64, samples: &[f32]) {
+        let Some(vad) = &self.service.parts.vad else { return };
+        let ear = self.ears.entry(seat).or_insert_with(|| Ear::new(vad, &self.service.config.turn));
+        for noticed in ear.listen(samples) {
+            match noticed {
+                Noticed::Began => {
+                    self.speaking.insert(seat);
+                    if !self.is_talking() {
+                        self.message(wire::bare("UserStartedSpeaking"));
+                    }
+                }
+                Noticed::Insists => self.interrupt().await,
+                Noticed::Ended(pcm) => {
+                    self.speaking.remove(&seat);
+                    self.quiet_since = Instant::now();
+                    self.message(wire::bare("UserStoppedSpeaking"));
+                    self.unheard += 1;
+                    let recognition = (self.service.parts.recognize)(pcm, self.live.tenant);
+                    let (to_self, ended) = (self.to_self.clone(), Instant::now());
+                    self.service.tasks.spawn(async move {
+                        let text = recognition.await;
+                        // The agent may have gone.
+                        let _ = to_self.send(Inward::Heard { text, ended }).await;
+                    });
+                }
+            }
+        }
+    }
+
+    /// Somebody speaks over the agent: it is silent at once, and may go on later.
+    pub(super) async fn interrupt(&mut self) {
+        let now = Instant::now();
+        let Some(reply) = &mut self.reply else { return };
+        if !reply.is_interruptible || self.paused.is_some() {
+            return;
+        }
+        let stopped = self.playback.stop(now);
+        reply.is_paused = true;
+        self.paused = Some(Paused { heard: stopped.heard, rest: stopped.rest });
+        self.message(wire::bare("UserStartedSpeaking"));
+        // Also where nothing of ours is left to go out: what went out may not have been played.
+        self.tell(&Outbound::Clear);
+        self.set_state(AgentState::Listening);
+    }
+
+    /// It was no interruption: the agent goes on from the word it was stopped at.
+    fn go_on(&mut self) {
+        let Some(paused) = self.paused.take() else { return };
+        if let Some(reply) = &mut self.reply {
+            reply.is_paused = false;
+            reply.heard.push(paused.heard);
+        }
+        for clip in paused.rest {
+            self.playback.push(clip);
+        }
+        self.set_state(AgentState::Speaking);
+    }
+
+    /// Somebody else has the floor: the rest of what was being said is not said any more.
+    pub(super) async fn lose_floor(&mut self) {
+        let Some(paused) = self.paused.take() else { return };
+        let Some(mut reply) = self.reply.take() else { return };
+        // Who goes on before a word was answered asks one question, not two.
+        if !reply.has_begun {
+            self.unanswered = reply.question.take();
+        }
+        reply.heard.push(paused.heard);
+        self.said(&reply, true).await;
+        // Older questions are not answered any more; what happened is still to be told.
+        self.jobs.retain(|job| matches!(job.plan, Plan::Say(_)));
+        self.quiet_since = Instant::now();
+    }
+
+    pub(super) async fn understand(&mut self, inward: Inward) {
+        let (text, ended) = match inward {
+            Inward::Unchecked => {
+                self.change(|session, _, _| {
+                    session.pending_verification = None;
+                    Ok(())
+                })
+                .await;
+                self.stashed = None;
+                return self.queue(Job::say([UNAVAILABLE]));
+            }
+            Inward::Unproven { category } => return self.ask_again(&category),
+            Inward::Heard { text, ended } => (text, ended),
+        };
+        self.unheard = self.unheard.saturating_sub(1);
+        match text {
+            Err(error) => {
+                tracing::warn!(session = self.live.id, %error, "an utterance was not recognised");
+                self.lose_floor().await;
+                self.queue(Job::say([UNHEARD]));
+            }
+            Ok(text) if text.trim().is_empty() => self.go_on(),
+            // Also where the agent speaks on: «mhm» is no question.
+            Ok(text) if self.is_talking() && is_backchannel(&text) => self.go_on(),
+            Ok(text) => {
+                self.lose_floor().await;
+                self.utterance(&text, ended).await;
+            }
+        }
+    }
+
+    /// Somebody has said something that is to be answered.
+    pub(super) async fn utterance(&mut self, text: &str, ended: Instant) {
+        (self.nudges, self.quiet_since) = (0, Instant::now());
+        // Who asks one thing more does not want to go yet.
+        self.ending = self.ending.filter(|reason| *reason != EndReason::Goodbye);
+        let pending = self.live.read(|session| session.pending_verification.clone());
+        let Some(category) = pending else {
+            self.note_user(text.to_owned()).await;
+            return self.question(text, ended).await;
+        };
+        self.prove(text, category).await;
+    }
+
+    pub(super) async fn question(&mut self, text: &str, ended: Instant) {
+        let text = &match self.unanswered.take() {
+            Some(begun) => format!("{begun} {text}"),
+            None => text.to_owned(),
+        };
+        if let Some(category) = secured(&self.live.setup, text)
+            && self.gate(&category, Some(text)).await
+        {
+            return;
+        }
+        self.queue(Job { asked: Some(ended), ..Job::new(Plan::Answer(text.to_owned())) });
+    }
+}

@@ -1,0 +1,164 @@
+//! One thing that the agent says: from the plan to sentences that can be played, made ahead of time.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::playback::Clip;
+use super::responder::{Effect, Facts, Say, respond};
+use crate::sts::Service;
+use crate::sts::knowledge::sentences;
+use crate::sts::sessions::Live;
+
+/// Sentences that are ready before they are played.
+const CLIPS_AHEAD: usize = 2;
+const SENTENCES_AHEAD: usize = 8;
+
+/// Something to say.
+pub struct Job {
+    pub plan: Plan,
+    /// When the question's speech ended, where it is an answer to one.
+    pub asked: Option<Instant>,
+    pub is_interruptible: bool,
+}
+
+pub enum Plan {
+    Say(Vec<String>),
+    Answer(String),
+}
+
+impl Job {
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, asked: None, is_interruptible: true }
+    }
+
+    pub fn say<T: Into<String>>(lines: impl IntoIterator<Item = T>) -> Self {
+        Self::new(Plan::Say(lines.into_iter().map(Into::into).collect()))
+    }
+}
+
+/// What comes of a job, in order.
+pub enum Spoken {
+    /// With how long its text and its voice took.
+    Clip {
+        clip: Clip,
+        text_seconds: f64,
+        voice_seconds: f64,
+    },
+    Act(Effect),
+}
+
+/// A job that is being said. Dropping it ends the work on it.
+pub struct Reply {
+    spoken: mpsc::Receiver<Spoken>,
+    _work: DropGuard,
+    pub asked: Option<Instant>,
+    /// What it answers.
+    pub question: Option<String>,
+    pub is_interruptible: bool,
+    pub has_begun: bool,
+    /// All has come that comes.
+    pub is_whole: bool,
+    /// Somebody speaks over it.
+    pub is_paused: bool,
+    pub latency_ms: Option<u64>,
+    /// What was heard before it was paused, and after.
+    pub heard: Vec<String>,
+}
+
+impl Reply {
+    pub fn begin(service: &Arc<Service>, live: &Arc<Live>, job: Job) -> Self {
+        let question = match &job.plan {
+            Plan::Answer(question) => Some(question.clone()),
+            Plan::Say(_) => None,
+        };
+        let (spoken, received) = mpsc::channel(CLIPS_AHEAD);
+        let ends = CancellationToken::new();
+        let (service_, live, ended) = (service.clone(), live.clone(), ends.clone());
+        service.tasks.spawn(async move {
+            let (says, queue) = mpsc::channel(SENTENCES_AHEAD);
+            let work = async {
+                tokio::join!(think(&service_, &live, job.plan, says), speak(&service_, queue, spoken));
+            };
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = work => {}
+            }
+        });
+        Self {
+            spoken: received,
+            _work: ends.drop_guard(),
+            asked: job.asked,
+            question,
+            is_interruptible: job.is_interruptible,
+            has_begun: false,
+            is_whole: false,
+            is_paused: false,
+            latency_ms: None,
+            heard: Vec::new(),
+        }
+    }
+
+    /// What comes next of the reply that is under way; none when that was all. Without one, waits
+    /// forever. Cancel-safe.
+    pub async fn next(reply: &mut Option<Self>) -> Option<Spoken> {
+        match reply {
+            Some(reply) if !reply.is_whole => reply.spoken.recv().await,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+async fn think(service: &Service, live: &Live, plan: Plan, says: mpsc::Sender<Say>) {
+    let question = match plan {
+        Plan::Say(lines) => {
+            for sentence in lines.iter().flat_map(|line| sentences(line)) {
+                if says.send(Say::Sentence(sentence)).await.is_err() {
+                    return;
+                }
+            }
+            return;
+        }
+        Plan::Answer(question) => question,
+    };
+    let knowledge = live.knowledge();
+    let embedded = || {
+        live.read(|session| respond(&Facts { setup: &live.setup, session, knowledge: &knowledge }, &question))
+    };
+    if let Some(chat) = &service.chat {
+        let request = live.read(|session| {
+            chat.request(&Facts { setup: &live.setup, session, knowledge: &knowledge }, &question)
+        });
+        if chat.answer(&request, &says).await.is_ok() {
+            return;
+        }
+        tracing::warn!(session = live.id, "the chat interface failed: the embedded responder answers");
+    }
+    for say in embedded() {
+        if says.send(say).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn speak(service: &Service, mut says: mpsc::Receiver<Say>, spoken: mpsc::Sender<Spoken>) {
+    let mut waited = Instant::now();
+    while let Some(say) = says.recv().await {
+        let text_seconds = waited.elapsed().as_secs_f64();
+        let next = match say {
+            Say::Act(effect) => Spoken::Act(effect),
+            Say::Sentence(text) => {
+                let begun = Instant::now();
+                let samples = service.voice.speak(&text).await;
+                let voice_seconds = begun.elapsed().as_secs_f64();
+                Spoken::Clip { clip: Clip { text, samples }, text_seconds, voice_seconds }
+            }
+        };
+        if spoken.send(next).await.is_err() {
+            return;
+        }
+        waited = Instant::now();
+    }
+}

@@ -1,0 +1,243 @@
+//! Settings of the voice-agent service.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+/// The voice-agent service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Serve it. Default true.
+    pub enabled: bool,
+    /// Whether callers of the service show a key. Default `auto`.
+    pub auth: Auth,
+    /// Where clients and the telephony provider reach this server: `https://voice.example`. Default:
+    /// what the request's `Host` says. Needed behind a proxy, and to check the provider's signature.
+    pub public_url: Option<String>,
+    /// Sessions that have not ended; more are refused with 503. Default 1000.
+    pub sessions_max: usize,
+    /// A session in which nothing happens ends after this. Seconds, default 1800.
+    pub idle_seconds: u64,
+    /// A session that ended can be looked at for so long. Seconds, default 86 400.
+    pub kept_seconds: u64,
+    /// How long the address of a room can be joined by. Seconds, default 900.
+    pub token_seconds: u64,
+    /// The longest talk. Seconds, default 1800.
+    pub talk_seconds_max: u64,
+    /// After the last participant left a room, the session waits so long for one to come back. Seconds,
+    /// default 60.
+    pub rejoin_seconds: u64,
+    /// What callers speak: a code such as `en`, or `auto`. The embedded responder speaks English.
+    /// Default `en`.
+    pub language: String,
+    pub verification: Verification,
+    pub twilio: Twilio,
+    pub crawl: Crawl,
+    pub turn: Turn,
+    pub chat: Chat,
+    pub speech: Speech,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            auth: Auth::Auto,
+            public_url: None,
+            sessions_max: 1000,
+            idle_seconds: 1800,
+            kept_seconds: 86_400,
+            token_seconds: 900,
+            talk_seconds_max: 1800,
+            rejoin_seconds: 60,
+            language: "en".into(),
+            verification: Verification::default(),
+            twilio: Twilio::default(),
+            crawl: Crawl::default(),
+            turn: Turn::default(),
+            chat: Chat::default(),
+            speech: Speech::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auth {
+    /// Calls without a key are taken while the server listens on loopback only.
+    #[default]
+    Auto,
+    /// A key as on `/v1/listen`.
+    Required,
+    /// Nobody needs a key: for a network where all may use all sessions.
+    Off,
+}
+
+/// How spoken answers to secured questions are checked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Verification {
+    /// Asked with `{session_id, utterance, category}`; the operator's own, so private addresses are
+    /// reached. Default: none.
+    pub hook_url: Option<String>,
+    /// Sent to it as `X-API-Key`.
+    pub hook_api_key: Option<Secret>,
+    /// Without a hook, verify nothing here either. Default false.
+    pub disable_inline: bool,
+    /// What the matcher of our own compares with: a JSON array of `{"digits": "1234", "category": …,
+    /// "sms_catalog_key": …}`, the last two optional. Default: none, and nothing matches.
+    pub records: Option<PathBuf>,
+    /// How long the hook may take. Default 4000.
+    pub timeout_ms: u64,
+}
+
+impl Default for Verification {
+    fn default() -> Self {
+        Self { hook_url: None, hook_api_key: None, disable_inline: false, records: None, timeout_ms: 4000 }
+    }
+}
+
+/// The telephony provider, or one that speaks its language.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Twilio {
+    /// Of its REST interface. Default `https://api.twilio.com`.
+    pub base_url: String,
+    pub account_sid: Option<String>,
+    /// Signs its requests to us and ours to it. Without one, its requests are not checked and no
+    /// message is sent.
+    pub auth_token: Option<Secret>,
+    /// The number, or the messaging service (`MG…`), that messages come from.
+    pub from: Option<String>,
+}
+
+impl Default for Twilio {
+    fn default() -> Self {
+        Self { base_url: "https://api.twilio.com".into(), account_sid: None, auth_token: None, from: None }
+    }
+}
+
+/// How far websites are read. What may be reached is `fetch`'s to say.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Crawl {
+    /// Default 20.
+    pub pages_max: usize,
+    /// Links from the first page. Default 2.
+    pub depth_max: usize,
+    /// Of one page or document. Default 2 MiB.
+    pub page_bytes_max: u64,
+    /// Default 10 000.
+    pub page_timeout_ms: u64,
+    /// For a whole website. Default 30 000.
+    pub total_timeout_ms: u64,
+    /// Text of a whole website. Default 400 000.
+    pub text_bytes_max: usize,
+    /// Between two pages of a website. Default 100.
+    pub pause_ms: u64,
+}
+
+impl Default for Crawl {
+    fn default() -> Self {
+        Self {
+            pages_max: 20,
+            depth_max: 2,
+            page_bytes_max: 2 << 20,
+            page_timeout_ms: 10_000,
+            total_timeout_ms: 30_000,
+            text_bytes_max: 400_000,
+            pause_ms: 100,
+        }
+    }
+}
+
+/// When a turn begins and ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Turn {
+    /// A frame of at least this probability is speech, 0 to 1. Default 0.5.
+    pub threshold: f32,
+    /// So much speech begins a turn. Default 200.
+    pub start_ms: u64,
+    /// So much silence ends it. Default 600.
+    pub silence_ms: u64,
+    /// So much speech stops the agent's. Default 400.
+    pub interrupt_ms: u64,
+    /// A longer turn is cut. Seconds, default 29: what the model hears at once.
+    pub seconds_max: u64,
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { threshold: 0.5, start_ms: 200, silence_ms: 600, interrupt_ms: 400, seconds_max: 29 }
+    }
+}
+
+/// Answers by a chat model, over an interface of OpenAI's form. Without `base_url`, the embedded
+/// responder answers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Chat {
+    /// For example `http://127.0.0.1:11434/v1`; `/chat/completions` is appended.
+    pub base_url: Option<String>,
+    pub api_key: Option<Secret>,
+    pub model: String,
+}
+
+/// The agent's voice.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Speech {
+    /// Speech by an interface of OpenAI's form; `/audio/speech` is appended. Without it, the voice of
+    /// this machine speaks.
+    pub base_url: Option<String>,
+    pub api_key: Option<Secret>,
+    pub model: String,
+    pub voice: String,
+    /// The voice of this machine. Default `auto`.
+    pub embedded: EmbeddedVoice,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EmbeddedVoice {
+    /// The first of the others that is installed.
+    #[default]
+    Auto,
+    /// The `flite` program.
+    Flite,
+    /// The `espeak-ng` program.
+    EspeakNg,
+    /// Text only.
+    None,
+}
+
+/// A value that is shown to nobody: neither in logs nor by `verbatim config`.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_none()
+    }
+}

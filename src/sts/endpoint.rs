@@ -1,0 +1,183 @@
+//! The contract's two doors: `POST /STS/interactiveAgent` and the web session.
+
+use std::sync::Arc;
+
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
+use hyper::{StatusCode, Uri};
+use serde_json::{Value, json};
+
+use super::action::{Action, Notice, Step, Verdict};
+use super::fields::Fields;
+use super::session::{Checked, Source, Status};
+use super::sessions::{Live, now};
+use super::setup::{Channel, Start};
+use super::snapshot::{Around, snapshot, time};
+use super::token::{Claims, Kind};
+use super::{Error, Service, failure};
+use crate::http::{Body, Failure, Request, Response, json as answer};
+
+/// Documents may come with a start.
+const BODY_BYTES_MAX: u64 = 4 << 20;
+
+/// `POST /STS/interactiveAgent` (contract, section 4.2).
+pub async fn interactive_agent(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
+    let tenant = service.access.tenant(&request.headers).await?;
+    let base = service.base(&request.headers, &request.uri);
+    let body = read(&request.headers, request.body).await?;
+    let reply = match Action::read(&body)? {
+        Action::Start(start) => service.start(tenant, *start, &base).await?,
+        Action::Of { session_id, step } => {
+            let live = service.sessions.find(&session_id, tenant)?;
+            service.take(&live, step, &base).await?
+        }
+    };
+    Ok(answer(StatusCode::OK, &reply))
+}
+
+/// `POST /api/livekit/sts` (contract, section 4.3): a start for a browser, without the word.
+pub async fn web_session(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
+    let tenant = service.access.tenant(&request.headers).await?;
+    let base = service.base(&request.headers, &request.uri);
+    let body = read(&request.headers, request.body).await?;
+    let mut start = Start::read(Fields::of(&body)?)?;
+    start.channel = Channel::Web;
+    Ok(answer(StatusCode::OK, &service.start(tenant, start, &base).await?))
+}
+
+async fn read(headers: &HeaderMap, body: Body) -> Result<Value, Failure> {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(failure::not_json());
+    }
+    let body = body.collect_at_most(BODY_BYTES_MAX).await?;
+    serde_json::from_slice(&body.bytes()).map_err(|_| failure::invalid_json())
+}
+
+impl Service {
+    /// Where clients reach this server: `https://voice.example`. As configured, or as this one did.
+    pub fn base(&self, headers: &HeaderMap, uri: &Uri) -> String {
+        if let Some(url) = &self.config.public_url {
+            return url.trim_end_matches('/').to_owned();
+        }
+        let host = headers.get(HOST).and_then(|value| value.to_str().ok());
+        // HTTP/2 says it in the target.
+        let host = host.or(uri.authority().map(|authority| authority.as_str())).unwrap_or("localhost");
+        format!("{}://{host}", if self.parts.is_tls { "https" } else { "http" })
+    }
+
+    async fn start(self: &Arc<Self>, tenant: u64, start: Start, base: &str) -> Result<Value, Error> {
+        let channel = start.channel;
+        let live = self.sessions.create(tenant, start).await?;
+        self.read_for(live.clone());
+        let mut reply = json!({
+            "ok": true,
+            "session_id": live.id,
+            "room_name": live.room_name,
+            "channel": channel,
+            "status": live.read(|s| s.status),
+            "expires_at": time(live.read(|s| s.expires)),
+            "warnings": live.read(|s| s.warnings.clone()),
+        });
+        // A phone's leg gets its own leave to join when the call arrives.
+        if let (Channel::Web, Some(reply)) = (channel, reply.as_object_mut()) {
+            let token = self.token(&live, Kind::Web);
+            reply.insert("websocket_url".into(), websocket_url(base, &live.room_name, &token).into());
+            reply.insert("token".into(), token.into());
+        }
+        Ok(reply)
+    }
+
+    /// A step of a session that there is.
+    async fn take(self: &Arc<Self>, live: &Arc<Live>, step: Step, base: &str) -> Result<Value, Error> {
+        match step {
+            Step::Status => Ok(self.status(live, base)),
+            Step::BindCaller { number } => {
+                live.change(|session, _, events| {
+                    session.check_open()?;
+                    session.bind_caller(&number, events);
+                    Ok(())
+                })
+                .await?;
+                self.deliver(live.clone());
+                Ok(json!({"ok": true, "session_id": live.id, "caller_number": number}))
+            }
+            Step::PageContext(context) => {
+                let version = live
+                    .change(|session, now, events| {
+                        session.check_open()?;
+                        Ok(session.show_page(&context, now, events))
+                    })
+                    .await?;
+                Ok(json!({"ok": true, "session_id": live.id, "page_context_version": version}))
+            }
+            Step::Verification(verdict) => {
+                let reply = verification(live, verdict).await;
+                self.deliver(live.clone());
+                reply
+            }
+            Step::Completion(notice) => completion(live, notice).await,
+        }
+    }
+
+    fn status(&self, live: &Live, base: &str) -> Value {
+        let is_joinable = live.read(|s| s.channel == Channel::Web && s.status != Status::Ended);
+        let around = Around {
+            websocket_url: is_joinable
+                .then(|| websocket_url(base, &live.room_name, &self.token(live, Kind::Web))),
+            participants: live.room.participants(),
+            agent: json!({
+                "state": live.room.agent_state().name(),
+                "engine": {
+                    "ears": if self.parts.vad.is_some() { "embedded" } else { "none" },
+                    "brain": if self.chat.is_some() { "endpoint" } else { "embedded" },
+                    "voice": self.voice.name(),
+                },
+            }),
+            sms_provider: self.courier.provider(),
+        };
+        live.read(|session| snapshot(session, &live.setup, around))
+    }
+
+    pub fn token(&self, live: &Live, kind: Kind) -> String {
+        let expires = now() / 1000 + self.config.token_seconds;
+        self.signer.sign(&Claims::new(&live.id, &live.room_name, kind, expires))
+    }
+}
+
+fn websocket_url(base: &str, room: &str, token: &str) -> String {
+    format!("{}/STS/rooms/{room}?access_token={token}", websocket_base(base))
+}
+
+/// `http` becomes `ws`, and `https` `wss`.
+pub fn websocket_base(base: &str) -> String {
+    base.strip_prefix("http").map_or_else(|| base.to_owned(), |rest| format!("ws{rest}"))
+}
+
+async fn verification(live: &Live, verdict: Verdict) -> Result<Value, Error> {
+    let Verdict { category, verified, details } = verdict;
+    let checked = Checked { verified, source: Source::Action, details };
+    let pending = live
+        .change(|session, now, events| {
+            session.check_open()?;
+            session.verify(&category, checked, &live.setup, now, events)?;
+            Ok(session.messages.iter().filter(|m| m.status.is_pending()).cloned().collect::<Vec<_>>())
+        })
+        .await?;
+    Ok(json!({
+        "ok": true, "session_id": live.id, "category": category, "verified": verified, "pending_sms": pending,
+    }))
+}
+
+async fn completion(live: &Live, notice: Notice) -> Result<Value, Error> {
+    live.change(|session, now, events| {
+        session.check_open()?;
+        session.complete(&notice, now, events);
+        Ok(())
+    })
+    .await?;
+    Ok(json!({
+        "ok": true, "session_id": live.id, "status": notice.status, "message": notice.message,
+        "updated_fields": notice.updated_fields,
+    }))
+}

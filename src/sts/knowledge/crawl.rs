@@ -1,0 +1,244 @@
+//! One website, as far as it may be read: its own host, its robots.txt, and bounds on everything.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use url::Url;
+
+use super::robots::{self, Rules};
+use super::{Passage, html, passages};
+use crate::fetch::{self, Fetcher};
+use crate::sts::config::Crawl;
+
+/// Pages that hold nothing to answer from.
+const USELESS: &[&str] =
+    &["login", "signin", "sign-in", "logout", "cart", "checkout", "wp-admin", "calendar"];
+/// Names of files that are no pages.
+const NO_PAGES: &[&str] = &[
+    ".pdf", ".jpg", ".jpeg", ".png", ".gif", ".svg", ".webp", ".zip", ".gz", ".mp3", ".mp4", ".css", ".js",
+    ".ico", ".woff", ".woff2", ".doc", ".docx", ".xls", ".xlsx",
+];
+const TRACKING: &[&str] = &["utm_", "gclid", "fbclid", "mc_"];
+
+/// Why a website could not be read. The texts are for the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CrawlError {
+    #[error("the address is not that of a website")]
+    Address,
+    #[error("the website's robots.txt does not allow it")]
+    Excluded,
+    #[error("{0}")]
+    Unreachable(String),
+    #[error("nothing to read was found")]
+    Empty,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Site {
+    pub passages: Vec<Passage>,
+    pub pages: usize,
+}
+
+/// The address of a website as people write it, in one form: with a scheme, without a fragment and
+/// what follows visitors around.
+///
+/// # Errors
+/// [`CrawlError::Address`].
+pub fn normalized(text: &str) -> Result<Url, CrawlError> {
+    let text = text.trim();
+    let with_scheme = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+    let mut url = fetch::policy::parse(&with_scheme).map_err(|_| CrawlError::Address)?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(CrawlError::Address);
+    }
+    clean(&mut url);
+    Ok(url)
+}
+
+fn clean(url: &mut Url) {
+    url.set_fragment(None);
+    let kept: Vec<(String, String)> = url
+        .query_pairs()
+        .filter(|(name, _)| !TRACKING.iter().any(|prefix| name.starts_with(prefix)))
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect();
+    url.set_query(None);
+    if !kept.is_empty() {
+        url.query_pairs_mut().extend_pairs(kept);
+    }
+}
+
+fn host(url: &Url) -> Option<(String, Option<u16>)> {
+    let host = url.host_str()?;
+    Some((host.strip_prefix("www.").unwrap_or(host).to_owned(), url.port_or_known_default()))
+}
+
+/// Whether `url` belongs to the website that begins at `home`: http and https of it are one.
+fn same_site(home: &Url, url: &Url) -> bool {
+    let default = |url: &Url| url.port().is_none();
+    match (host(home), host(url)) {
+        (Some((a, a_port)), Some((b, b_port))) => {
+            a == b && (a_port == b_port || (default(home) && default(url)))
+        }
+        _ => false,
+    }
+}
+
+fn is_page(url: &Url) -> bool {
+    let path = url.path().to_ascii_lowercase();
+    matches!(url.scheme(), "http" | "https")
+        && !NO_PAGES.iter().any(|ending| path.ends_with(ending))
+        && !path.split('/').any(|part| USELESS.contains(&part))
+}
+
+fn target(url: &Url) -> String {
+    url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()))
+}
+
+/// Reads the website at `address`.
+///
+/// # Errors
+/// Where the first page cannot be had; after it, what fails is left out.
+pub async fn crawl(fetcher: &Fetcher, address: &str, limits: &Crawl) -> Result<Site, CrawlError> {
+    let mut home = normalized(address)?;
+    let deadline = Instant::now() + Duration::from_millis(limits.total_timeout_ms);
+    let mut rules = match rules(fetcher, &home).await {
+        // Where nobody named a scheme and there is no https, there may be http.
+        Err(fetch::Error::Failed) if !address.contains("://") && home.set_scheme("http").is_ok() => {
+            rules(fetcher, &home).await
+        }
+        rules => rules,
+    }
+    .map_err(|error| CrawlError::Unreachable(reason(&error).into()))?;
+    if !rules.allow(&target(&home)) {
+        return Err(CrawlError::Excluded);
+    }
+    let mut site = Site::default();
+    let mut seen = HashSet::from([home.clone()]);
+    let mut texts = HashSet::new();
+    let mut waiting = VecDeque::from([(home.clone(), 0)]);
+    let mut bytes = 0;
+    while let Some((url, depth)) = waiting.pop_front() {
+        let is_first = depth == 0;
+        if site.pages >= limits.pages_max || bytes >= limits.text_bytes_max {
+            break;
+        }
+        if !is_first {
+            tokio::time::sleep(Duration::from_millis(limits.pause_ms)).await;
+        }
+        let Ok(download) = tokio::time::timeout_at(deadline, fetcher.fetch(url.as_str())).await else {
+            break;
+        };
+        let download = match download {
+            Ok(download) => download,
+            Err(error) if is_first => return Err(CrawlError::Unreachable(reason(&error).into())),
+            Err(_) => continue,
+        };
+        let arrived = download.url;
+        if is_first && !same_site(&home, &arrived) {
+            // The website has moved: what it is now is what was meant.
+            home = arrived.clone();
+            rules = self::rules(fetcher, &home).await.unwrap_or_else(|_| Rules::disallow_all());
+        }
+        if !same_site(&home, &arrived) || !rules.allow(&target(&arrived)) {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&download.bytes);
+        let page = match download.media_type.as_deref() {
+            Some("text/plain") => html::Page { text: text.into_owned(), ..html::Page::default() },
+            None | Some("text/html" | "application/xhtml+xml") => html::read(&text),
+            Some(_) => continue,
+        };
+        if depth < limits.depth_max {
+            for link in &page.links {
+                let Ok(mut link) = arrived.join(link) else { continue };
+                clean(&mut link);
+                if same_site(&home, &link)
+                    && is_page(&link)
+                    && rules.allow(&target(&link))
+                    && seen.insert(link.clone())
+                {
+                    waiting.push_back((link, depth + 1));
+                }
+            }
+        }
+        let mut hasher = DefaultHasher::new();
+        page.text.hash(&mut hasher);
+        if page.is_excluded || page.text.is_empty() || !texts.insert(hasher.finish()) {
+            continue;
+        }
+        bytes += page.text.len();
+        site.pages += 1;
+        site.passages.extend(passages(arrived.as_str(), &page.title, &page.text));
+    }
+    if site.pages == 0 { Err(CrawlError::Empty) } else { Ok(site) }
+}
+
+async fn rules(fetcher: &Fetcher, home: &Url) -> Result<Rules, fetch::Error> {
+    let robots = home.join("/robots.txt").map_err(|_| fetch::Error::InvalidUrl)?;
+    match fetcher.fetch(robots.as_str()).await {
+        Ok(download) => {
+            let bytes = download.bytes.get(..robots::BYTES_MAX).unwrap_or(&download.bytes);
+            Ok(Rules::read(&String::from_utf8_lossy(bytes)))
+        }
+        // Section 2.3.1.3: what is not there forbids nothing.
+        Err(fetch::Error::ClientError(_)) => Ok(Rules::default()),
+        Err(fetch::Error::TooLarge { .. } | fetch::Error::TooManyRedirects) => Ok(Rules::disallow_all()),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a client may know of why a page could not be had.
+pub fn reason(error: &fetch::Error) -> &'static str {
+    match error {
+        fetch::Error::InvalidUrl => "the address is not that of a website",
+        fetch::Error::NotRoutable => "the address is not a public one",
+        fetch::Error::Unresolvable => "the address could not be found",
+        fetch::Error::ClientError(_) => "the page is not there",
+        fetch::Error::TooLarge { .. } => "the page is too large",
+        _ => "the page could not be read",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_brought_to_one_form() {
+        for (text, expected) in [
+            ("example.com", "https://example.com/"),
+            (" HTTP://Example.COM:80/a?utm_source=x&b=1#c ", "http://example.com/a?b=1"),
+            ("www.example.com/über", "https://www.example.com/%C3%BCber"),
+        ] {
+            assert_eq!(normalized(text).unwrap().as_str(), expected);
+        }
+        for text in [
+            "",
+            "ftp://a.example/",
+            "https://u:p@a.example/",
+            "javascript:alert(1)",
+            "https://",
+            "file:///etc/passwd",
+        ] {
+            assert_eq!(normalized(text), Err(CrawlError::Address), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_website_is_its_host() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let home = url("https://example.com/");
+        for (text, expected) in [
+            ("https://www.example.com/a", true),
+            ("http://example.com/a", true),
+            ("https://example.com:8443/", false),
+            ("https://sub.example.com/", false),
+            ("https://example.com.evil.test/", false),
+        ] {
+            assert_eq!(same_site(&home, &url(text)), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The voice agent: sessions that a client steers over HTTP, and rooms in which an agent listens and
+//! speaks.
+//!
+//! ```text
+//! POST /STS/interactiveAgent ─▶ action ─▶ Sessions ─ events ─▶ whoever watches
+//!                                            │
+//!      library: documents, website ──────────┤
+//!      verifier: hook, or matcher ───────────┤
+//!      sms: the provider's REST ─────────────┤
+//!                                            ▼
+//! WebSocket, telephone stream ─▶ Room ─▶ agent: ears → recognise → responder → voice ─▶ Room
+//! ```
+//! It knows the engine by one closure that it is handed, [`Recognize`], and nothing else of the house's
+//! upper floors. A session is state with pure transitions (`session.rs`), kept on disk; its room and
+//! agent live while somebody is there.
+
+mod access;
+mod action;
+mod agent;
+pub mod config;
+mod digits;
+mod endpoint;
+mod event;
+mod failure;
+mod fields;
+mod knowledge;
+mod outbound;
+mod room;
+mod session;
+mod sessions;
+mod setup;
+mod sms;
+mod snapshot;
+mod store;
+mod token;
+mod twilio;
+mod verify;
+mod voice;
+
+pub use config::{Auth, Config};
+pub use store::StoreError;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hyper::Method;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::audio::Pcm;
+use crate::fetch::{self, Fetcher};
+use crate::http::{Authenticator, Request, Router};
+use crate::vad::Vad;
+use access::Access;
+use agent::chat::Chat;
+use knowledge::Library;
+use sessions::{Limits, Sessions, now};
+use sms::Courier;
+use token::Signer;
+use verify::Verifier;
+use voice::Voice;
+
+/// Between two looks for sessions whose time is over.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Recognises one utterance of one tenant: its text, empty where nothing was said. The error is for the
+/// log.
+pub type Recognize = Arc<dyn Fn(Pcm, u64) -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
+
+/// Why a request of the service is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("The body must be a JSON object.")]
+    NotAnObject,
+    #[error("`action` must be one of: {known}.")]
+    UnknownAction { known: String },
+    #[error("`{0}` is missing.")]
+    Missing(&'static str),
+    #[error("`{field}` must be {expected}.")]
+    Kind { field: &'static str, expected: &'static str },
+    #[error("`{field}` has more than {bytes_max} bytes.")]
+    TooLong { field: &'static str, bytes_max: usize },
+    #[error("`{field}` has more than {count_max} entries.")]
+    TooMany { field: &'static str, count_max: usize },
+    #[error("`documents[{index}]`: {problem}.")]
+    Document { index: usize, problem: &'static str },
+    #[error("`caller_number` must be a number in E.164 form, such as +14155552671.")]
+    PhoneNumber,
+    #[error("There is no such session.")]
+    NoSession,
+    #[error("The session has ended.")]
+    Ended,
+    #[error("as many sessions are open as may be")]
+    Full { retry_after: Duration },
+    #[error("the session could not be written")]
+    Store(#[from] StoreError),
+}
+
+/// What the service is made of.
+pub struct Parts {
+    pub authenticator: Authenticator,
+    /// Without one, agents hear no speech: only what is typed or keyed.
+    pub vad: Option<Vad>,
+    pub recognize: Recognize,
+    /// Whether the server listens on loopback addresses only.
+    pub is_loopback: bool,
+    /// Whether it serves TLS itself.
+    pub is_tls: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the sessions cannot be read")]
+    Store(#[from] StoreError),
+    #[error("websites cannot be read")]
+    Fetch(#[from] fetch::SetupError),
+    #[error("answers cannot be verified")]
+    Verify(#[from] verify::VerifyError),
+    #[error("messages cannot be sent")]
+    Sms(#[from] sms::SmsError),
+    #[error("the chat interface cannot be used")]
+    Chat(#[from] agent::chat::ChatError),
+    #[error("the agent cannot speak")]
+    Voice(#[from] voice::VoiceError),
+}
+
+/// The running service. Cheap handle; clones are one.
+#[derive(Clone)]
+pub struct Sts(Arc<Service>);
+
+struct Service {
+    config: Config,
+    access: Access,
+    sessions: Sessions,
+    signer: Signer,
+    library: Library,
+    verifier: Verifier,
+    courier: Courier,
+    /// None: the embedded responder answers.
+    chat: Option<Chat>,
+    voice: Voice,
+    parts: Parts,
+    /// What goes on beside requests. [`Sts::run`] ends it.
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Sts {
+    /// Opens the sessions that `state_dir` keeps. `fetch` says what websites may be reached.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn open(
+        parts: Parts,
+        config: &Config,
+        state_dir: &Path,
+        fetch: &fetch::Config,
+    ) -> Result<Self, StartError> {
+        let limits = Limits {
+            open_max: config.sessions_max,
+            idle: Duration::from_secs(config.idle_seconds),
+            kept: Duration::from_secs(config.kept_seconds),
+        };
+        let (sessions, secret) = Sessions::open(state_dir, limits)?;
+        let page = fetch::Config {
+            max_bytes: config.crawl.page_bytes_max,
+            total_timeout_ms: config.crawl.page_timeout_ms,
+            ..fetch.clone()
+        };
+        let library = Library::new(Fetcher::new(&page)?, config.crawl.clone(), state_dir);
+        let access = Access::new(parts.authenticator.clone(), config.auth, parts.is_loopback);
+        let service = Service {
+            config: config.clone(),
+            access,
+            sessions,
+            signer: Signer::new(secret),
+            library,
+            verifier: Verifier::open(&config.verification)?,
+            courier: Courier::new(&config.twilio)?,
+            chat: Chat::open(&config.chat)?,
+            voice: Voice::open(&config.speech)?,
+            parts,
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        Ok(Self(Arc::new(service)))
+    }
+
+    /// `router` with the service's routes.
+    pub fn routes(&self, router: Router) -> Router {
+        let actions = endpoint(&self.0, endpoint::interactive_agent);
+        let incoming = endpoint(&self.0, twilio::incoming_call);
+        router
+            .route(Method::POST, "/STS/interactiveAgent", actions)
+            .route(Method::POST, "/api/livekit/sts", endpoint(&self.0, endpoint::web_session))
+            .route(Method::GET, "/STS/rooms/{room}", endpoint(&self.0, room::websocket::join))
+            .route(Method::GET, "/v1/agent/converse", endpoint(&self.0, room::websocket::converse))
+            .route(Method::POST, "/api/twilio/incoming-call", incoming.clone())
+            .route(Method::GET, "/api/twilio/incoming-call", incoming)
+            .route(Method::GET, "/api/twilio/media", endpoint(&self.0, room::phone::media))
+    }
+
+    /// Does what is to be done beside requests, until `stop`: goes on where a restart broke off, and
+    /// ends sessions whose time is over.
+    pub async fn run(self, stop: CancellationToken) {
+        for live in self.0.sessions.all() {
+            let (is_open, is_ready) = live.read(|s| (s.check_open().is_ok(), s.knowledge.is_ready));
+            if is_open && !is_ready {
+                self.0.read_for(live.clone());
+            }
+            self.0.deliver(live);
+        }
+        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = sweep.tick() => self.0.sessions.sweep(now()).await,
+            }
+        }
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+}
+
+impl Service {
+    /// Reads what a session was given, beside everything else.
+    fn read_for(self: &Arc<Self>, live: Arc<sessions::Live>) {
+        let (library, stop) = (self.library.clone(), self.stop.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = library.read(&live) => {}
+            }
+        });
+    }
+}
+
+impl Service {
+    /// Sends what is queued in a session, beside everything else.
+    fn deliver(self: &Arc<Self>, live: Arc<sessions::Live>) {
+        let (courier, stop) = (self.courier.clone(), self.stop.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = courier.deliver(&live) => {}
+            }
+        });
+    }
+}
+
+/// `function`, with the service at hand.
+fn endpoint<F, R>(
+    service: &Arc<Service>,
+    function: F,
+) -> impl Fn(Request) -> R + Clone + Send + Sync + 'static
+where
+    F: Fn(Arc<Service>, Request) -> R + Clone + Send + Sync + 'static,
+{
+    let service = service.clone();
+    move |request| function(service.clone(), request)
+}

@@ -1,0 +1,414 @@
+//! One session's state and its transitions. Pure: the time is an argument.
+//!
+//! ```text
+//! created ─ somebody joins ─▶ active ─ completion ─▶ completed
+//!    └──────── time, the last one left, the call is over ────────▶ ended
+//! ```
+//! `completed` says that the client's flow is done; the talk goes on until it ends.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Error;
+use super::action::Notice;
+use super::event::Event;
+use super::setup::{Channel, Link, Setup, Start};
+
+/// Lines of talk that are kept; older ones go.
+const TRANSCRIPT_LINES_MAX: usize = 500;
+/// Messages that one session may send: each costs money.
+const MESSAGES_MAX: usize = 20;
+/// Wrong answers after which a category stays shut, unless its rule says otherwise.
+const ATTEMPTS_MAX: u32 = 3;
+const CATEGORIES_MAX: usize = 50;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    Created,
+    Active,
+    Completed,
+    Ended,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Nobody came, or nobody did anything for too long.
+    Expired,
+    /// The last participant left and did not come back.
+    Left,
+    /// The caller hung up.
+    HungUp,
+    /// The longest time for a talk is over.
+    TooLong,
+    /// The agent said goodbye.
+    Goodbye,
+}
+
+/// Milliseconds of Unix time.
+pub type Millis = u64;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    pub id: String,
+    pub room: String,
+    /// The organisation it belongs to.
+    pub tenant: u64,
+    pub channel: Channel,
+    pub status: Status,
+    pub created: Millis,
+    pub updated: Millis,
+    pub expires: Millis,
+    pub ended: Option<(Millis, EndReason)>,
+    /// Counts the changes.
+    pub revision: u64,
+    pub caller_number: Option<String>,
+    pub verifications: BTreeMap<String, Verification>,
+    /// The category whose answer the agent waits for.
+    pub pending_verification: Option<String>,
+    pub page: Option<Page>,
+    pub messages: Vec<Sms>,
+    pub completion: Option<Completion>,
+    pub transcript: Vec<Line>,
+    pub call: Option<Call>,
+    pub knowledge: KnowledgeState,
+    pub warnings: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Verification {
+    pub verified: bool,
+    pub at: Millis,
+    pub source: Source,
+    /// Wrong answers so far.
+    pub attempts: u32,
+    pub locked: bool,
+    pub details: Value,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// The `verification` action.
+    #[default]
+    Action,
+    /// The hook, asked with what the caller said.
+    Hook,
+    /// The matcher of our own.
+    Inline,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Page {
+    pub context: Value,
+    pub version: u64,
+    pub updated: Millis,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Completion {
+    pub status: String,
+    pub message: Option<String>,
+    pub updated_fields: Value,
+    pub at: Millis,
+}
+
+/// A text message, from the wish to what became of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sms {
+    /// One for each category and link: whatever happens twice is sent once.
+    pub id: String,
+    pub category: String,
+    pub sms_catalog_key: String,
+    pub status: SmsStatus,
+    /// The provider's name for it.
+    pub sid: Option<String>,
+    pub error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SmsStatus {
+    /// No number is bound.
+    AwaitingNumber,
+    Queued,
+    /// The provider is being asked. What is found so after a restart may have been sent.
+    Sending,
+    Sent,
+    Failed,
+}
+
+impl SmsStatus {
+    pub fn is_pending(self) -> bool {
+        matches!(self, Self::AwaitingNumber | Self::Queued | Self::Sending)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    pub id: u64,
+    pub role: Role,
+    /// Of the agent: what was heard of it.
+    pub content: String,
+    pub interrupted: bool,
+    pub at: Millis,
+    /// From the end of the caller's speech to the agent's first sound.
+    pub latency_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    pub call_sid: String,
+    pub stream_sid: String,
+    pub started: Millis,
+    pub ended: Option<Millis>,
+}
+
+/// How far documents and website have been read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnowledgeState {
+    pub is_ready: bool,
+    pub passages: usize,
+    pub documents: usize,
+    pub website: Option<Website>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Website {
+    pub url: String,
+    pub status: CrawlStatus,
+    pub pages: usize,
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CrawlStatus {
+    Pending,
+    Ready,
+    Failed,
+}
+
+/// How a verification changed.
+pub struct Checked {
+    pub verified: bool,
+    pub source: Source,
+    pub details: Value,
+}
+
+impl Session {
+    /// A new one. `id` and `room` come from [`new_id`] and [`new_room`].
+    pub fn new(tenant: u64, start: &Start, now: Millis, ttl_ms: u64) -> Self {
+        let website = start.setup.website_url.as_ref().map(|url| Website {
+            url: url.clone(),
+            status: CrawlStatus::Pending,
+            pages: 0,
+            error: None,
+        });
+        Self {
+            id: new_id(),
+            room: new_room(),
+            tenant,
+            channel: start.channel,
+            status: Status::Created,
+            created: now,
+            updated: now,
+            expires: now + ttl_ms,
+            ended: None,
+            revision: 0,
+            caller_number: start.caller_number.clone(),
+            verifications: BTreeMap::new(),
+            pending_verification: None,
+            page: None,
+            messages: Vec::new(),
+            completion: None,
+            transcript: Vec::new(),
+            call: None,
+            knowledge: KnowledgeState { website, ..KnowledgeState::default() },
+            warnings: start.warnings.clone(),
+        }
+    }
+
+    /// # Errors
+    /// [`Error::Ended`].
+    pub fn check_open(&self) -> Result<(), Error> {
+        if self.status == Status::Ended { Err(Error::Ended) } else { Ok(()) }
+    }
+
+    pub fn is_verified(&self, category: &str) -> bool {
+        self.verifications.get(category).is_some_and(|state| state.verified)
+    }
+
+    /// Binds the caller's number, and lets go the messages that waited for one. What another number was
+    /// verified for does not count for this one.
+    pub fn bind_caller(&mut self, number: &str, events: &mut Vec<Event>) {
+        let is_another = self.caller_number.as_deref().is_some_and(|bound| bound != number);
+        self.caller_number = Some(number.to_owned());
+        if is_another {
+            self.verifications.retain(|_, state| state.locked);
+        }
+        events.push(Event::CallerBound { verifications_reset: is_another });
+        for message in &mut self.messages {
+            if message.status == SmsStatus::AwaitingNumber {
+                message.status = SmsStatus::Queued;
+                message.to = Some(number.to_owned());
+                events.push(Event::SmsUpdated(Box::new(message.clone())));
+            }
+        }
+    }
+
+    /// Replaces the page's state; returns its version.
+    pub fn show_page(&mut self, context: &Value, now: Millis, events: &mut Vec<Event>) -> u64 {
+        let version = self.page.as_ref().map_or(0, |page| page.version) + 1;
+        self.page = Some(Page { context: context.clone(), version, updated: now });
+        events.push(Event::PageContextUpdated { version, page_context: context.clone() });
+        version
+    }
+
+    /// What a client, the hook or the matcher found out. A verified category may send a message.
+    ///
+    /// # Errors
+    /// [`Error::TooMany`] categories.
+    pub fn verify(
+        &mut self,
+        category: &str,
+        checked: Checked,
+        setup: &Setup,
+        now: Millis,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Error> {
+        if self.verifications.len() >= CATEGORIES_MAX && !self.verifications.contains_key(category) {
+            return Err(Error::TooMany { field: "category", count_max: CATEGORIES_MAX });
+        }
+        let rule = setup.verification_rules.get(category);
+        let attempts_max = rule.and_then(|rule| rule.max_attempts).unwrap_or(ATTEMPTS_MAX);
+        let state = self.verifications.entry(category.to_owned()).or_default();
+        state.verified = checked.verified;
+        state.at = now;
+        state.source = checked.source;
+        if checked.verified {
+            (state.attempts, state.locked) = (0, false);
+        } else if checked.source != Source::Action {
+            state.attempts += 1;
+            state.locked = state.attempts >= attempts_max;
+        }
+        let (attempts, locked) = (state.attempts, state.locked);
+        state.details = checked.details;
+        let key = state.details.get("sms_catalog_key").and_then(Value::as_str);
+        let key = key.or(rule.and_then(|rule| rule.sms_catalog_key.as_deref())).map(str::to_owned);
+        let verified = checked.verified;
+        if (verified || locked) && self.pending_verification.as_deref() == Some(category) {
+            self.pending_verification = None;
+        }
+        let category = category.to_owned();
+        events.push(Event::VerificationUpdated { category: category.clone(), verified, attempts, locked });
+        if let (true, Some(key)) = (verified, key) {
+            self.send_link(&category, &key, setup, events);
+        }
+        Ok(())
+    }
+
+    /// Wishes that a link of the catalogue be sent to the caller; done once for each category and link.
+    /// Returns whether there is such a message now.
+    pub fn send_link(&mut self, category: &str, key: &str, setup: &Setup, events: &mut Vec<Event>) -> bool {
+        if !setup.sends_sms() {
+            return false;
+        }
+        let id = format!("{category}:{key}");
+        if self.messages.iter().any(|message| message.id == id) {
+            return true;
+        }
+        if !setup.link_catalog.contains_key(key) {
+            let warning = format!("`{key}` is not in `link_catalog`: nothing was sent");
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+            return false;
+        }
+        if self.messages.len() >= MESSAGES_MAX {
+            return false;
+        }
+        let status = if self.caller_number.is_some() { SmsStatus::Queued } else { SmsStatus::AwaitingNumber };
+        let message = Sms {
+            id,
+            category: category.to_owned(),
+            sms_catalog_key: key.to_owned(),
+            status,
+            sid: None,
+            error: None,
+            to: self.caller_number.clone(),
+        };
+        events.push(Event::SmsUpdated(Box::new(message.clone())));
+        self.messages.push(message);
+        true
+    }
+
+    pub fn complete(&mut self, notice: &Notice, now: Millis, events: &mut Vec<Event>) {
+        self.completion = Some(Completion {
+            status: notice.status.clone(),
+            message: notice.message.clone(),
+            updated_fields: notice.updated_fields.clone(),
+            at: now,
+        });
+        self.status = Status::Completed;
+        events.push(Event::CompletionNotice(notice.clone()));
+    }
+
+    /// Notes a line of the talk.
+    pub fn say(&mut self, mut line: Line, events: &mut Vec<Event>) {
+        line.id = self.transcript.last().map_or(0, |last| last.id) + 1;
+        if self.transcript.len() >= TRANSCRIPT_LINES_MAX {
+            self.transcript.remove(0);
+        }
+        self.transcript.push(line.clone());
+        events.push(Event::ConversationText(Box::new(line)));
+    }
+
+    pub fn end(&mut self, reason: EndReason, now: Millis, events: &mut Vec<Event>) {
+        if self.status == Status::Ended {
+            return;
+        }
+        self.status = Status::Ended;
+        self.ended = Some((now, reason));
+        self.pending_verification = None;
+        if let Some(call) = &mut self.call {
+            call.ended.get_or_insert(now);
+        }
+        events.push(Event::SessionEnded { reason });
+    }
+}
+
+/// What a message says.
+pub fn sms_body(link: &Link) -> String {
+    match (&link.sms_text, &link.title) {
+        (Some(text), _) if text.contains(&link.url) => text.clone(),
+        (Some(text), _) => format!("{text} {}", link.url),
+        (None, Some(title)) => format!("{title}: {}", link.url),
+        (None, None) => format!("Here is the link you asked for: {}", link.url),
+    }
+}
+
+/// `sess_` and 12 hexadecimal digits (contract, section 2.3).
+pub fn new_id() -> String {
+    format!("sess_{:012x}", rand::random::<u64>() >> 16)
+}
+
+/// `sts-` and a UUID (contract, section 2.3).
+pub fn new_room() -> String {
+    format!("sts-{}", uuid::Uuid::new_v4())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,295 @@
+//! What a session is started with: the optional fields of the contract's `start`, read once.
+//!
+//! The contract does not show what is inside `link_catalog` and `verification_rules`. Both are taken as
+//! an object by name or as an array of objects with a name; what makes no sense in them is left out with
+//! a warning, so that a client of another build still gets its session.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Error;
+use super::fields::{Fields, phone_number};
+
+/// Longest instructions, and longest text of a document.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Longest greeting, prompt or address.
+const LINE_BYTES_MAX: usize = 8 << 10;
+const NAME_BYTES_MAX: usize = 200;
+const DOCUMENTS_MAX: usize = 100;
+const ENTRIES_MAX: usize = 200;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    Web,
+    Phone,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Document {
+    pub title: String,
+    pub content: Content,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Content {
+    Text(String),
+    Url(String),
+}
+
+/// An entry of the link catalogue.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    pub url: String,
+    pub title: Option<String>,
+    pub keywords: Vec<String>,
+    /// The whole message, where it is not to be made of title and address.
+    pub sms_text: Option<String>,
+}
+
+/// How a category is verified and what follows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    pub voice_prompt: Option<String>,
+    pub voice_prompt_short: Option<String>,
+    /// What a caller says who wants something of this category.
+    pub keywords: Vec<String>,
+    pub sms_catalog_key: Option<String>,
+    pub max_attempts: Option<u32>,
+}
+
+/// The fields of `start` that never change afterwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    pub instructions: Option<String>,
+    pub greeting: Option<String>,
+    pub documents: Vec<Document>,
+    pub rag_doc_ids: Vec<String>,
+    pub rag_max_chunks_per_doc: Option<u32>,
+    pub website_url: Option<String>,
+    pub link_catalog: BTreeMap<String, Link>,
+    pub verification_rules: BTreeMap<String, Rule>,
+    pub sms_enabled: Option<bool>,
+    pub page_guidance_enabled: bool,
+    pub integration_id: Option<String>,
+    pub client_reference_id: Option<String>,
+    pub tenant_id: Option<String>,
+}
+
+impl Setup {
+    /// Unless it was said, links in the catalogue are there to be sent.
+    pub fn sends_sms(&self) -> bool {
+        self.sms_enabled.unwrap_or(!self.link_catalog.is_empty())
+    }
+}
+
+/// A start request: the setup, and what of the session it sets beside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    pub setup: Setup,
+    pub channel: Channel,
+    pub caller_number: Option<String>,
+    /// What was left out, for the snapshot.
+    pub warnings: Vec<String>,
+}
+
+impl Start {
+    /// # Errors
+    /// A field of another kind, too long or too many of them; a number that is none.
+    pub fn read(fields: Fields<'_>) -> Result<Self, Error> {
+        let mut warnings = Vec::new();
+        let channel = match fields.text("channel", NAME_BYTES_MAX)? {
+            None => Channel::Web,
+            Some(name) if name.eq_ignore_ascii_case("web") => Channel::Web,
+            Some(name) if name.eq_ignore_ascii_case("phone") => Channel::Phone,
+            Some(_) => return Err(Error::Kind { field: "channel", expected: "`web` or `phone`" }),
+        };
+        let caller_number = caller_number(fields)?;
+        let owned = |name, bytes_max| Ok::<_, Error>(fields.text(name, bytes_max)?.map(str::to_owned));
+        let setup = Setup {
+            instructions: owned("instructions", TEXT_BYTES_MAX)?,
+            greeting: owned("greeting", LINE_BYTES_MAX)?,
+            documents: documents(fields)?,
+            rag_doc_ids: document_ids(fields)?,
+            rag_max_chunks_per_doc: fields.count("rag_max_chunks_per_doc")?,
+            website_url: owned("website_url", LINE_BYTES_MAX)?,
+            link_catalog: entries(fields, "link_catalog", &mut warnings, link)?,
+            verification_rules: entries(fields, "verification_rules", &mut warnings, rule)?,
+            sms_enabled: fields.flag("sms_enabled")?,
+            page_guidance_enabled: fields.flag("page_guidance_enabled")?.unwrap_or(false),
+            integration_id: owned("integration_id", NAME_BYTES_MAX)?,
+            client_reference_id: owned("client_reference_id", NAME_BYTES_MAX)?,
+            tenant_id: owned("tenant_id", NAME_BYTES_MAX)?,
+        };
+        Ok(Self { setup, channel, caller_number, warnings })
+    }
+}
+
+/// # Errors
+/// [`Error::PhoneNumber`].
+pub fn caller_number(fields: Fields<'_>) -> Result<Option<String>, Error> {
+    let Some(text) = fields.text("caller_number", NAME_BYTES_MAX)? else { return Ok(None) };
+    phone_number(text).map(Some).ok_or(Error::PhoneNumber)
+}
+
+fn documents(fields: Fields<'_>) -> Result<Vec<Document>, Error> {
+    let read = |(index, value): (usize, &Value)| {
+        let fields =
+            value.as_object().map(Fields).ok_or(Error::Document { index, problem: "it is no object" })?;
+        let problem = |problem| move |_| Error::Document { index, problem };
+        let kind = fields.text("type", NAME_BYTES_MAX).map_err(problem("`type` is no string"))?;
+        let content = fields
+            .text("content", TEXT_BYTES_MAX)
+            .map_err(problem("`content` is no string, or too long"))?
+            .ok_or(Error::Document { index, problem: "`content` is missing" })?;
+        let title =
+            fields.text("title", NAME_BYTES_MAX).map_err(problem("`title` is no string, or too long"))?;
+        let content = match kind {
+            None | Some("text") => Content::Text(content.to_owned()),
+            Some("url") => Content::Url(content.to_owned()),
+            Some(_) => return Err(Error::Document { index, problem: "`type` is neither `text` nor `url`" }),
+        };
+        Ok(Document { title: title.unwrap_or_default().to_owned(), content })
+    };
+    fields.array("documents", DOCUMENTS_MAX)?.iter().enumerate().map(read).collect()
+}
+
+fn document_ids(fields: Fields<'_>) -> Result<Vec<String>, Error> {
+    let read = |value: &Value| match value {
+        Value::String(text) if text.len() <= NAME_BYTES_MAX => Ok(text.clone()),
+        Value::Number(number) => Ok(number.to_string()),
+        _ => Err(Error::Kind { field: "rag_doc_ids", expected: "an array of strings" }),
+    };
+    fields.array("rag_doc_ids", DOCUMENTS_MAX)?.iter().map(read).collect()
+}
+
+/// The entries of an object by name, or of an array of objects that say their name.
+fn entries<T>(
+    fields: Fields<'_>,
+    field: &'static str,
+    warnings: &mut Vec<String>,
+    read: impl Fn(&Value) -> Option<T>,
+) -> Result<BTreeMap<String, T>, Error> {
+    let name = |value: &Value| {
+        let name = ["key", "category", "id", "name"].iter().find_map(|name| value.get(name)?.as_str());
+        name.map(str::to_owned)
+    };
+    let found: Vec<(Option<String>, &Value)> = match fields.any(field) {
+        None => return Ok(BTreeMap::new()),
+        Some(Value::Object(map)) => map.iter().map(|(name, value)| (Some(name.clone()), value)).collect(),
+        Some(Value::Array(items)) => items.iter().map(|value| (name(value), value)).collect(),
+        Some(_) => return Err(Error::Kind { field, expected: "an object" }),
+    };
+    if found.len() > ENTRIES_MAX {
+        return Err(Error::TooMany { field, count_max: ENTRIES_MAX });
+    }
+    let mut entries = BTreeMap::new();
+    for (index, (name, value)) in found.into_iter().enumerate() {
+        match (name.filter(|name| name.len() <= NAME_BYTES_MAX), read(value)) {
+            (Some(name), Some(entry)) => {
+                entries.insert(name, entry);
+            }
+            _ => warnings.push(format!("entry {index} of `{field}` was not understood and left out")),
+        }
+    }
+    Ok(entries)
+}
+
+fn line(value: &Value, names: &[&str]) -> Option<String> {
+    let text = names.iter().find_map(|name| value.get(name)?.as_str())?.trim();
+    (!text.is_empty() && text.len() <= LINE_BYTES_MAX).then(|| text.to_owned())
+}
+
+fn keywords(value: &Value) -> Vec<String> {
+    let words = value.get("keywords").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let words = words.iter().filter_map(Value::as_str).filter(|word| word.len() <= NAME_BYTES_MAX);
+    words.take(ENTRIES_MAX).map(str::to_owned).collect()
+}
+
+fn link(value: &Value) -> Option<Link> {
+    if let Some(url) = value.as_str().map(str::trim) {
+        let is_address = !url.is_empty() && url.len() <= LINE_BYTES_MAX;
+        return is_address.then(|| Link { url: url.to_owned(), ..Link::default() });
+    }
+    Some(Link {
+        url: line(value, &["url", "href", "link"])?,
+        title: line(value, &["title", "label", "description"]),
+        keywords: keywords(value),
+        sms_text: line(value, &["sms_text", "message"]),
+    })
+}
+
+fn rule(value: &Value) -> Option<Rule> {
+    value.as_object()?;
+    Some(Rule {
+        voice_prompt: line(value, &["voice_prompt"]),
+        voice_prompt_short: line(value, &["voice_prompt_short"]),
+        keywords: keywords(value),
+        sms_catalog_key: line(value, &["sms_catalog_key"]),
+        max_attempts: value.get("max_attempts").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(value: Value) -> Result<Start, Error> {
+        Start::read(Fields::of(&value).expect("an object"))
+    }
+
+    #[test]
+    fn a_start_may_be_empty() {
+        let start = read(json!({"action": "start", "greeting": null, "documents": []})).unwrap();
+        assert_eq!((start.setup, start.channel), (Setup::default(), Channel::Web));
+    }
+
+    #[test]
+    fn catalogues_of_several_shapes_are_understood() {
+        let start = read(json!({
+            "link_catalog": {"forms": "https://a.example/f", "privacy": {"url": "https://a.example/p", "title": "Privacy"}, "odd": 7},
+            "verification_rules": [{"category": "patient_information", "voice_prompt": "Say it.", "sms_catalog_key": "forms"}, 3],
+        }))
+        .unwrap();
+        let catalog = &start.setup.link_catalog;
+        assert_eq!(catalog.keys().collect::<Vec<_>>(), ["forms", "privacy"]);
+        assert_eq!(catalog["privacy"].title.as_deref(), Some("Privacy"));
+        assert_eq!(
+            start.setup.verification_rules["patient_information"].voice_prompt.as_deref(),
+            Some("Say it.")
+        );
+        assert_eq!(start.warnings.len(), 2);
+        assert!(start.setup.sends_sms());
+    }
+
+    #[test]
+    fn a_field_of_another_kind_is_named() {
+        for (value, field) in [
+            (json!({"instructions": 1}), "instructions"),
+            (json!({"greeting": ["hi"]}), "greeting"),
+            (json!({"documents": {}}), "documents"),
+            (json!({"documents": [{"type": "pdf", "content": "x"}]}), "documents[0]"),
+            (json!({"documents": [{"type": "text", "content": "x"}, "y"]}), "documents[1]"),
+            (json!({"documents": [{"type": "url"}]}), "documents[0]"),
+            (json!({"rag_doc_ids": "x"}), "rag_doc_ids"),
+            (json!({"rag_doc_ids": [{}]}), "rag_doc_ids"),
+            (json!({"rag_max_chunks_per_doc": -1}), "rag_max_chunks_per_doc"),
+            (json!({"website_url": false}), "website_url"),
+            (json!({"link_catalog": "x"}), "link_catalog"),
+            (json!({"verification_rules": 5}), "verification_rules"),
+            (json!({"sms_enabled": "maybe"}), "sms_enabled"),
+            (json!({"page_guidance_enabled": 1}), "page_guidance_enabled"),
+            (json!({"channel": "fax"}), "channel"),
+            (json!({"caller_number": "555"}), "caller_number"),
+            (json!({"tenant_id": {}}), "tenant_id"),
+        ] {
+            let error = read(value).expect_err(field).to_string();
+            assert!(error.contains(&format!("`{field}`")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The voice-agent service through its public doors.
+
+mod actions;
+mod doubles;
+mod phone;
+mod room;
+mod service;

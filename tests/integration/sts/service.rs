@@ -1,0 +1,146 @@
+//! The service on a port of its own, with ears that hear what a test has written down.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use verbatim::fetch;
+use verbatim::http::{self, Authenticator, Router, auth};
+use verbatim::keys::{Store, Verifier};
+use verbatim::sts::{self, Config, Recognize, Sts};
+use verbatim::vad::Vad;
+
+use crate::server::{Door, answer, client};
+
+pub struct Setup {
+    pub config: Config,
+    pub is_loopback: bool,
+    /// What is heard in one utterance after the other; nothing when it runs out.
+    pub heard: Vec<&'static str>,
+    pub recognize: Option<Recognize>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let mut config = Config::default();
+        config.crawl.pause_ms = 0;
+        Self { config, is_loopback: true, heard: Vec::new(), recognize: None }
+    }
+}
+
+pub struct Service {
+    pub address: SocketAddr,
+    /// Two keys, of two organisations.
+    pub keys: [String; 2],
+    _folder: Option<TempDir>,
+    door: Option<Door>,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+/// Where the voice activity model is; `./setup` has put it there.
+fn vad() -> Vad {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/models/silero-vad");
+    Vad::load(&folder).expect("run ./setup")
+}
+
+impl Service {
+    pub async fn start(setup: Setup) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = folder.path().to_owned();
+        Self { _folder: Some(folder), ..Self::start_in(&state, setup).await }
+    }
+
+    /// On what a service before it has left.
+    pub async fn start_in(state: &Path, setup: Setup) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        // Made before: a running server notices others a little later.
+        let key = || {
+            let (_, secret) = Store::open(state).and_then(|store| store.create("test")).expect("a key");
+            secret.expose().to_owned()
+        };
+        let keys = [key(), key()];
+        let verifier = Store::open(state).and_then(Verifier::new).expect("keys");
+        let script = Arc::new(Mutex::new(VecDeque::from(setup.heard)));
+        let scripted: Recognize = Arc::new(move |_, _| {
+            let heard = script.lock().expect("no test panics here").pop_front();
+            Box::pin(async move { Ok(heard.unwrap_or_default().to_owned()) })
+        });
+        let parts = sts::Parts {
+            authenticator: Authenticator::new(verifier, auth::Config::default()),
+            vad: Some(vad()),
+            recognize: setup.recognize.unwrap_or(scripted),
+            is_loopback: setup.is_loopback,
+            is_tls: false,
+        };
+        let fetch = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
+        let sts = Sts::open(parts, &setup.config, state, &fetch).expect("the service starts");
+        let door = Door::open(sts.routes(Router::new()), http::Config::default()).await;
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(sts.run(stop.clone()));
+        Self { address: door.address, keys, _folder: None, door: Some(door), stop, running }
+    }
+
+    /// Ends as a server does that is told to stop.
+    pub async fn stop(mut self) {
+        if let Some(door) = self.door.take() {
+            door.stop().await;
+        }
+        self.stop.cancel();
+        (&mut self.running).await.expect("no panic");
+    }
+
+    pub fn request(&self, body: &Value) -> reqwest::RequestBuilder {
+        self.post("/STS/interactiveAgent", body)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> reqwest::RequestBuilder {
+        client()
+            .post(format!("http://{}{path}", self.address))
+            .header("content-type", "application/json")
+            .body(body.to_string())
+    }
+
+    /// Status and body of an action.
+    pub async fn action(&self, body: Value) -> (u16, Value) {
+        answer(self.request(&body)).await
+    }
+
+    /// The reply to an action that must succeed.
+    pub async fn act(&self, body: Value) -> Value {
+        let (status, reply) = self.action(body).await;
+        assert_eq!(status, 200, "{reply}");
+        assert_eq!(reply["ok"], true);
+        reply
+    }
+
+    /// Starts a session; its id and the reply.
+    pub async fn session(&self, mut start: Value) -> (String, Value) {
+        start["action"] = "start".into();
+        let reply = self.act(start).await;
+        (reply["session_id"].as_str().expect("an id").to_owned(), reply)
+    }
+
+    pub async fn status(&self, session: &str) -> Value {
+        self.act(json!({"action": "status", "session_id": session})).await
+    }
+
+    /// Asks for the status until it is as wished; each answer leads to the next question.
+    pub async fn until(&self, session: &str, wish: impl Fn(&Value) -> bool) -> Value {
+        let wait = async {
+            loop {
+                let status = self.status(session).await;
+                if wish(&status) {
+                    return status;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), wait).await.expect("it comes about")
+    }
+}
