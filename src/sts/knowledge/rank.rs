@@ -26,6 +26,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("hour", "open"),
     ("close", "open"),
     ("closed", "open"),
+    ("car", "park"),
     ("doctor", "dr"),
     ("located", "address"),
     ("location", "address"),
