@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
 use crate::config::Config;
+use crate::demo::{self, Demo};
 use crate::engine::{self, Engine};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator};
@@ -35,6 +36,8 @@ pub enum Error {
     Jobs(#[from] jobs::Error),
     #[error("cannot listen on {address}")]
     Listen { address: std::net::SocketAddr, source: std::io::Error },
+    #[error("the demo did not start")]
+    Demo(#[from] demo::Error),
     #[error("the server failed")]
     Http(#[from] http::Error),
     #[error("stopped before it served anything")]
@@ -121,6 +124,40 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
     }
     served?;
     tracing::info!("stopped");
+    Ok(())
+}
+
+/// Serves the demo backend and its pages until `stop`. They need no model and no state.
+///
+/// # Errors
+/// What keeps it from starting.
+pub async fn demo(config: &Config, stop: CancellationToken) -> Result<(), Error> {
+    let demo = Demo::new(&config.demo)?;
+    let bind =
+        async |address| TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source });
+    let listener = bind(config.demo.listen).await?;
+    let address = listener.local_addr().unwrap_or(config.demo.listen);
+    let site = match config.demo.site_address() {
+        None => None,
+        Some(address) => match bind(address).await {
+            // Somebody has pages of their own there, and did not ask for ours.
+            Err(error) if config.demo.site_listen.is_none() => {
+                tracing::warn!(%address, error = &error as &dyn std::error::Error, "pages are not served");
+                None
+            }
+            listener => Some(listener?),
+        },
+    };
+    let site_address = site.as_ref().and_then(|site| site.local_addr().ok());
+    tracing::info!(%address, site = ?site_address, sts = config.demo.sts_base_url, "demo listening");
+    let backend = http::run(listener, demo::router(&demo), &config.http, stop.clone().cancelled_owned());
+    let pages = async {
+        let Some(site) = site else { return Ok(()) };
+        // Whoever serves them to others does so with certificates of theirs.
+        let config = http::Config { tls: None, ..config.http.clone() };
+        http::run(site, demo::site(&demo), &config, stop.cancelled()).await
+    };
+    tokio::try_join!(backend, pages)?;
     Ok(())
 }
 

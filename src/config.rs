@@ -12,7 +12,7 @@ use figment::providers::{Format, Serialized, Toml};
 use figment::value::{Dict, Num, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::{api, audio, engine, fetch, http, jobs, models, telemetry, transcribe};
+use crate::{api, audio, demo, engine, fetch, http, jobs, models, telemetry, transcribe};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -33,6 +33,7 @@ pub struct Config {
     pub auth: http::auth::Config,
     pub fetch: fetch::Config,
     pub jobs: jobs::Config,
+    pub demo: demo::Config,
     pub log: telemetry::Config,
 }
 
@@ -51,6 +52,7 @@ impl Default for Config {
             auth: http::auth::Config::default(),
             fetch: fetch::Config::default(),
             jobs: jobs::Config::default(),
+            demo: demo::Config::default(),
             log: telemetry::Config::default(),
         }
     }
@@ -79,10 +81,16 @@ const PREFIX: &str = "VERBATIM_";
 const CONFIG_FILE: &str = "VERBATIM_CONFIG_FILE";
 /// Variables of other names that are settings too: fixed ones of our own, and those by which other
 /// programs of the same machine know the same thing. The setting's own variable wins over them.
-const ALIASES: [(&str, &str); 3] = [
+const ALIASES: [(&str, &str); 9] = [
     ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
     ("HF_ENDPOINT", "models.hub.address"),
     ("PIP_INDEX_URL", "models.hub.package_index"),
+    ("STS_API_BASE_URL", "demo.sts_base_url"),
+    ("DEMO_API_KEY", "demo.api_key"),
+    ("DEMO_FRONTEND_BASE_URL", "demo.frontend_base_url"),
+    ("DEMO_WEBSITE_URL", "demo.website_url"),
+    ("DEMO_VOICE_VERIFY_ALLOWED_CATEGORIES", "demo.voice_verify_allowed_categories"),
+    ("DEMO_VOICE_VERIFY_REQUIRE_PATIENT_ID", "demo.voice_verify_require_patient_id"),
 ];
 
 /// Where the values come from.
@@ -325,5 +333,27 @@ mod tests {
         assert_eq!(hub(&both).address, "https://own");
         assert_eq!(hub(&[("PIP_INDEX_URL", "https://p")]).package_index, "https://p");
         assert_eq!(hub(&[("HF_ENDPOINT", "")]), Default::default());
+    }
+
+    #[test]
+    fn the_demos_variables_are_settings_and_its_key_is_shown_to_nobody() {
+        let sources = sources(&[
+            ("STS_API_BASE_URL", "https://voice.example"),
+            ("DEMO_API_KEY", "sesame"),
+            ("DEMO_FRONTEND_BASE_URL", "https://pages.example"),
+            ("DEMO_WEBSITE_URL", "https://clinic.example"),
+            ("DEMO_VOICE_VERIFY_ALLOWED_CATEGORIES", "patient_information, form"),
+            ("DEMO_VOICE_VERIFY_REQUIRE_PATIENT_ID", "true"),
+        ]);
+        let demo = sources.read().expect("right").demo;
+        assert_eq!(demo.sts_base_url, "https://voice.example");
+        assert_eq!(demo.api_key.as_ref().map(|key| key.expose()), Some("sesame"));
+        assert_eq!(demo.frontend_base_url, "https://pages.example");
+        assert_eq!(demo.website_url, "https://clinic.example");
+        assert_eq!(demo.voice_verify_allowed_categories, ["patient_information", "form"]);
+        assert!(demo.voice_verify_require_patient_id);
+        assert!(!format!("{demo:?}").contains("sesame"));
+        let shown = sources.describe().expect("right");
+        assert!(shown.iter().all(|setting| !setting.value.as_deref().unwrap_or_default().contains("sesame")));
     }
 }

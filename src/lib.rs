@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
-//! 5  api                    endpoints, wire types, error → status     on  http (hyper plumbing)
+//! 5  api   demo             endpoints, wire types, error → status     on  http (hyper plumbing)
+//!                           demo: what an integrator would build; knows a service by its address
 //! 4  transcribe  jobs       whole audio → transcript; transcriptions that are delivered later
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu (machine hall)
@@ -39,7 +40,8 @@
 //! | jobs       | fetch, state |
 //! | http       | keys, telemetry |
 //! | api        | http, jobs, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
-//! | config     | api, audio, engine, fetch, http, jobs, keys, models, telemetry, transcribe |
+//! | demo       | http |
+//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, models, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
 
@@ -49,6 +51,7 @@ pub mod audio;
 pub mod cli;
 pub mod config;
 pub mod cpu;
+pub mod demo;
 pub mod engine;
 pub mod fetch;
 pub mod format;
