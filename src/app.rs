@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{self, JobWork, Readiness, Services, State};
 use crate::audio::Pcm;
 use crate::config::Config;
+use crate::demo::{self, Demo};
 use crate::engine::{self, Class, Engine, LanguageChoice, Task, TenantId};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator};
@@ -51,6 +52,8 @@ pub enum Error {
     Sts(#[from] sts::StartError),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
+    #[error("the demo did not start")]
+    Demo(#[from] demo::Error),
     #[error("the server failed")]
     Http(#[from] http::Error),
     #[error("stopped before it served anything")]
@@ -235,6 +238,38 @@ fn recognize(transcriber: Transcriber, language: &str) -> Recognize {
             Ok(transcript.text())
         })
     })
+}
+
+/// Serves the demo backend and its pages until `stop`. They need no model and no state.
+///
+/// # Errors
+/// What keeps it from starting.
+pub async fn demo(config: &Config, stop: CancellationToken) -> Result<(), Error> {
+    let demo = Demo::new(&config.demo)?;
+    let listener = listen(config.demo.listen).await?;
+    let address = listener.local_addr().unwrap_or(config.demo.listen);
+    let site = match config.demo.site_address() {
+        None => None,
+        Some(address) => match listen(address).await {
+            // Somebody has pages of their own there, and did not ask for ours.
+            Err(error) if config.demo.site_listen.is_none() => {
+                tracing::warn!(%address, error = &error as &dyn std::error::Error, "pages are not served");
+                None
+            }
+            listener => Some(listener?),
+        },
+    };
+    let site_address = site.as_ref().and_then(|site| site.local_addr().ok());
+    tracing::info!(%address, site = ?site_address, sts = config.demo.sts_base_url, "demo listening");
+    let backend = http::run(listener, demo::router(&demo), &config.http, stop.clone().cancelled_owned());
+    let pages = async {
+        let Some(site) = site else { return Ok(()) };
+        // Whoever serves them to others does so with certificates of theirs.
+        let config = http::Config { tls: None, ..config.http.clone() };
+        http::run(site, demo::site(&demo), &config, stop.cancelled()).await
+    };
+    tokio::try_join!(backend, pages)?;
+    Ok(())
 }
 
 fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {

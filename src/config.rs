@@ -12,7 +12,7 @@ use figment::providers::{Format, Serialized, Toml};
 use figment::value::{Dict, Num, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::{api, audio, engine, fetch, http, jobs, live, models, sts, telemetry, transcribe};
+use crate::{api, audio, demo, engine, fetch, http, jobs, live, models, sts, telemetry, transcribe};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -35,6 +35,7 @@ pub struct Config {
     pub fetch: fetch::Config,
     pub jobs: jobs::Config,
     pub sts: sts::Config,
+    pub demo: demo::Config,
     pub log: telemetry::Config,
     pub metrics: telemetry::metrics::Config,
 }
@@ -56,6 +57,7 @@ impl Default for Config {
             fetch: fetch::Config::default(),
             jobs: jobs::Config::default(),
             sts: sts::Config::default(),
+            demo: demo::Config::default(),
             log: telemetry::Config::default(),
             metrics: telemetry::metrics::Config::default(),
         }
@@ -85,13 +87,19 @@ const PREFIX: &str = "VERBATIM_";
 const CONFIG_FILE: &str = "VERBATIM_CONFIG_FILE";
 /// Variables of other names that are settings too: fixed ones of our own, and those by which other
 /// programs of the same machine know the same thing. The setting's own variable wins over them.
-const ALIASES: [(&str, &str); 6] = [
+const ALIASES: [(&str, &str); 12] = [
     ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
     ("HF_ENDPOINT", "models.hub.address"),
     ("PIP_INDEX_URL", "models.hub.package_index"),
     ("INTERACTIVE_VOICE_VERIFY_HOOK_URL", "sts.verification.hook_url"),
     ("INTERACTIVE_VOICE_VERIFY_HOOK_API_KEY", "sts.verification.hook_api_key"),
     ("INTERACTIVE_VOICE_VERIFY_DISABLE_INLINE", "sts.verification.disable_inline"),
+    ("STS_API_BASE_URL", "demo.sts_base_url"),
+    ("DEMO_API_KEY", "demo.api_key"),
+    ("DEMO_FRONTEND_BASE_URL", "demo.frontend_base_url"),
+    ("DEMO_WEBSITE_URL", "demo.website_url"),
+    ("DEMO_VOICE_VERIFY_ALLOWED_CATEGORIES", "demo.voice_verify_allowed_categories"),
+    ("DEMO_VOICE_VERIFY_REQUIRE_PATIENT_ID", "demo.voice_verify_require_patient_id"),
 ];
 
 /// Where the values come from.
@@ -351,6 +359,28 @@ mod tests {
         assert_eq!(verification.hook_api_key.as_ref().map(|key| key.expose()), Some("sesame"));
         assert!(verification.disable_inline);
         assert!(!format!("{verification:?}").contains("sesame"));
+        let shown = sources.describe().expect("right");
+        assert!(shown.iter().all(|setting| !setting.value.as_deref().unwrap_or_default().contains("sesame")));
+    }
+
+    #[test]
+    fn the_demos_variables_are_settings_and_its_key_is_shown_to_nobody() {
+        let sources = sources(&[
+            ("STS_API_BASE_URL", "https://voice.example"),
+            ("DEMO_API_KEY", "sesame"),
+            ("DEMO_FRONTEND_BASE_URL", "https://pages.example"),
+            ("DEMO_WEBSITE_URL", "https://clinic.example"),
+            ("DEMO_VOICE_VERIFY_ALLOWED_CATEGORIES", "patient_information, form"),
+            ("DEMO_VOICE_VERIFY_REQUIRE_PATIENT_ID", "true"),
+        ]);
+        let demo = sources.read().expect("right").demo;
+        assert_eq!(demo.sts_base_url, "https://voice.example");
+        assert_eq!(demo.api_key.as_ref().map(|key| key.expose()), Some("sesame"));
+        assert_eq!(demo.frontend_base_url, "https://pages.example");
+        assert_eq!(demo.website_url, "https://clinic.example");
+        assert_eq!(demo.voice_verify_allowed_categories, ["patient_information", "form"]);
+        assert!(demo.voice_verify_require_patient_id);
+        assert!(!format!("{demo:?}").contains("sesame"));
         let shown = sources.describe().expect("right");
         assert!(shown.iter().all(|setting| !setting.value.as_deref().unwrap_or_default().contains("sesame")));
     }

@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
-//! 5  api   sts              endpoints, wire types, error → status; the voice agent: on  http (hyper plumbing)
+//! 5  api  sts  demo         endpoints, wire types, error → status; the voice agent; what an integrator would
+//!                           build, who knows a service by its address: all on  http (hyper plumbing)
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu (machine hall)
@@ -41,7 +42,8 @@
 //! | http       | keys, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
 //! | sts        | http, fetch, state, audio, vad |
-//! | config     | api, audio, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
+//! | demo       | http |
+//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
 
@@ -51,6 +53,7 @@ pub mod audio;
 pub mod cli;
 pub mod config;
 pub mod cpu;
+pub mod demo;
 pub mod engine;
 pub mod fetch;
 pub mod format;

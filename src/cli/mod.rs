@@ -5,6 +5,7 @@
 
 mod bench;
 mod config;
+mod demo;
 mod jobs;
 mod keys;
 mod models;
@@ -69,6 +70,12 @@ struct Settings {
 enum Command {
     /// Run the server.
     Serve {
+        /// Address and port.
+        #[arg(long, value_name = "ADDR:PORT")]
+        listen: Option<SocketAddr>,
+    },
+    /// Run the reference demo backend beside a voice-agent service.
+    Demo {
         /// Address and port.
         #[arg(long, value_name = "ADDR:PORT")]
         listen: Option<SocketAddr>,
@@ -145,7 +152,8 @@ pub fn main() -> ExitCode {
 
 fn run(line: CommandLine) -> Result<ExitCode, Failure> {
     let listen = match &line.command {
-        Command::Serve { listen } => *listen,
+        Command::Serve { listen } => listen.map(|address| ("listen", address)),
+        Command::Demo { listen } => listen.map(|address| ("demo.listen", address)),
         _ => None,
     };
     let usage = |error: crate::config::Error| Failure::Usage(error.into());
@@ -156,6 +164,11 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
         Command::Serve { .. } => {
             crate::telemetry::start(&config.log).map_err(|error| Failure::Usage(error.into()))?;
             runtime()?.block_on(serve::run(&config))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Demo { .. } => {
+            crate::telemetry::start(&config.log).map_err(|error| Failure::Usage(error.into()))?;
+            runtime()?.block_on(demo::run(&config))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Transcribe(arguments) => {
@@ -200,11 +213,11 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 impl Settings {
-    fn flags(&self, listen: Option<SocketAddr>) -> Vec<(&'static str, Value)> {
+    fn flags(&self, listen: Option<(&'static str, SocketAddr)>) -> Vec<(&'static str, Value)> {
         let text =
             |name, value: &Option<String>| value.as_ref().map(|value| (name, Value::from(value.as_str())));
         [
-            listen.map(|listen| ("listen", Value::from(listen.to_string()))),
+            listen.map(|(name, address)| (name, Value::from(address.to_string()))),
             text("models.model", &self.model),
             self.device.map(|device| ("models.device", Value::from(String::from(device)))),
             text("models.compute_type", &self.compute_type),

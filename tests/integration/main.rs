@@ -4,6 +4,7 @@ mod audio;
 mod callers;
 mod checkpoint;
 mod commands;
+mod demo;
 mod doors;
 mod engine;
 mod formatting;

@@ -1,0 +1,139 @@
+//! Settings of the demo backend. The names of the environment that the contract gives them are those of
+//! `ALIASES` in the program's configuration.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize, Serializer};
+use url::{Host, Url};
+
+use super::Error;
+
+/// What the demo is called with where nobody gave it a key: known to all, so for loopback only.
+const BUILT_IN_KEY: &str = "verbatim-demo-key";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where the backend listens. Default 127.0.0.1:8080.
+    pub listen: SocketAddr,
+    /// `X-API-Key` of its routes. Default: a built-in one, which is refused on any address but loopback.
+    pub api_key: Option<Secret>,
+    /// The voice-agent service; https and public where a telephony provider follows the redirect to it.
+    /// Default `http://localhost:8000`.
+    pub sts_base_url: String,
+    /// Sent to the voice-agent service as `Authorization: Bearer`, where it asks for a key.
+    pub sts_api_key: Option<Secret>,
+    /// How long the voice-agent service may take to answer. Default 10 000.
+    pub sts_timeout_ms: u64,
+    /// Base of the addresses in `link_catalog`. Default `http://localhost:3000`.
+    pub frontend_base_url: String,
+    /// Where the built-in front-end pages are served. Default: at `frontend_base_url`, where that is http
+    /// on this machine; otherwise they are not.
+    pub site_listen: Option<SocketAddr>,
+    /// `website_url` of sessions that begin with a telephone call. Default `https://example.com`.
+    pub website_url: String,
+    /// Categories that the verification hook accepts, or `*`. Default `patient_information`.
+    pub voice_verify_allowed_categories: Vec<String>,
+    /// What is said must have the patient id beside the last four digits. Default false.
+    pub voice_verify_require_patient_id: bool,
+    /// A JSON file of profiles and patients instead of the built-in ones.
+    pub records: Option<PathBuf>,
+    /// Where the telephony provider reaches this backend, `https://demo.example`: what it signs.
+    /// Default: `http://` and the request's `Host`.
+    pub public_url: Option<String>,
+    /// What the provider signs with. Without one its requests are not checked.
+    pub twilio_auth_token: Option<Secret>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            api_key: None,
+            sts_base_url: "http://localhost:8000".into(),
+            sts_api_key: None,
+            sts_timeout_ms: 10_000,
+            frontend_base_url: "http://localhost:3000".into(),
+            site_listen: None,
+            website_url: "https://example.com".into(),
+            voice_verify_allowed_categories: vec!["patient_information".into()],
+            voice_verify_require_patient_id: false,
+            records: None,
+            public_url: None,
+            twilio_auth_token: None,
+        }
+    }
+}
+
+impl Config {
+    /// Where the built-in pages are served, if they are.
+    pub fn site_address(&self) -> Option<SocketAddr> {
+        if self.site_listen.is_some() {
+            return self.site_listen;
+        }
+        let url = Url::parse(&self.frontend_base_url).ok().filter(|url| url.scheme() == "http")?;
+        let address = match url.host()? {
+            Host::Domain("localhost") => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Host::Domain(_) => return None,
+            Host::Ipv4(v4) => v4.into(),
+            Host::Ipv6(v6) => v6.into(),
+        };
+        address.is_loopback().then(|| SocketAddr::new(address, url.port_or_known_default().unwrap_or(80)))
+    }
+
+    /// The key that callers show.
+    ///
+    /// # Errors
+    /// [`Error::BuiltInKey`].
+    pub(super) fn key(&self) -> Result<Secret, Error> {
+        let key = self.api_key.as_ref().map(Secret::expose).filter(|key| !key.is_empty());
+        let key = key.unwrap_or(BUILT_IN_KEY);
+        for address in [Some(self.listen), self.site_address()].into_iter().flatten() {
+            if key == BUILT_IN_KEY && !address.ip().is_loopback() {
+                return Err(Error::BuiltInKey(address));
+            }
+        }
+        Ok(Secret::from(key))
+    }
+}
+
+/// `text` without a slash at its end.
+///
+/// # Errors
+/// [`Error::Address`] where it is no http or https address.
+pub(super) fn base_url(setting: &'static str, text: &str) -> Result<String, Error> {
+    let is_base = Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()
+    });
+    if is_base { Ok(text.trim().trim_end_matches('/').to_owned()) } else { Err(Error::Address(setting)) }
+}
+
+/// A value that is shown to nobody: neither in logs nor by `verbatim config`.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_none()
+    }
+}

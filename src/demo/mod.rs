@@ -1,0 +1,185 @@
+//! The reference demo backend: what an integrator's own backend would be, beside the voice-agent service.
+//!
+//! ```text
+//! telephony provider ─ phone ──┐
+//! a client's backend ─ client ─┼─ voice_service ── HTTP ── the voice-agent service
+//! second device ─ site ─ client┘                               │
+//!                        hook  ◄───────────────────────────────┘ "is this who they say they are?"
+//! ```
+//! It knows the service by its address alone. Whom it knows is invented (`records.json`).
+
+mod client;
+mod config;
+mod digits;
+mod fields;
+mod hook;
+mod phone;
+mod records;
+mod site;
+mod visits;
+mod voice_service;
+
+pub use config::{Config, Secret};
+pub use site::site;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http_body_util::{BodyExt as _, Full};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::http::{Failure, Request, Response, Router, json as json_response};
+use fields::Fields;
+use records::Records;
+use visits::Visits;
+use voice_service::{Reply, VoiceService};
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Of a request's or an answer's body: a start may bring documents.
+const BODY_BYTES_MAX: u64 = 4 << 20;
+
+/// Why the demo cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("everybody knows the built-in key: set DEMO_API_KEY to listen on {0}")]
+    BuiltInKey(SocketAddr),
+    #[error("`{0}` is no http or https address")]
+    Address(&'static str),
+    #[error("a key for the voice-agent service has characters that no header may have")]
+    Key,
+    #[error("the records in `{path}` cannot be read: {problem}")]
+    Records { path: PathBuf, problem: String },
+    #[error("cannot set up the HTTP client")]
+    Client(#[from] reqwest::Error),
+}
+
+/// What the routes work with.
+pub struct Demo {
+    config: Config,
+    key: Secret,
+    frontend: String,
+    records: Records,
+    visits: Visits,
+    voice: VoiceService,
+}
+
+/// Why a route has no answer of its own.
+enum Refusal {
+    Failed(Failure),
+    /// The voice-agent service refused; its answer is passed on.
+    Passed(Reply),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl Demo {
+    /// # Errors
+    /// [`Error`]
+    pub fn new(config: &Config) -> Result<Arc<Self>, Error> {
+        Ok(Arc::new(Self {
+            key: config.key()?,
+            frontend: config::base_url("demo.frontend_base_url", &config.frontend_base_url)?,
+            records: Records::open(config.records.as_deref())?,
+            visits: Visits::default(),
+            voice: VoiceService::new(config)?,
+            config: config.clone(),
+        }))
+    }
+
+    /// # Errors
+    /// 401 unless the headers have the key, once. Hashes are compared, so the time tells nothing.
+    fn authorize(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        let mut keys = headers.get_all(X_API_KEY).iter();
+        let is_known = match (keys.next(), keys.next()) {
+            (Some(key), None) => {
+                Sha256::digest(key.as_bytes()).ct_eq(&Sha256::digest(self.key.expose().as_bytes())).into()
+            }
+            _ => false,
+        };
+        if is_known {
+            return Ok(());
+        }
+        Err(Failure::new(StatusCode::UNAUTHORIZED, "INVALID_AUTH", "`X-API-Key` is missing or wrong."))
+    }
+}
+
+/// The backend's routes (contract, section 4.4).
+pub fn router(demo: &Arc<Demo>) -> Router {
+    let (proxied, calls, statuses) = (demo.clone(), demo.clone(), demo.clone());
+    Router::new()
+        .route(Method::POST, "/api/interactive-agent", move |request| proxy(proxied.clone(), request))
+        .route(Method::POST, "/api/hooks/voice-verify", keyed(demo, hook::voice_verify))
+        .route(Method::POST, "/api/client/form-event", keyed(demo, client::form_event))
+        .route(Method::POST, "/api/client/form-even", keyed(demo, client::form_event))
+        .route(Method::POST, "/api/client/verify-and-submit", keyed(demo, client::verify_and_submit))
+        .route(Method::POST, "/api/client/verify-patient-info-demo", keyed(demo, client::verify_patient))
+        .route(Method::POST, "/api/client/form-completed", keyed(demo, client::form_completed))
+        .route(Method::POST, "/webhooks/twilio/incoming-call", move |request| {
+            phone::incoming_call(calls.clone(), request)
+        })
+        .route(Method::POST, "/webhooks/twilio/call-status", move |request| {
+            phone::call_status(statuses.clone(), request)
+        })
+        // Probes have no keys, and learn nothing here.
+        .route(Method::GET, "/health", |_| async {
+            Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
+        })
+}
+
+/// `function`, for callers with the key that send a JSON object.
+fn keyed<F, R>(
+    demo: &Arc<Demo>,
+    function: F,
+) -> impl Fn(Request) -> BoxFuture<'static, Result<Response, Failure>> + Send + Sync + 'static
+where
+    F: Fn(Arc<Demo>, Fields) -> R + Copy + Send + Sync + 'static,
+    R: Future<Output = Result<Value, Refusal>> + Send + 'static,
+{
+    let demo = demo.clone();
+    move |request| {
+        let demo = demo.clone();
+        Box::pin(async move {
+            demo.authorize(&request.headers)?;
+            let fields = Fields::read(request.body).await?;
+            answer(function(demo, fields).await)
+        })
+    }
+}
+
+fn answer(outcome: Result<Value, Refusal>) -> Result<Response, Failure> {
+    match outcome {
+        Ok(value) => Ok(json_response(StatusCode::OK, &value)),
+        Err(Refusal::Passed(reply)) => Ok(reply.into_response()),
+        Err(Refusal::Failed(failure)) => Err(failure),
+    }
+}
+
+/// `POST /api/interactive-agent`: what comes goes to the voice-agent service, byte for byte, and its
+/// answer comes back as it is.
+async fn proxy(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
+    demo.authorize(&request.headers)?;
+    let media_type = request.headers.get(CONTENT_TYPE).cloned();
+    let body = request.body.collect_at_most(BODY_BYTES_MAX).await?;
+    let media_type = media_type.unwrap_or(HeaderValue::from_static("application/json"));
+    Ok(demo.voice.forward(body.bytes(), media_type).await?.into_response())
+}
+
+fn whole(status: StatusCode, media_type: HeaderValue, body: impl Into<Bytes>) -> Response {
+    let body = Full::new(body.into()).map_err(|never: Infallible| match never {});
+    let mut response = Response::new(body.boxed_unsync());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}

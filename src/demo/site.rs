@@ -1,0 +1,66 @@
+//! The front-end pages that the links lead to. They know no key: what a person does there comes to this
+//! site, which takes it to the backend's own functions, as the server side of a client's pages would.
+
+use std::sync::Arc;
+
+use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY};
+use hyper::{Method, StatusCode};
+
+use super::fields::Fields;
+use super::{Demo, answer, client, whole};
+use crate::http::{Failure, Request, Response, Router};
+
+/// Path, title, content.
+const PAGES: [(&str, &str, &str); 4] = [
+    ("/", "The demo clinic", include_str!("pages/default.html")),
+    ("/forms", "Sign up", include_str!("pages/forms.html")),
+    ("/patients", "Patient information", include_str!("pages/patients.html")),
+    ("/privacy", "Privacy", include_str!("pages/privacy.html")),
+];
+const FRAME: &str = include_str!("pages/frame.html");
+const SCRIPT: &str = include_str!("pages/page.js");
+
+/// The site's routes.
+pub fn site(demo: &Arc<Demo>) -> Router {
+    let demo = demo.clone();
+    let html = "text/html; charset=utf-8";
+    let script = |_| async { Ok(page("text/javascript; charset=utf-8", SCRIPT.to_owned())) };
+    let router = Router::new().route(Method::GET, "/page.js", script).route(
+        Method::POST,
+        "/events/{name}",
+        move |request| event(demo.clone(), request),
+    );
+    PAGES.into_iter().fold(router, |router, (path, title, content)| {
+        let text = FRAME.replace("{title}", title).replace("{content}", content);
+        router.route(Method::GET, path, move |_| std::future::ready(Ok(page(html, text.clone()))))
+    })
+}
+
+/// `POST /events/{name}`: one of the backend's client routes, by its last name.
+async fn event(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
+    // Pages of other origins may send forms and text without being asked; JSON they may not.
+    if request.headers.get(CONTENT_TYPE).is_none_or(|value| value != "application/json") {
+        let message = "The body must be JSON, with `Content-Type: application/json`.";
+        return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message));
+    }
+    let fields = Fields::read(request.body).await?;
+    let name = request.captures.first().map_or("", |(_, name)| name);
+    answer(match name {
+        "form-event" => client::form_event(demo, fields).await,
+        "verify-and-submit" => client::verify_and_submit(demo, fields).await,
+        "verify-patient-info-demo" => client::verify_patient(demo, fields).await,
+        "form-completed" => client::form_completed(demo, fields).await,
+        _ => return Err(Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such event.")),
+    })
+}
+
+fn page(media_type: &'static str, text: String) -> Response {
+    let mut response = whole(StatusCode::OK, HeaderValue::from_static(media_type), text);
+    let policy = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; \
+                  form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
+    // The address has the code of the visit.
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}

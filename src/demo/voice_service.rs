@@ -1,0 +1,133 @@
+//! The voice-agent service as its clients see it: one address, JSON there and back.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, redirect};
+use serde_json::Value;
+
+use super::config::base_url;
+use super::{BODY_BYTES_MAX, Config, Error, Refusal, whole};
+use crate::http::{Failure, Response};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+pub struct VoiceService {
+    client: Client,
+    /// Without a slash at its end.
+    pub base: String,
+    authorization: Option<HeaderValue>,
+    timeout: Duration,
+}
+
+/// An answer, whatever it says.
+pub struct Reply {
+    pub status: StatusCode,
+    media_type: HeaderValue,
+    retry_after: Option<HeaderValue>,
+    body: Bytes,
+}
+
+impl Reply {
+    pub fn into_response(self) -> Response {
+        let mut response = whole(self.status, self.media_type, self.body);
+        if let Some(after) = self.retry_after {
+            response.headers_mut().insert(RETRY_AFTER, after);
+        }
+        response
+    }
+}
+
+impl VoiceService {
+    /// # Errors
+    /// [`Error::Address`], [`Error::Key`], [`Error::Client`].
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        // The process's one provider of cryptography; who installed it first does not matter.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        // No redirects: nobody else is to get what goes along.
+        let builder = || {
+            Client::builder()
+                .user_agent(concat!("verbatim-demo/", env!("CARGO_PKG_VERSION")))
+                .redirect(redirect::Policy::none())
+                .referer(false)
+                .no_proxy()
+                .connect_timeout(CONNECT_TIMEOUT)
+        };
+        // A machine without certificates of its own still reaches its neighbours over http.
+        let client = builder().build().or_else(|_| builder().tls_certs_only([]).build())?;
+        let authorization = match &config.sts_api_key {
+            None => None,
+            Some(key) => {
+                let mut value =
+                    HeaderValue::try_from(format!("Bearer {}", key.expose())).map_err(|_| Error::Key)?;
+                value.set_sensitive(true);
+                Some(value)
+            }
+        };
+        let base = base_url("demo.sts_base_url", &config.sts_base_url)?;
+        Ok(Self { client, base, authorization, timeout: Duration::from_millis(config.sts_timeout_ms) })
+    }
+
+    /// Sends `body` as it is.
+    ///
+    /// # Errors
+    /// 502 where no answer can be had, 504 where it takes too long.
+    pub async fn forward(&self, body: Bytes, media_type: HeaderValue) -> Result<Reply, Failure> {
+        let mut request = self
+            .client
+            .post(format!("{}/STS/interactiveAgent", self.base))
+            .header(CONTENT_TYPE, media_type)
+            .timeout(self.timeout)
+            .body(body);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        let mut response = request.send().await.map_err(|error| failure(&error))?;
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
+            if (body.len() + chunk.len()) as u64 > BODY_BYTES_MAX {
+                return Err(bad_gateway("The voice service's answer is too long."));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Reply {
+            status: response.status(),
+            media_type: response.headers().get(CONTENT_TYPE).cloned().unwrap_or(JSON),
+            retry_after: response.headers().get(RETRY_AFTER).cloned(),
+            body: body.freeze(),
+        })
+    }
+
+    /// Takes one action.
+    ///
+    /// # Errors
+    /// As [`Self::forward`]. What the service refuses, or has no room for now, is passed on; that it
+    /// failed, or is no such service, is 502.
+    pub async fn act(&self, action: &Value) -> Result<Value, Refusal> {
+        let reply = self.forward(action.to_string().into(), JSON).await?;
+        let is_refusal = reply.status.is_client_error() || reply.status == StatusCode::SERVICE_UNAVAILABLE;
+        if is_refusal {
+            return Err(Refusal::Passed(reply));
+        }
+        if !reply.status.is_success() {
+            return Err(bad_gateway("The voice service failed.").because(reply.status.as_u16()).into());
+        }
+        let value = serde_json::from_slice(&reply.body);
+        value.map_err(|_| bad_gateway("The voice service's answer is no JSON.").into())
+    }
+}
+
+fn failure(error: &reqwest::Error) -> Failure {
+    if error.is_timeout() && !error.is_connect() {
+        let message = "The voice service did not answer in time.";
+        return Failure::new(StatusCode::GATEWAY_TIMEOUT, "STS_TIMEOUT", message);
+    }
+    bad_gateway("The voice service cannot be reached.")
+}
+
+fn bad_gateway(message: &'static str) -> Failure {
+    Failure::new(StatusCode::BAD_GATEWAY, "STS_UNAVAILABLE", message)
+}
