@@ -30,7 +30,8 @@ pub struct Board {
     base: Instant,
     condition: AtomicU8,
     ended: AtomicBool,
-    call_since: AtomicU64,
+    /// Moves on with the beginning and the end of each call into the model; odd during one.
+    calls: AtomicU64,
     recognised_at: AtomicU64,
     /// Calls that failed since one succeeded.
     failures: AtomicU64,
@@ -50,7 +51,7 @@ impl Board {
             base: Instant::now(),
             condition: AtomicU8::new(Condition::Working as u8),
             ended: AtomicBool::default(),
-            call_since: AtomicU64::default(),
+            calls: AtomicU64::default(),
             recognised_at: AtomicU64::default(),
             failures: AtomicU64::default(),
             left: AtomicBool::default(),
@@ -74,12 +75,12 @@ impl Board {
         (stamp > 0).then(|| Duration::from_millis(self.stamp(now).saturating_sub(stamp)))
     }
 
-    pub fn call_begins(&self, now: Instant) {
-        self.call_since.store(self.stamp(now), Relaxed);
+    pub fn call_begins(&self) {
+        self.calls.fetch_add(1, Relaxed);
     }
 
     pub fn call_ends(&self, succeeded: bool) {
-        self.call_since.store(0, Relaxed);
+        self.calls.fetch_add(1, Relaxed);
         if succeeded {
             self.failures.store(0, Relaxed);
         } else {
@@ -87,9 +88,9 @@ impl Board {
         }
     }
 
-    /// How long the call into the model that runs at present has run.
-    pub fn in_call(&self, now: Instant) -> Option<Duration> {
-        self.age(&self.call_since, now)
+    /// The number of the call into the model that runs at present.
+    pub fn in_call(&self) -> Option<u64> {
+        Some(self.calls.load(Relaxed)).filter(|calls| !calls.is_multiple_of(2))
     }
 
     pub fn failures(&self) -> u64 {

@@ -31,6 +31,10 @@ const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 pub struct Watch {
     shared: Weak<Shared>,
+    every: Duration,
+    looked_at: Option<Instant>,
+    /// The call that was running at the last look, and how long it has been watched.
+    call: Option<(u64, Duration)>,
     stall: Duration,
     quiet: Duration,
     probe: Option<oneshot::Receiver<Result<Recognition, Error>>>,
@@ -40,9 +44,13 @@ pub struct Watch {
 impl Watch {
     pub fn new(config: &Config, shared: Weak<Shared>) -> Self {
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        let stall = seconds(config.stall_seconds);
         Self {
             shared,
-            stall: seconds(config.stall_seconds),
+            every: (stall / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX),
+            looked_at: None,
+            call: None,
+            stall,
             quiet: seconds(config.probe_seconds),
             probe: None,
             probed_at: None,
@@ -51,17 +59,29 @@ impl Watch {
 
     /// Until `alive` is closed, by the last handle on the engine.
     pub fn run(mut self, alive: &Receiver<()>) {
-        let every = (self.stall / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
-        while alive.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+        while alive.recv_timeout(self.every) == Err(RecvTimeoutError::Timeout) {
             let Some(shared) = self.shared.upgrade() else { return };
             self.look(&shared, Instant::now());
         }
     }
 
+    /// How long the present call has been watched. Time in which this thread did not look does not count: when
+    /// the whole process is stopped for a while, or the machine is, its model does not hang.
+    fn watched(&mut self, call: Option<u64>, now: Instant) -> Duration {
+        let since_look =
+            self.looked_at.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let before = self.call.take();
+        self.call = call.map(|number| match before {
+            Some((same, watched)) if same == number => (number, watched + since_look.min(2 * self.every)),
+            _ => (number, Duration::ZERO),
+        });
+        self.call.map_or(Duration::ZERO, |(_, watched)| watched)
+    }
+
     fn look(&mut self, shared: &Shared, now: Instant) {
         let board = &shared.board;
         let before = board.condition();
-        let hangs = board.in_call(now).is_some_and(|call| call > self.stall);
+        let hangs = self.watched(board.in_call(), now) > self.stall;
         match (before, hangs) {
             (Condition::Ended, _) => {
                 shared.hung.send_replace(true);
@@ -152,5 +172,34 @@ impl Shared {
         let window = probe_window(self.info.languages.first().map_or("en", String::as_str));
         let entry = Entry { window, reply, queued_at: Instant::now(), is_probe: true };
         self.commands.send(entry).ok().map(|()| answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_as_long_as_it_was_watched() {
+        let config = Config { stall_seconds: 10.0, ..Config::default() };
+        let mut watch = Watch::new(&config, Weak::new());
+        let (start, every) = (Instant::now(), watch.every);
+        let mut now = start;
+        let mut longest = |call: Option<u64>, looks: u32, between: Duration| {
+            let mut watched = Duration::ZERO;
+            for _ in 0..looks {
+                now += between;
+                watched = watch.watched(call, now);
+            }
+            watched
+        };
+        assert_eq!(longest(None, 100, every), Duration::ZERO);
+        // The first look at a call tells nothing of when it began.
+        assert_eq!(longest(Some(1), 1, every), Duration::ZERO);
+        assert_eq!(longest(Some(1), 20, every), 20 * every);
+        // Another one, and then nobody looks for an hour.
+        assert_eq!(longest(Some(3), 5, every), 4 * every);
+        assert_eq!(longest(Some(3), 1, Duration::from_secs(3600)), 6 * every);
+        assert_eq!(longest(None, 1, every), Duration::ZERO);
     }
 }

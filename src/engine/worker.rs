@@ -65,7 +65,7 @@ impl Hall {
         call: impl FnOnce(&mut dyn SpeechModel) -> Result<T, Error>,
     ) -> (Result<T, Error>, Duration) {
         let begun = Instant::now();
-        self.board.call_begins(begun);
+        self.board.call_begins();
         let result = catch_unwind(AssertUnwindSafe(|| call(self.model.as_mut())))
             .unwrap_or_else(|_| Err(Error::ModelFailed("the model panicked".into())));
         let took = begun.elapsed();

@@ -16,6 +16,9 @@ const MIN_SPREAD_SECONDS: f64 = 1.0;
 /// Until it is known: the fixed part of a full window's cost.
 const FIRST_FIXED: f64 = 0.5;
 
+/// No window is taken to have cost more than so many times what was foreseen.
+const OUTLIER: f64 = 10.0;
+
 const WINDOW_SECONDS: f64 = WINDOW_SAMPLES as f64 / crate::audio::SAMPLE_RATE as f64;
 
 /// Audio in windows.
@@ -98,6 +101,10 @@ impl Cost {
 
     /// A window of `seconds` took `busy` seconds of the engine's time, its share of batches counted.
     pub fn learn(&mut self, seconds: f64, busy: f64) {
+        // One that was stopped half-way, with the whole process perhaps, says nothing of the next.
+        let foreseen =
+            self.of_full_window().map(|_| self.of(Work::window(seconds))).filter(|&foreseen| foreseen > 0.0);
+        let busy = foreseen.map_or(busy, |foreseen| busy.min(OUTLIER * foreseen));
         self.count = self.count * MEMORY + 1.0;
         self.seconds = self.seconds * MEMORY + seconds;
         self.seconds_squared = self.seconds_squared * MEMORY + seconds * seconds;
