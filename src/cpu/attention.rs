@@ -64,7 +64,7 @@ impl Cache {
         let room = positions.next_multiple_of(BLOCK);
         let count = slots * heads * room;
         fn elements<E: Element>(count: usize) -> Elements<E> {
-            Elements { keys: vec![E::default(); count * HEAD], values: vec![E::default(); count * HEAD] }
+            Elements { keys: E::zeros(count * HEAD), values: E::zeros(count * HEAD) }
         }
         let store = match precision {
             CachePrecision::F32 => Store::F32(elements(count)),

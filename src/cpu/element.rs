@@ -2,11 +2,17 @@
 
 /// The upper half of an f32.
 pub use half::bf16 as Bf16;
+use half::vec::HalfBitsVecExt;
 
 /// A stored number. The conversions compile to a few vector instructions.
 pub trait Element: Copy + Default + Send + Sync + 'static {
     fn from_f32(value: f32) -> Self;
     fn to_f32(self) -> f32;
+
+    /// Memory that is not touched before it is written to.
+    fn zeros(count: usize) -> Vec<Self> {
+        vec![Self::default(); count]
+    }
 }
 
 impl Element for f32 {
@@ -33,6 +39,11 @@ impl Element for Bf16 {
     #[inline(always)]
     fn to_f32(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
+    }
+
+    /// As whole numbers, whose zeros the allocator has: of this type each would be written.
+    fn zeros(count: usize) -> Vec<Self> {
+        vec![0u16; count].reinterpret_into()
     }
 }
 

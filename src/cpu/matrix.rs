@@ -213,10 +213,12 @@ impl Matrix {
 
 /// Lines in the order block, input.
 fn pack<T>(blocks: usize, inputs: usize, line: impl Fn(usize, usize) -> T) -> Vec<T> {
-    (0..blocks)
-        .flat_map(|block| (0..inputs).map(move |input| (block, input)))
-        .map(|(b, i)| line(b, i))
-        .collect()
+    // Not collected: a vector that grows as it is filled keeps up to twice what it holds.
+    let mut lines = Vec::with_capacity(blocks * inputs);
+    for block in 0..blocks {
+        lines.extend((0..inputs).map(|input| line(block, input)));
+    }
+    lines
 }
 
 /// The scale that makes the greatest of `values` 127; 1 where all are zero.

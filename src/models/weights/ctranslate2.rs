@@ -6,6 +6,9 @@
 //! Source: CTranslate2 `src/models/model.cc`, `python/ctranslate2/specs/model_spec.py`.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tch::{Kind, Tensor};
@@ -18,52 +21,56 @@ use super::{
 const BINARY_VERSION: u32 = 6;
 
 pub fn read(path: &Path) -> Result<Weights, Error> {
-    let file = std::fs::File::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    // SAFETY: the map is read only here, before this function returns. A file that another process
-    // truncates meanwhile ends this process with SIGBUS: model folders are not written in place.
-    let map =
-        unsafe { memmap2::Mmap::map(&file) }.map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    Variables::parse(&map)?.into_weights()
+    Variables::open(path)?.into_weights()
 }
 
 /// The dimensions of the model in `path`, without its weights.
 pub fn dimensions(path: &Path) -> Result<Dimensions, Error> {
-    let file = std::fs::File::open(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    // SAFETY: as in `read`.
-    let map =
-        unsafe { memmap2::Mmap::map(&file) }.map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let variables = Variables::parse(&map)?;
+    let variables = Variables::open(path)?;
     let embedding = variables.get("decoder/embeddings/weight")?;
     Ok(Dimensions {
         width: embedding.shape.last().copied().unwrap_or(0),
         decoder_layers: variables.layers("decoder").len(),
-        elements: variables.0.values().fold(0, |sum, variable| sum.saturating_add(elements(&variable.shape))),
+        elements: variables.table.values().fold(0, |sum, found| sum.saturating_add(elements(&found.shape))),
     })
 }
 
-struct Variable<'a> {
+/// Where a variable lies in the file.
+struct Variable {
     shape: Vec<usize>,
     kind: u8,
-    data: &'a [u8],
+    position: u64,
+    length: usize,
 }
 
-struct Variables<'a>(HashMap<String, Variable<'a>>);
+/// The file's table. Data is read when it is asked for: a map of the whole file would count as this
+/// process's memory, beside the tensors made of it.
+struct Variables {
+    file: File,
+    table: HashMap<String, Variable>,
+}
 
-struct Reader<'a>(&'a [u8]);
+struct Reader<'a> {
+    file: BufReader<&'a File>,
+    /// Bytes not read yet.
+    left: u64,
+}
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Error> {
-        let (head, tail) = self
-            .0
-            .split_at_checked(length)
-            .ok_or_else(|| Error::BadWeights("model.bin ends early".into()))?;
-        self.0 = tail;
-        Ok(head)
+impl Reader<'_> {
+    fn take(&mut self, length: u64) -> Result<(), Error> {
+        self.left =
+            self.left.checked_sub(length).ok_or_else(|| Error::BadWeights("model.bin ends early".into()))?;
+        Ok(())
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
+        self.take(bytes.len() as u64)?;
+        self.file.read_exact(bytes).map_err(unreadable)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let mut array = [0; N];
-        array.copy_from_slice(self.take(N)?);
+        self.fill(&mut array)?;
         Ok(array)
     }
 
@@ -76,15 +83,31 @@ impl<'a> Reader<'a> {
     }
 
     fn string(&mut self) -> Result<String, Error> {
-        let length = u16::from_le_bytes(self.array()?);
-        let bytes = self.take(usize::from(length))?;
-        Ok(String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(bytes)).into_owned())
+        let mut bytes = vec![0; usize::from(u16::from_le_bytes(self.array()?))];
+        self.fill(&mut bytes)?;
+        Ok(String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(&bytes)).into_owned())
+    }
+
+    fn skip(&mut self, length: u32) -> Result<(), Error> {
+        self.take(u64::from(length))?;
+        self.file.seek_relative(i64::from(length)).map_err(unreadable)
     }
 }
 
-impl<'a> Variables<'a> {
-    fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
-        let mut reader = Reader(bytes);
+fn unreadable(error: std::io::Error) -> Error {
+    Error::BadWeights(format!("model.bin: {error}"))
+}
+
+impl Variables {
+    fn open(path: &Path) -> Result<Self, Error> {
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        let table = Self::table(&mut Reader { file: BufReader::new(&file), left: length }, length)?;
+        Ok(Self { file, table })
+    }
+
+    fn table(reader: &mut Reader, file_length: u64) -> Result<HashMap<String, Variable>, Error> {
         let version = reader.u32()?;
         if version != BINARY_VERSION {
             return Err(Error::BadWeights(format!("model.bin has version {version}, not {BINARY_VERSION}")));
@@ -94,25 +117,33 @@ impl<'a> Variables<'a> {
             return Err(Error::BadWeights(format!("model.bin holds a {spec}, not a WhisperSpec")));
         }
         reader.u32()?; // revision
-        let mut variables = HashMap::new();
+        let mut table = HashMap::new();
         for _ in 0..reader.u32()? {
             let name = reader.string()?;
             let rank = reader.u8()?;
             let shape = (0..rank).map(|_| Ok(reader.u32()? as usize)).collect::<Result<Vec<_>, Error>>()?;
             let kind = reader.u8()?;
-            let length = reader.u32()? as usize;
-            variables.insert(name, Variable { shape, kind, data: reader.take(length)? });
+            let length = reader.u32()?;
+            let position = file_length - reader.left;
+            reader.skip(length)?;
+            table.insert(name, Variable { shape, kind, position, length: length as usize });
         }
         // The one alias in use says that the output projection is the embedding, which holds for
         // every Whisper model: read only to see that the file is whole.
-        for _ in 0..2 * reader.u32()? {
+        for _ in 0..2 * u64::from(reader.u32()?) {
             reader.string()?;
         }
-        Ok(Self(variables))
+        Ok(table)
     }
 
-    fn get(&self, name: &str) -> Result<&Variable<'a>, Error> {
-        self.0.get(name).ok_or_else(|| Error::BadWeights(format!("model.bin lacks {name}")))
+    fn get(&self, name: &str) -> Result<&Variable, Error> {
+        self.table.get(name).ok_or_else(|| Error::BadWeights(format!("model.bin lacks {name}")))
+    }
+
+    fn data(&self, variable: &Variable) -> Result<Vec<u8>, Error> {
+        let mut data = vec![0; variable.length];
+        self.file.read_exact_at(&mut data, variable.position).map_err(unreadable)?;
+        Ok(data)
     }
 
     fn tensor(&self, name: &str) -> Result<Tensor, Error> {
@@ -124,7 +155,7 @@ impl<'a> Variables<'a> {
             5 => Kind::BFloat16,
             other => return Err(Error::BadWeights(format!("{name} has type {other}"))),
         };
-        let tensor = tensor_from_bytes(variable.data, &variable.shape, kind)?;
+        let tensor = tensor_from_bytes(&self.data(variable)?, &variable.shape, kind)?;
         if kind != Kind::Int8 {
             return Ok(tensor);
         }
@@ -138,9 +169,9 @@ impl<'a> Variables<'a> {
 
     /// A whole number stored as a scalar of any type.
     fn number(&self, name: &str) -> Result<usize, Error> {
-        let data = self.get(name)?.data;
+        let data = self.data(self.get(name)?)?;
         let bad = || Error::BadWeights(format!("{name} is not a number"));
-        let value = match *data {
+        let value = match *data.as_slice() {
             [a] => i64::from(a as i8),
             [a, b] => i64::from(i16::from_le_bytes([a, b])),
             [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
@@ -151,7 +182,7 @@ impl<'a> Variables<'a> {
 
     fn linear(&self, prefix: &str) -> Result<Linear, Error> {
         let bias = format!("{prefix}/bias");
-        let bias = if self.0.contains_key(&bias) { Some(self.tensor(&bias)?) } else { None };
+        let bias = if self.table.contains_key(&bias) { Some(self.tensor(&bias)?) } else { None };
         Ok(Linear { weight: self.tensor(&format!("{prefix}/weight"))?, bias })
     }
 
@@ -182,7 +213,7 @@ impl<'a> Variables<'a> {
     fn layers(&self, side: &str) -> Vec<String> {
         (0..)
             .map(|index| format!("{side}/layer_{index}"))
-            .take_while(|layer| self.0.contains_key(&format!("{layer}/ffn/linear_0/weight")))
+            .take_while(|layer| self.table.contains_key(&format!("{layer}/ffn/linear_0/weight")))
             .collect()
     }
 

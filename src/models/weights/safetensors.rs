@@ -2,10 +2,12 @@
 //! names. Tensor names as in transformers' `WhisperForConditionalGeneration`.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
 use serde::Deserialize;
 use tch::{Kind, Tensor};
 
@@ -13,6 +15,9 @@ use super::{
     CrossAttention, DecoderLayer, Dimensions, EncoderLayer, Error, FeedForward, LayerNorm, Linear,
     SelfAttention, Weights, elements, tensor_from_bytes,
 };
+
+/// Bytes; as in the reference.
+const HEADER_LIMIT: u64 = 100_000_000;
 
 #[derive(Deserialize)]
 struct Index {
@@ -39,10 +44,10 @@ pub fn read(folder: &Path) -> Result<Weights, Error> {
 pub fn dimensions(folder: &Path) -> Result<Dimensions, Error> {
     let mut dimensions = Dimensions { width: 0, decoder_layers: 0, elements: 0 };
     for file in files(folder)? {
-        each_tensor(&file, |name, view| {
-            dimensions.elements = dimensions.elements.saturating_add(elements(view.shape()));
+        each_tensor(&file, |_, name, info, _| {
+            dimensions.elements = dimensions.elements.saturating_add(elements(&info.shape));
             if name == "decoder.embed_tokens.weight" {
-                dimensions.width = view.shape().last().copied().unwrap_or(0);
+                dimensions.width = info.shape.last().copied().unwrap_or(0);
             }
             let layer = name.starts_with("decoder.layers.") && name.ends_with(".fc1.weight");
             dimensions.decoder_layers += usize::from(layer);
@@ -74,18 +79,34 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     shards.into_iter().map(inside).collect()
 }
 
-/// The tensors in the file at `path`, by the names that they have without a prefix.
+/// The tensors that the file at `path` lists, by the names that they have without a prefix, and where the
+/// data of each lies in the file.
+///
+/// Format: `u64` length of the header, the header (JSON), data. Source: github.com/huggingface/safetensors.
 fn each_tensor(
     path: &Path,
-    mut each: impl FnMut(&str, TensorView) -> Result<(), Error>,
+    mut each: impl FnMut(&File, &str, &TensorInfo, u64) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
-    let file = std::fs::File::open(path).map_err(io)?;
-    // SAFETY: as in `ctranslate2::read`: read only here, and tensors are copied out.
-    let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io)?;
-    let bad = |error: safetensors::SafeTensorError| Error::BadWeights(format!("{}: {error}", path.display()));
-    for (name, view) in SafeTensors::deserialize(&map).map_err(bad)?.tensors() {
-        each(name.strip_prefix("model.").unwrap_or(&name), view)?;
+    let bad = |reason: &str| Error::BadWeights(format!("{}: {reason}", path.display()));
+    let file = File::open(path).map_err(io)?;
+    let length = file.metadata().map_err(io)?.len();
+    let mut header_length = [0; 8];
+    file.read_exact_at(&mut header_length, 0).map_err(|_| bad("ends early"))?;
+    let header_length = u64::from_le_bytes(header_length);
+    if header_length > length.min(HEADER_LIMIT) {
+        return Err(bad("ends early, or is none"));
+    }
+    let mut header = vec![0; header_length as usize];
+    file.read_exact_at(&mut header, 8).map_err(|_| bad("ends early"))?;
+    // Deserialising checks that the tensors follow one another and are as long as their shapes say.
+    let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| bad(&error.to_string()))?;
+    if (8 + header_length).saturating_add(metadata.data_len() as u64) != length {
+        return Err(bad("ends early"));
+    }
+    for (name, info) in metadata.tensors() {
+        let position = 8 + header_length + info.data_offsets.0 as u64;
+        each(&file, name.strip_prefix("model.").unwrap_or(&name), info, position)?;
     }
     Ok(())
 }
@@ -99,14 +120,17 @@ struct Tensors(HashMap<String, Tensor>);
 
 impl Tensors {
     fn load(&mut self, path: &Path) -> Result<(), Error> {
-        each_tensor(path, |name, view| {
-            let kind = match view.dtype() {
+        each_tensor(path, |file, name, info, position| {
+            let kind = match info.dtype {
                 Dtype::F32 => Kind::Float,
                 Dtype::F16 => Kind::Half,
                 Dtype::BF16 => Kind::BFloat16,
                 other => return Err(Error::BadWeights(format!("{name} has type {other:?}"))),
             };
-            let tensor = tensor_from_bytes(view.data(), view.shape(), kind)?;
+            let mut data = vec![0; info.data_offsets.1 - info.data_offsets.0];
+            file.read_exact_at(&mut data, position)
+                .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+            let tensor = tensor_from_bytes(&data, &info.shape, kind)?;
             self.0.insert(name.to_owned(), tensor);
             Ok(())
         })

@@ -97,7 +97,7 @@ impl Whisper {
         tch::set_num_threads(threads.try_into().unwrap_or(i32::MAX));
         let _guard = tch::no_grad_guard();
 
-        let weights = weights::read(folder)?;
+        let mut weights = weights::read(folder)?;
         let (vocabulary, _) = weights.token_embedding.size2()?;
         let (text_positions, _) = weights.decoder_positions.size2()?;
         let (_, bands, _) = weights.conv1.weight.size3()?;
@@ -119,6 +119,8 @@ impl Whisper {
             },
         };
         let threads = Threads::new(threads);
+        let encoder = Encoder::new(&weights, (device, kind), numbers.weights, threads.clone())?;
+        weights.encoder_layers.clear();
         Ok(Self {
             rules: Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first),
             log_mel: LogMel::new(bands as usize),
@@ -127,9 +129,9 @@ impl Whisper {
                 AudioContext::Full => true,
                 AudioContext::Short => false,
             },
-            encoder: Encoder::new(&weights, (device, kind), numbers.weights, threads.clone())?,
+            encoder,
             decoder: Decoder::new(
-                &weights,
+                weights,
                 Placement {
                     slots: info.slots,
                     device,

@@ -78,7 +78,7 @@ struct Collected {
 }
 
 impl Decoder {
-    pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
+    pub fn new(weights: weights::Weights, placement: Placement) -> Result<Self, Error> {
         let Placement { slots, numbers, threads, alignment_heads, .. } = placement;
         let heads = weights.decoder_heads;
         let (text_positions, width) = weights.decoder_positions.size2()?;
@@ -87,7 +87,7 @@ impl Decoder {
             return Err(Error::BadWeights(format!("{heads} heads of {HEAD} do not make the width {width}")));
         }
         let precision = numbers.weights;
-        let layers = weights.decoder_layers.iter().map(|layer| {
+        let layers = weights.decoder_layers.into_iter().map(|layer| {
             let cross = &layer.cross_attention;
             Ok(Layer {
                 attention_norm: Norm::new(&layer.attention.norm)?,
@@ -104,6 +104,7 @@ impl Decoder {
                 audio_cache: Cache::new(slots, heads, audio_positions as usize, numbers.audio_cache),
             })
         });
+        let layers = layers.collect::<Result<_, Error>>()?;
         Ok(Self {
             level: Level::detect(),
             threads,
@@ -111,7 +112,7 @@ impl Decoder {
             heads,
             embedding: Matrix::new(&plain(&weights.token_embedding)?, None, width as usize, precision),
             positions: plain(&weights.decoder_positions)?,
-            layers: layers.collect::<Result<_, Error>>()?,
+            layers,
             norm: Norm::new(&weights.decoder_norm)?,
             audio_lengths: vec![0; slots],
             alignment_heads,

@@ -63,10 +63,11 @@ pub struct Placement {
 }
 
 impl Decoder {
-    pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
+    /// Takes the weights, to be rid of each layer's when it is packed.
+    pub fn new(weights: weights::Weights, placement: Placement) -> Result<Self, Error> {
         Ok(match placement.device {
             Device::Cpu => Self::Host(host::Decoder::new(weights, placement)?),
-            _ => Self::Torch(torch::Decoder::new(weights, placement)?),
+            _ => Self::Torch(torch::Decoder::new(&weights, placement)?),
         })
     }
 
