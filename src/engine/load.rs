@@ -20,8 +20,8 @@ use super::{Config, Error};
 
 /// Bounds of what a refused client is told to wait, in seconds.
 const RETRY_AFTER: RangeInclusive<f64> = 1.0..=120.0;
-/// Full windows that may be held however slow the engine was of late: one slow second does not shut the door.
-const MIN_HELD_WINDOWS: f64 = 4.0;
+/// A full window may be held however slow the engine was of late: one slow second does not shut the door.
+const MIN_HELD_WINDOWS: f64 = 1.0;
 /// Audio in hand has cost its reading already: it may exceed the bound on waiting that was kept at the door by
 /// so much, which is what a request may bring beyond the usual.
 const IN_HAND: f64 = 1.25;
