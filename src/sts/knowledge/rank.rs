@@ -26,7 +26,6 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("hour", "open"),
     ("close", "open"),
     ("closed", "open"),
-    ("car", "park"),
     ("doctor", "dr"),
     ("located", "address"),
     ("location", "address"),
@@ -106,9 +105,10 @@ impl Index {
         Self { postings, lengths, mean_length }
     }
 
-    /// How rare a term is; one that is in no text is as rare as can be.
+    /// How rare a term is. One that is in no text weighs as if it were in one: callers say more words
+    /// than texts have, and those must not drown the ones that fit.
     fn weight(&self, term: &str) -> f32 {
-        let (count, within) = (self.lengths.len() as f32, self.postings.get(term).map_or(0, Vec::len) as f32);
+        let (count, within) = (self.lengths.len() as f32, self.postings.get(term).map_or(1, Vec::len) as f32);
         (1.0 + (count - within + 0.5) / (within + 0.5)).ln()
     }
 
