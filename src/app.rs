@@ -1,6 +1,9 @@
 //! The composition root: configuration to running parts, and the order in which they stop.
 
+mod demonstration;
 mod memory;
+
+pub use demonstration::{Demonstration, demo, demo_with_sts};
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{self, JobWork, Readiness, Services, State};
 use crate::audio::Pcm;
 use crate::config::Config;
-use crate::demo::{self, Demo};
+use crate::demo;
 use crate::engine::{self, Class, Engine, LanguageChoice, Task, TenantId};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator};
@@ -96,8 +99,18 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
 /// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
 /// goes on in its threads.
 pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error> {
-    metrics::start();
     let listener = listen(config.listen).await?;
+    serve_on(listener, config, stop, || {}).await
+}
+
+/// As [`serve`], where it has been bound already; `is_ready` is called when requests are taken.
+async fn serve_on(
+    listener: TcpListener,
+    config: &Config,
+    stop: CancellationToken,
+    is_ready: impl FnOnce(),
+) -> Result<(), Error> {
+    metrics::start();
     let operators_listener = match config.metrics.listen {
         Some(address) => Some(listen(address).await?),
         None => None,
@@ -149,6 +162,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
     readiness.set(State::Ready);
     // Port 0 is any that is free.
     tracing::info!(address = %listener.local_addr().unwrap_or(config.listen), "listening");
+    is_ready();
     let draining = async {
         stop.cancelled().await;
         readiness.set(State::Draining);
@@ -238,38 +252,6 @@ fn recognize(transcriber: Transcriber, language: &str) -> Recognize {
             Ok(transcript.text())
         })
     })
-}
-
-/// Serves the demo backend and its pages until `stop`. They need no model and no state.
-///
-/// # Errors
-/// What keeps it from starting.
-pub async fn demo(config: &Config, stop: CancellationToken) -> Result<(), Error> {
-    let demo = Demo::new(&config.demo)?;
-    let listener = listen(config.demo.listen).await?;
-    let address = listener.local_addr().unwrap_or(config.demo.listen);
-    let site = match config.demo.site_address() {
-        None => None,
-        Some(address) => match listen(address).await {
-            // Somebody has pages of their own there, and did not ask for ours.
-            Err(error) if config.demo.site_listen.is_none() => {
-                tracing::warn!(%address, error = &error as &dyn std::error::Error, "pages are not served");
-                None
-            }
-            listener => Some(listener?),
-        },
-    };
-    let site_address = site.as_ref().and_then(|site| site.local_addr().ok());
-    tracing::info!(%address, site = ?site_address, sts = config.demo.sts_base_url, "demo listening");
-    let backend = http::run(listener, demo::router(&demo), &config.http, stop.clone().cancelled_owned());
-    let pages = async {
-        let Some(site) = site else { return Ok(()) };
-        // Whoever serves them to others does so with certificates of theirs.
-        let config = http::Config { tls: None, ..config.http.clone() };
-        http::run(site, demo::site(&demo), &config, stop.cancelled()).await
-    };
-    tokio::try_join!(backend, pages)?;
-    Ok(())
 }
 
 fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {

@@ -79,6 +79,9 @@ enum Command {
         /// Address and port.
         #[arg(long, value_name = "ADDR:PORT")]
         listen: Option<SocketAddr>,
+        /// Run the voice-agent service as well, at `listen`, and print the story of a call as lines to type.
+        #[arg(long)]
+        with_sts: bool,
     },
     /// Transcribe files, without a server.
     #[command(after_help = EXIT_CODES)]
@@ -153,7 +156,7 @@ pub fn main() -> ExitCode {
 fn run(line: CommandLine) -> Result<ExitCode, Failure> {
     let listen = match &line.command {
         Command::Serve { listen } => listen.map(|address| ("listen", address)),
-        Command::Demo { listen } => listen.map(|address| ("demo.listen", address)),
+        Command::Demo { listen, .. } => listen.map(|address| ("demo.listen", address)),
         _ => None,
     };
     let usage = |error: crate::config::Error| Failure::Usage(error.into());
@@ -166,9 +169,11 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
             runtime()?.block_on(serve::run(&config))?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Demo { .. } => {
+        Command::Demo { with_sts, .. } => {
             crate::telemetry::start(&config.log).map_err(|error| Failure::Usage(error.into()))?;
-            runtime()?.block_on(demo::run(&config))?;
+            runtime()?.block_on(async {
+                if with_sts { demo::run_with_sts(config).await } else { demo::run(&config).await }
+            })?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Transcribe(arguments) => {

@@ -6,15 +6,16 @@ use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, invalid};
-use super::records::Credentials;
+use super::identity::without_identity;
+use super::records::{Credentials, Records};
 use super::{Demo, Refusal};
 use crate::http::Failure;
 
 /// The form for people whom no number is known of yet.
 const SIGNUP: &str = "healthcare_signup";
 const PATIENT_INFORMATION: &str = "patient_information";
-/// Members of a form event that are not the page's state. An agent has no use for secrets.
-const NOT_PAGE: [&str; 4] = ["session_id", "visit", "ssn_last4", "date_of_birth"];
+/// Members of a form event that are not the page's state.
+const NOT_PAGE: [&str; 2] = ["session_id", "visit"];
 
 /// `POST /api/client/form-event`: the payload becomes the `page_context`.
 pub async fn form_event(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusal> {
@@ -27,6 +28,7 @@ pub async fn form_event(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusa
     let is_page = |name: &str, value: &Value| !NOT_PAGE.contains(&name) && !value.is_null();
     let page: Map<String, Value> =
         fields.0.into_iter().filter(|(name, value)| is_page(name, value)).collect();
+    let page = without_identity(page);
     if !["page", "step", "form_name", "sections"].iter().any(|name| page.contains_key(*name)) {
         return Err(invalid("One of `page`, `step`, `form_name` and `sections` must be there.").into());
     }
@@ -51,9 +53,7 @@ pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields) -> Result<Value,
         caller_number,
     };
     let completion = completion(&session_id, &fields)?;
-    if !demo.records.knows(&credentials) {
-        return Err(not_verified());
-    }
+    demo.prove(&session_id, |records| records.knows(&credentials).then_some(()))?.ok_or_else(not_verified)?;
     let verification = json!({
         "action": "verification", "session_id": session_id, "category": category, "verified": true,
         "details": {"form_name": form_name},
@@ -68,8 +68,10 @@ pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields) -> Result<Value,
 /// `POST /api/client/verify-patient-info-demo`: `session_id`, `ssn_last4`, optional `patient_id`.
 pub async fn verify_patient(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusal> {
     let session_id = session(&demo, &fields)?;
-    let patient = demo.records.patient(fields.ssn_last4()?, fields.text("patient_id")?);
-    let details = json!({"sms_catalog_key": patient.ok_or_else(not_verified)?.sms_catalog_key});
+    let (ssn_last4, id) = (fields.ssn_last4()?, fields.text("patient_id")?);
+    let look = |records: &Records| Some(records.patient(ssn_last4, id)?.sms_catalog_key.clone());
+    let key = demo.prove(&session_id, look)?.ok_or_else(not_verified)?;
+    let details = json!({"sms_catalog_key": key});
     let verification = json!({
         "action": "verification", "session_id": session_id, "category": PATIENT_INFORMATION,
         "verified": true, "details": details,

@@ -82,11 +82,17 @@ impl Config {
         address.is_loopback().then(|| SocketAddr::new(address, url.port_or_known_default().unwrap_or(80)))
     }
 
+    /// The key that callers show, where it is no secret.
+    pub(super) fn shown_key(&self) -> Option<&'static str> {
+        let key = self.api_key.as_ref().map(Secret::expose).filter(|key| !key.is_empty());
+        key.is_none_or(|key| key == BUILT_IN_KEY).then_some(BUILT_IN_KEY)
+    }
+
     /// The key that callers show.
     ///
     /// # Errors
     /// [`Error::BuiltInKey`].
-    pub(super) fn key(&self) -> Result<Secret, Error> {
+    pub fn key(&self) -> Result<Secret, Error> {
         let key = self.api_key.as_ref().map(Secret::expose).filter(|key| !key.is_empty());
         let key = key.unwrap_or(BUILT_IN_KEY);
         for address in [Some(self.listen), self.site_address()].into_iter().flatten() {

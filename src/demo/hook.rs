@@ -5,7 +5,9 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use super::digits::digits;
 use super::fields::Fields;
+use super::records::Records;
 use super::{Demo, Refusal};
 use crate::http::Failure;
 
@@ -20,11 +22,16 @@ pub async fn voice_verify(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refu
         let message = "This category is not verified here.";
         return Err(Failure::new(StatusCode::FORBIDDEN, "CATEGORY_NOT_ALLOWED", message).into());
     }
-    let patient = match fields.text("patient_id")? {
-        Some(id) => demo.records.patient(&super::digits::digits(utterance), Some(id)),
-        None => demo.records.speaker(utterance, demo.config.voice_verify_require_patient_id),
+    let id = fields.text("patient_id")?;
+    let look = |records: &Records| {
+        let patient = match id {
+            Some(id) => records.patient(&digits(utterance), Some(id)),
+            None => records.speaker(utterance, demo.config.voice_verify_require_patient_id),
+        };
+        Some(patient?.sms_catalog_key.clone())
     };
-    tracing::info!(session_id, verified = patient.is_some(), "spoken verification");
-    let key = patient.map(|patient| &patient.sms_catalog_key);
-    Ok(json!({"verified": patient.is_some(), "details": {"sms_catalog_key": key}}))
+    // Words without a digit are no guess.
+    let key = if digits(utterance).is_empty() { None } else { demo.prove(session_id, look)? };
+    tracing::info!(verified = key.is_some(), "spoken verification");
+    Ok(json!({"verified": key.is_some(), "details": {"sms_catalog_key": key}}))
 }

@@ -12,25 +12,30 @@ mod client;
 mod config;
 mod digits;
 mod fields;
+mod guesses;
 mod hook;
+mod identity;
 mod phone;
 mod records;
 mod site;
+mod story;
 mod visits;
 mod voice_service;
 
 pub use config::{Config, Secret};
 pub use site::site;
+pub use story::story;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -38,6 +43,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::http::{Failure, Request, Response, Router, json as json_response};
 use fields::Fields;
+use guesses::Guesses;
 use records::Records;
 use visits::Visits;
 use voice_service::{Reply, VoiceService};
@@ -67,6 +73,7 @@ pub struct Demo {
     key: Secret,
     frontend: String,
     records: Records,
+    guesses: Guesses,
     visits: Visits,
     voice: VoiceService,
 }
@@ -92,6 +99,7 @@ impl Demo {
             key: config.key()?,
             frontend: config::base_url("demo.frontend_base_url", &config.frontend_base_url)?,
             records: Records::open(config.records.as_deref())?,
+            guesses: Guesses::default(),
             visits: Visits::default(),
             voice: VoiceService::new(config)?,
             config: config.clone(),
@@ -112,6 +120,30 @@ impl Demo {
             return Ok(());
         }
         Err(Failure::new(StatusCode::UNAUTHORIZED, "INVALID_AUTH", "`X-API-Key` is missing or wrong."))
+    }
+}
+
+impl Demo {
+    /// What `look` finds for the credentials that a session shows, unless it has shown too many that are
+    /// none.
+    ///
+    /// # Errors
+    /// 429.
+    fn prove<T>(
+        &self,
+        session_id: &str,
+        look: impl FnOnce(&Records) -> Option<T>,
+    ) -> Result<Option<T>, Failure> {
+        self.guesses.begin(session_id, Instant::now()).map_err(|wait| {
+            let message = "There were too many attempts that were wrong.";
+            Failure::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_ATTEMPTS", message)
+                .header(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1))
+        })?;
+        let found = look(&self.records);
+        if found.is_some() {
+            self.guesses.was_right(session_id);
+        }
+        Ok(found)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The built program, as a shell sees it: output, exit codes, signals.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -13,7 +13,8 @@ fn verbatim(home: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
     command.args(arguments).stdin(Stdio::null()).env("HOME", home.path());
     for (name, _) in std::env::vars() {
-        if name.starts_with("VERBATIM_") || name.starts_with("XDG_") || name.starts_with("HF_") {
+        let settings = ["VERBATIM_", "XDG_", "HF_", "DEMO_", "STS_", "INTERACTIVE_"];
+        if settings.iter().any(|settings| name.starts_with(settings)) {
             command.env_remove(name);
         }
     }
@@ -184,4 +185,87 @@ fn a_signal_while_a_model_is_loaded_ends_it_at_once() {
     let (ended, said) = stopped(command, "-TERM", || writer = std::fs::File::create(&slow).ok());
     assert_eq!(ended, Some(143), "{said}");
     assert!(said.contains("stopped by SIGTERM while the model"), "{said}");
+}
+
+/// `text` has these digits for themselves, not as a part of a time, an id or a longer number.
+fn tells(text: &str, digits: &str) -> bool {
+    let is_edge = |c: Option<char>| c.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '.' | '-')));
+    text.match_indices(digits).any(|(at, _)| {
+        is_edge(text[..at].chars().next_back()) && is_edge(text[at + digits.len()..].chars().next())
+    })
+}
+
+#[test]
+fn the_demo_and_its_service_begin_with_one_command_and_the_story_that_it_prints_is_true() {
+    let home = home();
+    let (model, models) = model(&home);
+    let log = home.path().join("log");
+    let arguments = ["demo", "--with-sts", "--listen", "127.0.0.1:0", "--threads", "1", "--log", "debug"];
+    let mut command =
+        verbatim(&home, &[&arguments, &["--model", model.to_str().expect("text")][..]].concat());
+    let mut child = command
+        .env("VERBATIM_MODEL_DIR", &models)
+        .env("VERBATIM_LISTEN", "127.0.0.1:0")
+        .env("DEMO_FRONTEND_BASE_URL", "http://127.0.0.1:0")
+        // Not a public address: it is not asked.
+        .env("DEMO_WEBSITE_URL", "http://127.0.0.1:1/")
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(&log).expect("writable"))
+        .spawn()
+        .expect("it runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let mut story = String::new();
+    while !story.contains("/api/client/form-completed") {
+        let Some(line) = lines.next() else {
+            panic!("it ended: {}", std::fs::read_to_string(&log).expect("readable"))
+        };
+        story += &format!("{}\n", line.expect("text"));
+    }
+    let (addresses, steps) = story.split_once("\n\n").expect("addresses, then steps");
+    let places: Vec<&str> = addresses.lines().filter_map(|line| line.split_whitespace().last()).collect();
+    assert!(
+        places.len() == 3 && places.iter().all(|place| place.starts_with("http://127.0.0.1:")),
+        "{places:?}"
+    );
+    assert!(places.iter().all(|place| !place.ends_with(":0")), "{places:?}");
+
+    // Every line as it is, in a shell; needs curl, as whoever types them does.
+    let script: String = steps.lines().map(|line| format!("{line}\n")).collect::<Vec<_>>().join("echo\n");
+    let (code, output, error) = run(Command::new("sh").args(["-ec", &script]).stdin(Stdio::null()));
+    assert_eq!((code, error.as_str()), (Some(0), ""), "{output}");
+    let replies: Vec<&str> = output.lines().filter(|line| !line.is_empty()).collect();
+    let [session, event, hook, verified, status, completed] = replies[..] else { panic!("{replies:?}") };
+    assert!(session.len() == 17 && session.starts_with("sess_"), "{session}");
+    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect(text);
+    assert_eq!(json(event)["page_context"]["form_name"], "healthcare_signup");
+    assert_eq!(json(hook)["verified"], true);
+    assert_eq!(json(verified)["verified"], true);
+    let status = json(status);
+    assert_eq!(status["session_id"], session);
+    assert_eq!(status["caller_number"], "+12025550143");
+    assert_eq!(status["page_context"]["step"], "name");
+    assert_eq!(status["verification"]["patient_information"]["verified"], true);
+    assert_eq!(status["pending_sms"][0]["sms_catalog_key"], "patient_information");
+    assert_eq!(json(completed)["completed"], true);
+
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
+    assert!(kill.success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(0));
+    let log = std::fs::read_to_string(&log).expect("readable");
+    assert!(log.contains("session started") && log.contains("spoken verification"), "{log}");
+    for digits in ["2025550143", "12025550143", "5005550006", "4567", "four five six seven"] {
+        assert!(!tells(&log, digits), "{digits} in {log}");
+    }
+    assert!(!log.contains("2025550143") && !log.contains("verbatim-demo-key"), "{log}");
+}
+
+#[test]
+fn the_demo_is_not_shown_to_others_with_the_key_that_all_know() {
+    let home = home();
+    for arguments in [&["demo"][..], &["demo", "--with-sts"]] {
+        let arguments = [arguments, &["--listen", "0.0.0.0:0"]].concat();
+        let (code, _, error) = run(&mut verbatim(&home, &arguments));
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains("DEMO_API_KEY"), "{error}");
+    }
 }

@@ -251,11 +251,19 @@ async fn a_form_event_becomes_page_context() {
     for path in &KEYED[2..4] {
         let page = json!({
             "page": "/forms", "step": 2, "form_name": "healthcare_signup", "locale": "en",
-            "sections": [{"title": "You", "fields": [{"name": "name", "filled": true}]}],
+            "sections": [{"title": "You", "fields": [
+                {"name": "name", "filled": true}, {"name": "ssn_last4", "filled": true},
+            ]}],
         });
         let mut body = page.clone();
         body["session_id"] = json!(SESSION);
+        // Who somebody is does not reach the agent, wherever it stands.
         body["ssn_last4"] = json!("4567");
+        body["sections"][0]["fields"][1]["value"] = json!("4567");
+        body["sections"][0]["identity"] = json!({});
+        let mut page = page.clone();
+        page["sections"][0]["identity"] = json!({});
+        body["sections"][0]["identity"]["dateOfBirth"] = json!("1984-03-09");
         assert_eq!(answer(backend.send(path, &body)).await.0, 200);
         let expected = json!({"action": "page_context", "session_id": SESSION, "page_context": page});
         assert_eq!(backend.actions(), [expected]);
@@ -305,7 +313,9 @@ async fn verify_and_submit_verifies_and_then_completes() {
     }
     // Whoever does not sign up must call from their own number, to the letter.
     for number in ["+12025550199", "+12025550178", "12025550143", "+1 202 555 0143"] {
-        let request = backend.send(KEYED[4], &submission("intake", json!(number)));
+        let mut body = submission("intake", json!(number));
+        body["session_id"] = json!(format!("sess_{number}"));
+        let request = backend.send(KEYED[4], &body);
         assert_eq!(refusal(request).await, (403, "NOT_VERIFIED".into()), "{number}");
     }
     for (field, value) in [("ssn_last4", "9044"), ("date_of_birth", "1984-03-10")] {
@@ -348,6 +358,41 @@ async fn patients_are_known_by_four_digits_and_their_id() {
         assert_eq!(refusal(backend.send(KEYED[5], &body)).await, (400, "INVALID_FIELD".into()), "{ssn}");
     }
     assert!(backend.actions().is_empty());
+}
+
+#[tokio::test]
+async fn nobody_guesses_four_digits_on_and_on() {
+    let backend = Backend::well().await;
+    let typed =
+        |session: &str, ssn: &str| backend.send(KEYED[5], &json!({"session_id": session, "ssn_last4": ssn}));
+    // Being right is no guess too many.
+    for _ in 0..10 {
+        assert_eq!(answer(typed(SESSION, "4567")).await.0, 200);
+    }
+    for digits in ["1111", "2222"] {
+        assert_eq!(refusal(typed(SESSION, digits)).await.0, 403);
+    }
+    assert!(!hook(&backend, said("three three three three")).await.0);
+    let mut form = submission("intake", json!("+12025550143"));
+    form["ssn_last4"] = json!("4444");
+    assert_eq!(refusal(backend.send(KEYED[4], &form)).await.0, 403);
+    assert!(!hook(&backend, said("five five five five")).await.0);
+    // The same count for all ways to be wrong; and now the right one is refused too.
+    backend.actions();
+    let locked = || (429, "TOO_MANY_ATTEMPTS".to_owned());
+    let response = typed(SESSION, "4567").send().await.expect("an answer");
+    assert!(response.headers().contains_key("retry-after"));
+    assert_eq!(refusal(typed(SESSION, "4567")).await, locked());
+    assert_eq!(refusal(backend.send(KEYED[1], &said("four five six seven"))).await, locked());
+    assert_eq!(refusal(backend.send(KEYED[4], &submission("intake", json!("+12025550143")))).await, locked());
+    assert!(backend.actions().is_empty());
+    // Other sessions go on, until all of them together have guessed too much.
+    assert_eq!(refusal(typed("sess_000000000000", "1111")).await.0, 403);
+    let mut guesses = 0;
+    while refusal(typed(&format!("sess_{guesses:012x}"), "1111")).await.0 == 403 {
+        guesses += 1;
+        assert!(guesses < 200, "all codes can be tried");
+    }
 }
 
 #[tokio::test]
@@ -511,6 +556,46 @@ fn the_built_in_key_is_for_loopback_only() {
             Err(error) => {
                 assert!(!works && matches!(error, Error::BuiltInKey(_)), "{listen} {key:?}: {error}")
             }
+        }
+    }
+}
+
+#[test]
+fn the_story_shows_no_key_that_is_a_secret() {
+    let story = |key: Option<&str>| {
+        let config = Config { api_key: key.map(Secret::from), ..Config::default() };
+        demo::story(&config, "http://127.0.0.1:1")
+    };
+    assert!(story(None).contains("-H 'X-API-Key: verbatim-demo-key'"));
+    let with_secret = story(Some(KEY));
+    assert!(!with_secret.contains(KEY) && with_secret.contains("$DEMO_API_KEY"), "{with_secret}");
+}
+
+#[tokio::test]
+async fn what_the_pages_name_is_there() {
+    let backend = Backend::well().await;
+    let url = |path: &str| format!("http://{}{path}", backend.site.address);
+    for path in ["/", "/forms", "/patients", "/privacy"] {
+        let page = client().get(url(path)).send().await.expect("an answer").text().await.expect("text");
+        // Every address that a page names leads to something, and every input has a label and a name.
+        for name in ["href=\"", "src=\""] {
+            for (at, _) in page.match_indices(name) {
+                let target = page[at + name.len()..].split('"').next().expect("its end");
+                let answer = client().get(url(target)).send().await.expect("an answer");
+                assert_eq!(answer.status(), 200, "{target} of {path}");
+            }
+        }
+        assert_eq!(page.matches("<input").count(), page.matches("<label").count(), "{path}");
+        assert_eq!(page.matches("<input").count(), page.matches("<input name=\"").count(), "{path}");
+        assert_eq!(page.matches("src=\"/page.js\"").count(), 1, "{path}");
+        // What its form is sent to is there.
+        for (at, _) in page.match_indices("data-event=\"") {
+            let event = page[at + "data-event=\"".len()..].split('"').next().expect("its end");
+            let request = client()
+                .post(url(&format!("/events/{event}")))
+                .header("content-type", "application/json")
+                .body("{}");
+            assert_eq!(refusal(request).await, (400, "INVALID_FIELD".into()), "{event} of {path}");
         }
     }
 }

@@ -1,0 +1,139 @@
+//! The demo backend: alone, or with the voice-agent service beside it in one process.
+
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{Error, listen, serve_on};
+use crate::config::Config;
+use crate::demo::{self, Demo};
+use crate::{http, sts};
+
+/// Where things are, for whoever looks on.
+pub struct Demonstration {
+    /// Of the voice-agent service.
+    pub sts: String,
+    pub demo: String,
+    /// Of the pages, where they are served.
+    pub site: Option<String>,
+    /// Lines for a shell: [`demo::story`].
+    pub story: String,
+}
+
+/// Its sockets, bound before anything is made of them.
+struct Sockets {
+    backend: TcpListener,
+    site: Option<TcpListener>,
+}
+
+impl Sockets {
+    /// With port 0, `config` learns which ports they are.
+    async fn bind(config: &mut demo::Config) -> Result<Self, Error> {
+        let backend = listen(config.listen).await?;
+        config.listen = address(&backend, config.listen);
+        let site = match config.site_address() {
+            None => None,
+            Some(wanted) => match listen(wanted).await {
+                // Somebody has pages of their own there, and did not ask for ours.
+                Err(error) if config.site_listen.is_none() => {
+                    tracing::warn!(address = %wanted, error = &error as &dyn std::error::Error, "pages are not served");
+                    None
+                }
+                site => {
+                    let site = site?;
+                    if config.site_listen.is_none() {
+                        config.frontend_base_url = format!("http://{}", address(&site, wanted));
+                    }
+                    Some(site)
+                }
+            },
+        };
+        Ok(Self { backend, site })
+    }
+}
+
+fn address(listener: &TcpListener, wanted: SocketAddr) -> SocketAddr {
+    listener.local_addr().unwrap_or(wanted)
+}
+
+/// Serves the demo backend and its pages until `stop`. They need no model and no state.
+///
+/// # Errors
+/// What keeps it from starting.
+pub async fn demo(config: &Config, stop: CancellationToken) -> Result<(), Error> {
+    let mut config = config.clone();
+    config.demo.key()?;
+    let sockets = Sockets::bind(&mut config.demo).await?;
+    serve_demo(sockets, &config, stop).await
+}
+
+/// Serves the voice-agent service with the demo backend beside it, each knowing the other, until `stop`.
+/// `is_ready` is told where they are when both take requests.
+///
+/// # Errors
+/// As [`super::serve`] and [`demo`].
+pub async fn demo_with_sts(
+    mut config: Config,
+    stop: CancellationToken,
+    is_ready: impl FnOnce(&Demonstration),
+) -> Result<(), Error> {
+    let key = config.demo.key()?;
+    let sockets = Sockets::bind(&mut config.demo).await?;
+    let listener = listen(config.listen).await?;
+    config.listen = address(&listener, config.listen);
+    let scheme = if config.http.tls.is_some() { "https" } else { "http" };
+    let local = |address: SocketAddr| format!("{scheme}://{}", reachable(address));
+    config.demo.sts_base_url = local(config.listen);
+    let demo = local(config.demo.listen);
+    let verification = &mut config.sts.verification;
+    if verification.hook_url.is_none() {
+        verification.hook_url = Some(format!("{demo}/api/hooks/voice-verify"));
+        verification.hook_api_key = Some(sts::config::Secret::from(key.expose()));
+    }
+    let shown = Demonstration {
+        sts: config.demo.sts_base_url.clone(),
+        story: demo::story(&config.demo, &demo),
+        demo,
+        site: sockets.site.as_ref().map(|_| config.demo.frontend_base_url.clone()),
+    };
+    // Where one of them fails, the other ends in order.
+    let ended = stop.child_token();
+    let service = async {
+        let _ends = ended.clone().drop_guard();
+        serve_on(listener, &config, ended.clone(), || is_ready(&shown)).await
+    };
+    let backend = async {
+        let _ends = ended.clone().drop_guard();
+        serve_demo(sockets, &config, ended.clone()).await
+    };
+    let (service, backend) = tokio::join!(service, backend);
+    backend.and(service)
+}
+
+/// An address by which this machine reaches what listens on all of its own.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        std::net::IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
+        std::net::IpAddr::V6(ip) if ip.is_unspecified() => std::net::Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+async fn serve_demo(sockets: Sockets, config: &Config, stop: CancellationToken) -> Result<(), Error> {
+    let demo = Demo::new(&config.demo)?;
+    let site = sockets.site.as_ref().and_then(|site| site.local_addr().ok());
+    let address = config.demo.listen;
+    tracing::info!(%address, site = ?site, sts = config.demo.sts_base_url, "demo listening");
+    let router = demo::router(&demo);
+    let backend = http::run(sockets.backend, router, &config.http, stop.clone().cancelled_owned());
+    let pages = async {
+        let Some(site) = sockets.site else { return Ok(()) };
+        // Whoever serves them to others does so with certificates of theirs.
+        let config = http::Config { tls: None, ..config.http.clone() };
+        http::run(site, demo::site(&demo), &config, stop.cancelled()).await
+    };
+    tokio::try_join!(backend, pages)?;
+    Ok(())
+}
