@@ -65,7 +65,8 @@ impl Default for Config {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Auth {
-    /// Calls without a key are taken while the server listens on loopback only.
+    /// Calls without a key are taken while the server listens on loopback only, from those who call it by a
+    /// name of loopback and not through a proxy.
     #[default]
     Auto,
     /// A key as on `/v1/listen`.

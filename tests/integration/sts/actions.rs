@@ -5,6 +5,7 @@ use verbatim::sts::Auth;
 
 use super::service::{Service, Setup};
 use crate::server::{answer, client, refusal};
+use crate::socket::connect;
 
 fn is_id(text: &str) -> bool {
     text.strip_prefix("sess_").is_some_and(|hex| {
@@ -205,6 +206,32 @@ async fn the_setting_decides_over_the_address() {
     let (_, reply) = answer(service.request(&start).bearer_auth(&service.keys[0])).await;
     let status = json!({"action": "status", "session_id": reply["session_id"]});
     assert_eq!(refusal(service.request(&status)).await.0, 404);
+}
+
+#[tokio::test]
+async fn who_comes_through_a_proxy_is_not_local() {
+    let service = Service::start(Setup::default()).await;
+    let start = json!({"action": "start"});
+    let port = service.address.port();
+    for (name, value) in [
+        ("forwarded", "for=192.0.2.60;proto=https"),
+        ("x-forwarded-for", "192.0.2.60"),
+        ("x-forwarded-for", "127.0.0.1"),
+        ("x-real-ip", "192.0.2.60"),
+        ("host", "voice.example"),
+    ] {
+        let through = |request: reqwest::RequestBuilder| request.header(name, value);
+        let refused = refusal(through(service.request(&start))).await;
+        assert_eq!(refused, (401, "INVALID_AUTH".into()), "{name}: {value}");
+        assert_eq!(refusal(through(service.post("/api/livekit/sts", &json!({})))).await.0, 401, "{name}");
+        let with_key = through(service.request(&start)).bearer_auth(&service.keys[0]);
+        assert_eq!(answer(with_key).await.0, 200, "{name}: {value}");
+    }
+    let handshake =
+        connect(service.address, "/v1/agent/converse", &[("x-forwarded-for", "192.0.2.60")]).await;
+    assert_eq!(handshake.status, 401);
+    let named = service.request(&start).header("host", format!("localhost:{port}"));
+    assert_eq!(answer(named).await.0, 200);
 }
 
 #[tokio::test]
