@@ -134,6 +134,15 @@ impl Sessions {
         lock(&self.shared.by_id).get(id).cloned()
     }
 
+    /// Wrong answers that `number` gave in all sessions of a tenant that are kept, since it was last right.
+    pub fn wrong_answers(&self, tenant: u64, number: &str) -> u32 {
+        let of_number = |session: &Session| {
+            let is_theirs = session.tenant == tenant && session.caller_number.as_deref() == Some(number);
+            is_theirs.then(|| session.verifications.values().map(|state| state.attempts).sum::<u32>())
+        };
+        self.all().iter().filter_map(|live| live.read(of_number)).sum()
+    }
+
     pub fn all(&self) -> Vec<Arc<Live>> {
         lock(&self.shared.by_id).values().cloned().collect()
     }

@@ -118,7 +118,7 @@ impl Verifier {
             Err(error) if error.is_timeout() => "it took too long".to_owned(),
             Err(_) => "it could not be reached".to_owned(),
         };
-        tracing::warn!(session = session_id, category, problem, "the verification hook failed");
+        tracing::warn!(session = session_id, problem, "the verification hook failed");
         Outcome::Unavailable
     }
 }

@@ -12,6 +12,8 @@ use crate::sts::verify::Outcome;
 const PROMPT: &str =
     "Before I can help with that, I need to verify you. Please say or key in your four digit code.";
 const PROMPT_SHORT: &str = "That did not match. Please say the four digits again.";
+/// Wrong answers from one telephone number, in whichever calls: who calls again does not begin again.
+const NUMBER_ATTEMPTS_MAX: u32 = 9;
 const LOCKED: &str = "I'm sorry, I could not verify you, so I can't help with that.";
 
 impl Agent {
@@ -56,10 +58,14 @@ impl Agent {
 
     /// Asks for proof where there is none; whether it was asked for, or refused.
     pub(super) async fn gate(&mut self, category: &str, question: Option<&str>) -> bool {
-        let (verified, locked) = self.live.read(|session| {
+        let (verified, locked, number) = self.live.read(|session| {
             let state = session.verifications.get(category);
-            (session.is_verified(category), state.is_some_and(|state| state.locked))
+            let locked = state.is_some_and(|state| state.locked);
+            (session.is_verified(category), locked, session.caller_number.clone())
         });
+        let sessions = &self.service.sessions;
+        let wrong = number.map_or(0, |number| sessions.wrong_answers(self.live.tenant, &number));
+        let locked = locked || wrong >= NUMBER_ATTEMPTS_MAX;
         if verified {
             return false;
         }
