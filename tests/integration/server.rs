@@ -242,7 +242,11 @@ pub struct Door {
 
 impl Door {
     pub async fn open(router: Router, config: http::Config) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        Self::on(TcpListener::bind("127.0.0.1:0").await.expect("a port"), router, config)
+    }
+
+    /// On a port that was taken before.
+    pub fn on(listener: TcpListener, router: Router, config: http::Config) -> Self {
         let address = listener.local_addr().expect("bound");
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(async move {

@@ -1,7 +1,11 @@
 //! The voice-agent service through its public doors.
 
 mod actions;
+mod clinic;
 mod doubles;
+mod endpoints;
+mod knowledge;
 mod phone;
 mod room;
 mod service;
+mod voices;

@@ -6,14 +6,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use verbatim::audio::g711::linear_to_mulaw;
-use verbatim::sts::config::{EmbeddedVoice, Secret};
+use verbatim::sts::config::Secret;
 
 use super::room::{recording, silent};
 use super::service::{Service, Setup};
+use super::voices::Voice;
 use crate::server::client;
 use crate::socket::{Said, Socket, connect};
 
-async fn twiml(request: reqwest::RequestBuilder) -> (u16, String) {
+pub async fn twiml(request: reqwest::RequestBuilder) -> (u16, String) {
     let response = request.send().await.expect("an answer");
     let status = response.status().as_u16();
     (status, response.text().await.expect("text"))
@@ -25,13 +26,14 @@ fn attribute<'a>(xml: &'a str, before: &str) -> &'a str {
     &rest[..rest.find('"').expect("its end")]
 }
 
-struct Call {
+pub struct Call {
     socket: Socket,
-    /// Bytes of μ-law that were heard.
-    heard: usize,
+    /// μ-law that was heard.
+    pub heard: Vec<u8>,
 }
 
 impl Call {
+    /// Calls the session's own door, as after a redirect.
     async fn dial(service: &Service, start: &Value, from: &str) -> Self {
         let url = format!(
             "http://{}/api/twilio/incoming-call?session_id={}&room_name={}&to=%2B15005550006&from={from}",
@@ -41,11 +43,16 @@ impl Call {
         );
         let (status, xml) = twiml(client().post(&url).body("CallSid=CA1")).await;
         assert_eq!(status, 200, "{xml}");
-        let address = attribute(&xml, "<Stream url=\"");
+        Self::connect(service, &xml).await
+    }
+
+    /// Connects the call's audio as the TwiML says.
+    pub async fn connect(service: &Service, xml: &str) -> Self {
+        let address = attribute(xml, "<Stream url=\"");
         assert_eq!(address, format!("ws://{}/api/twilio/media", service.address));
-        let token = attribute(&xml, "name=\"token\" value=\"");
+        let token = attribute(xml, "name=\"token\" value=\"");
         let handshake = connect(service.address, "/api/twilio/media", &[]).await;
-        let mut call = Self { socket: handshake.socket.expect("agreed"), heard: 0 };
+        let mut call = Self { socket: handshake.socket.expect("agreed"), heard: Vec::new() };
         call.send(json!({"event": "connected", "protocol": "Call", "version": "1.0.0"})).await;
         call.send(json!({"event": "start", "sequenceNumber": "1", "streamSid": "MZ1", "start": {
             "streamSid": "MZ1", "callSid": "CA1", "tracks": ["inbound"], "customParameters": {"token": token},
@@ -54,12 +61,12 @@ impl Call {
         call
     }
 
-    async fn send(&mut self, frame: Value) {
+    pub async fn send(&mut self, frame: Value) {
         self.socket.text(&frame.to_string()).await;
     }
 
     /// Plays what comes, and says so, until an event of this kind.
-    async fn until(&mut self, event: &str) -> Value {
+    pub async fn until(&mut self, event: &str) -> Value {
         let wait = async {
             loop {
                 let frame = match self.socket.said().await {
@@ -70,7 +77,7 @@ impl Call {
                 match frame["event"].as_str() {
                     Some("media") => {
                         let payload = frame["media"]["payload"].as_str().expect("a payload");
-                        self.heard += STANDARD.decode(payload).expect("base64").len();
+                        self.heard.extend(STANDARD.decode(payload).expect("base64"));
                     }
                     Some("mark") => self.send(frame.clone()).await,
                     _ => {}
@@ -83,7 +90,7 @@ impl Call {
         tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it comes")
     }
 
-    async fn speak(&mut self, samples: &[i16]) {
+    pub async fn speak(&mut self, samples: &[i16]) {
         let telephone: Vec<u8> = samples.iter().step_by(2).map(|sample| linear_to_mulaw(*sample)).collect();
         for piece in telephone.chunks(160) {
             let payload = STANDARD.encode(piece);
@@ -102,19 +109,17 @@ fn documents() -> Value {
 
 #[tokio::test]
 async fn a_call_is_bridged_into_its_room() {
+    let voice = Voice::start().await;
     let mut setup = Setup { heard: vec!["Where can I park?"], ..silent() };
-    setup.config.speech.embedded = EmbeddedVoice::Auto;
+    voice.give(&mut setup);
     let service = Service::start(setup).await;
     let (id, start) = service.session(documents()).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    let has_voice = status["agent"]["engine"]["voice"] != "none";
+    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
     // The `+` of the number was not escaped, as happens.
     let mut call = Call::dial(&service, &start, "+14155552671").await;
     call.until("mark").await;
-    if has_voice {
-        let seconds = call.heard as f64 / 8000.0;
-        assert!((0.3..4.0).contains(&seconds), "{seconds} s of greeting");
-    }
+    let seconds = call.heard.len() as f64 / 8000.0;
+    assert!((0.3..4.0).contains(&seconds), "{seconds} s of greeting");
     let status = service.until(&id, |status| status["participants"][0]["kind"] == "phone").await;
     assert_eq!(status["caller_number"], "+14155552671");
     assert_eq!(status["call"]["call_sid"], "CA1");
@@ -159,23 +164,20 @@ async fn keys_are_a_turn_of_their_own() {
 
 #[tokio::test]
 async fn a_caller_who_speaks_over_the_agent_clears_the_line() {
+    let voice = Voice::start().await;
     let mut setup = Setup { heard: vec!["Tell me the history.", "Where can I park?"], ..silent() };
-    setup.config.speech.embedded = EmbeddedVoice::Auto;
+    voice.give(&mut setup);
     let service = Service::start(setup).await;
     let mut start = documents();
     let history = json!({"title": "History", "type": "text", "content": "The history of the clinic begins in a small house near the river where two brothers opened a practice for the people of the valley and their many animals and it goes on for a very long time until today."});
     start["documents"].as_array_mut().expect("an array").push(history);
     let (id, start) = service.session(start).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    if status["agent"]["engine"]["voice"] == "none" {
-        eprintln!("neither flite nor espeak-ng is installed: interruption is not tested");
-        return;
-    }
+    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
     let mut call = Call::dial(&service, &start, "anonymous").await;
     call.until("mark").await;
     call.speak(&recording("en_quick_brown_fox.wav")).await;
-    let enough = call.heard + 12_000;
-    while call.heard < enough {
+    let enough = call.heard.len() + 12_000;
+    while call.heard.len() < enough {
         call.until("media").await;
     }
     call.speak(&recording("en_quick_brown_fox.wav")).await;

@@ -1,0 +1,303 @@
+//! Chat and speech by interfaces of OpenAI's form: a double of each, that says what a test has written.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::body::Frame;
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use verbatim::audio::{Pcm, RateConverter};
+use verbatim::http::{self, Failure, Response, Router};
+use verbatim::sts::config::Secret;
+
+use super::doubles::{self, Asked};
+use super::room::{Caller, recording, silent};
+use super::service::{Service, Setup};
+use super::voices::{self, Voice};
+use crate::server::Door;
+use crate::speech::word_errors;
+
+/// What the model does with a question.
+enum Turn {
+    /// Sends these events, each when the test has allowed one more.
+    Events(Vec<Value>),
+    Fails,
+    /// Breaks off before it said anything.
+    Breaks,
+}
+
+struct Model {
+    asked: Asked,
+    allowed: Arc<Notify>,
+    url: String,
+    _door: Door,
+}
+
+impl Model {
+    async fn start(turns: Vec<Turn>) -> Self {
+        let asked = Asked::default();
+        let allowed = Arc::new(Notify::new());
+        let turns = Arc::new(Mutex::new(VecDeque::from(turns)));
+        let (noted, may) = (asked.clone(), allowed.clone());
+        let complete = move |request: http::Request| {
+            let (noted, may, turns) = (noted.clone(), may.clone(), turns.clone());
+            async move {
+                let body = request.body.collect().await?;
+                let body = String::from_utf8(body.bytes().to_vec()).expect("text");
+                noted.lock().expect("no test panics here").push((request.headers, body));
+                let turn = turns.lock().expect("no test panics here").pop_front();
+                let events = match turn {
+                    Some(Turn::Events(events)) => events,
+                    Some(Turn::Breaks) => Vec::new(),
+                    Some(Turn::Fails) | None => {
+                        return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "BROKEN", "No."));
+                    }
+                };
+                let is_whole = !events.is_empty();
+                let done = is_whole.then(|| Ok(Frame::data(Bytes::from_static(b"data: [DONE]\n\n"))));
+                let parts = stream::iter(events).then(move |event| {
+                    let may = may.clone();
+                    async move {
+                        may.notified().await;
+                        Ok(Frame::data(Bytes::from(format!("data: {event}\n\n"))))
+                    }
+                });
+                Ok(Response::new(StreamBody::new(parts.chain(stream::iter(done))).boxed_unsync()))
+            }
+        };
+        let router = Router::new().route(Method::POST, "/v1/chat/completions", complete);
+        let door = Door::open(router, http::Config::default()).await;
+        Self { asked, allowed, url: format!("http://{}/v1", door.address), _door: door }
+    }
+
+    fn give(&self, setup: &mut Setup) {
+        setup.config.chat.base_url = Some(self.url.clone());
+        setup.config.chat.api_key = Some(Secret::from("chat-key"));
+        setup.config.chat.model = "small".into();
+    }
+
+    fn question(&self, index: usize) -> Value {
+        let asked = self.asked.lock().expect("no test panics here");
+        serde_json::from_str(&asked[index].1).expect("JSON")
+    }
+}
+
+fn text(content: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {"content": content}}]})
+}
+
+fn tool(name: &str, arguments: &str) -> Value {
+    let call = json!({"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}});
+    json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+}
+
+fn facts() -> Value {
+    json!({
+        "greeting": "Hello.", "instructions": "Be kind.", "caller_number": "+14155552671",
+        "documents": [{"title": "Hours", "type": "text", "content": "We are open from nine to five."}],
+        "link_catalog": {"forms": {"url": "https://front.example/forms", "title": "the form"}},
+        "verification_rules": {"billing": {"voice_prompt": "Your digits, please.", "keywords": ["invoice"]}},
+    })
+}
+
+#[tokio::test]
+async fn a_chat_model_answers_sentence_by_sentence() {
+    let model = Model::start(vec![Turn::Events(vec![
+        text("We are open "),
+        text("from nine to five. "),
+        text("Do come by"),
+        text("."),
+    ])])
+    .await;
+    let mut setup = silent();
+    model.give(&mut setup);
+    let service = Service::start(setup).await;
+    let (id, start) = service.session(facts()).await;
+    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    assert_eq!(status["agent"]["engine"]["brain"], "endpoint");
+    let page = json!({"page": "/forms", "step": 2});
+    service.act(json!({"action": "page_context", "session_id": id, "page_context": page})).await;
+    let mut caller = Caller::join(&service, &start).await;
+    caller.listen().await;
+    caller.write("When are you open?").await;
+    // The first sentence is said while the second is not yet there.
+    for _ in 0..3 {
+        model.allowed.notify_one();
+        tokio::task::yield_now().await;
+        if model.asked.lock().expect("no test panics here").is_empty() {
+            caller.message("AgentThinking").await;
+        }
+    }
+    let release = async {
+        loop {
+            model.allowed.notify_one();
+            tokio::task::yield_now().await;
+        }
+    };
+    let first = caller.find(|m| m["type"] == "ConversationText" && m["role"] == "assistant");
+    let first = tokio::select! { first = first => first, () = release => unreachable!() };
+    assert_eq!(first["content"], "We are open from nine to five.");
+    let release = async {
+        loop {
+            model.allowed.notify_one();
+            tokio::task::yield_now().await;
+        }
+    };
+    let rest = tokio::select! { rest = caller.listen() => rest, () = release => unreachable!() };
+    assert_eq!(rest, "Do come by.");
+
+    let asked = model.question(0);
+    assert_eq!((&asked["stream"], &asked["model"]), (&json!(true), &json!("small")));
+    let messages = asked["messages"].as_array().expect("messages");
+    let system = messages[0]["content"].as_str().expect("text");
+    for part in ["Be kind.", "We are open from nine to five.", "\"step\":2", "billing"] {
+        assert!(system.contains(part), "{part} is not in {system}");
+    }
+    assert!(!asked.to_string().contains("4155552671"), "a number is nobody's to know");
+    assert_eq!(messages[1], json!({"role": "assistant", "content": "Hello."}));
+    assert_eq!(messages[2], json!({"role": "user", "content": "When are you open?"}));
+    let tools: Vec<&str> = asked["tools"]
+        .as_array()
+        .expect("tools")
+        .iter()
+        .filter_map(|t| t["function"]["name"].as_str())
+        .collect();
+    assert_eq!(tools, ["end_call", "verify", "send_link"]);
+    let key = model.asked.lock().expect("no test panics here")[0].0["authorization"].clone();
+    assert_eq!(key, "Bearer chat-key");
+    let status = service.status(&id).await;
+    assert_eq!(status["transcript"][2]["text"], "We are open from nine to five. Do come by.");
+}
+
+#[tokio::test]
+async fn what_a_model_asks_for_by_tools_code_decides() {
+    let turn = |events| Turn::Events(events);
+    let model = Model::start(vec![
+        turn(vec![text("Let me see. "), tool("verify", r#"{"category": "billing"}"#)]),
+        turn(vec![tool("verify", r#"{"category": "no such thing"}"#), text("It is fine.")]),
+        turn(vec![tool("send_link", r#"{"key": "forms"}"#)]),
+        turn(vec![
+            tool("send_link", r#"{"key": "https://evil.example", "to": "+15005550009"}"#),
+            text("Sent."),
+        ]),
+        turn(vec![tool("rm", "{}"), text("Nothing.")]),
+        turn(vec![text("So long! "), tool("end_call", "{}")]),
+    ])
+    .await;
+    let provider = doubles::provider().await;
+    let mut setup = silent();
+    model.give(&mut setup);
+    setup.config.twilio.base_url.clone_from(&provider.url);
+    setup.config.twilio.account_sid = Some("AC1".into());
+    setup.config.twilio.auth_token = Some(Secret::from("token"));
+    setup.config.twilio.from = Some("+15005550006".into());
+    let service = Service::start(setup).await;
+    let (id, start) = service.session(facts()).await;
+    let mut caller = Caller::join(&service, &start).await;
+    caller.listen().await;
+    let release = async {
+        loop {
+            model.allowed.notify_one();
+            tokio::task::yield_now().await;
+        }
+    };
+    let talk = async {
+        caller.write("Can you look something up?").await;
+        assert_eq!(caller.listen().await, "Let me see.");
+        assert_eq!(caller.listen().await, "Your digits, please.");
+        let status = service.status(&id).await;
+        assert_eq!(
+            (&status["pending_verification"], &status["verification"]),
+            (&json!("billing"), &json!({}))
+        );
+        caller.write("Never mind.").await;
+        caller.listen().await;
+        caller.write("And now?").await;
+        assert_eq!(caller.listen().await, "It is fine.");
+        assert_eq!(service.status(&id).await["pending_verification"], Value::Null);
+        caller.write("The form, please.").await;
+        assert_eq!(caller.listen().await, "I'm sending you the link.");
+        service.until(&id, |status| status["sms"]["sent"][0]["status"] == "sent").await;
+        caller.write("Another one.").await;
+        assert_eq!(caller.listen().await, "Sent.");
+        caller.write("What else?").await;
+        assert_eq!(caller.listen().await, "Nothing.");
+        assert_eq!(provider.bodies().len(), 1);
+        assert!(provider.bodies()[0].contains("To=%2B14155552671"));
+        caller.write("I have to go.").await;
+        assert_eq!(caller.listen().await, "So long!");
+        assert_eq!(caller.goodbye().await, 4000);
+    };
+    tokio::select! { () = talk => {}, () = release => unreachable!() };
+    assert_eq!(service.status(&id).await["end_reason"], "goodbye");
+}
+
+#[tokio::test]
+async fn without_the_model_the_embedded_responder_answers() {
+    let model = Model::start(vec![Turn::Fails, Turn::Breaks]).await;
+    let mut setup = silent();
+    model.give(&mut setup);
+    let service = Service::start(setup).await;
+    let (id, start) = service.session(facts()).await;
+    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let mut caller = Caller::join(&service, &start).await;
+    caller.listen().await;
+    for _ in 0..2 {
+        caller.write("When are you open?").await;
+        assert_eq!(caller.listen().await, "We are open from nine to five.");
+    }
+    assert_eq!(model.asked.lock().expect("no test panics here").len(), 2);
+}
+
+#[tokio::test]
+async fn what_the_agent_says_our_own_recogniser_understands() {
+    let voice = Voice::start().await;
+    let mut setup = Setup { recognize: Some(voices::ears(&[])), ..Setup::default() };
+    voice.give(&mut setup);
+    let service = Service::start(setup).await;
+    let documents = [
+        ("The quick brown fox and the lazy dog", voices::MAN.0),
+        ("He was not an ill-disposed young man", voices::AMIABLE.0),
+    ];
+    let documents =
+        documents.map(|(title, content)| json!({"title": title, "type": "text", "content": content}));
+    let (id, start) = service.session(json!({"greeting": "Hello.", "documents": documents})).await;
+    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let mut caller = Caller::join(&service, &start).await;
+    caller.listen().await;
+    for (question, answer) in [(voices::FOX, voices::MAN), (voices::MAN, voices::AMIABLE)] {
+        caller.voice.clear();
+        caller.speak(&recording(question.1)).await;
+        assert_eq!(caller.listen().await, answer.0, "to {}", question.0);
+        let samples = caller.voice.as_chunks::<2>().0.iter();
+        let samples: Vec<f32> =
+            samples.map(|bytes| f32::from(i16::from_le_bytes(*bytes)) / 32_768.0).collect();
+        let mut converter = RateConverter::new(24_000, 16_000).expect("usual rates");
+        let mut samples = converter.push(&samples);
+        samples.extend(converter.finish());
+        let heard = voices::heard(Pcm::new(samples)).await;
+        assert!(word_errors(answer.0, &heard) <= 1, "{heard}");
+    }
+    let asked = voice.asked.lock().expect("no test panics here");
+    let (headers, body) = &asked[1];
+    assert_eq!(headers["authorization"], "Bearer voice-key");
+    let expected =
+        json!({"model": "tts-1", "voice": "alloy", "input": voices::MAN.0, "response_format": "pcm"});
+    assert_eq!(serde_json::from_str::<Value>(body).expect("JSON"), expected);
+}
+
+#[tokio::test]
+async fn an_agent_whose_voice_fails_still_writes() {
+    let voice = Voice::start().await;
+    let mut setup = Setup::default();
+    voice.give(&mut setup);
+    let service = Service::start(setup).await;
+    let (_, start) = service.session(json!({"greeting": "Unspeakable."})).await;
+    let mut caller = Caller::join(&service, &start).await;
+    assert_eq!(caller.listen().await, "Unspeakable.");
+    assert!(caller.voice.is_empty());
+}
