@@ -85,6 +85,7 @@ pub async fn demo_with_sts(
     let scheme = if config.http.tls.is_some() { "https" } else { "http" };
     let local = |address: SocketAddr| format!("{scheme}://{}", reachable(address));
     config.demo.sts_base_url = local(config.listen);
+    config.sts.enabled = true;
     let demo = local(config.demo.listen);
     let verification = &mut config.sts.verification;
     if verification.hook_url.is_none() {

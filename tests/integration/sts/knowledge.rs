@@ -61,7 +61,7 @@ async fn documents_that_lie_ready_are_named_by_their_id() {
     assert_eq!(caller.listen().await, "Parking is free behind the building.");
     caller.write("When are results ready?").await;
     assert_eq!(caller.listen().await, "Test results are ready after three days.");
-    caller.write("What is behind the painting?").await;
+    caller.write("Where is the safe?").await;
     assert!(caller.listen().await.contains("don't have that information"));
     // No chunks are wanted of any document.
     let (id, _) = service.session(json!({"rag_doc_ids": ["parking"], "rag_max_chunks_per_doc": 0})).await;

@@ -2,6 +2,8 @@
 
 mod actions;
 mod clinic;
+mod converse;
+mod crowd;
 mod doubles;
 mod endpoints;
 mod knowledge;

@@ -9,9 +9,8 @@ use verbatim::sts::config::{EmbeddedVoice, Secret};
 
 use super::doubles;
 use super::service::{Service, Setup};
-use super::voices::{self, Voice};
+use super::voices::Voice;
 use crate::socket::{Said, Socket, connect};
-use crate::speech::word_errors;
 
 /// So many samples a second come back.
 const OUTPUT_RATE: f64 = 24_000.0;
@@ -31,7 +30,7 @@ impl Caller {
         let mut caller = Self { socket: handshake.socket.expect("agreed"), voice: Vec::new() };
         let welcome = caller.socket.message().await;
         assert_eq!((&welcome["type"], &welcome["session_id"]), (&json!("Welcome"), &start["session_id"]));
-        caller.socket.control("KeepAlive").await;
+        caller.keep_alive().await;
         caller
     }
 
@@ -100,6 +99,10 @@ impl Caller {
             let bytes: Vec<u8> = piece.iter().flat_map(|sample| sample.to_le_bytes()).collect();
             self.socket.audio(&bytes).await;
         }
+    }
+
+    pub async fn keep_alive(&mut self) {
+        self.socket.control("KeepAlive").await;
     }
 
     /// The code of the goodbye, after whatever is written before it.
@@ -364,56 +367,4 @@ async fn a_website_is_read_and_answered_from() {
     let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
     assert_eq!(status["knowledge"]["website"]["status"], "failed");
     assert_eq!(status["knowledge"]["website"]["error"], "the address is not a public one");
-}
-
-#[tokio::test]
-async fn two_hundred_idle_sessions_and_four_that_talk_are_held() {
-    let service = Service::start(Setup { recognize: Some(voices::ears(&[])), ..silent() }).await;
-    let mut callers = Vec::new();
-    let mut last = String::new();
-    for _ in 0..200 {
-        let (id, start) = service.session(json!({"greeting": "Hello."})).await;
-        let mut caller = Caller::join(&service, &start).await;
-        assert_eq!(caller.listen().await, "Hello.");
-        callers.push(caller);
-        last = id;
-    }
-    // Beside them, four talk at once: each gets an answer to what was said in its own room.
-    let mut talks = tokio::task::JoinSet::new();
-    for (document, question) in TALKS {
-        let (id, start) = service.session(json!({"greeting": "Hello.", "documents": [document()]})).await;
-        service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-        let mut caller = Caller::join(&service, &start).await;
-        talks.spawn(async move {
-            caller.listen().await;
-            caller.speak(&recording(question.1)).await;
-            let said = caller.find(|m| m["type"] == "ConversationText" && m["role"] == "user").await;
-            assert!(word_errors(question.0, said["content"].as_str().expect("text")) <= 1, "{said}");
-            (document()["content"].clone(), caller.listen().await)
-        });
-    }
-    while let Some(talk) = talks.join_next().await {
-        let (expected, answer) = talk.expect("no panic");
-        assert_eq!(answer, expected.as_str().expect("text"));
-    }
-    // Each still answers.
-    for caller in &mut callers {
-        caller.write("Hello").await;
-        assert!(caller.listen().await.starts_with("Hello!"));
-    }
-    assert_eq!(service.status(&last).await["status"], "active");
-}
-
-type Talk = (fn() -> Value, (&'static str, &'static str));
-
-/// What a session knows, and a question that it answers.
-const TALKS: [Talk; 4] = [
-    (|| document("The quick brown fox and the lazy dog", "Foxes live behind the house."), voices::FOX),
-    (|| document("An ill-disposed young man", "His name is John Dashwood."), voices::MAN),
-    (|| document("Who might have been made amiable", "They are found in the next village."), voices::AMIABLE),
-    (|| document("Hello world", "It is a program for beginners."), ("Hello world.", "en_hello_world.wav")),
-];
-
-fn document(title: &str, content: &str) -> Value {
-    json!({"title": title, "type": "text", "content": content})
 }

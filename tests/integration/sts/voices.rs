@@ -25,9 +25,13 @@ use crate::speech::transcriber;
 pub const MAN: (&str, &str) = ("He was not an ill-disposed young man.", "austen_0880.wav");
 pub const AMIABLE: (&str, &str) = ("He might even have been made amiable himself.", "austen_0930.wav");
 pub const FOX: (&str, &str) = ("The quick brown fox jumps over the lazy dog.", "en_quick_brown_fox.wav");
-const SPOKEN: [(&str, &str); 3] = [MAN, AMIABLE, FOX];
+pub const COUNTRY: (&str, &str) = (
+    "And so, my fellow Americans, ask not what your country can do for you, ask what you can do for your country.",
+    "jfk.wav",
+);
+const SPOKEN: [(&str, &str); 4] = [MAN, AMIABLE, FOX, COUNTRY];
 /// Stands in for what nobody has said: so much of it for each letter.
-const OTHER: &str = "jfk.wav";
+const OTHER: &str = COUNTRY.1;
 const SAMPLES_PER_LETTER: usize = 24_000 * 6 / 100;
 
 pub struct Voice {

@@ -1,0 +1,97 @@
+//! `/v1/agent/converse`: the room's messages as the SDKs of the wire format speak them, without a session
+//! made before.
+
+use serde_json::{Value, json};
+use verbatim::sts::Auth;
+
+use super::room::silent;
+use super::service::Service;
+use crate::socket::{Said, Socket, connect};
+
+const PATH: &str = "/v1/agent/converse";
+
+fn settings() -> Value {
+    json!({
+        "type": "Settings",
+        "audio": {
+            "input": {"encoding": "linear16", "sample_rate": 16_000},
+            "output": {"encoding": "linear16", "sample_rate": 24_000, "container": "none"},
+        },
+        "agent": {
+            "language": "en", "greeting": "Hello there.",
+            "listen": {"provider": {"type": "deepgram", "model": "nova-3"}},
+            "think": {"provider": {"type": "open_ai", "model": "gpt"}, "prompt": "Parking is free behind the building."},
+            "speak": {"provider": {"type": "deepgram", "model": "aura"}},
+        },
+    })
+}
+
+async fn until(socket: &mut Socket, kind: &str) -> Value {
+    loop {
+        match socket.said().await {
+            Said::Message(message) if message["type"] == kind => return message,
+            Said::Message(_) | Said::Audio(_) => {}
+            other => panic!("{other:?} instead of {kind}"),
+        }
+    }
+}
+
+async fn said(socket: &mut Socket) -> Value {
+    loop {
+        let message = until(socket, "ConversationText").await;
+        if message["role"] == "assistant" {
+            return message["content"].clone();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_sdk_begins_with_its_settings_and_talks() {
+    let service = Service::start(silent()).await;
+    let mut socket = connect(service.address, PATH, &[]).await.socket.expect("agreed");
+    let welcome = socket.message().await;
+    assert_eq!(welcome["type"], "Welcome");
+    assert!(uuid::Uuid::parse_str(welcome["request_id"].as_str().expect("an id")).is_ok());
+    socket.text(&settings().to_string()).await;
+    assert_eq!(socket.message().await["type"], "SettingsApplied");
+    assert_eq!(said(&mut socket).await, "Hello there.");
+    until(&mut socket, "AgentAudioDone").await;
+    socket.control("KeepAlive").await;
+    socket.text(&json!({"type": "InjectUserMessage", "content": "Where can I park?"}).to_string()).await;
+    until(&mut socket, "AgentThinking").await;
+    assert_eq!(said(&mut socket).await, "Parking is free behind the building.");
+    until(&mut socket, "AgentAudioDone").await;
+    // What only the owner of a session may is told, and the talk goes on.
+    socket.text(&json!({"type": "UpdatePrompt", "prompt": "Be rude."}).to_string()).await;
+    assert_eq!(until(&mut socket, "Warning").await["code"], "NOT_ALLOWED");
+    socket.text("{").await;
+    assert_eq!(until(&mut socket, "Warning").await["code"], "INVALID_MESSAGE");
+    socket.control("Close").await;
+    assert!(matches!(socket.rest().await.1, Said::Close(1000, _)));
+}
+
+#[tokio::test]
+async fn who_begins_otherwise_is_told_why_and_let_go() {
+    let service = Service::start(silent()).await;
+    let odd = json!({"type": "Settings", "audio": {"input": {"encoding": "opus"}}}).to_string();
+    for first in ["{}", "not JSON", r#"{"type":"InjectUserMessage","content":"x"}"#, &odd] {
+        let mut socket = connect(service.address, PATH, &[]).await.socket.expect("agreed");
+        socket.message().await;
+        socket.text(first).await;
+        assert_eq!(until(&mut socket, "Error").await["code"], "INVALID_SETTINGS", "{first}");
+        assert!(matches!(socket.rest().await.1, Said::Close(1008, _)), "{first}");
+    }
+}
+
+#[tokio::test]
+async fn where_a_key_is_asked_for_it_may_be_a_subprotocol() {
+    let mut setup = silent();
+    setup.config.auth = Auth::Required;
+    let service = Service::start(setup).await;
+    assert_eq!(connect(service.address, PATH, &[]).await.status, 401);
+    let offered = format!("token, {}", service.keys[0]);
+    let handshake = connect(service.address, PATH, &[("sec-websocket-protocol", offered.as_str())]).await;
+    assert_eq!((handshake.status, handshake.header("sec-websocket-protocol")), (101, Some("token")));
+    let header = format!("Token {}", service.keys[0]);
+    assert_eq!(connect(service.address, PATH, &[("authorization", header.as_str())]).await.status, 101);
+}
