@@ -29,14 +29,14 @@ pub fn story(config: &Config, base: &str) -> String {
             ),
         ),
         (
-            "They say their four digits: the voice service asks whether that proves who they are.",
+            "They say their four digits: this is what the voice service asks then.",
             post(
                 "/api/hooks/voice-verify",
                 r#"{"session_id": "'$SESSION'", "utterance": "four five six seven", "category": "patient_information"}"#,
             ),
         ),
         (
-            "Or they type them on a page. Either way the session is verified now.",
+            "Nobody speaks from a shell, so they type them on a page: the session is verified.",
             post(
                 "/api/client/verify-patient-info-demo",
                 r#"{"session_id": "'$SESSION'", "ssn_last4": "4567"}"#,
