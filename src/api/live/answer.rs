@@ -32,7 +32,7 @@ pub struct Heard {
 /// The message for `event`, of a stream with so many channels.
 pub fn message(asked: &Asked, event: Event, channels: usize, model: &ModelInfo) -> Message {
     match event {
-        Event::Results(heard) => Message::Results(results(asked, heard, channels, model)),
+        Event::Results(heard) => Message::Results(Box::new(results(asked, heard, channels, model))),
         Event::SpeechStarted { channel, at } => {
             Message::SpeechStarted { channel: [channel, channels], timestamp: seconds(at) }
         }

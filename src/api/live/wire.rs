@@ -12,7 +12,7 @@ use crate::api::wire::{ModelInfo, Search, Warning, Word};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type")]
 pub enum Message {
-    Results(Results),
+    Results(Box<Results>),
     /// Voice begins; only with `vad_events`.
     SpeechStarted {
         channel: [usize; 2],
