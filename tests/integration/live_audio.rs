@@ -8,7 +8,7 @@ use crate::socket::{Said, Socket};
 use crate::tones::{bytes, utter};
 
 /// A WAVE file whose header says that it holds `declared` bytes.
-fn wave(rate: u32, declared: u32, samples: &[i16]) -> Vec<u8> {
+pub fn wave(rate: u32, declared: u32, samples: &[i16]) -> Vec<u8> {
     let riff = declared.saturating_add(36);
     let mut file = [b"RIFF", &riff.to_le_bytes()[..], b"WAVEfmt ", &16_u32.to_le_bytes()].concat();
     file.extend([1_u16.to_le_bytes(), 1_u16.to_le_bytes()].concat());

@@ -20,6 +20,7 @@ mod live_audio;
 mod live_callback;
 mod live_changes;
 mod live_clients;
+mod live_sdks;
 mod protocol;
 mod receiver;
 mod scripted;

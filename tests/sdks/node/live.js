@@ -1,10 +1,11 @@
-// @deepgram/sdk 5's live client against a server: node.mjs ADDRESS KEY FILE.wav
+// @deepgram/sdk 5's live client against a server: live.js ADDRESS KEY FILE.wav
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import assert from "node:assert/strict";
 import { DeepgramClient } from "@deepgram/sdk";
 
-const [address, apiKey, file] = process.argv.slice(2);
+// Three arguments, whether this is run as a file or by --eval.
+const [address, apiKey, file] = process.argv.slice(-3);
 const sockets = address.replace(/^http/, "ws");
 const environment = { base: address, production: sockets, agent: sockets, agentRest: address };
 const client = new DeepgramClient({ apiKey, environment });

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""deepgram-sdk's live client, 7 or 3, against a server: python.py ADDRESS KEY FILE.wav"""
+"""deepgram-sdk's live client, 7 or 3, against a server: live.py ADDRESS KEY FILE.wav"""
 
 import sys
 import threading
