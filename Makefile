@@ -11,6 +11,7 @@ run: build
 
 test: setup lint
 	python3 tests/setup_test.py
+	python3 tests/autobahn/run.py --install
 	cargo test --locked
 
 setup:

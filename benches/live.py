@@ -7,7 +7,14 @@ the pace of speech, with silence after each, as from a microphone. Measured for 
 first interim  from the first sample sent to the first result with a word
 final latency  from the end of the last word of a final result, as the server times it, to its arrival
 lag            the same for interim results
-wer            of the final results together, against what was said; with --batch also of POST /v1/listen
+wer            of the final results together, against what was said; with --batch also of POST /v1/listen, and
+               of the words that differ between both
+
+With --whisper-live the same clips go the same way to a server of WhisperLive (benches/peers/live_server.py,
+with the same weights), before or after, one server at a time: each has the machine to itself. What it sends as
+`completed` counts as final; what it never completes is what it said last, and counts in the word error rate.
+
+--verify fails where the word error rate is more than a point above that of the batch endpoint.
 
 Needs websockets and av, besides what accuracy.py needs (benches/peers/requirements.txt).
 """
@@ -17,6 +24,7 @@ import asyncio
 import json
 import sys
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +70,16 @@ async def patiently(options, audio: bytes, language: str) -> Heard:
             await asyncio.sleep(float(refusal.response.headers.get("Retry-After", 1)))
 
 
+async def send_paced(options, audio: bytes, socket, began: float):
+    size = RATE * 2 * options.chunk_ms // 1000
+    padded = audio + bytes(int(RATE * options.silence) * 2)
+    for index, at in enumerate(range(0, len(padded), size)):
+        if options.pace > 0:
+            due = began + index * options.chunk_ms / 1000 / options.pace
+            await asyncio.sleep(max(0, due - time.monotonic()))
+        await socket.send(padded[at:at + size])
+
+
 async def stream(options, audio: bytes, language: str) -> Heard:
     heard = Heard()
     scheme, rest = options.server.rstrip("/").split("://")
@@ -72,13 +90,7 @@ async def stream(options, audio: bytes, language: str) -> Heard:
         began = time.monotonic()
 
         async def send():
-            size = RATE * 2 * options.chunk_ms // 1000
-            padded = audio + bytes(int(RATE * options.silence) * 2)
-            for index, at in enumerate(range(0, len(padded), size)):
-                if options.pace > 0:
-                    due = began + index * options.chunk_ms / 1000 / options.pace
-                    await asyncio.sleep(max(0, due - time.monotonic()))
-                await socket.send(padded[at:at + size])
+            await send_paced(options, audio, socket, began)
             await socket.send(json.dumps({"type": "CloseStream"}))
 
         async def receive():
@@ -110,7 +122,50 @@ async def stream(options, audio: bytes, language: str) -> Heard:
     return heard
 
 
-async def run(options, clips):
+async def whisper_live(options, audio: bytes, language: str) -> Heard:
+    """As `stream`, with WhisperLive's messages."""
+    heard, completed, last = Heard(), {}, {}
+    async with websockets.connect(options.whisper_live, max_size=None, ping_interval=None) as socket:
+        await socket.send(json.dumps({
+            "uid": str(uuid.uuid4()), "language": language, "task": "transcribe", "model": "base", "use_vad": True,
+            "audio_format": "int16"}))
+        while json.loads(await socket.recv()).get("message") != "SERVER_READY":
+            pass
+        began = changed = time.monotonic()
+
+        async def send():
+            nonlocal changed
+            await send_paced(options, audio, socket, began)
+            changed = time.monotonic()
+            # It has no way to ask for the rest: it has said it all when it says nothing new any more.
+            while time.monotonic() - changed < options.settle:
+                await asyncio.sleep(0.1)
+            await socket.send(b"END_OF_AUDIO")
+
+        async def receive():
+            nonlocal changed, last
+            async for text in socket:
+                now, message = time.monotonic() - began, json.loads(text)
+                for segment in message.get("segments", []):
+                    start, end, words = float(segment["start"]), float(segment["end"]), segment["text"].strip()
+                    if words and heard.first_interim is None:
+                        heard.first_interim = now
+                    if segment.get("completed"):
+                        if start not in completed:
+                            changed, completed[start] = time.monotonic(), words
+                            heard.final_latency.append(now - end)
+                    elif words != last.get("text"):
+                        changed, last = time.monotonic(), {"start": start, "text": words}
+                        heard.lag.append(now - end)
+
+        await asyncio.gather(send(), receive())
+    if last and last["start"] not in completed and last["start"] >= max(completed, default=0.0):
+        completed[last["start"]] = last["text"]
+    heard.text = " ".join(completed[start] for start in sorted(completed))
+    return heard
+
+
+async def run(options, clips, hear):
     waiting = list(enumerate(clips))
     results: list[Heard | None] = [None] * len(clips)
 
@@ -119,7 +174,7 @@ async def run(options, clips):
         while waiting:
             index, (clip, audio) = waiting.pop(0)
             try:
-                results[index] = await patiently(options, audio, clip["language"])
+                results[index] = await hear(options, audio, clip["language"])
             except (OSError, websockets.WebSocketException) as error:
                 results[index] = Heard(problems=[repr(error)])
             if options.show:
@@ -144,6 +199,10 @@ def main() -> int:
     parser.add_argument("--silence", type=float, default=1.0, help="seconds after each clip")
     parser.add_argument("--query", default="interim_results=true")
     parser.add_argument("--batch", action="store_true", help="the same clips through POST as well")
+    parser.add_argument("--verify", action="store_true", help="fail where it is worse than POST; implies --batch")
+    parser.add_argument("--whisper-live", metavar="URL", help="ws:// of a WhisperLive server")
+    parser.add_argument("--settle", type=float, default=4.0,
+                        help="seconds without news after which WhisperLive has said all")
     parser.add_argument("--show", action="store_true", help="what was heard, and what was said")
     options = parser.parse_args()
     options.refused = 0
@@ -152,23 +211,32 @@ def main() -> int:
             if clip["kind"] in options.kinds and options.language in ("", clip["language"])]
     clips = [(clip, samples(options.manifest.parent / clip["file"])) for clip in rows[:options.clips]]
     seconds = sum(len(audio) for _, audio in clips) / RATE / 2
-    began = time.monotonic()
-    results = asyncio.run(run(options, clips))
-    took = time.monotonic() - began
+    options.batch |= options.verify
+    said = [(clip.get("text") or clip.get("peer") or "", clip["language"]) for clip, _ in clips]
+    print(f"{len(clips)} clips, {seconds:.0f} s of speech, {options.streams} streams, pace {options.pace:g}")
 
     def told(name, values):
         if values:
             print(f"{name:<15} p50 {percentile(values, 0.5):6.3f} s   p95 {percentile(values, 0.95):6.3f} s"
                   f"   of {len(values)}")
 
-    said = [(clip.get("text") or clip.get("peer") or "", heard.text, clip["language"])
-            for (clip, _), heard in zip(clips, results)]
-    print(f"{len(clips)} clips, {seconds:.0f} s of speech, {options.streams} streams, pace {options.pace:g},"
-          f" took {took:.1f} s, {options.refused} refusals (503) waited out")
-    told("first interim", [heard.first_interim for heard in results if heard.first_interim is not None])
-    told("lag", [lag for heard in results for lag in heard.lag])
-    told("final latency", [late for heard in results for late in heard.final_latency])
-    print(f"{'wer':<15} {100 * (error_rate(said) or 0):.2f} %")
+    def errors(texts) -> float:
+        return 100 * (error_rate([(text, heard, language) for (text, language), heard in zip(said, texts)]) or 0)
+
+    def measured(name, hear):
+        began = time.monotonic()
+        results = asyncio.run(run(options, clips, hear))
+        print(f"\n{name}, took {time.monotonic() - began:.1f} s, {options.refused} refusals (503) waited out")
+        told("first interim", [heard.first_interim for heard in results if heard.first_interim is not None])
+        told("lag", [lag for heard in results for lag in heard.lag])
+        told("final latency", [late for heard in results for late in heard.final_latency])
+        print(f"{'wer':<15} {errors([heard.text for heard in results]):.2f} %", flush=True)
+        for (clip, _), heard in zip(clips, results):
+            problems.extend(f"{name}, {clip['file']}: {problem}" for problem in heard.problems)
+        return results
+
+    problems: list[str] = []
+    streamed = [heard.text for heard in measured("verbatim", patiently)]
     if options.batch:
         door = Door(options.server, options.key)
 
@@ -179,11 +247,14 @@ def main() -> int:
 
         with ThreadPoolExecutor(2) as pool:
             posted = list(pool.map(post, (clip for clip, _ in clips)))
-        batch = [(text, heard, language) for (text, _, language), heard in zip(said, posted)]
-        differing = [(heard, streamed, language) for (_, heard, language), (_, streamed, _) in zip(batch, said)]
-        print(f"{'wer, batch':<15} {100 * (error_rate(batch) or 0):.2f} %")
+        differing = [(batch, live, language) for batch, live, (_, language) in zip(posted, streamed, said)]
+        print(f"{'wer, batch':<15} {errors(posted):.2f} %")
         print(f"{'differing':<15} {100 * (error_rate(differing) or 0):.2f} % of words, stream against batch")
-    problems = [f"{clip['file']}: {problem}" for (clip, _), heard in zip(clips, results) for problem in heard.problems]
+        if options.verify and errors(streamed) > errors(posted) + 1:
+            problems.append("the word error rate is more than a point above that of the batch endpoint")
+    if options.whisper_live:
+        options.refused = 0
+        measured("WhisperLive", whisper_live)
     for problem in problems[:20]:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

@@ -194,7 +194,8 @@ impl<'a> Channel<'a> {
             languages: multilingual.then(|| vec![language.code.clone()]),
         };
         wire::Channel {
-            search: (!parameters.search.is_empty()).then(|| self.search()),
+            search: (!parameters.search.is_empty())
+                .then(|| search(parameters, self.heard.clone(), &language.code)),
             detected_language: detects.then(|| language.code.clone()),
             language_confidence: detects.then(|| confidence(language.probability)),
             alternatives: vec![alternative],
@@ -210,29 +211,29 @@ impl<'a> Channel<'a> {
         let shows = self.parameters.shows_punctuation();
         words.iter().map(|each| wire::Word { language: language.cloned(), ..word(each, shows) }).collect()
     }
+}
 
-    /// In what was heard, since numbers are asked for as they are said; but nothing that is masked in
-    /// the transcript is told here.
-    fn search(&self) -> Vec<wire::Search> {
-        let options = format::Options {
-            language: &self.transcript.language.code,
-            profanity_filter: self.parameters.profanity_filter,
-            ..format::Options::default()
-        };
-        let words = format::format(self.heard.clone(), &options);
-        let searcher = format::Searcher::new(&words);
-        let hit = |hit: format::Hit| wire::Hit {
-            confidence: rounded(hit.confidence, 1e6),
-            start: rounded(hit.start, 1e3),
-            end: rounded(hit.end, 1e3),
-            snippet: hit.snippet,
-        };
-        let search = |query: &String| wire::Search {
-            query: query.clone(),
-            hits: searcher.hits(query).into_iter().map(hit).collect(),
-        };
-        self.parameters.search.iter().map(search).collect()
-    }
+/// In what was heard, since numbers are asked for as they are said; but nothing that is masked in the
+/// transcript is told here.
+pub(super) fn search(parameters: &Parameters, heard: Vec<Word>, language: &str) -> Vec<wire::Search> {
+    let options = format::Options {
+        language,
+        profanity_filter: parameters.profanity_filter,
+        ..format::Options::default()
+    };
+    let words = format::format(heard, &options);
+    let searcher = format::Searcher::new(&words);
+    let hit = |hit: format::Hit| wire::Hit {
+        confidence: rounded(hit.confidence, 1e6),
+        start: rounded(hit.start, 1e3),
+        end: rounded(hit.end, 1e3),
+        snippet: hit.snippet,
+    };
+    let search = |query: &String| wire::Search {
+        query: query.clone(),
+        hits: searcher.hits(query).into_iter().map(hit).collect(),
+    };
+    parameters.search.iter().map(search).collect()
 }
 
 fn utterances(asked: &Asked<'_>, channels: &[Channel<'_>]) -> Vec<wire::Utterance> {

@@ -19,7 +19,7 @@ pub use live::{LiveParameters, RedactMode, Redaction};
 pub use table::{Effect, Kind, Parameter, TABLE};
 pub use values::{CallbackMethod, DetectLanguage, Encoding, Keyword};
 
-use values::Once;
+use values::{Once, Reader};
 
 use crate::format::Replacement;
 
@@ -125,6 +125,34 @@ impl Parameters {
     fn check_keyterms(&self) -> Result<(), Error> {
         let words: usize = self.keyterms.iter().map(|term| term.split_whitespace().count()).sum();
         if words > KEYTERM_TOKENS_MAX { Err(Error::KeytermTokens) } else { Ok(()) }
+    }
+
+    /// Turns on or off what shapes the text; false where `name` is nothing of the kind.
+    pub fn switch(&mut self, name: &str, on: bool) -> bool {
+        let switch = match name {
+            "numerals" => &mut self.numerals,
+            "smart_format" => &mut self.smart_format,
+            "profanity_filter" => &mut self.profanity_filter,
+            "filler_words" => &mut self.filler_words,
+            "measurements" => &mut self.measurements,
+            "dictation" => &mut self.dictation,
+            "punctuate" => self.punctuate.get_or_insert(on),
+            _ => return false,
+        };
+        *switch = on;
+        true
+    }
+
+    /// Terms to expect, instead of those before.
+    ///
+    /// # Errors
+    /// As [`Self::parse`] for `keyterm`; nothing is kept then that should be used.
+    pub fn replace_keyterms(&mut self, keyterms: &[String]) -> Result<(), Error> {
+        self.keyterms.clear();
+        for value in keyterms {
+            Reader { name: "keyterm", value }.text_item(&mut self.keyterms)?;
+        }
+        self.check_keyterms()
     }
 
     /// `language=multi`: words and alternatives say their language.

@@ -60,19 +60,41 @@ pub struct Source {
     pub trims: bool,
 }
 
-/// Decodes the first audio track into `gather`; calls `decoded` after each packet.
+/// Where the reading stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// At the end of the bytes, or where the container says that it ends.
+    Whole,
+    /// At what cannot be read.
+    Broken,
+    /// Another stream begins, as in a radio's.
+    Next,
+}
+
+/// Decodes the first audio track into `gather`, and those that are chained to it; calls `decoded` after
+/// each packet.
 pub fn read(
     source: Source,
     gather: &mut Gather,
     decoded: &mut dyn FnMut(&mut Gather) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<Ending, Error> {
     let Source { bytes, container, trims } = source;
     let stream = MediaSourceStream::new(bytes, Default::default());
     let mut format = probe(container)
         .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
         .map_err(|error| Error::Corrupt(error.to_string()))?;
+    loop {
+        let (track_id, mut decoder) = decoder(&*format, trims)?;
+        match packets(&mut *format, &mut *decoder, track_id, gather, decoded)? {
+            Ending::Next => {}
+            ending => return Ok(ending),
+        }
+    }
+}
+
+/// The first audio track, and what decodes it.
+fn decoder(format: &dyn FormatReader, trims: bool) -> Result<(u32, Box<dyn AudioDecoder>), Error> {
     let track = format.default_track(TrackType::Audio).ok_or(Error::Empty)?;
-    let track_id = track.id;
     let parameters = track
         .codec_params
         .as_ref()
@@ -83,13 +105,12 @@ pub fn read(
     {
         return Err(Error::Corrupt(format!("a sample rate of {rate} Hz")));
     }
-    let mut decoder = CODECS
-        .make_audio_decoder(parameters, &AudioDecoderOptions::default().gapless(trims))
-        .map_err(|error| match error {
+    let options = AudioDecoderOptions::default().gapless(trims);
+    let decoder = CODECS.make_audio_decoder(parameters, &options).map_err(|error| match error {
         SymphoniaError::Unsupported(_) => Error::Unsupported,
         error => Error::Corrupt(error.to_string()),
     })?;
-    packets(&mut *format, &mut *decoder, track_id, gather, decoded)
+    Ok((track.id, decoder))
 }
 
 fn packets(
@@ -98,17 +119,20 @@ fn packets(
     track_id: u32,
     gather: &mut Gather,
     decoded: &mut dyn FnMut(&mut Gather) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<Ending, Error> {
     let mut samples: Vec<f32> = Vec::new();
     let mut barren = 0;
     while barren < MAX_BARREN_PACKETS {
         barren += 1;
         let packet = match format.next_packet() {
             Ok(Some(packet)) => packet,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(Ending::Whole),
             // How some readers say that the file ends: it is whole only if it ends between packets,
             // which they do not say.
-            Err(SymphoniaError::IoError(error)) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Err(SymphoniaError::IoError(error)) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Ok(Ending::Whole);
+            }
+            Err(SymphoniaError::ResetRequired) => return Ok(Ending::Next),
             Err(_) => break,
         };
         if packet.track_id != track_id {
@@ -142,5 +166,5 @@ fn packets(
         barren = 0;
     }
     gather.mark_damaged();
-    Ok(())
+    Ok(Ending::Broken)
 }

@@ -99,7 +99,7 @@ pub fn decode(bytes: Bytes, options: &DecodeOptions) -> Result<Decoded, Error> {
             let source = container::Source { bytes: Box::new(Cursor::new(bytes)), container, trims };
             let read = std::panic::AssertUnwindSafe(|| container::read(source, &mut gather, &mut |_| Ok(())));
             match std::panic::catch_unwind(read) {
-                Ok(result) => result?,
+                Ok(result) => drop(result?),
                 Err(_) if gather.is_empty() => {
                     return Err(Error::Corrupt("its structure makes no sense".into()));
                 }

@@ -4,11 +4,13 @@ mod container;
 mod decode;
 pub mod g711;
 mod gather;
+mod opus;
 mod rate;
 mod raw;
 mod resample;
 mod sniff;
 mod stream;
+mod wave;
 
 use std::sync::Arc;
 

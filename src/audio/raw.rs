@@ -13,6 +13,14 @@ pub enum RawEncoding {
     Mulaw,
     /// G.711 A-law.
     Alaw,
+    /// 0 to 255, as old WAVE files have them.
+    Unsigned8,
+    /// Signed 24-bit, little-endian.
+    Linear24,
+    /// Signed 32-bit, little-endian.
+    Integer32,
+    /// 64-bit float, little-endian.
+    Float64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +45,10 @@ impl RawEncoding {
     fn width(self) -> usize {
         match self {
             Self::Linear16 => 2,
-            Self::Linear32 => 4,
-            Self::Mulaw | Self::Alaw => 1,
+            Self::Linear24 => 3,
+            Self::Linear32 | Self::Integer32 => 4,
+            Self::Float64 => 8,
+            Self::Mulaw | Self::Alaw | Self::Unsigned8 => 1,
         }
     }
 }
@@ -61,6 +71,19 @@ pub fn read(bytes: &[u8], format: RawFormat, gather: &mut Gather) -> Result<(), 
         },
         RawEncoding::Mulaw => |bytes| f32::from(mulaw(bytes[0])) / 32_768.0,
         RawEncoding::Alaw => |bytes| f32::from(alaw(bytes[0])) / 32_768.0,
+        RawEncoding::Unsigned8 => |bytes| (f32::from(bytes[0]) - 128.0) / 128.0,
+        RawEncoding::Linear24 => |bytes| match *bytes {
+            [a, b, c] => (i32::from_le_bytes([0, a, b, c]) >> 8) as f32 / 8_388_608.0,
+            _ => 0.0,
+        },
+        RawEncoding::Integer32 => |bytes| match *bytes {
+            [a, b, c, d] => i32::from_le_bytes([a, b, c, d]) as f32 / 2_147_483_648.0,
+            _ => 0.0,
+        },
+        RawEncoding::Float64 => |bytes| match *bytes {
+            [a, b, c, d, e, f, g, h] => f64::from_le_bytes([a, b, c, d, e, f, g, h]) as f32,
+            _ => 0.0,
+        },
     };
     let width = format.encoding.width();
     let whole = bytes.len() - bytes.len() % format.frame_bytes();

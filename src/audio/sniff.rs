@@ -20,6 +20,15 @@ pub enum Container {
 /// Zeros at the start that are passed over: some encoders pad.
 const MAX_LEADING_ZEROS: usize = 65_536;
 
+/// A container that packets of Opus come in, told by its first four bytes.
+pub fn packaged(bytes: &[u8]) -> Option<Container> {
+    match bytes {
+        [b'O', b'g', b'g', b'S', ..] => Some(Container::Ogg),
+        [0x1A, 0x45, 0xDF, 0xA3, ..] => Some(Container::Matroska),
+        _ => None,
+    }
+}
+
 pub fn container(bytes: &[u8]) -> Option<Container> {
     let found = match bytes {
         [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => Container::Wave,

@@ -17,14 +17,32 @@ const REDIRECTS_MAX: usize = 3;
 /// Fetches media by URL. Cheap to clone.
 #[derive(Clone)]
 pub struct Fetcher {
-    /// One client for each [`Reach`], since a look-up is told nothing but the name.
-    public: Client,
-    listed: Client,
-    any: Client,
+    clients: Clients,
+    /// For what is no longer HTTP after its first answer: version 1.1 alone can change like that.
+    pub(super) upgrading: Clients,
     pub(super) allow: Arc<AllowList>,
     pub(super) look_up: LookUp,
     total_timeout: Duration,
     max_bytes: u64,
+}
+
+/// One client for each [`Reach`], since a look-up is told nothing but the name.
+#[derive(Clone)]
+pub(super) struct Clients {
+    public: Client,
+    listed: Client,
+    any: Client,
+}
+
+impl Clients {
+    /// The one that reaches as far as `url` may.
+    pub(super) fn of(&self, url: &Url, allow: &AllowList) -> Result<&Client, Error> {
+        Ok(match policy::check(url, allow)? {
+            Reach::Public => &self.public,
+            Reach::Listed => &self.listed,
+            Reach::Any => &self.any,
+        })
+    }
 }
 
 /// What a URL gave.
@@ -47,14 +65,20 @@ impl Fetcher {
     fn with_look_up(config: &Config, look_up: LookUp) -> Result<Self, SetupError> {
         let allow = Arc::new(AllowList::parse(&config.allow)?);
         let connect_timeout = Duration::from_millis(config.connect_timeout_ms);
-        let client = |reach| {
+        let client = |reach, upgrades| {
             let resolver = Resolver { look_up: look_up.clone(), reach, allow: allow.clone() };
-            client(connect_timeout, resolver).map_err(SetupError::Client)
+            client(connect_timeout, resolver, upgrades).map_err(SetupError::Client)
+        };
+        let clients = |upgrades| {
+            Ok(Clients {
+                public: client(Reach::Public, upgrades)?,
+                listed: client(Reach::Listed, upgrades)?,
+                any: client(Reach::Any, upgrades)?,
+            })
         };
         Ok(Self {
-            public: client(Reach::Public)?,
-            listed: client(Reach::Listed)?,
-            any: client(Reach::Any)?,
+            clients: clients(false)?,
+            upgrading: clients(true)?,
             allow: allow.clone(),
             look_up: look_up.clone(),
             total_timeout: Duration::from_millis(config.total_timeout_ms),
@@ -92,11 +116,7 @@ impl Fetcher {
 
     /// The client that reaches as far as `url` may.
     pub(super) fn client(&self, url: &Url) -> Result<&Client, Error> {
-        Ok(match policy::check(url, &self.allow)? {
-            Reach::Public => &self.public,
-            Reach::Listed => &self.listed,
-            Reach::Any => &self.any,
-        })
+        self.clients.of(url, &self.allow)
     }
 
     async fn read(&self, url: Url, mut response: Response) -> Result<Download, Error> {
@@ -147,12 +167,14 @@ pub(super) fn verdict(error: &reqwest::Error) -> Error {
     Error::Failed
 }
 
-fn client(connect_timeout: Duration, resolver: Resolver) -> Result<Client, reqwest::Error> {
+fn client(connect_timeout: Duration, resolver: Resolver, upgrades: bool) -> Result<Client, reqwest::Error> {
     // The process's one provider of cryptography; who installed it first does not matter.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let resolver = Arc::new(resolver);
     let builder = || {
-        Client::builder()
+        let builder = Client::builder();
+        let builder = if upgrades { builder.http1_only() } else { builder };
+        builder
             .user_agent(concat!("verbatim/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
             .referer(false)

@@ -1,10 +1,17 @@
-//! One message out: the same doors as for downloads, no redirects, an answer that is hardly read.
+//! One message out, or a WebSocket for many: the same doors as for downloads, no redirects, an answer that
+//! is hardly read.
 
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
-use reqwest::{Method, Response};
+use reqwest::header::{
+    CONNECTION, HeaderMap, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
+use reqwest::{Method, Response, StatusCode, Upgraded};
+use sha1::{Digest as _, Sha1};
 use url::{Host, Url};
 
 use super::policy;
@@ -81,6 +88,46 @@ impl Fetcher {
         };
         drain(response).await;
         Ok(reply)
+    }
+}
+
+impl Fetcher {
+    /// Opens a WebSocket at `url`, of scheme `ws` or `wss`, and hands over its bytes after the handshake.
+    ///
+    /// # Errors
+    /// As [`Self::send`]; [`Error::Failed`] where there is no WebSocket.
+    pub async fn connect(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        timeout: Duration,
+    ) -> Result<Upgraded, SendError> {
+        let mut url = url.clone();
+        let scheme = if url.scheme() == "wss" { "https" } else { "http" };
+        url.set_scheme(scheme).map_err(|()| Error::InvalidUrl)?;
+        let client = self.upgrading.of(&without_user(&url), &self.allow)?;
+        let key = STANDARD.encode(rand::random::<[u8; 16]>());
+        let request = client
+            .get(url)
+            .headers(headers)
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, "websocket")
+            .header(SEC_WEBSOCKET_VERSION, "13")
+            .header(SEC_WEBSOCKET_KEY, &key);
+        let opening = async {
+            let response = request.send().await.map_err(|error| super::download::verdict(&error))?;
+            // RFC 6455, section 4.1.
+            let expected =
+                STANDARD.encode(Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")));
+            let accept = response.headers().get(SEC_WEBSOCKET_ACCEPT);
+            if response.status() != StatusCode::SWITCHING_PROTOCOLS
+                || accept.is_none_or(|accept| accept.as_bytes() != expected.as_bytes())
+            {
+                return Err(Error::Failed);
+            }
+            response.upgrade().await.map_err(|_| Error::Failed)
+        };
+        Ok(tokio::time::timeout(timeout, opening).await.map_err(|_| SendError::Timeout)??)
     }
 }
 

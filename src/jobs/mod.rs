@@ -210,6 +210,11 @@ impl Jobs {
         self.shared.fetcher.check(&without_user(callback)).await
     }
 
+    /// The value of `webhook-signature` for what is sent beside jobs; `timestamp` is in seconds since 1970.
+    pub fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
+        self.shared.secret.sign(id, timestamp, body)
+    }
+
     /// Whether a job with so many bytes of audio would be taken now.
     ///
     /// # Errors

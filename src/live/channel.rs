@@ -163,6 +163,10 @@ impl Channel {
         }
     }
 
+    pub fn set_prompt(&mut self, prompt: Option<String>) {
+        self.prompt = prompt;
+    }
+
     pub fn duration(&self) -> f64 {
         to_seconds(self.audio.end())
     }

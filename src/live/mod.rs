@@ -50,7 +50,7 @@ pub struct Config {
     /// is found within words. Milliseconds, default 300.
     pub min_pause_ms: u32,
     /// Audio that a client may send ahead of what is recognised; then it is read from no further.
-    /// Seconds, default 60, at least 35; 64 kB of memory each.
+    /// Seconds, default 60, at least 35; 32 kB of memory each.
     pub ahead_seconds: f64,
     /// Encoded streams read at once, each on a thread. Default 256.
     pub readers: usize,

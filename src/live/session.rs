@@ -33,7 +33,8 @@ pub enum Progress {
 /// An open stream. Dropping it ends it, and frees what it holds of the engine.
 pub struct Session {
     shared: Arc<Shared>,
-    place: Arc<Place>,
+    /// None when it is given back.
+    place: Option<Arc<Place>>,
     options: Options,
     audio: PcmStream,
     /// None before there is any audio.
@@ -44,6 +45,8 @@ pub struct Session {
     /// Finalize that waits for audio on its way: which channel, or all.
     finalize: Vec<Option<usize>>,
     audio_has_ended: bool,
+    /// Why there is no more audio, to be told when all before it is.
+    failure: Option<Error>,
 }
 
 impl Session {
@@ -56,7 +59,7 @@ impl Session {
         });
         Self {
             shared,
-            place: Arc::new(place),
+            place: Some(Arc::new(place)),
             options,
             audio,
             channels: Vec::new(),
@@ -64,6 +67,7 @@ impl Session {
             events: VecDeque::new(),
             finalize: Vec::new(),
             audio_has_ended: false,
+            failure: None,
         }
     }
 
@@ -77,18 +81,26 @@ impl Session {
         waiting < self.shared.config.ahead_seconds.max(35.0)
     }
 
-    /// Takes the next bytes of audio, cut anywhere.
+    /// Takes the next bytes of audio, cut anywhere, or the next packet where packets come by themselves.
     ///
     /// # Errors
-    /// Bytes that are no audio.
+    /// Bytes that are no audio, where none came before them; otherwise [`Self::next`] tells of them
+    /// after all that was said before.
     pub fn push(&mut self, bytes: Bytes) -> Result<(), Error> {
-        Ok(self.audio.push(bytes)?)
+        let pushed = self.audio.push(bytes);
+        pushed.or_else(|error| self.broke(error.into()))
+    }
+
+    /// Names and terms to expect from here on.
+    pub fn set_prompt(&mut self, prompt: Option<String>) {
+        self.channels.iter_mut().for_each(|channel| channel.set_prompt(prompt.clone()));
+        self.options.prompt = prompt;
     }
 
     /// Closes the open span of `channel`, or of all, once what was pushed is recognised.
     pub fn finalize(&mut self, channel: Option<usize>) {
         self.finalize.push(channel);
-        if matches!(self.options.format, crate::audio::StreamFormat::Raw(_)) && self.audio.is_hungry() {
+        if self.audio.is_caught_up() {
             self.apply_finalize();
         }
     }
@@ -98,7 +110,8 @@ impl Session {
     /// # Errors
     /// As [`Self::push`].
     pub fn finish(&mut self) -> Result<(), Error> {
-        Ok(self.audio.finish()?)
+        let finished = self.audio.finish();
+        finished.or_else(|error| self.broke(error.into()))
     }
 
     /// Seconds of audio so far.
@@ -131,12 +144,15 @@ impl Session {
             return Ok(Progress::Event(event));
         }
         if self.audio_has_ended && self.channels.iter().all(Channel::has_ended) {
-            return Ok(Progress::Ended);
+            return self.failure.take().map_or(Ok(Progress::Ended), Err);
         }
         let hears = !self.audio_has_ended && self.has_room();
         let windows = &mut self.windows;
         tokio::select! {
-            piece = self.audio.next(), if hears => self.heard(piece?),
+            piece = self.audio.next(), if hears => match piece {
+                Ok(piece) => self.heard(piece),
+                Err(error) => self.broke(error.into())?,
+            },
             (index, (answer, took)) = first_ready(windows) => {
                 windows[index] = None;
                 self.shared.lag.measured(took);
@@ -147,6 +163,15 @@ impl Session {
             }
         }
         Ok(Progress::Moved)
+    }
+
+    /// Gives back what it holds of the engine, and the audio; there is nothing more to tell.
+    pub fn close(&mut self) {
+        self.windows.clear();
+        self.channels = Vec::new();
+        self.events = VecDeque::new();
+        self.audio_has_ended = true;
+        self.place = None;
     }
 
     fn heard(&mut self, piece: Piece) {
@@ -165,12 +190,26 @@ impl Session {
                 }
             }
             Piece::CaughtUp => self.apply_finalize(),
-            Piece::End => {
-                self.apply_finalize();
-                self.audio_has_ended = true;
-                self.channels.iter_mut().for_each(Channel::end);
-            }
+            Piece::End => self.end(),
         }
+    }
+
+    fn end(&mut self) {
+        self.apply_finalize();
+        self.audio_has_ended = true;
+        self.channels.iter_mut().for_each(Channel::end);
+    }
+
+    /// What comes is no audio: what came before it is told first.
+    fn broke(&mut self, error: Error) -> Result<(), Error> {
+        if self.channels.is_empty() {
+            return Err(error);
+        }
+        if !self.audio_has_ended {
+            self.failure = Some(error);
+            self.end();
+        }
+        Ok(())
     }
 
     fn apply_finalize(&mut self) {
@@ -197,7 +236,11 @@ impl Session {
         };
         Box::pin(async move {
             let begun = Instant::now();
-            let answer = shared.engine.recognize(&place.admission, window).await;
+            // Nothing is recognised for a stream that is closed.
+            let answer = match &place {
+                Some(place) => shared.engine.recognize(&place.admission, window).await,
+                None => Err(engine::Error::ShuttingDown),
+            };
             (answer, begun.elapsed())
         })
     }

@@ -1,6 +1,7 @@
 //! One binary for all integration tests: linking once is faster than linking many times.
 
 mod audio;
+mod autobahn;
 mod callers;
 mod checkpoint;
 mod commands;
@@ -15,6 +16,11 @@ mod jobs;
 mod killed;
 mod listen;
 mod live;
+mod live_audio;
+mod live_callback;
+mod live_changes;
+mod live_clients;
+mod live_sdks;
 mod protocol;
 mod receiver;
 mod scripted;

@@ -96,7 +96,7 @@ proptest! {
     }
 }
 
-fn fixture(name: &str) -> Vec<u8> {
+pub fn fixture(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".verbatim/fixtures").join(name);
     std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not there: run ./setup", path.display()))
 }
@@ -129,6 +129,47 @@ async fn containers_are_read_as_they_come_and_as_whole_files_are() {
             "{name}: {} samples, {file} of the file",
             whole[0].len()
         );
+    }
+}
+
+/// The packets of the fixture, 20 ms each, without the pages of Ogg that they come in (RFC 3533), and without
+/// the two that describe them.
+pub fn opus_packets() -> Vec<Vec<u8>> {
+    let bytes = fixture("opus.ogg");
+    let (mut packets, mut packet, mut rest) = (Vec::new(), Vec::new(), bytes.as_slice());
+    while let [b'O', b'g', b'g', b'S', ..] = rest {
+        let segments = usize::from(rest[26]);
+        let (lengths, mut body) = rest[27..].split_at(segments);
+        for &length in lengths {
+            let (part, after) = body.split_at(usize::from(length));
+            packet.extend_from_slice(part);
+            body = after;
+            if length < 255 {
+                packets.push(std::mem::take(&mut packet));
+            }
+        }
+        rest = body;
+    }
+    packets.split_off(2)
+}
+
+#[tokio::test]
+async fn packets_of_opus_sound_as_they_do_in_their_container() {
+    let packets = opus_packets();
+    let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+    let alone = decoded(options(StreamFormat::Opus { channels: 1 }, false), &packets).await.expect("packets");
+    let ogg = fixture("opus.ogg");
+    for format in [StreamFormat::Container, StreamFormat::Opus { channels: 1 }] {
+        let packaged = decoded(options(format, false), &[&ogg]).await.expect("a container");
+        // The container says how much of the beginning is to be left out: 312 samples at 48 kHz.
+        let lag = alone[0].len() - packaged[0].len();
+        assert!(lag < 16_000 * 40 / 1000, "{lag} samples");
+        let (one, other) = (&alone[0][lag..], &packaged[0]);
+        let sum = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+        let likeness = (0..lag + 200)
+            .map(|shift| sum(&alone[0][shift..], other) / (sum(one, one) * sum(other, other)).sqrt())
+            .fold(0.0, f64::max);
+        assert!(likeness > 0.98, "{likeness}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use uuid::Uuid;
 
 use super::wire::{Alternative, Channel, Message, Metadata, Results, ResultsMetadata};
-use crate::api::answer::{confidence, format_options, model_info, rounded, warnings, word};
+use crate::api::answer::{confidence, format_options, model_info, rounded, search, warnings, word};
 use crate::api::parameters::LiveParameters;
 use crate::api::wire;
 use crate::engine::ModelInfo;
@@ -32,7 +32,7 @@ pub struct Heard {
 /// The message for `event`, of a stream with so many channels.
 pub fn message(asked: &Asked, event: Event, channels: usize, model: &ModelInfo) -> Message {
     match event {
-        Event::Results(heard) => Message::Results(results(asked, heard, channels, model)),
+        Event::Results(heard) => Message::Results(Box::new(results(asked, heard, channels, model))),
         Event::SpeechStarted { channel, at } => {
             Message::SpeechStarted { channel: [channel, channels], timestamp: seconds(at) }
         }
@@ -44,7 +44,7 @@ pub fn message(asked: &Asked, event: Event, channels: usize, model: &ModelInfo) 
 
 fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &ModelInfo) -> Results {
     let parameters = &asked.parameters.common;
-    let words = shape(&mut heard, asked);
+    let (words, search) = shape(&mut heard, asked);
     let text = if parameters.strips_punctuation() { format::bare_text(&words) } else { format::text(&words) };
     let language = heard.language.filter(|_| parameters.is_multilingual());
     let shows = parameters.shows_punctuation();
@@ -63,7 +63,7 @@ fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &Mod
         start,
         is_final: heard.is_final,
         speech_final: heard.speech_final,
-        channel: Channel { alternatives: [alternative] },
+        channel: Channel { alternatives: [alternative], search },
         metadata: ResultsMetadata {
             request_id: asked.request_id,
             model_info: model_info(model),
@@ -74,13 +74,16 @@ fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &Mod
     }
 }
 
-/// The words of a result as they are to be shown: the one place for all that changes text. What is hidden
-/// is hidden first, so that nothing that is written otherwise escapes it.
-fn shape(heard: &mut live::Results, asked: &Asked) -> Vec<Word> {
-    let redaction = &asked.parameters.redaction;
+/// The words of a result as they are to be shown, and where what was searched for is in them: the one place
+/// for all that changes text. What is hidden is hidden first, so that nothing that is written otherwise, or
+/// searched for, escapes it.
+fn shape(heard: &mut live::Results, asked: &Asked) -> (Vec<Word>, Option<Vec<wire::Search>>) {
+    let (parameters, redaction) = (&asked.parameters.common, &asked.parameters.redaction);
     redact::redact(&mut heard.words, &redaction.classes, redaction.mode);
     let language = heard.language.as_deref().unwrap_or_default();
-    format::format(format::gather(&heard.words), &format_options(&asked.parameters.common, language))
+    let words = format::gather(&heard.words);
+    let search = (!parameters.search.is_empty()).then(|| search(parameters, words.clone(), language));
+    (format::format(words, &format_options(parameters, language)), search)
 }
 
 pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
@@ -102,6 +105,7 @@ pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
         ),
         extra: parameters.extra.clone(),
         tags: parameters.tags.clone(),
+        metadata: parameters.metadata.clone(),
     }))
 }
 

@@ -12,8 +12,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Asked, Heard};
-use super::control::Control;
+use super::callback::{Callback, Lost};
+use super::control::{Change, Control};
 use super::wire::Message;
+use crate::api::prompt;
 use crate::http::websocket::{self, ReadError, Socket};
 use crate::live::{Error, Event, Live, Progress, Session};
 use crate::{audio, engine};
@@ -40,6 +42,7 @@ const IDLE: End = End(
     1011,
     "Deepgram did not receive audio data or a text message within the timeout window. See https://dpgr.am/net0001",
 );
+const UNDELIVERED: End = End(1011, "The callback does not take the stream's messages.");
 const BUSY: End = End(1013, "The server cannot take another stream of encoded audio.");
 const SLOW: End = End(1013, "The client did not take in its messages in time.");
 
@@ -92,6 +95,8 @@ pub struct Connection<'a> {
     session: Session,
     asked: Asked,
     live: &'a Live,
+    /// Takes the messages about what was heard, where the client wants that.
+    callback: Option<Callback>,
     sha256: Sha256,
     /// That the last words were in.
     language: Option<String>,
@@ -102,12 +107,19 @@ pub struct Connection<'a> {
 }
 
 impl<'a> Connection<'a> {
-    pub fn new(socket: Socket, session: Session, asked: Asked, live: &'a Live) -> Self {
+    pub fn new(
+        socket: Socket,
+        session: Session,
+        asked: Asked,
+        live: &'a Live,
+        callback: Option<Callback>,
+    ) -> Self {
         let sha256 = Sha256::new();
-        Self { socket, session, asked, live, sha256, language: None, is_closing: false, end: DONE }
+        Self { socket, session, asked, live, callback, sha256, language: None, is_closing: false, end: DONE }
     }
 
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// The stream, from here to its end.
+    pub async fn run(mut self: Box<Self>, stop: CancellationToken) {
         let _active = Active::new();
         let left = self.converse(&stop).await;
         let (code, reason) = match left {
@@ -117,11 +129,10 @@ impl<'a> Connection<'a> {
         };
         tracing::info!(code, reason, seconds = self.session.duration(), "stream ended");
         let awaits_goodbye = matches!(left, Left::With(_));
-        let Self { mut socket, session, .. } = self;
         // What it holds of the engine is free before the goodbye.
-        drop(session);
+        self.session.close();
         if !matches!(left, Left::Gone) {
-            let _ = timeout(GOODBYE, farewell(&mut socket, code, reason, awaits_goodbye)).await;
+            let _ = timeout(GOODBYE, farewell(&mut self.socket, code, reason, awaits_goodbye)).await;
         }
     }
 
@@ -151,6 +162,10 @@ impl<'a> Connection<'a> {
                     Ok(progress) => self.told(progress).await,
                     Err(error) => Err(error.into()),
                 },
+                lost = lost(&mut self.callback) => {
+                    tracing::info!(error = %anyhow::Error::new(lost), "callback lost");
+                    Err(Left::With(UNDELIVERED))
+                }
                 () = sleep_until(last_sign + idle_timeout), if reads && !self.is_closing => Err(Left::With(IDLE)),
                 () = stop.cancelled(), if !self.is_closing => {
                     self.end = STOPPING;
@@ -189,18 +204,34 @@ impl<'a> Connection<'a> {
                 Ok(())
             }
             Some(Control::CloseStream) => self.finish(),
-            Some(Control::Configure) => {
-                let request_id = self.asked.request_id;
-                let description = "The parameters of a stream cannot be changed.";
-                self.send(Message::ConfigureFailure { request_id, code: "NOT_SUPPORTED", description }).await
-            }
+            Some(Control::Configure(change)) => self.configure(&change).await,
             None => {
                 let description = "A text message was not understood.";
-                let message =
-                    "Expected KeepAlive, Finalize or CloseStream as JSON; audio goes in binary messages.";
+                let message = "Expected KeepAlive, Finalize, Configure or CloseStream as JSON; audio goes in \
+                               binary messages.";
                 self.send(Message::Error { variant: "SchemaError", description, message }).await
             }
         }
+    }
+
+    /// From here on: what is open is told as it is to be now.
+    async fn configure(&mut self, change: &Change) -> Result<(), Left> {
+        let request_id = self.asked.request_id;
+        let parameters = &mut self.asked.parameters.common;
+        let message = match change.apply(parameters) {
+            Ok(()) => {
+                if change.keyterms.is_some() {
+                    self.session.set_prompt(prompt::prompt(parameters).text);
+                }
+                Message::ConfigureSuccess { request_id, keyterms: change.keyterms.clone() }
+            }
+            Err(unchanged) => Message::ConfigureFailure {
+                request_id,
+                code: unchanged.code,
+                description: unchanged.description,
+            },
+        };
+        self.send(message).await
     }
 
     fn finish(&mut self) -> Result<(), Left> {
@@ -220,8 +251,12 @@ impl<'a> Connection<'a> {
                     language: self.language.take(),
                 };
                 let metadata = answer::metadata(&self.asked, &heard, self.live.model());
+                // The client is told as well: it waits for the end.
+                if self.callback.is_some() {
+                    self.deliver(&metadata).await?;
+                }
                 self.send(metadata).await?;
-                Err(Left::With(self.end))
+                Err(Left::With(self.delivered().await))
             }
         }
     }
@@ -231,7 +266,28 @@ impl<'a> Connection<'a> {
             self.language.clone_from(&heard.language);
         }
         let message = answer::message(&self.asked, event, self.session.channels(), self.live.model());
-        self.send(message).await
+        if self.callback.is_some() { self.deliver(&message).await } else { self.send(message).await }
+    }
+
+    async fn deliver(&mut self, message: &Message) -> Result<(), Left> {
+        let text = serde_json::to_string(message).map_err(std::io::Error::other)?;
+        let limit = Duration::from_millis(self.live.config().write_timeout_ms);
+        let Some(callback) = &self.callback else { return Ok(()) };
+        timeout(limit, callback.send(text.into())).await.map_err(|_| Left::With(UNDELIVERED))
+    }
+
+    /// What the stream ends with, once its messages are where they are to go.
+    async fn delivered(&mut self) -> End {
+        match self.callback.take() {
+            Some(callback) => match callback.finish().await {
+                Ok(()) => self.end,
+                Err(lost) => {
+                    tracing::info!(error = %anyhow::Error::new(lost), "callback lost");
+                    UNDELIVERED
+                }
+            },
+            None => self.end,
+        }
     }
 
     async fn send(&mut self, message: Message) -> Result<(), Left> {
@@ -249,6 +305,14 @@ impl<'a> Connection<'a> {
                 }
             },
         }
+    }
+}
+
+/// Pending where there is no callback, or nothing wrong with it.
+async fn lost(callback: &mut Option<Callback>) -> Lost {
+    match callback {
+        Some(callback) => callback.lost().await,
+        None => std::future::pending().await,
     }
 }
 

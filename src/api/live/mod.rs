@@ -2,9 +2,10 @@
 //!
 //! Whatever can be refused is refused before the upgrade, as JSON with a status, which SDKs can read and
 //! a close code would not tell: no key, bad parameters, no room. After it `connection` speaks, `control`
-//! reads what clients say, and `answer` writes the messages of `wire`.
+//! reads what clients say, `answer` writes the messages of `wire`, and `callback` takes them elsewhere.
 
 mod answer;
+mod callback;
 mod connection;
 mod control;
 mod wire;
@@ -13,15 +14,18 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use hyper::header::{HeaderName, HeaderValue};
+use uuid::Uuid;
 
-use super::parameters::{Encoding, LiveParameters, Parameters};
+use super::parameters::{CallbackMethod, Encoding, LiveParameters, Parameters};
 use super::{Services, State, error, language, listen, prompt};
 use crate::audio::StreamFormat;
 use crate::engine::TenantId;
+use crate::fetch::without_user;
 use crate::http::websocket::{self, Limits};
-use crate::http::{Failure, Request, Response};
-use crate::live::Options;
+use crate::http::{Caller, Failure, Request, Response};
+use crate::live::{self, Live, Options};
 use answer::Asked;
+use callback::{Address, Callback};
 use connection::Connection;
 
 /// What went wrong, in a header: browsers and some SDKs show no more of a refused handshake.
@@ -41,11 +45,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let created = SystemTime::now();
     let (caller, protocol) = services.authenticator.websocket_caller(&request.headers).await?;
     let parameters = LiveParameters::parse(request.uri.query().unwrap_or_default())?;
-    if parameters.common.callback.is_some() {
-        return Err(error::not_implemented(
-            "Callbacks are not served on streams: read the results from the WebSocket.",
-        ));
-    }
+    let callback = callback_address(&services, request.id, &caller, &parameters.common).await?;
     let live = &services.live;
     let options = Options {
         format: format(&parameters.common)?,
@@ -67,11 +67,51 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         Limits { frame_bytes_max: config.message_bytes_max, message_bytes_max: config.message_bytes_max };
     let asked = Asked { request_id: request.id, created, parameters };
     let shared = services.clone();
+    // On the heap, once: a task is as large as all that ever passes through it.
+    let opening = Box::new((place, options, asked, callback));
     let serve = async move |socket, stop| {
-        let session = shared.live.open(place, options);
-        Connection::new(socket, session, asked, &shared.live).run(stop).await;
+        let connection = connection(&shared.live, socket, opening);
+        connection.run(stop).await;
     };
     websocket::accept(request, limits, protocol, serve)
+}
+
+type Opening = (live::Place, Options, Asked, Option<Address>);
+
+/// Not inlined: what it moves about is to be on no task.
+#[inline(never)]
+fn connection(live: &Live, socket: websocket::Socket, opening: Box<Opening>) -> Box<Connection<'_>> {
+    let (place, options, asked, callback) = *opening;
+    let session = live.open(place, options);
+    Box::new(Connection::new(socket, session, asked, live, callback.map(Callback::open)))
+}
+
+/// # Errors
+/// 400 for one that may not be reached.
+async fn callback_address(
+    services: &Services,
+    request_id: Uuid,
+    caller: &Caller,
+    parameters: &Parameters,
+) -> Result<Option<Address>, Failure> {
+    let Some(url) = &parameters.callback else { return Ok(None) };
+    let fetcher = services.fetcher.clone();
+    let mut checked = without_user(url);
+    // As far as addresses go, a WebSocket is HTTP.
+    let scheme = if matches!(url.scheme(), "wss" | "https") { "https" } else { "http" };
+    checked.set_scheme(scheme).map_err(|()| error::invalid_callback())?;
+    fetcher.check(&checked).await.map_err(|_| error::invalid_callback())?;
+    Ok(Some(Address {
+        fetcher,
+        url: url.clone(),
+        method: match parameters.callback_method {
+            CallbackMethod::Post => reqwest::Method::POST,
+            CallbackMethod::Put => reqwest::Method::PUT,
+        },
+        jobs: services.jobs.clone(),
+        request_id,
+        key: caller.key.to_string(),
+    }))
 }
 
 /// How the bytes are to be read.
@@ -83,6 +123,7 @@ fn format(parameters: &Parameters) -> Result<StreamFormat, Failure> {
         (Some(raw), _) => StreamFormat::Raw(raw),
         (None, Some(Encoding::Mp3)) => StreamFormat::Mpeg,
         (None, Some(Encoding::Aac)) => StreamFormat::Adts,
+        (None, Some(Encoding::Opus)) => StreamFormat::Opus { channels: parameters.channels.unwrap_or(1) },
         (None, _) => StreamFormat::Container,
     })
 }

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::api::wire::{ModelInfo, Warning, Word};
+use crate::api::wire::{ModelInfo, Search, Warning, Word};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type")]
 pub enum Message {
-    Results(Results),
+    Results(Box<Results>),
     /// Voice begins; only with `vad_events`.
     SpeechStarted {
         channel: [usize; 2],
@@ -30,6 +30,13 @@ pub enum Message {
         variant: &'static str,
         description: &'static str,
         message: &'static str,
+    },
+    /// What was to be changed is.
+    ConfigureSuccess {
+        request_id: Uuid,
+        /// Those in effect, where they were replaced.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        keyterms: Option<Vec<String>>,
     },
     ConfigureFailure {
         request_id: Uuid,
@@ -54,6 +61,9 @@ pub struct Results {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Channel {
     pub alternatives: [Alternative; 1],
+    /// With `search`: where each term is in this result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Vec<Search>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -97,4 +107,7 @@ pub struct Metadata {
     pub extra: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// The request's `metadata`, untouched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<String>,
 }

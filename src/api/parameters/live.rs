@@ -80,6 +80,9 @@ impl LiveParameters {
                 self.redaction.mode = mode.ok_or_else(|| given.invalid("mask or label"))?;
                 Ok(())
             }),
+            // A stream's messages may go to another WebSocket.
+            "callback" => once
+                .of(name, &given, || given.url(&["http", "https", "ws", "wss"], &mut self.common.callback)),
             // Results are sent as soon as they are there, whatever is said here.
             "no_delay" => once.of(name, &given, || given.flag(&mut false)),
             _ => self.common.read(once, name, value),
@@ -93,7 +96,6 @@ impl LiveParameters {
             (common.paragraphs, "paragraphs"),
             (common.utterances, "utterances"),
             (common.utterance_split_seconds.is_some(), "utt_split"),
-            (!common.search.is_empty(), "search"),
         ];
         let of_files = of_files.into_iter().filter_map(|(asked, name)| asked.then_some(name));
         common.unsupported().into_iter().chain(of_files).collect()
@@ -151,6 +153,10 @@ mod tests {
         assert_eq!(redaction.classes, [redact::Class::Pci, redact::Class::Numbers, redact::Class::Ssn]);
         assert_eq!(redaction.mode, RedactMode::Label);
         assert_eq!(parse("redact=false").redaction, Redaction::default());
+        for callback in ["http://a.example/x", "https://a.example/", "ws://a.example/", "wss://a.example/x"] {
+            assert_eq!(parse(&format!("callback={callback}")).common.callback.unwrap().as_str(), callback);
+        }
+        assert!(parse("search=a&search=b").unsupported().is_empty());
     }
 
     #[test]
@@ -166,6 +172,8 @@ mod tests {
             "redact=name",
             "redact=pii",
             "redact_mode=burn",
+            "callback=ftp://a.example/",
+            "callback=ws://a.example/&callback=ws://a.example/",
             "encoding=linear16",
             "punctuate=perhaps",
         ] {

@@ -193,6 +193,15 @@ impl Reader<'_> {
         self.split(characters)?.into_iter().try_for_each(|item| self.push(into, limit, item.to_owned()))
     }
 
+    /// One text with something in it, which may hold commas.
+    pub(super) fn text_item(&self, into: &mut Vec<String>) -> Result<(), Error> {
+        if self.value.trim().is_empty() || self.value.chars().count() > ITEM_CHARACTERS_MAX {
+            return Err(self.invalid("at most 128 characters"));
+        }
+        into.push(self.value.to_owned());
+        Ok(())
+    }
+
     /// `WORD` or `WORD:INTENSIFIER`.
     pub(super) fn keywords(&self, into: &mut Vec<Keyword>, limit: usize) -> Result<(), Error> {
         for item in self.split(ITEM_CHARACTERS_MAX)? {
@@ -287,8 +296,12 @@ impl Reader<'_> {
     }
 
     pub(super) fn callback(&self, into: &mut Option<url::Url>) -> Result<(), Error> {
+        self.url(&["http", "https"], into)
+    }
+
+    pub(super) fn url(&self, schemes: &[&str], into: &mut Option<url::Url>) -> Result<(), Error> {
         let url = url::Url::parse(self.value).map_err(|_| Error::Callback)?;
-        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        if !schemes.contains(&url.scheme()) || !url.has_host() {
             return Err(Error::Callback);
         }
         *into = Some(url);

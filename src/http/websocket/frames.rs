@@ -96,6 +96,7 @@ impl Assembler {
                     return control(frame.opcode, std::mem::take(&mut self.control)).map(Some);
                 }
             } else if let Some(message) = &mut self.message {
+                message.reserve(payload.len(), self.limits.message_bytes_max);
                 message.bytes.extend_from_slice(&payload);
                 message.check(is_whole && frame.is_final)?;
                 if is_whole && frame.is_final {
@@ -176,6 +177,16 @@ impl Assembler {
 }
 
 impl Unfinished {
+    /// Room for `more`, doubled as vectors do, but never for more than a message may have.
+    fn reserve(&mut self, more: usize, limit: u64) {
+        let (length, room) = (self.bytes.len(), self.bytes.capacity());
+        if length + more > room {
+            let most = usize::try_from(limit).unwrap_or(usize::MAX).max(length + more);
+            let wanted = room.saturating_mul(2).clamp(length + more, most);
+            self.bytes.reserve_exact(wanted - length);
+        }
+    }
+
     /// Refuses what can no longer become text.
     fn check(&mut self, is_whole: bool) -> Result<(), Violation> {
         if !self.is_text {

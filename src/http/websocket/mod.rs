@@ -87,8 +87,8 @@ where
             () = serve(socket, stop) => {}
         }
     };
-    // The caller's span ends with its answer; this one lives as long as the socket.
-    tasks.spawn(run.instrument(tracing::info_span!("websocket", id = %request.id)));
+    // The caller's span ends with its answer; this one lives as long as the socket, and by itself.
+    tasks.spawn(run.instrument(tracing::info_span!(parent: None, "websocket", id = %request.id)));
     Ok(response)
 }
 

@@ -146,3 +146,22 @@ proptest! {
         prop_assert_eq!(read(&bytes, piece), (expected, None));
     }
 }
+
+#[test]
+fn a_message_without_end_holds_no_more_than_one_may_have() {
+    let (mut assembler, mut input) = (Assembler::new(LIMITS), BytesMut::new());
+    let mut refused = None;
+    for number in 0..1_000_000 {
+        input.extend_from_slice(&frame(if number == 0 { 0x02 } else { 0x00 }, &[7; 100]));
+        match assembler.next(&mut input) {
+            Ok(message) => assert_eq!(message, None),
+            Err(violation) => {
+                refused = Some(violation.code);
+                break;
+            }
+        }
+        let held = assembler.message.as_ref().map_or(0, |message| message.bytes.capacity());
+        assert!(held <= 2000, "{held} bytes after {number} frames");
+    }
+    assert_eq!(refused, Some(1009));
+}

@@ -1,0 +1,194 @@
+//! A container that comes in pieces, read on a thread of its own.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use bytes::{Buf as _, Bytes};
+use symphonia::core::io::MediaSource;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::Piece;
+use crate::audio::container::{self, Ending, Source};
+use crate::audio::decode::Error;
+use crate::audio::gather::Gather;
+use crate::audio::sniff::Container;
+
+/// Pieces on their way to the thread and back.
+const PIECES_MAX: usize = 4;
+
+/// The near end of a reader's thread.
+pub struct Reading {
+    /// `None`: there are no more.
+    bytes: Option<mpsc::Sender<Bytes>>,
+    /// Pushed, and not yet on its way.
+    pending: Option<Bytes>,
+    pushed: u64,
+    pieces: mpsc::Receiver<Report>,
+}
+
+enum Report {
+    Pcm {
+        channels: Vec<Vec<f32>>,
+        source_channels: Option<u16>,
+    },
+    /// The reader waits for more after so many pieces.
+    Starved(u64),
+    End(Result<(), Error>),
+}
+
+impl Reading {
+    pub fn start(
+        first: Bytes,
+        container: Container,
+        gather: Gather,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Self, Error> {
+        let (bytes, incoming) = mpsc::channel(PIECES_MAX);
+        let (reports, pieces) = mpsc::channel(PIECES_MAX);
+        let arriving =
+            Arriving { current: first, taken: 1, incoming, reports: reports.clone(), has_ended: false };
+        let run = move || {
+            let _place = place;
+            read_container(arriving, container, gather, &reports);
+        };
+        thread::Builder::new().name("audio-stream".into()).spawn(run).map_err(|_| Error::Busy)?;
+        Ok(Self { bytes: Some(bytes), pending: None, pushed: 1, pieces })
+    }
+
+    pub fn is_hungry(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    pub fn push(&mut self, bytes: Bytes) {
+        self.pushed += 1;
+        self.pending = Some(bytes);
+    }
+
+    /// There will be no more.
+    pub fn finish(&mut self) {
+        if self.pending.is_none() {
+            self.bytes = None;
+        }
+    }
+
+    /// As [`super::PcmStream::next`]; [`Piece::End`] where the container ends.
+    pub async fn next(&mut self, has_ended: bool, source_channels: &mut Option<u16>) -> Result<Piece, Error> {
+        loop {
+            if self.pending.is_none() && has_ended {
+                self.bytes = None;
+            }
+            let report = match (&self.bytes, &self.pending) {
+                (Some(bytes), Some(_)) => tokio::select! {
+                    room = bytes.reserve() => {
+                        // Where the reader has ended, what it ended with is on its way.
+                        if let (Ok(room), Some(pending)) = (room, self.pending.take()) {
+                            room.send(pending);
+                        }
+                        // Whoever waits to push may.
+                        return Ok(Piece::Pcm(Vec::new()));
+                    }
+                    report = self.pieces.recv() => report,
+                },
+                _ => self.pieces.recv().await,
+            };
+            match report {
+                Some(Report::Pcm { channels, source_channels: told }) => {
+                    *source_channels = told.or(*source_channels);
+                    return Ok(Piece::Pcm(channels));
+                }
+                Some(Report::Starved(taken)) if taken == self.pushed && self.pending.is_none() => {
+                    return Ok(Piece::CaughtUp);
+                }
+                Some(Report::Starved(_)) => {}
+                Some(Report::End(Ok(()))) => return Ok(Piece::End),
+                Some(Report::End(Err(error))) => return Err(error),
+                None => return Err(Error::Corrupt("its reader broke".into())),
+            }
+        }
+    }
+}
+
+/// The reader's thread: ends with the bytes, with an error, or when nobody listens.
+fn read_container(
+    arriving: Arriving,
+    container: Container,
+    mut gather: Gather,
+    reports: &mpsc::Sender<Report>,
+) {
+    let mut send = |gather: &mut Gather| {
+        let report = Report::Pcm { channels: gather.take(), source_channels: gather.source_channels() };
+        // Nobody listens: whatever ends the reading will do.
+        reports.blocking_send(report).map_err(|_| Error::Empty)
+    };
+    // A stream has no end that could be trimmed; what comes before its start is in its first packets.
+    let source = Source { bytes: Box::new(arriving), container, trims: container != Container::Mpeg };
+    // Readers of untrusted bytes have panicked on arithmetic before: that costs this stream alone.
+    let read = AssertUnwindSafe(|| container::read(source, &mut gather, &mut send));
+    let read = catch_unwind(read).unwrap_or_else(|_| Err(Error::Corrupt("it makes no sense".into())));
+    let rest = gather.finish_stream().map(|channels| {
+        let report = Report::Pcm { channels, source_channels: None };
+        let _ = reports.blocking_send(report);
+    });
+    let result = match read {
+        Err(error) => Err(error),
+        Ok(_) if gather.is_empty() => Err(Error::Corrupt("none of it can be decoded".into())),
+        Ok(Ending::Broken) => Err(Error::Corrupt("it goes on as something else".into())),
+        Ok(Ending::Whole | Ending::Next) => rest,
+    };
+    let _ = reports.blocking_send(Report::End(result));
+}
+
+/// Bytes as they arrive, for a reader that blocks.
+struct Arriving {
+    current: Bytes,
+    /// Pieces taken so far.
+    taken: u64,
+    incoming: mpsc::Receiver<Bytes>,
+    reports: mpsc::Sender<Report>,
+    has_ended: bool,
+}
+
+impl Read for Arriving {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.current.is_empty() && !self.has_ended {
+            let next = match self.incoming.try_recv() {
+                Ok(bytes) => Some(bytes),
+                Err(mpsc::error::TryRecvError::Disconnected) => None,
+                Err(mpsc::error::TryRecvError::Empty) => {
+                    if self.reports.blocking_send(Report::Starved(self.taken)).is_err() {
+                        return Err(io::ErrorKind::BrokenPipe.into());
+                    }
+                    self.incoming.blocking_recv()
+                }
+            };
+            match next {
+                Some(bytes) => {
+                    self.current = bytes;
+                    self.taken += 1;
+                }
+                None => self.has_ended = true,
+            }
+        }
+        let count = into.len().min(self.current.len());
+        into[..count].copy_from_slice(&self.current[..count]);
+        self.current.advance(count);
+        Ok(count)
+    }
+}
+
+impl Seek for Arriving {
+    fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl MediaSource for Arriving {
+    fn is_seekable(&self) -> bool {
+        false
+    }
+
+    fn byte_len(&self) -> Option<u64> {
+        None
+    }
+}
