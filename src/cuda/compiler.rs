@@ -10,13 +10,16 @@ use super::Error;
 use super::kernels::SOURCE;
 use super::libraries::Absent;
 
-/// The kernels for a compute capability, `(9, 0)`, from `cache` where they are there for this source, this
-/// architecture and this NVRTC.
+/// The kernels for a compute capability, `(9, 0)`: from `cache`, a folder, where they are there for this source,
+/// this architecture and this NVRTC. An empty path keeps nothing.
 ///
 /// # Errors
 /// [`Absent::Companion`] where there is no NVRTC, otherwise those of the compiler.
 pub fn kernels(capability: (i32, i32), cache: &Path) -> Result<Vec<u8>, Error> {
     let architecture = format!("sm_{}{}", capability.0, capability.1);
+    if cache.as_os_str().is_empty() {
+        return compile(SOURCE, &architecture);
+    }
     let (major, minor) = version()?;
     let key = format!("{architecture}\n{major}.{minor}\n{SOURCE}");
     let name = format!("{architecture}-{}.cubin", data_encoding::HEXLOWER.encode(&Sha256::digest(key)[..16]));

@@ -7,13 +7,28 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::os::unix::{Library, Symbol};
 
-use super::{Address, Argument, Device, Download, Error, Kernel, Product, Queue};
+use super::{Address, Argument, Device, Download, Error, Kernel, Product, Queue, Runner, libraries};
 
 type Emulate = unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, *mut *mut c_void) -> c_int;
 
 /// What was downloaded, by buffer, until it is waited for.
 #[derive(Default)]
 pub struct Emulated(Vec<Vec<u8>>);
+
+/// The emulation, and a GPU where there is one.
+pub fn devices() -> Vec<(tch::Device, Box<dyn Device>)> {
+    let mut devices: Vec<(tch::Device, Box<dyn Device>)> =
+        vec![(tch::Device::Cpu, Box::new(Emulated::default()))];
+    match libraries::open(None) {
+        Ok(found) => {
+            let runner = Runner::new(0, Path::new(""), 128).expect("the device works");
+            println!("on {} devices, first {}", found.devices, runner.name());
+            devices.push((tch::Device::Cuda(0), Box::new(runner)));
+        }
+        Err(absent) => println!("skipped on a GPU: {absent}"),
+    }
+    devices
+}
 
 /// The kernels, which run one at a time.
 fn emulate() -> &'static Mutex<Symbol<Emulate>> {

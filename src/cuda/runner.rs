@@ -130,6 +130,8 @@ impl Queue for Runner {
                 Argument::Int(number) => (&raw const *number).cast_mut().cast(),
             })
             .collect();
+        // libtorch may have made another device's context the thread's.
+        self.context.bind_to_thread()?;
         let [x, y, z] = grid.map(|count| u32::try_from(count).unwrap_or(u32::MAX));
         // SAFETY: addresses are what `Address::new` promises, arguments are in the order of the kernel's
         // parameters and live until the call returns, which copies them.
@@ -147,6 +149,7 @@ impl Queue for Runner {
     }
 
     fn multiply(&self, product: Product) -> Result<(), Error> {
+        self.context.bind_to_thread()?;
         self.products.multiply(product, self.stream.cu_stream())
     }
 }
@@ -174,6 +177,7 @@ impl Device for Runner {
     }
 
     fn upload(&mut self, bytes: &[u8], to: Address) -> Result<(), Error> {
+        self.context.bind_to_thread()?;
         let index = self.uploads.take(bytes.len())?;
         let (buffer, copied) = &mut self.uploads.buffers[index];
         let buffer = &mut buffer.as_mut_slice()?[..bytes.len()];
@@ -184,6 +188,7 @@ impl Device for Runner {
     }
 
     fn download(&mut self, from: Address, length: usize) -> Result<Download, Error> {
+        self.context.bind_to_thread()?;
         let index = self.downloads.take(length)?;
         let (buffer, copied) = &mut self.downloads.buffers[index];
         let buffer = &mut buffer.as_mut_slice()?[..length];

@@ -3,7 +3,7 @@
 
 use tch::{Kind, Tensor};
 
-use super::emulated::Emulated;
+use super::emulated::devices;
 use super::*;
 
 /// Rows of the test, of which the third has nothing to do.
@@ -12,22 +12,6 @@ const HEADS: i64 = 3;
 const WIDTH: i64 = HEADS * HEAD as i64;
 const SLOTS: i64 = 4;
 const TEXT: i64 = 40;
-
-/// The emulation, and a GPU where there is one.
-fn devices() -> Vec<(tch::Device, Box<dyn Device>)> {
-    let mut devices: Vec<(tch::Device, Box<dyn Device>)> =
-        vec![(tch::Device::Cpu, Box::new(Emulated::default()))];
-    match libraries::open(None) {
-        Ok(found) => {
-            let cache = tempfile::tempdir().expect("a temporary folder");
-            let runner = Runner::new(0, cache.path(), 64).expect("the device works");
-            println!("on {} devices, first {}", found.devices, runner.name());
-            devices.push((tch::Device::Cuda(0), Box::new(runner)));
-        }
-        Err(absent) => println!("skipped on a GPU: {absent}"),
-    }
-    devices
-}
 
 fn address(tensor: &Tensor) -> Address {
     // SAFETY: contiguous memory of the tensor, which each test keeps to its end.
