@@ -1,5 +1,5 @@
 //! Kernels for Whisper on CUDA devices, and what it takes to run them: finding the driver and the libraries,
-//! compiling, streams, graphs. Like [`crate::cpu`], nothing here knows of the model; memory is addresses,
+//! compiling, streams, graphs. Nothing here knows of the model; memory is addresses,
 //! whose owner is libtorch.
 //!
 //! ```text

@@ -26,7 +26,7 @@ const SHAPE: Shape =
 const DEVIATION: f64 = 0.1;
 const SLOTS: usize = 4;
 /// Of every attempt at a window.
-const TOKENS: usize = 30;
+const TOKENS: usize = 16;
 /// How far a logit in bf16 may be from one in f32 in this model, whose logits have a deviation of about 1.
 const LOGIT_TOLERANCE: f32 = 0.12;
 
