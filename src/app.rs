@@ -82,8 +82,14 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
         Windows::Speech => Some(Vad::load(&config.model_dir.join(VAD_FOLDER))?),
         Windows::Sequential => None,
     };
-    let (engine_config, models) = (config.engine.clone(), config.models.clone());
-    let start = move || Engine::start(&engine_config, move || models::load(&folder, &models));
+    let engine_config = config.engine.clone();
+    let each_device = models::each_device(&config.models).map_err(engine::StartError::Model)?;
+    let load = each_device.into_iter().map(|models| {
+        let folder = folder.clone();
+        move || models::load(&folder, &models)
+    });
+    let load = load.collect::<Vec<_>>();
+    let start = move || Engine::start_each(&engine_config, load);
     let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
     tracing::info!(model = engine.model().name, device = engine.model().device, "model loaded");
     Ok(match vad {

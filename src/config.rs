@@ -46,7 +46,10 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8000)),
             state_dir: xdg("XDG_STATE_HOME", ".local/state").join("verbatim"),
             model_dir: xdg("XDG_CACHE_HOME", ".cache").join("verbatim/models"),
-            models: models::Config::default(),
+            models: models::Config {
+                kernel_dir: xdg("XDG_CACHE_HOME", ".cache").join("verbatim/kernels"),
+                ..models::Config::default()
+            },
             engine: engine::Config::default(),
             transcribe: transcribe::Config::default(),
             live: live::Config::default(),

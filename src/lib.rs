@@ -10,7 +10,7 @@
 //!                           build, who knows a service by its address: all on  http (hyper plumbing)
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
-//! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu (machine hall)
+//! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall)
 //! 1  audio  transcript  fetch  keys  state  telemetry                ground
 //! ```
 //!
@@ -34,7 +34,8 @@
 //! | vad        | audio |
 //! | engine     | audio, transcript, telemetry |
 //! | cpu        | |
-//! | models     | engine, audio, transcript, cpu, fetch |
+//! | cuda       | |
+//! | models     | engine, audio, transcript, cpu, cuda, fetch |
 //! | format     | transcript |
 //! | transcribe | audio, vad, engine, transcript, telemetry |
 //! | live       | audio, vad, engine, transcript, telemetry |
@@ -53,6 +54,7 @@ pub mod audio;
 pub mod cli;
 pub mod config;
 pub mod cpu;
+pub mod cuda;
 pub mod demo;
 pub mod engine;
 pub mod fetch;

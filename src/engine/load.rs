@@ -38,6 +38,8 @@ pub struct Load {
 }
 
 struct State {
+    /// Devices that work side by side.
+    lanes: f64,
     cost: Cost,
     pace: Pace,
     promises: Promises,
@@ -83,7 +85,7 @@ pub struct Admission {
 impl State {
     /// Until `work` is done, if it is begun now and nothing else is, in seconds.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / self.pace.get()
+        self.cost.of(work) / (self.pace.get() * self.lanes)
     }
 
     fn is_idle(&self) -> bool {
@@ -92,8 +94,10 @@ impl State {
 }
 
 impl Load {
-    pub fn new(config: &Config) -> Self {
+    /// `lanes`: devices that work side by side.
+    pub fn new(config: &Config, lanes: usize) -> Self {
         let state = State {
+            lanes: lanes.max(1) as f64,
             cost: Cost::new(),
             pace: Pace::default(),
             promises: Promises::new(),
@@ -195,7 +199,7 @@ impl Load {
             requests: state.requests,
             audio_seconds: state.held.seconds,
             wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
-            real_time_factor: state.pace.audio(),
+            real_time_factor: state.pace.audio().map(|factor| factor * state.lanes),
         }
     }
 

@@ -123,9 +123,15 @@ impl Meters {
 }
 
 /// Sets the gauges to what holds now. For whoever is about to read them.
-pub fn set_gauges(board: &Board, load: &Load, slots: usize) {
-    let waiting = board.waiting();
-    let ages = board.oldest_ages(Instant::now());
+pub fn set_gauges(boards: &[&Board], load: &Load, slots: usize) {
+    let now = Instant::now();
+    let mut waiting = [0; CLASSES.len()];
+    let mut ages = [Duration::ZERO; CLASSES.len()];
+    for board in boards {
+        waiting.iter_mut().zip(board.waiting()).for_each(|(sum, count)| *sum += count);
+        ages.iter_mut().zip(board.oldest_ages(now)).for_each(|(oldest, age)| *oldest = age.max(*oldest));
+    }
+    let working = boards.iter().any(|board| board.condition() == Condition::Working);
     for ((class, count), age) in CLASSES.into_iter().zip(waiting).zip(ages) {
         metrics::QUEUE_WINDOWS.with(&[("class", class)]).set(count as f64);
         // Ages are looked up less often than lengths.
@@ -135,12 +141,12 @@ pub fn set_gauges(board: &Board, load: &Load, slots: usize) {
     let held = load.held();
     for (gauge, value) in [
         (&metrics::SLOTS, slots as f64),
-        (&metrics::SLOTS_ACTIVE, board.active() as f64),
+        (&metrics::SLOTS_ACTIVE, boards.iter().map(|board| board.active()).sum::<u64>() as f64),
         (&metrics::HELD_REQUESTS, held.requests as f64),
         (&metrics::HELD_AUDIO, held.audio_seconds),
         (&metrics::HELD_WAIT, held.wait_seconds.unwrap_or(0.0)),
         (&metrics::REAL_TIME_FACTOR, held.real_time_factor.unwrap_or(0.0)),
-        (&metrics::ENGINE_WORKS, f64::from(u8::from(board.condition() == Condition::Working))),
+        (&metrics::ENGINE_WORKS, f64::from(u8::from(working))),
     ] {
         gauge.with(&[]).set(value);
     }

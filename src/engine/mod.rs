@@ -1,14 +1,15 @@
 //! The engine: windows of speech in, recognitions out, many requests in one batch.
 //!
-//! An [`Engine`] is a cheap handle on one thread that owns the model. Callers are admitted with the
-//! length of their audio, then hand in [`Window`]s; dropping the future that waits for a
-//! [`Recognition`] cancels its work.
+//! An [`Engine`] is a cheap handle on the threads that own the model, one for each device. Callers are
+//! admitted with the length of their audio, then hand in [`Window`]s, each of which goes to the device that
+//! has the fewest; dropping the future that waits for a [`Recognition`] cancels its work.
 //!
 //! ```text
-//! recognize ─▶ Queue (class, then fair between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
+//! recognize ─▶ lane ─▶ Queue (class, then fair between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
 //! ```
 
 mod board;
+mod lane;
 mod load;
 mod meters;
 mod model;
@@ -22,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{oneshot, watch as channel};
 
 pub use board::{Condition, Counts};
 pub use load::{Admission, Expected, Held, Place};
@@ -31,10 +31,9 @@ pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, Task, TenantId, Timings, WINDOW_SAMPLES, Window,
 };
 
-use board::Board;
+use lane::{Lane, Starting};
 use load::Load;
 use watch::Watch;
-use worker::{Entry, Worker};
 
 use crate::telemetry::metrics::REFUSED;
 
@@ -104,35 +103,20 @@ pub enum Error {
 }
 
 /// Handle on a running engine. When the last one is dropped, the engine finishes what it holds and
-/// its thread ends.
+/// its threads end.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// What all handles share. The thread that watches has no part in it, lest the engine never end.
+/// What all handles share. The threads that watch have no part in it, lest the engine never end.
 struct Shared {
-    commands: Sender<Entry>,
+    /// At least one, and all of the same model.
+    lanes: Vec<Lane>,
     load: Arc<Load>,
-    board: Arc<Board>,
+    /// Its slots are those of all lanes.
     info: ModelInfo,
-    /// Whether a call into the model hangs.
-    hung: channel::Sender<bool>,
     _alive: Sender<()>,
-}
-
-/// Tells the engine's thread when whoever waits for a window leaves before the answer.
-struct Waiting<'a> {
-    board: &'a Board,
-    answered: bool,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        if !self.answered {
-            self.board.somebody_left();
-        }
-    }
 }
 
 impl Engine {
@@ -144,28 +128,34 @@ impl Engine {
         config: &Config,
         load_model: impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static,
     ) -> Result<Self, StartError<E>> {
-        // Admission bounds what is held, so this channel needs no bound of its own.
-        let (commands, receiver) = crossbeam_channel::unbounded();
-        let (ready, loaded) = std::sync::mpsc::sync_channel(1);
-        let (load, board) = (Arc::new(Load::new(config)), Arc::new(Board::new()));
-        let (its_load, its_board) = (load.clone(), board.clone());
-        let run = move || match load_model() {
-            Ok(model) => {
-                // Nobody is waiting only when the starting thread is gone: then nobody will ask.
-                if ready.send(Ok(model.info().clone())).is_ok() {
-                    Worker::new(model, receiver, its_load, its_board).run();
-                }
-            }
-            Err(error) => drop(ready.send(Err(error))),
-        };
-        std::thread::Builder::new().name("engine".into()).spawn(run).map_err(StartError::Thread)?;
-        let info = loaded.recv().map_err(|_| StartError::Died)?.map_err(StartError::Model)?;
+        Self::start_each(config, vec![load_model])
+    }
+
+    /// Starts a thread for each of `load_models`, which build the same model on a device each, all at once.
+    ///
+    /// # Errors
+    /// What one of them fails with; [`StartError::Died`] where there are none.
+    pub fn start_each<E: Send + 'static>(
+        config: &Config,
+        load_models: Vec<impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static>,
+    ) -> Result<Self, StartError<E>> {
+        let load = Arc::new(Load::new(config, load_models.len()));
+        let starting = load_models.into_iter().map(|load_model| Starting::new(load.clone(), load_model));
+        let starting = starting.collect::<Result<Vec<_>, _>>()?;
+        let started = starting.into_iter().map(Starting::wait).collect::<Result<Vec<_>, _>>()?;
+        let slots = started.iter().map(|(_, info)| info.slots).sum();
+        let info = ModelInfo { slots, ..started.first().ok_or(StartError::Died)?.1.clone() };
+        let lanes: Vec<Lane> = started.into_iter().map(|(lane, _)| lane).collect();
         let (_alive, alive) = crossbeam_channel::bounded(0);
-        let hung = channel::Sender::new(false);
-        let shared = Arc::new(Shared { commands, load, board, info, hung, _alive });
-        let watch = Watch::new(config, Arc::downgrade(&shared));
-        let watch = move || watch.run(&alive);
-        std::thread::Builder::new().name("engine-watch".into()).spawn(watch).map_err(StartError::Thread)?;
+        let shared = Arc::new(Shared { lanes, load, info, _alive });
+        for lane in 0..shared.lanes.len() {
+            let (watch, alive) = (Watch::new(config, Arc::downgrade(&shared), lane), alive.clone());
+            let watch = move || watch.run(&alive);
+            std::thread::Builder::new()
+                .name("engine-watch".into())
+                .spawn(watch)
+                .map_err(StartError::Thread)?;
+        }
         Ok(Self { shared })
     }
 
@@ -202,18 +192,21 @@ impl Engine {
         Err(Error::Unwell)
     }
 
-    /// Whether windows are recognised.
+    /// Whether windows are recognised: on some device at least.
     pub fn condition(&self) -> Condition {
-        self.shared.board.condition()
+        let mut conditions = self.shared.lanes.iter().map(|lane| lane.board.condition());
+        let first = conditions.next().unwrap_or(Condition::Ended);
+        if conditions.any(|condition| condition == Condition::Working) { Condition::Working } else { first }
     }
 
-    /// Recognises half a second of silence: whether the model works. Takes its turn with live windows.
+    /// Recognises half a second of silence on every device: whether the model works. Takes its turn with live
+    /// windows.
     ///
     /// # Errors
     /// Those of the model, [`Error::Unwell`] where it hangs.
     pub async fn probe(&self) -> Result<(), Error> {
-        let answer = self.shared.probe().ok_or(Error::ShuttingDown)?;
-        self.unless_hung(answer).await.map(drop)
+        let probes = self.shared.lanes.iter().map(Lane::probe);
+        futures_util::future::try_join_all(probes).await.map(drop)
     }
 
     /// Leave for a job's windows. They are not counted, as they make way for those that are: who sends
@@ -233,12 +226,18 @@ impl Engine {
 
     /// Windows, tokens and steps since the start.
     pub fn counts(&self) -> Counts {
-        self.shared.board.counts()
+        let counts = self.shared.lanes.iter().map(|lane| lane.board.counts());
+        counts.fold(Counts::default(), |sum, lane| Counts {
+            windows: sum.windows + lane.windows,
+            tokens: sum.tokens + lane.tokens,
+            steps: sum.steps + lane.steps,
+        })
     }
 
     /// Sets the metrics of this moment: for whoever is about to read them.
     pub fn set_gauges(&self) {
-        meters::set_gauges(&self.shared.board, &self.shared.load, self.shared.info.slots);
+        let boards = self.shared.lanes.iter().map(|lane| lane.board.as_ref()).collect::<Vec<_>>();
+        meters::set_gauges(&boards, &self.shared.load, self.shared.info.slots);
     }
 
     /// Recognises one window. Cancel-safe: dropping the future frees the window's place.
@@ -250,28 +249,8 @@ impl Engine {
         if window.pcm.len() > WINDOW_SAMPLES {
             return Err(Error::WindowTooLong);
         }
-        let (reply, answer) = oneshot::channel();
-        let entry = Entry { window, reply, queued_at: Instant::now(), is_probe: false };
-        self.shared.commands.send(entry).map_err(|_| Error::ShuttingDown)?;
-        self.unless_hung(answer).await
-    }
-
-    async fn unless_hung(
-        &self,
-        answer: oneshot::Receiver<Result<Recognition, Error>>,
-    ) -> Result<Recognition, Error> {
-        let mut waiting = Waiting { board: &self.shared.board, answered: false };
-        // Dropped before `waiting`, so that the thread, once told, finds the channel closed.
-        let mut answer = answer;
-        let mut hung = self.shared.hung.subscribe();
-        tokio::select! {
-            biased;
-            answer = &mut answer => {
-                waiting.answered = true;
-                answer.map_err(|_| Error::ModelFailed("the engine's thread ended".into()))?
-            }
-            _ = hung.wait_for(|&hung| hung) => Err(Error::Unwell),
-        }
+        let lane = self.shared.lanes.iter().min_by_key(|lane| lane.burden()).ok_or(Error::ShuttingDown)?;
+        lane.recognize(window).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! Watches the engine's thread, from a thread of its own: a call into the model that does not come back, calls
+//! Watches one of the engine's threads, from a thread of its own: a call into the model that does not come back, calls
 //! that fail, and long quiet, after which a short piece of silence is sent through as a probe.
 //!
 //! ```text
@@ -14,8 +14,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use tokio::sync::oneshot;
 
 use super::board::Condition;
+use super::lane::Lane;
 use super::window::{Class, DecodingOptions, LanguageChoice, Recognition, TenantId, Window};
-use super::worker::Entry;
 use super::{Config, Error, Shared};
 use crate::audio::{Pcm, SAMPLE_RATE};
 
@@ -31,6 +31,8 @@ const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 pub struct Watch {
     shared: Weak<Shared>,
+    /// Which of its lanes.
+    lane: usize,
     every: Duration,
     looked_at: Option<Instant>,
     /// The call that was running at the last look, and how long it has been watched.
@@ -42,11 +44,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(config: &Config, shared: Weak<Shared>) -> Self {
+    pub fn new(config: &Config, shared: Weak<Shared>, lane: usize) -> Self {
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         let stall = seconds(config.stall_seconds);
         Self {
             shared,
+            lane,
             every: (stall / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX),
             looked_at: None,
             call: None,
@@ -61,7 +64,8 @@ impl Watch {
     pub fn run(mut self, alive: &Receiver<()>) {
         while alive.recv_timeout(self.every) == Err(RecvTimeoutError::Timeout) {
             let Some(shared) = self.shared.upgrade() else { return };
-            self.look(&shared, Instant::now());
+            let Some(lane) = shared.lanes.get(self.lane) else { return };
+            self.look(lane, Instant::now());
         }
     }
 
@@ -78,13 +82,13 @@ impl Watch {
         self.call.map_or(Duration::ZERO, |(_, watched)| watched)
     }
 
-    fn look(&mut self, shared: &Shared, now: Instant) {
-        let board = &shared.board;
+    fn look(&mut self, lane: &Lane, now: Instant) {
+        let board = &lane.board;
         let before = board.condition();
         let hangs = self.watched(board.in_call(), now) > self.stall;
         match (before, hangs) {
             (Condition::Ended, _) => {
-                shared.hung.send_replace(true);
+                lane.hung.send_replace(true);
                 return;
             }
             (Condition::Hung, true) => return,
@@ -95,26 +99,26 @@ impl Watch {
                 );
                 board.set_condition(Condition::Hung);
                 self.probe = None;
-                shared.hung.send_replace(true);
+                lane.hung.send_replace(true);
                 return;
             }
             (Condition::Hung, false) => {
                 tracing::warn!("the call into the model came back");
                 board.set_condition(Condition::Failing);
                 self.probed_at = None;
-                shared.hung.send_replace(false);
+                lane.hung.send_replace(false);
             }
             _ => {}
         }
-        self.settle(shared);
-        if self.probe.is_none() && self.wants_probe(shared, now) {
+        self.settle(lane);
+        if self.probe.is_none() && self.wants_probe(lane, now) {
             self.probed_at = Some(now);
-            self.probe = shared.probe();
+            self.probe = lane.send_probe();
         }
     }
 
     /// What the probe has found, if it is back.
-    fn settle(&mut self, shared: &Shared) {
+    fn settle(&mut self, lane: &Lane) {
         let Some(probe) = &mut self.probe else { return };
         let result = match probe.try_recv() {
             Err(oneshot::error::TryRecvError::Empty) => return,
@@ -123,26 +127,26 @@ impl Watch {
             Err(oneshot::error::TryRecvError::Closed) => Err(Error::ShuttingDown),
         };
         self.probe = None;
-        let failed_before = shared.board.condition() != Condition::Working;
+        let failed_before = lane.board.condition() != Condition::Working;
         match result {
             Ok(()) if failed_before => {
                 tracing::info!("the engine works again");
-                shared.board.set_condition(Condition::Working);
+                lane.board.set_condition(Condition::Working);
             }
             Ok(()) => {}
             Err(error) => {
                 if !failed_before {
                     tracing::error!(%error, "the engine fails");
                 }
-                shared.board.set_condition(Condition::Failing);
+                lane.board.set_condition(Condition::Failing);
             }
         }
     }
 
-    fn wants_probe(&self, shared: &Shared, now: Instant) -> bool {
+    fn wants_probe(&self, lane: &Lane, now: Instant) -> bool {
         let since_probe = self.probed_at.map(|at| now.saturating_duration_since(at));
         let due = |pause: Duration| since_probe.is_none_or(|since| since >= pause);
-        let board = &shared.board;
+        let board = &lane.board;
         if board.condition() != Condition::Working || board.failures() >= FAILURES {
             return due(PROBE_AGAIN);
         }
@@ -165,16 +169,6 @@ pub fn probe_window(language: &str) -> Window {
     }
 }
 
-impl Shared {
-    /// Sends a probe; `None` where the engine's thread is gone.
-    pub(super) fn probe(&self) -> Option<oneshot::Receiver<Result<Recognition, Error>>> {
-        let (reply, answer) = oneshot::channel();
-        let window = probe_window(self.info.languages.first().map_or("en", String::as_str));
-        let entry = Entry { window, reply, queued_at: Instant::now(), is_probe: true };
-        self.commands.send(entry).ok().map(|()| answer)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,7 +176,7 @@ mod tests {
     #[test]
     fn a_call_is_as_long_as_it_was_watched() {
         let config = Config { stall_seconds: 10.0, ..Config::default() };
-        let mut watch = Watch::new(&config, Weak::new());
+        let mut watch = Watch::new(&config, Weak::new(), 0);
         let (start, every) = (Instant::now(), watch.every);
         let mut now = start;
         let mut longest = |call: Option<u64>, looks: u32, between: Duration| {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::weights::{self, Dimensions};
-use super::{ComputeType, Config, DeviceChoice, Error};
+use super::{ComputeType, Config, Error, place};
 use crate::cpu::Level;
 
 /// Encoder positions and text positions whose keys and values a slot holds for each decoder layer.
@@ -20,14 +20,9 @@ pub struct Footprint {
 /// `None` for a model that goes to a device with memory of its own.
 ///
 /// # Errors
-/// A folder without weights, or with damaged ones.
+/// A folder without weights, or with damaged ones; a device that is not there.
 pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Error> {
-    let on_host = match config.device {
-        DeviceChoice::Cpu => true,
-        DeviceChoice::Cuda(_) => false,
-        DeviceChoice::Auto => !tch::Cuda::is_available(),
-    };
-    if !on_host {
+    if place::find(config)?.is_cuda() {
         return Ok(None);
     }
     let number_bytes = match config.compute_type {

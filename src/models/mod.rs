@@ -2,11 +2,14 @@
 
 mod footprint;
 pub mod hub;
+mod place;
 mod weights;
 mod whisper;
 
 pub use footprint::{Footprint, footprint};
-pub use whisper::LogMel;
+pub use place::each_device;
+pub use weights::Shape;
+pub use whisper::{Lengths, LogMel};
 
 use std::path::{Path, PathBuf};
 
@@ -32,6 +35,12 @@ pub struct Config {
     /// Windows decoded side by side; each has its share of memory from the start. Default 0: 64 on CUDA, and
     /// 8 on a CPU, where more gain nothing.
     pub slots: usize,
+    /// Folder with libtorch_cuda.so, the CUDA part of libtorch 2.11.0. Not set: beside the CPU part, and where the
+    /// loader looks.
+    pub libtorch_cuda: Option<PathBuf>,
+    /// Where kernels are kept that were compiled for a GPU of this machine; empty: they are not. Default
+    /// `$XDG_CACHE_HOME/verbatim/kernels`, or `~/.cache/verbatim/kernels`.
+    pub kernel_dir: PathBuf,
     pub hub: hub::Config,
 }
 
@@ -44,6 +53,8 @@ impl Default for Config {
             threads: 0,
             audio_context: AudioContext::Auto,
             slots: 0,
+            libtorch_cuda: None,
+            kernel_dir: PathBuf::new(),
             hub: hub::Config::default(),
         }
     }
@@ -63,9 +74,11 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum DeviceChoice {
+    /// All CUDA devices where they work, otherwise the CPU.
     Auto,
     Cpu,
-    Cuda(usize),
+    /// All CUDA devices, or none but this one.
+    Cuda(Option<usize>),
 }
 
 impl std::str::FromStr for DeviceChoice {
@@ -76,10 +89,11 @@ impl std::str::FromStr for DeviceChoice {
         match text.split_once(':') {
             None if text == "auto" => Ok(Self::Auto),
             None if text == "cpu" => Ok(Self::Cpu),
-            None if text == "cuda" => Ok(Self::Cuda(0)),
-            Some(("cuda", index)) => {
-                index.parse().map(Self::Cuda).map_err(|_| format!("`{text}`: no device index"))
-            }
+            None if text == "cuda" => Ok(Self::Cuda(None)),
+            Some(("cuda", index)) => index
+                .parse()
+                .map(|index| Self::Cuda(Some(index)))
+                .map_err(|_| format!("`{text}`: no device index")),
             _ => Err(format!("`{text}` is none of auto, cpu, cuda, cuda:N")),
         }
     }
@@ -98,7 +112,8 @@ impl From<DeviceChoice> for String {
         match device {
             DeviceChoice::Auto => "auto".into(),
             DeviceChoice::Cpu => "cpu".into(),
-            DeviceChoice::Cuda(index) => format!("cuda:{index}"),
+            DeviceChoice::Cuda(None) => "cuda".into(),
+            DeviceChoice::Cuda(Some(index)) => format!("cuda:{index}"),
         }
     }
 }
@@ -138,8 +153,12 @@ pub enum Error {
     BadJson { path: PathBuf, source: serde_json::Error },
     #[error("{}", path.display())]
     Io { path: PathBuf, source: std::io::Error },
-    #[error("device {0} is not there")]
-    NoDevice(String),
+    #[error("device cuda:{index} is not there: there are {devices}")]
+    NoDevice { index: usize, devices: usize },
+    #[error("CUDA cannot be used")]
+    NoCuda(#[from] crate::cuda::libraries::Absent),
+    #[error("the device failed")]
+    Device(#[from] crate::cuda::Error),
     #[error("libtorch failed")]
     Torch(#[from] tch::TchError),
 }
@@ -150,4 +169,13 @@ pub enum Error {
 /// See [`Error`]: the folder's contents, or the device.
 pub fn load(folder: &Path, config: &Config) -> Result<Box<dyn SpeechModel>, Error> {
     Ok(Box::new(whisper::Whisper::load(folder, config)?))
+}
+
+/// A model of `shape` on the configured device, with weights that mean nothing: to measure with. Every attempt has
+/// as many tokens as `lengths` says.
+///
+/// # Errors
+/// See [`Error`]: the device.
+pub fn synthetic(shape: &Shape, lengths: Lengths, config: &Config) -> Result<Box<dyn SpeechModel>, Error> {
+    Ok(Box::new(whisper::Whisper::synthetic(shape, lengths, config)?))
 }

@@ -269,3 +269,37 @@ fn the_demo_is_not_shown_to_others_with_the_key_that_all_know() {
         assert!(error.contains("DEMO_API_KEY"), "{error}");
     }
 }
+
+#[test]
+fn random_weights_are_measured_on_any_machine() {
+    let home = home();
+    let figures = home.path().join("figures.json");
+    let bench = ["bench", "--device", "cpu", "--threads", "2", "--synthetic"];
+    let measured =
+        ["tiny", "--tokens", "2-4", "--windows", "2", "--peak-tflops", "1", "--peak-gbs", "10", "--json"];
+    let (code, out, err) = run(verbatim(&home, &bench).args(measured).arg(&figures));
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.starts_with("tiny with random weights on cpu"), "{out}");
+    let figures: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&figures).expect("written")).expect("JSON");
+    assert_eq!(figures["windows"], 2);
+    for figure in ["windows_per_second", "rtfx", "tokens_per_second", "teraflops", "share_of_roofline"] {
+        assert!(figures[figure].as_f64().is_some_and(|value| value > 0.0), "{figure}: {figures}");
+    }
+
+    let (code, _, err) = run(verbatim(&home, &bench).arg("enormous"));
+    assert_eq!(code, Some(2));
+    assert!(err.contains("large-v3-turbo"), "{err}");
+}
+
+#[test]
+fn a_gpu_that_is_asked_for_and_is_not_there_is_an_error() {
+    if Path::new("/dev/nvidia0").exists() {
+        println!("skipped: there is a GPU");
+        return;
+    }
+    let home = home();
+    let (code, _, err) = run(&mut verbatim(&home, &["bench", "--synthetic", "tiny", "--device", "cuda"]));
+    assert_eq!(code, Some(1));
+    assert!(err.contains("CUDA cannot be used: there is no NVIDIA driver"), "{err}");
+}

@@ -10,15 +10,33 @@ use verbatim::engine::{
 
 use crate::scripted::{Call, Script, ScriptedModel, speech};
 
-fn start(slots: usize, script: Script) -> (Engine, Arc<Mutex<Vec<Call>>>) {
+fn start(slots: usize, script: Script) -> (Engine, Calls) {
     start_with(&Config::default(), slots, script)
 }
 
-fn start_with(config: &Config, slots: usize, script: Script) -> (Engine, Arc<Mutex<Vec<Call>>>) {
+fn start_with(config: &Config, slots: usize, script: Script) -> (Engine, Calls) {
     let model = ScriptedModel::new(slots, script);
     let calls = model.calls.clone();
     let load = move || Ok::<Box<dyn SpeechModel>, std::convert::Infallible>(Box::new(model));
     (Engine::start(config, load).expect("a scripted model loads"), calls)
+}
+
+type Calls = Arc<Mutex<Vec<Call>>>;
+
+/// Two devices, each of which encodes when its gate is opened.
+fn start_two(config: &Config) -> (Engine, [mpsc::Sender<()>; 2], [Calls; 2]) {
+    let (gates, models): (Vec<_>, Vec<_>) = (0..2)
+        .map(|_| {
+            let (open, gate) = mpsc::channel();
+            (open, ScriptedModel::new(4, Script { gate: Some(gate), ..Script::default() }))
+        })
+        .unzip();
+    let calls: Vec<_> = models.iter().map(|model| model.calls.clone()).collect();
+    let load = models
+        .into_iter()
+        .map(|model| move || Ok::<Box<dyn SpeechModel>, std::convert::Infallible>(Box::new(model)));
+    let engine = Engine::start_each(config, load.collect()).expect("scripted models load");
+    (engine, gates.try_into().expect("two"), calls.try_into().expect("two"))
 }
 
 fn window(word: u16, steps: u16) -> Window {
@@ -287,4 +305,43 @@ async fn a_probe_goes_through_the_model_and_counts_for_nothing() {
     assert!(calls.lock().expect("no panic").iter().any(|call| matches!(call, Call::Encode(_))));
     assert_eq!(engine.counts().windows, 0);
     assert_eq!(engine.held_seconds(), 0.0);
+}
+
+#[tokio::test]
+async fn each_window_goes_to_the_device_that_has_the_fewest() {
+    let (engine, gates, calls) = start_two(&Config::default());
+    assert_eq!(engine.model().slots, 8);
+    let answers: Vec<_> = (1..=8)
+        .map(|word| {
+            let engine = engine.clone();
+            tokio::spawn(async move { text(&engine, window(word, 2)).await })
+        })
+        .collect();
+    while engine.held_seconds() < 8.0 {
+        tokio::task::yield_now().await;
+    }
+    drop(gates);
+    for answer in answers {
+        answer.await.expect("no panic").expect("accepted");
+    }
+    for calls in calls {
+        let calls = calls.lock().expect("no panic").clone();
+        let encoded = calls.iter().map(|call| if let Call::Encode(words) = call { words.len() } else { 0 });
+        assert_eq!(encoded.sum::<usize>(), 4, "{calls:?}");
+    }
+    assert_eq!(engine.counts().windows, 8);
+}
+
+#[tokio::test]
+async fn a_device_that_hangs_is_passed_over() {
+    let config = Config { stall_seconds: 0.2, ..Config::default() };
+    let (engine, [hangs, works], _calls) = start_two(&config);
+    drop(works);
+    // The first of equals.
+    assert!(matches!(text(&engine, window(1, 2)).await, Err(Error::Unwell)));
+    assert_eq!(engine.condition(), Condition::Working);
+    for word in 2..6 {
+        assert_eq!(text(&engine, window(word, 2)).await.expect("by the other"), format!(" word{word}"));
+    }
+    drop(hangs);
 }

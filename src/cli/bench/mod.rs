@@ -1,7 +1,8 @@
 //! `verbatim bench`: real files through the engine or a server, at a given concurrency; speed, delay, memory
-//! and, where references are given, words wrong.
+//! and, where references are given, words wrong. Or the device alone, with random weights.
 
 mod subject;
+mod synthetic;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use self::subject::{Answer, Counted, Subject};
+use self::synthetic::Synthetic;
 use self::words::Errors;
 use super::{Failure, complain, print};
 use crate::config::Config;
@@ -26,7 +28,7 @@ const FILES_BYTES_MAX: u64 = 8 << 30;
 #[command(after_help = BENCH_HELP)]
 pub struct Arguments {
     /// Audio files.
-    #[arg(required_unless_present = "manifest")]
+    #[arg(required_unless_present_any = ["manifest", "synthetic"])]
     files: Vec<PathBuf>,
     /// Files with references: a JSON object a line, with `file` (beside the manifest), and perhaps `text` and
     /// `language`.
@@ -38,9 +40,9 @@ pub struct Arguments {
     /// Key for the server.
     #[arg(long, env = "VERBATIM_BENCH_KEY", hide_env_values = true)]
     key: Option<String>,
-    /// Files worked on at once.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    concurrency: usize,
+    /// Files worked on at once: one where this is not given. Windows with --synthetic: two for each slot.
+    #[arg(long, value_name = "N")]
+    concurrency: Option<usize>,
     /// How often all files are gone through.
     #[arg(long, default_value_t = 1, value_name = "N")]
     rounds: usize,
@@ -50,6 +52,8 @@ pub struct Arguments {
     /// Write the figures to this file, too.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    synthetic: Synthetic,
 }
 
 const BENCH_HELP: &str = "\
@@ -107,6 +111,11 @@ struct Report {
 }
 
 pub async fn run(config: Config, arguments: Arguments) -> Result<ExitCode, Failure> {
+    if arguments.synthetic.synthetic.is_some() {
+        let Arguments { synthetic, concurrency, json, .. } = &arguments;
+        return synthetic::run(config, synthetic, *concurrency, json.as_deref()).await;
+    }
+    let concurrency = arguments.concurrency.unwrap_or(1).max(1);
     let items = items(&arguments).map_err(Failure::Usage)?;
     let subject = match (&arguments.server, &arguments.key) {
         (Some(url), Some(key)) => Subject::server(url, key.clone())?,
@@ -119,7 +128,7 @@ pub async fn run(config: Config, arguments: Arguments) -> Result<ExitCode, Failu
     let (mut rounds, mut outcomes) = (Vec::new(), Vec::new());
     for _ in 0..arguments.rounds.max(1) {
         let (begun, before) = (Instant::now(), subject.counted().await);
-        let round = round(&subject, &items, arguments.concurrency.max(1)).await;
+        let round = round(&subject, &items, concurrency).await;
         let wall = begun.elapsed();
         rounds.push(figures(&round, wall, before, subject.counted().await));
         outcomes.extend(round);
@@ -128,7 +137,7 @@ pub async fn run(config: Config, arguments: Arguments) -> Result<ExitCode, Failu
     let after = subject.counted().await;
     let report = Report {
         subject: subject.name(),
-        concurrency: arguments.concurrency.max(1),
+        concurrency,
         peak_memory_bytes: after.peak_bytes,
         total: figures(&outcomes, wall, before, after),
         rounds,

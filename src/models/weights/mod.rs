@@ -6,6 +6,7 @@
 //! | CTranslate2 | `model.bin`, `config.json`, `tokenizer.json` |
 
 mod ctranslate2;
+mod random;
 mod safetensors;
 
 use std::path::Path;
@@ -13,6 +14,8 @@ use std::path::Path;
 use tch::{Kind, Tensor};
 
 use super::Error;
+
+pub use random::{DEVIATION, Shape, random};
 
 /// Weights of a matrix product: `y = x · weightᵀ + bias`.
 pub struct Linear {

@@ -1,6 +1,8 @@
 //! Log-mel spectrogram, in plain Rust: the twin of the reference's `log_mel_spectrogram`
 //! (openai/whisper `audio.py`).
 
+mod device;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +10,8 @@ use realfft::{RealFftPlanner, RealToComplex};
 
 use crate::audio::SAMPLE_RATE;
 use crate::cpu::{Places, Threads};
+
+pub use device::DeviceLogMel;
 
 /// Samples of one analysis window, 25 ms.
 pub const FFT_SAMPLES: usize = 400;

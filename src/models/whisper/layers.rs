@@ -29,8 +29,8 @@ impl Linear {
 /// Normalises in f32 and rounds to the type of the products that follow. What runs past a layer, the
 /// residual, stays f32: in bf16 it would lose a bit of every layer's contribution.
 pub struct LayerNorm {
-    gamma: Tensor,
-    beta: Tensor,
+    pub gamma: Tensor,
+    pub beta: Tensor,
     kind: Kind,
 }
 
@@ -50,9 +50,9 @@ impl LayerNorm {
 
 /// Norm, expansion, GELU, contraction; the caller adds the residual.
 pub struct FeedForward {
-    norm: LayerNorm,
-    expand: Linear,
-    contract: Linear,
+    pub norm: LayerNorm,
+    pub expand: Linear,
+    pub contract: Linear,
 }
 
 impl FeedForward {

@@ -1,6 +1,7 @@
 //! Whisper (Radford et al., arXiv:2212.04356) behind the engine's [`SpeechModel`].
 
 mod decoder;
+mod device;
 mod encoder;
 mod features;
 mod generation;
@@ -8,6 +9,7 @@ mod host;
 mod layers;
 mod rules;
 mod sequence;
+mod synthetic;
 mod timing;
 mod tokenizer;
 
@@ -18,15 +20,18 @@ use tch::{Device, Kind};
 use self::decoder::{Decoder, Numbers, Placement, Run};
 use self::encoder::Encoder;
 pub use self::features::LogMel;
+pub use self::synthetic::Lengths;
 
-use self::features::HOP_SAMPLES;
+use self::features::{DeviceLogMel, HOP_SAMPLES};
 use self::generation::Generation;
 use self::rules::Rules;
 use self::sequence::Sequence;
 use self::tokenizer::{TokenId, Tokenizer};
-use super::{AudioContext, ComputeType, Config, DeviceChoice, Error, weights};
+use super::weights::{self, Shape};
+use super::{AudioContext, ComputeType, Config, Error, place};
 use crate::audio::Pcm;
 use crate::cpu::{Level, Threads};
+use crate::cuda;
 use crate::engine::{
     self, DecodingOptions, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
     StepOutcome, Task, Token, WINDOW_SAMPLES,
@@ -41,11 +46,15 @@ pub struct Whisper {
     tokenizer: Tokenizer,
     rules: Rules,
     log_mel: LogMel,
+    /// Where there are kernels for it.
+    device_log_mel: Option<DeviceLogMel>,
     full_context: bool,
     encoder: Encoder,
     decoder: Decoder,
     threads: Threads,
     text_positions: usize,
+    /// How long attempts are, where the weights mean nothing.
+    lengths: Option<Lengths>,
     slots: Vec<Slot>,
 }
 
@@ -68,18 +77,80 @@ struct Slot {
     position: usize,
 }
 
+/// The tokens that an attempt begins with.
+struct Prompt {
+    tokens: Vec<TokenId>,
+    /// Index of the token that opens the transcript.
+    start_of_transcript: usize,
+}
+
+/// What a checkpoint holds.
+pub struct Model {
+    pub name: String,
+    pub weights: weights::Weights,
+    pub tokenizer: Tokenizer,
+    pub generation: Generation,
+}
+
+/// Where a model runs: libtorch's device, and ours there.
+pub struct Hall {
+    pub place: Device,
+    pub device: Option<Box<dyn cuda::Device>>,
+    /// For people.
+    pub name: String,
+}
+
+impl Hall {
+    /// The device that `config` names. Comes before anything is placed on it.
+    pub fn open(config: &Config) -> Result<Self, Error> {
+        let place = place::find(config)?;
+        match place {
+            // The kernels are written for bf16; the reference is libtorch's.
+            Device::Cuda(ordinal) if config.compute_type != ComputeType::F32 => {
+                let rows_max = decoder::device::rows_max(config.slots(true));
+                let runner = cuda::Runner::new(ordinal, &config.kernel_dir, rows_max)?;
+                let name = format!("cuda:{ordinal}, {}", runner.name());
+                Ok(Self { place, device: Some(Box::new(runner)), name })
+            }
+            Device::Cuda(ordinal) => Ok(Self { place, device: None, name: format!("cuda:{ordinal}") }),
+            _ => Ok(Self { place, device: None, name: "cpu".into() }),
+        }
+    }
+}
+
 impl Whisper {
     pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
-        let device = match config.device {
-            DeviceChoice::Cpu => Device::Cpu,
-            DeviceChoice::Auto => Device::cuda_if_available(),
-            DeviceChoice::Cuda(index) if index < usize::try_from(tch::Cuda::device_count()).unwrap_or(0) => {
-                Device::Cuda(index)
-            }
-            DeviceChoice::Cuda(index) => return Err(Error::NoDevice(format!("cuda:{index}"))),
+        let hall = Hall::open(config)?;
+        let weights = weights::read(folder)?;
+        let (vocabulary, _) = weights.token_embedding.size2()?;
+        let model = Model {
+            name: folder.file_name().map_or("whisper".into(), |name| name.to_string_lossy().into_owned()),
+            tokenizer: Tokenizer::read(folder, vocabulary as usize)?,
+            generation: Generation::read(folder)?,
+            weights,
         };
+        Self::build(model, config, hall)
+    }
+
+    /// Of a shape, with weights that mean nothing: every attempt is as long as `lengths` says.
+    pub fn synthetic(shape: &Shape, lengths: Lengths, config: &Config) -> Result<Self, Error> {
+        let hall = Hall::open(config)?;
+        let kind = if hall.place.is_cuda() { Kind::BFloat16 } else { Kind::Float };
+        let model = Model {
+            name: shape.name.to_owned(),
+            weights: weights::random(shape, weights::DEVIATION, (hall.place, kind))?,
+            tokenizer: Tokenizer::synthetic(shape.vocabulary)?,
+            generation: Generation::default(),
+        };
+        Ok(Self { lengths: Some(lengths), ..Self::build(model, config, hall)? })
+    }
+
+    pub fn build(model: Model, config: &Config, hall: Hall) -> Result<Self, Error> {
+        let Model { name, mut weights, tokenizer, generation } = model;
+        let Hall { place, device, name: hall } = hall;
+        let on_cuda = place.is_cuda();
         let compute_type = match config.compute_type {
-            ComputeType::Auto if device.is_cuda() => ComputeType::Bf16,
+            ComputeType::Auto if on_cuda => ComputeType::Bf16,
             // Without the instructions both are slower than f32.
             ComputeType::Auto if Level::detect() >= Level::Avx512Products => ComputeType::Int8,
             ComputeType::Auto => ComputeType::F32,
@@ -97,52 +168,49 @@ impl Whisper {
         tch::set_num_threads(threads.try_into().unwrap_or(i32::MAX));
         let _guard = tch::no_grad_guard();
 
-        let mut weights = weights::read(folder)?;
-        let (vocabulary, _) = weights.token_embedding.size2()?;
         let (text_positions, _) = weights.decoder_positions.size2()?;
         let (_, bands, _) = weights.conv1.weight.size3()?;
-        let tokenizer = Tokenizer::read(folder, vocabulary as usize)?;
-        let generation = Generation::read(folder)?;
         let alignment_heads =
             generation.alignment_heads(weights.decoder_layers.len(), weights.decoder_heads)?;
         let languages = tokenizer.languages.iter().map(|(code, _)| code.clone()).collect::<Vec<_>>();
-        let name = folder.file_name().map_or("whisper".into(), |name| name.to_string_lossy().into_owned());
         let info = ModelInfo {
             uuid: uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()),
             name,
             languages: if languages.is_empty() { vec!["en".into()] } else { languages },
-            slots: config.slots(device.is_cuda()),
-            encode_batch: if device.is_cuda() { 8 } else { 1 },
-            device: match device {
-                Device::Cpu => format!("cpu, {compute_type:?}, {threads} threads").to_lowercase(),
-                other => format!("{other:?}, {compute_type:?}").to_lowercase(),
+            slots: config.slots(on_cuda),
+            encode_batch: if on_cuda { 8 } else { 1 },
+            device: match place {
+                Device::Cpu => format!("{hall}, {compute_type:?}, {threads} threads").to_lowercase(),
+                _ => format!("{hall}, {compute_type:?}").to_lowercase(),
             },
         };
         let threads = Threads::new(threads);
-        let encoder = Encoder::new(&weights, (device, kind), numbers.weights, threads.clone())?;
+        let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
+        let log_mel = LogMel::new(bands as usize);
+        let device_log_mel = match &device {
+            Some(_) => Some(DeviceLogMel::new(&log_mel, place)?),
+            None => None,
+        };
+        let host = (place == Device::Cpu && device.is_none()).then(|| (numbers.weights, threads.clone()));
+        let placement =
+            Placement { slots: info.slots, place, kind, numbers, threads: threads.clone(), alignment_heads };
+        let on_device = device.map(|device| (device, rules.table(&tokenizer)));
+        let encoder = Encoder::new(&weights, (place, kind), host)?;
         weights.encoder_layers.clear();
         Ok(Self {
-            rules: Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first),
-            log_mel: LogMel::new(bands as usize),
+            rules,
+            log_mel,
+            device_log_mel,
             full_context: match config.audio_context {
-                AudioContext::Auto => device.is_cuda() || compute_type == ComputeType::F32,
+                AudioContext::Auto => on_cuda || compute_type == ComputeType::F32,
                 AudioContext::Full => true,
                 AudioContext::Short => false,
             },
             encoder,
-            decoder: Decoder::new(
-                weights,
-                Placement {
-                    slots: info.slots,
-                    device,
-                    kind,
-                    numbers,
-                    threads: threads.clone(),
-                    alignment_heads,
-                },
-            )?,
+            decoder: Decoder::new(weights, placement, on_device)?,
             slots: (0..info.slots).map(|_| Slot::default()).collect(),
             text_positions: text_positions as usize,
+            lengths: None,
             info,
             tokenizer,
             threads,
@@ -237,15 +305,24 @@ impl Whisper {
     }
 
     fn encode_with(&mut self, requests: &[EncodeRequest], context: usize) -> Result<(), Error> {
-        let bands = self.log_mel.bands();
-        // Zero is the value of padding, not of silence: so the reference pads.
-        let mut features = vec![0.0; requests.len() * context * bands];
-        for (request, window) in requests.iter().zip(features.chunks_exact_mut(context * bands)) {
-            let samples = request.pcm.samples();
-            let frames = LogMel::frames(samples.len()).min(context);
-            self.log_mel.compute(&self.threads, samples, &mut window[..frames * bands]);
-        }
-        let audio = self.encoder.forward(features, context, bands)?;
+        let audio = match (&mut self.decoder, &self.device_log_mel) {
+            (Decoder::Device(decoder), Some(log_mel)) => {
+                let windows: Vec<&[f32]> = requests.iter().map(|request| request.pcm.samples()).collect();
+                let features = log_mel.compute(decoder.device(), &windows, context)?;
+                self.encoder.forward_tensor(&features)?
+            }
+            _ => {
+                let bands = self.log_mel.bands();
+                // Zero is the value of padding, not of silence: so the reference pads.
+                let mut features = vec![0.0; requests.len() * context * bands];
+                for (request, window) in requests.iter().zip(features.chunks_exact_mut(context * bands)) {
+                    let samples = request.pcm.samples();
+                    let frames = LogMel::frames(samples.len()).min(context);
+                    self.log_mel.compute(&self.threads, samples, &mut window[..frames * bands]);
+                }
+                self.encoder.forward(features, context, bands)?
+            }
+        };
         let slots: Vec<SlotId> = requests.iter().map(|request| request.slot).collect();
         self.decoder.set_audio(&slots, &audio)?;
         for request in requests {
@@ -275,24 +352,20 @@ impl Whisper {
     fn try_begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
         self.widen(attempts)?;
         self.settle_languages(attempts)?;
-        let mut prompts = Vec::with_capacity(attempts.len());
+        if let Decoder::Device(_) = &self.decoder {
+            return self.begin_on_device(attempts);
+        }
+        let prompts = self.prompts(attempts);
         let mut wanted = Vec::new();
         let mut row = 0;
-        for &(id, options, temperature) in attempts {
-            let slot = &mut self.slots[id.0];
-            slot.task = options.task;
-            slot.sequence = Some(Sequence::new(temperature, u64::from(temperature.to_bits())));
-            let mut tokens = self.prompt(options.prompt.as_deref());
-            let start_of_transcript = tokens.len();
-            tokens.extend(self.opening(&self.slots[id.0]));
-            wanted.extend([row + start_of_transcript, row + tokens.len() - 1]);
-            row += tokens.len();
-            prompts.push(tokens);
+        for prompt in &prompts {
+            wanted.extend([row + prompt.start_of_transcript, row + prompt.tokens.len() - 1]);
+            row += prompt.tokens.len();
         }
         let runs: Vec<Run> = attempts
             .iter()
             .zip(&prompts)
-            .map(|(attempt, tokens)| Run { slot: attempt.0, position: 0, tokens })
+            .map(|(attempt, prompt)| Run { slot: attempt.0, position: 0, tokens: &prompt.tokens })
             .collect();
         let mut logits = self.decoder.forward(&runs, &wanted)?;
         let mut rows = logits.rows_mut();
@@ -301,7 +374,7 @@ impl Whisper {
             let slot = &mut self.slots[id.0];
             let no_speech = at_start[self.tokenizer.special.no_speech as usize];
             slot.no_speech_probability = (no_speech - rules::log_sum_exp(at_start)).exp();
-            slot.position = prompt.len();
+            slot.position = prompt.tokens.len();
             if let Some(sequence) = &mut slot.sequence {
                 sequence.advance(last, &self.rules, &self.tokenizer);
             }
@@ -309,7 +382,35 @@ impl Whisper {
         Ok(())
     }
 
+    /// Empties the slots' sequences for new attempts, and says what these begin with.
+    fn prompts(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Vec<Prompt> {
+        let of_attempt = |&(id, options, temperature): &(SlotId, &DecodingOptions, f32)| {
+            let forced = self.lengths.as_mut().map(Lengths::draw);
+            let slot = &mut self.slots[id.0];
+            slot.task = options.task;
+            slot.sequence = Some(Sequence::new(temperature, u64::from(temperature.to_bits()), forced));
+            let mut tokens = self.prompt(options.prompt.as_deref());
+            let start_of_transcript = tokens.len();
+            tokens.extend(self.opening(&self.slots[id.0]));
+            Prompt { tokens, start_of_transcript }
+        };
+        attempts.iter().map(of_attempt).collect()
+    }
+
     fn try_step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, Error> {
+        if let Decoder::Device(_) = &self.decoder {
+            self.step_on_device(slots)?;
+        } else {
+            self.step_on_host(slots)?;
+        }
+        let outcome = |id: &SlotId| match &self.slots[id.0].sequence {
+            Some(sequence) if !sequence.finished => StepOutcome::Running,
+            _ => StepOutcome::Finished,
+        };
+        Ok(slots.iter().map(outcome).collect())
+    }
+
+    fn step_on_host(&mut self, slots: &[SlotId]) -> Result<(), Error> {
         let last_tokens: Vec<(SlotId, usize, [TokenId; 1])> = slots
             .iter()
             .filter_map(|&id| {
@@ -334,16 +435,12 @@ impl Whisper {
                 }
             }
         }
-        let outcome = |id: &SlotId| match &self.slots[id.0].sequence {
-            Some(sequence) if !sequence.finished => StepOutcome::Running,
-            _ => StepOutcome::Finished,
-        };
-        Ok(slots.iter().map(outcome).collect())
+        Ok(())
     }
 
     fn hypothesis(&self, id: SlotId) -> Hypothesis {
         let slot = &self.slots[id.0];
-        let nothing = Sequence::new(0.0, 0);
+        let nothing = Sequence::new(0.0, 0, None);
         let sequence = slot.sequence.as_ref().unwrap_or(&nothing);
         let ids: Vec<TokenId> = sequence.tokens.iter().map(|token| token.id).collect();
         let language =

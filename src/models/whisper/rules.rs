@@ -20,6 +20,16 @@ pub struct Rules {
     max_initial_timestamp: TokenId,
 }
 
+/// What the kernel `choose` knows of the rules.
+pub struct Table {
+    /// For each token: 1 never written, 2 not written first.
+    pub suppressed: Vec<u8>,
+    pub end_of_text: usize,
+    pub timestamp_begin: usize,
+    pub initial_timestamp_max: usize,
+    pub no_speech: usize,
+}
+
 impl Rules {
     /// `suppressed` and `suppressed_first`: the lists of the checkpoint's configuration, if any.
     pub fn new(
@@ -50,6 +60,28 @@ impl Rules {
             no_timestamps: special.no_timestamps,
             timestamp_begin: special.timestamp_begin,
             max_initial_timestamp: special.timestamp_begin + max_initial as TokenId,
+        }
+    }
+
+    /// The same for a device.
+    pub fn table(&self, tokenizer: &Tokenizer) -> Table {
+        let mut suppressed = vec![0; tokenizer.vocabulary()];
+        let mut mark = |tokens: &[TokenId], bit: u8| {
+            for &token in tokens {
+                if let Some(bits) = suppressed.get_mut(token as usize) {
+                    *bits |= bit;
+                }
+            }
+        };
+        mark(&self.suppressed, 1);
+        mark(&[self.no_timestamps], 1);
+        mark(&self.suppressed_first, 2);
+        Table {
+            suppressed,
+            end_of_text: self.end_of_text as usize,
+            timestamp_begin: self.timestamp_begin as usize,
+            initial_timestamp_max: self.max_initial_timestamp as usize,
+            no_speech: tokenizer.special.no_speech as usize,
         }
     }
 

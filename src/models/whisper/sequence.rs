@@ -7,6 +7,7 @@ use super::rules::{Rules, log_sum_exp};
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::audio::SAMPLE_RATE;
 use crate::cpu::{Level, rows};
+use crate::cuda::{Outcome, State};
 use crate::engine::Token;
 use crate::transcript::Segment;
 
@@ -19,17 +20,23 @@ pub struct Sequence {
     pub temperature: f32,
     pub finished: bool,
     sum_log_probability: f32,
+    /// The attempt ends with so many tokens, and where they are forced not before.
+    tokens_max: usize,
+    forced: bool,
     random: SmallRng,
 }
 
 impl Sequence {
     /// `seed`: the same for the same window and attempt, so that a result can be had again.
-    pub fn new(temperature: f32, seed: u64) -> Self {
+    /// `forced`: exactly so many tokens, whatever the model says.
+    pub fn new(temperature: f32, seed: u64, forced: Option<usize>) -> Self {
         Self {
             tokens: Vec::new(),
             temperature,
             finished: false,
             sum_log_probability: 0.0,
+            tokens_max: forced.unwrap_or(MAX_TOKENS),
+            forced: forced.is_some(),
             random: SmallRng::seed_from_u64(seed),
         }
     }
@@ -38,6 +45,9 @@ impl Sequence {
     pub fn advance(&mut self, logits: &mut [f32], rules: &Rules, tokenizer: &Tokenizer) {
         let end_of_text = tokenizer.special.end_of_text;
         let all_text = log_sum_exp(&logits[..end_of_text as usize]);
+        if self.forced {
+            logits[end_of_text as usize] = f32::NEG_INFINITY;
+        }
         rules.apply(logits, &self.tokens);
         let token = if self.temperature > 0.0 {
             self.sample(logits)
@@ -51,7 +61,27 @@ impl Sequence {
             return;
         }
         self.tokens.push(Token { id: token, probability: (logit - all_text).exp().min(1.0) });
-        self.finished = self.tokens.len() >= MAX_TOKENS;
+        self.finished = self.tokens.len() >= self.tokens_max;
+    }
+
+    /// Takes the next token as a device chose it. After the end there is none.
+    pub fn take(&mut self, outcome: &Outcome, end_of_text: TokenId) {
+        let Some(token) = outcome.token.filter(|_| !self.finished) else { return };
+        self.sum_log_probability += outcome.log_probability;
+        if token != end_of_text {
+            self.tokens.push(Token { id: token, probability: outcome.probability });
+        }
+        self.finished = outcome.finished;
+    }
+
+    /// With which a device begins the same attempt.
+    pub fn state(&self) -> State {
+        State {
+            tokens_max: self.tokens_max,
+            forced: self.forced,
+            temperature: self.temperature,
+            seed: self.temperature.to_bits(),
+        }
     }
 
     /// Gumbel-max: the arg-max of logits / t plus Gumbel noise is a sample of their softmax.

@@ -50,8 +50,18 @@ impl Tokenizer {
     /// [`Error::BadTokenizer`] where the file does not belong to a Whisper model of that size.
     pub fn read(folder: &Path, vocabulary: usize) -> Result<Self, Error> {
         let path = folder.join("tokenizer.json");
-        let bad = |reason: String| Error::BadTokenizer { path: path.clone(), reason };
-        let encoder = tokenizers::Tokenizer::from_file(&path).map_err(|error| bad(error.to_string()))?;
+        let text = std::fs::read(&path)
+            .map_err(|error| Error::BadTokenizer { path: path.clone(), reason: error.to_string() })?;
+        Self::parse(&text, &path, vocabulary)
+    }
+
+    /// Reads the contents of the `tokenizer.json` at `path`.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::read`].
+    pub fn parse(text: &[u8], path: &Path, vocabulary: usize) -> Result<Self, Error> {
+        let bad = |reason: String| Error::BadTokenizer { path: path.to_owned(), reason };
+        let encoder = tokenizers::Tokenizer::from_bytes(text).map_err(|error| bad(error.to_string()))?;
         let ids: HashMap<String, TokenId> = encoder.get_vocab(true);
         let find =
             |name: &str| ids.get(name).copied().ok_or_else(|| bad(format!("it lacks the token {name}")));
@@ -98,6 +108,11 @@ impl Tokenizer {
             }
         }
         Ok(Self { encoder, bytes, special, languages })
+    }
+
+    /// Rows of the embedding.
+    pub fn vocabulary(&self) -> usize {
+        self.bytes.len()
     }
 
     pub fn is_timestamp(&self, token: TokenId) -> bool {

@@ -1,17 +1,21 @@
-//! Whisper's text decoder over an arena of slots: on a CPU by our own kernels, elsewhere by libtorch.
+//! Whisper's text decoder over an arena of slots: by our own kernels, on a CPU and on CUDA in bf16; elsewhere
+//! by libtorch.
 //!
 //! Every call takes runs of tokens. A decode step is a run of one token for each slot; a prompt is a
 //! run of several; both are the same computation.
 
+pub mod device;
 mod host;
 mod torch;
 
-use tch::{Device, Kind};
+use tch::Kind;
 
 use super::encoder::AudioStates;
 use super::host::plain;
+use super::rules::Table;
 use super::tokenizer::TokenId;
 use crate::cpu::Threads;
+use crate::cuda;
 use crate::engine::SlotId;
 use crate::models::{Error, weights};
 
@@ -47,12 +51,18 @@ pub struct AlignmentWeights {
 pub enum Decoder {
     Host(host::Decoder),
     Torch(torch::Decoder),
+    /// Chooses tokens itself: by [`device::Decoder::begin`] and [`device::Decoder::step`].
+    Device(Box<device::Decoder>),
 }
 
+/// A device that our kernels run on, and what they know of the rules.
+pub type OnDevice = (Box<dyn cuda::Device>, Table);
+
 /// How large, and where.
+#[derive(Clone)]
 pub struct Placement {
     pub slots: usize,
-    pub device: Device,
+    pub place: tch::Device,
     /// Of the encoder's output, and of libtorch's weights.
     pub kind: Kind,
     /// For the CPU's kernels.
@@ -64,10 +74,17 @@ pub struct Placement {
 
 impl Decoder {
     /// Takes the weights, to be rid of each layer's when it is packed.
-    pub fn new(weights: weights::Weights, placement: Placement) -> Result<Self, Error> {
-        Ok(match placement.device {
-            Device::Cpu => Self::Host(host::Decoder::new(weights, placement)?),
-            _ => Self::Torch(torch::Decoder::new(&weights, placement)?),
+    pub fn new(
+        weights: weights::Weights,
+        placement: Placement,
+        device: Option<OnDevice>,
+    ) -> Result<Self, Error> {
+        Ok(match (device, placement.place) {
+            (Some((device, table)), _) => {
+                Self::Device(Box::new(device::Decoder::new(&weights, placement, device, table)?))
+            }
+            (None, tch::Device::Cpu) => Self::Host(host::Decoder::new(weights, placement)?),
+            (None, _) => Self::Torch(torch::Decoder::new(&weights, placement)?),
         })
     }
 
@@ -93,6 +110,13 @@ impl Decoder {
                     }
                 }
             }
+            (Self::Device(decoder), windows) => {
+                for window in windows {
+                    if let AudioStates::Torch(audio) = window {
+                        decoder.set_audio(slots, audio)?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -102,6 +126,7 @@ impl Decoder {
         match self {
             Self::Host(decoder) => Ok(decoder.forward(runs, wanted)),
             Self::Torch(decoder) => decoder.forward(runs, wanted),
+            Self::Device(decoder) => decoder.forward(runs, wanted),
         }
     }
 
@@ -110,6 +135,7 @@ impl Decoder {
         match self {
             Self::Host(decoder) => Ok(decoder.alignment(runs)),
             Self::Torch(decoder) => decoder.alignment(runs),
+            Self::Device(decoder) => decoder.alignment(runs),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The decoder in libtorch's operations, for devices that have no kernels of ours.
+//! The decoder in libtorch's operations: for a device in a type that our kernels are not written for, and for
+//! what they leave to it.
 
 use tch::{Device, Kind, Tensor};
 
@@ -9,11 +10,11 @@ use crate::models::{Error, weights};
 
 pub struct Decoder {
     /// (vocabulary, d)
-    embedding: Tensor,
+    pub(super) embedding: Tensor,
     /// (text positions, d)
-    positions: Tensor,
-    layers: Vec<Layer>,
-    norm: LayerNorm,
+    pub(super) positions: Tensor,
+    pub(super) layers: Vec<Layer>,
+    pub(super) norm: LayerNorm,
     heads: i64,
     /// For each slot, the audio positions that its cross-attention sees.
     audio_lengths: Vec<i64>,
@@ -21,24 +22,24 @@ pub struct Decoder {
     alignment_heads: Vec<(usize, usize)>,
 }
 
-struct Layer {
-    attention_norm: LayerNorm,
-    query_key_value: Linear,
-    output: Linear,
-    cross_norm: LayerNorm,
-    cross_query: Linear,
+pub(super) struct Layer {
+    pub attention_norm: LayerNorm,
+    pub query_key_value: Linear,
+    pub output: Linear,
+    pub cross_norm: LayerNorm,
+    pub cross_query: Linear,
     cross_key_value: Linear,
-    cross_output: Linear,
-    feed_forward: FeedForward,
+    pub cross_output: Linear,
+    pub feed_forward: FeedForward,
     /// Keys and values of the text so far: (2, slots, heads, text positions, d / heads)
-    text_cache: Tensor,
+    pub text_cache: Tensor,
     /// Keys and values of the audio: (2, slots, heads, audio positions, d / heads)
-    audio_cache: Tensor,
+    pub audio_cache: Tensor,
 }
 
 impl Decoder {
     pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
-        let Placement { slots, device, kind, alignment_heads, .. } = placement;
+        let Placement { slots, place: device, kind, alignment_heads, .. } = placement;
         let place = |tensor: &Tensor, kind| tensor.f_to_device(device)?.f_to_kind(kind);
         let heads = weights.decoder_heads as i64;
         let (text_positions, width) = weights.decoder_positions.size2()?;

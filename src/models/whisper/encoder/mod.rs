@@ -6,6 +6,7 @@ mod torch;
 
 use tch::{Device, Kind, Tensor};
 
+use super::host::plain;
 use crate::cpu::Threads;
 use crate::cpu::matrix::Precision;
 use crate::models::{Error, weights};
@@ -24,14 +25,15 @@ pub enum Encoder {
 }
 
 impl Encoder {
-    /// `precision` and `threads` are for our own kernels, `kind` is for libtorch.
+    /// `host`: precision and threads of our own kernels, where they may be used; `kind` is for libtorch.
     pub fn new(
         weights: &weights::Weights,
         (device, kind): (Device, Kind),
-        precision: Precision,
-        threads: Threads,
+        host: Option<(Precision, Threads)>,
     ) -> Result<Self, Error> {
-        if device == Device::Cpu && host::is_fit_for(weights, precision) {
+        if let Some((precision, threads)) = host
+            && host::is_fit_for(weights, precision)
+        {
             return Ok(Self::Host(Box::new(host::Encoder::new(weights, precision, threads)?)));
         }
         Ok(Self::Torch { encoder: torch::Encoder::new(weights, device, kind)?, device, kind })
@@ -50,13 +52,25 @@ impl Encoder {
                 let windows = features.chunks_exact(frames * bands);
                 Ok(windows.map(|window| AudioStates::Host(encoder.forward(window))).collect())
             }
-            Self::Torch { encoder, device, kind } => {
+            Self::Torch { device, .. } => {
                 let features = Tensor::from_slice(&features)
                     .f_view([-1, frames as i64, bands as i64])?
-                    .f_transpose(1, 2)?
-                    .f_to_device(*device)?
-                    .f_to_kind(*kind)?;
-                Ok(vec![AudioStates::Torch(encoder.forward(&features)?)])
+                    .f_to_device(*device)?;
+                self.forward_tensor(&features.f_transpose(1, 2)?)
+            }
+        }
+    }
+
+    /// As [`Encoder::forward`], of features (windows, bands, frames) that are on the device.
+    pub fn forward_tensor(&self, features: &Tensor) -> Result<Vec<AudioStates>, Error> {
+        match self {
+            Self::Host(_) => {
+                let (_, bands, frames) = features.size3()?;
+                let features = plain(&features.f_transpose(1, 2)?)?;
+                self.forward(features, frames as usize, bands as usize)
+            }
+            Self::Torch { encoder, kind, .. } => {
+                Ok(vec![AudioStates::Torch(encoder.forward(&features.f_to_kind(*kind)?)?)])
             }
         }
     }

@@ -1,0 +1,166 @@
+// Attention of single queries over caches in bf16, with heads of 64. A key is read by 8 lanes, 16 bytes each;
+// 16 keys at once in a block of 128. Every sum's order depends on the row's own lengths alone, so a result is
+// the same to the last bit whatever else is in the batch.
+
+constexpr int HEAD = 64;
+constexpr int LANES = HEAD / 8;
+constexpr int ATTENTION_THREADS = 128;
+constexpr int GROUPS = ATTENTION_THREADS / LANES;
+// Positions of audio that a block takes; longer audio is split over as many blocks as it needs.
+constexpr int SPLIT = 256;
+constexpr int TEXT_MAX = 448;
+
+// softmax(query · keys) · values of one head, not divided by `total`. `query` (64), `scores` (count) and
+// `result` (64) are shared, `keys(n)` and `values(n)` give 8 numbers of the nth key and value, those of this
+// lane. `count` is at least 1 and the same for all threads.
+template <typename Keys, typename Values>
+__device__ inline void attend(
+    const float *query, int count, Keys keys, Values values, float *scores, float *result, float *maximum,
+    float *total) {
+    __shared__ float parts[ATTENTION_THREADS / 32][HEAD];
+    int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
+    float own[8];
+#pragma unroll
+    for (int k = 0; k < 8; k++) own[k] = query[lane * 8 + k];
+#pragma unroll 4
+    for (int base = 0; base < count; base += GROUPS) {
+        int n = base + group;
+        float dot = 0.0f;
+        if (n < count) {
+            Eight key = keys(n);
+#pragma unroll
+            for (int k = 0; k < 8; k++) dot += own[k] * key.at[k];
+        }
+        for (int offset = 1; offset < LANES; offset *= 2) dot += __shfl_xor_sync(0xffffffffu, dot, offset);
+        if (lane == 0 && n < count) scores[n] = dot;
+    }
+    __syncthreads();
+    float largest = -INFINITE;
+    for (int n = threadIdx.x; n < count; n += blockDim.x) largest = fmaxf(largest, scores[n]);
+    largest = block_max(largest);
+    float sum = 0.0f;
+    for (int n = threadIdx.x; n < count; n += blockDim.x) {
+        scores[n] = expf(scores[n] - largest);
+        sum += scores[n];
+    }
+    sum = block_sum(sum);
+    float gathered[8] = {};
+#pragma unroll 4
+    for (int n = group; n < count; n += GROUPS) {
+        Eight value = values(n);
+        float weight = scores[n];
+#pragma unroll
+        for (int k = 0; k < 8; k++) gathered[k] += weight * value.at[k];
+    }
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+        for (int offset = LANES; offset < 32; offset *= 2)
+            gathered[k] += __shfl_xor_sync(0xffffffffu, gathered[k], offset);
+        if (threadIdx.x % 32 < LANES) parts[threadIdx.x / 32][lane * 8 + k] = gathered[k];
+    }
+    __syncthreads();
+    if (threadIdx.x < HEAD) {
+        float value = 0.0f;
+        for (int warp = 0; warp < ATTENTION_THREADS / 32; warp++) value += parts[warp][threadIdx.x];
+        result[threadIdx.x] = value;
+    }
+    __syncthreads();
+    *maximum = largest;
+    *total = sum;
+}
+
+// Self-attention of each row over the tokens before it and itself, whose keys and values it appends to the
+// cache. Grid (rows, heads). `fused` (rows, 3 · width) f32: query, key, value without their `bias`. Caches
+// (slots, heads, text positions, 64). What the same launch appends is read from `fused`, not from the cache.
+extern "C" __global__ void text_attention(
+    const Row *rows, const int *positions, const float *fused, const float *bias, int heads,
+    int text_positions, bf16 *key_cache, bf16 *value_cache, bf16 *attended) {
+    int index = blockIdx.x, head = blockIdx.y, width = heads * HEAD;
+    int position = positions[index];
+    if (position < 0) return;
+    Row row = rows[index];
+    int first_position = position - (index - row.first);
+    size_t cache = ((size_t)row.slot * heads + head) * text_positions * HEAD;
+    __shared__ float query[HEAD], scores[TEXT_MAX], result[HEAD];
+    // Of a row of this launch: the part (0 query, 1 key, 2 value) of this head, biased.
+    auto made = [&](int of_row, int part, int n) {
+        int column = part * width + head * HEAD + n;
+        return fused[(size_t)of_row * 3 * width + column] + (bias ? bias[column] : 0.0f);
+    };
+    if (threadIdx.x < HEAD) {
+        int n = threadIdx.x;
+        query[n] = made(index, 0, n) * 0.125f;
+        key_cache[cache + (size_t)position * HEAD + n] = to_bf16(made(index, 1, n));
+        value_cache[cache + (size_t)position * HEAD + n] = to_bf16(made(index, 2, n));
+    }
+    __syncthreads();
+    int lane = threadIdx.x % LANES;
+    auto read = [&](const bf16 *from, int part, int n) {
+        if (n < first_position) return load_eight(from + cache + (size_t)n * HEAD + lane * 8);
+        Eight eight;
+        // Rounded as the cache would round it: a prompt in one launch or in two is the same.
+        for (int k = 0; k < 8; k++)
+            eight.at[k] = to_float(to_bf16(made(row.first + n - first_position, part, lane * 8 + k)));
+        return eight;
+    };
+    auto keys = [&](int n) { return read(key_cache, 1, n); };
+    auto values = [&](int n) { return read(value_cache, 2, n); };
+    float maximum, total;
+    attend(query, position + 1, keys, values, scores, result, &maximum, &total);
+    if (threadIdx.x < HEAD)
+        attended[(size_t)index * width + head * HEAD + threadIdx.x] = to_bf16(result[threadIdx.x] / total);
+}
+
+// Cross-attention of each row over a part of its slot's audio. Grid (rows, heads, splits). `product`
+// (rows, width) f32: queries without their `bias`. Caches (slots, heads, audio positions, 64), of which each slot
+// has its own length. `parts` (rows, heads, splits, 66): sums, then the maximum, then the total.
+extern "C" __global__ void cross_attention(
+    const Row *rows, const int *positions, const float *product, const float *bias, int heads,
+    int audio_positions, const int *lengths, const bf16 *key_cache, const bf16 *value_cache, float *parts) {
+    int index = blockIdx.x, head = blockIdx.y, width = heads * HEAD;
+    if (positions[index] < 0) return;
+    int slot = rows[index].slot;
+    int begin = blockIdx.z * SPLIT;
+    int count = min(SPLIT, lengths[slot] - begin);
+    float *part = parts + (((size_t)index * heads + head) * gridDim.z + blockIdx.z) * (HEAD + 2);
+    if (count <= 0) {
+        // Weighs nothing.
+        if (threadIdx.x < HEAD + 2) part[threadIdx.x] = threadIdx.x == HEAD ? -INFINITE : 0.0f;
+        return;
+    }
+    __shared__ float query[HEAD], scores[SPLIT], result[HEAD];
+    if (threadIdx.x < HEAD) {
+        int column = head * HEAD + threadIdx.x;
+        query[threadIdx.x] = (product[(size_t)index * width + column] + (bias ? bias[column] : 0.0f)) * 0.125f;
+    }
+    __syncthreads();
+    size_t cache = (((size_t)slot * heads + head) * audio_positions + begin) * HEAD;
+    int lane = threadIdx.x % LANES;
+    auto keys = [&](int n) { return load_eight(key_cache + cache + (size_t)n * HEAD + lane * 8); };
+    auto values = [&](int n) { return load_eight(value_cache + cache + (size_t)n * HEAD + lane * 8); };
+    float maximum, total;
+    attend(query, count, keys, values, scores, result, &maximum, &total);
+    if (threadIdx.x < HEAD) part[threadIdx.x] = result[threadIdx.x];
+    if (threadIdx.x == 0) {
+        part[HEAD] = maximum;
+        part[HEAD + 1] = total;
+    }
+}
+
+// Joins the parts. Grid (rows, heads), blocks of 64.
+extern "C" __global__ void cross_join(const int *positions, const float *parts, int splits, bf16 *attended) {
+    if (positions[blockIdx.x] < 0) return;
+    size_t head = (size_t)blockIdx.x * gridDim.y + blockIdx.y;
+    const float *part = parts + head * splits * (HEAD + 2);
+    float largest = -INFINITE;
+    for (int n = 0; n < splits; n++) largest = fmaxf(largest, part[n * (HEAD + 2) + HEAD]);
+    float sum = 0.0f, total = 0.0f;
+    for (int n = 0; n < splits; n++) {
+        const float *one = part + n * (HEAD + 2);
+        float weight = one[HEAD] == -INFINITE ? 0.0f : expf(one[HEAD] - largest);
+        sum += weight * one[threadIdx.x];
+        total += weight * one[HEAD + 1];
+    }
+    // A slot without audio: nothing was seen.
+    attended[head * HEAD + threadIdx.x] = to_bf16(total > 0.0f ? sum / total : 0.0f);
+}

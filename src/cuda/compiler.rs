@@ -1,0 +1,83 @@
+//! Kernels from source to machine code by NVRTC, which needs no device; kept on disk for the next start.
+
+use std::ffi::CString;
+use std::path::Path;
+
+use cudarc::nvrtc::{result, sys};
+use sha2::{Digest, Sha256};
+
+use super::Error;
+use super::kernels::SOURCE;
+use super::libraries::Absent;
+
+/// The kernels for a compute capability, `(9, 0)`: from `cache`, a folder, where they are there for this source,
+/// this architecture and this NVRTC. An empty path keeps nothing.
+///
+/// # Errors
+/// [`Absent::Companion`] where there is no NVRTC, otherwise those of the compiler.
+pub fn kernels(capability: (i32, i32), cache: &Path) -> Result<Vec<u8>, Error> {
+    let architecture = format!("sm_{}{}", capability.0, capability.1);
+    if cache.as_os_str().is_empty() {
+        return compile(SOURCE, &architecture);
+    }
+    let (major, minor) = version()?;
+    let key = format!("{architecture}\n{major}.{minor}\n{SOURCE}");
+    let name = format!("{architecture}-{}.cubin", data_encoding::HEXLOWER.encode(&Sha256::digest(key)[..16]));
+    let path = cache.join(name);
+    if let Ok(cubin) = std::fs::read(&path) {
+        return Ok(cubin);
+    }
+    let cubin = compile(SOURCE, &architecture)?;
+    // Written beside and moved, so that no half of it is read. Without a cache the next start compiles again.
+    let partial = path.with_extension(format!("{}.part", std::process::id()));
+    let kept = std::fs::create_dir_all(cache)
+        .and_then(|()| std::fs::write(&partial, &cubin))
+        .and_then(|()| std::fs::rename(&partial, &path));
+    if let Err(error) = kept {
+        tracing::warn!(path = %path.display(), %error, "compiled kernels are not kept");
+    }
+    Ok(cubin)
+}
+
+fn version() -> Result<(i32, i32), Error> {
+    // SAFETY: asks the loader for a library by name.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Absent::Companion("libnvrtc.so.13").into());
+    }
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both pointers are to numbers of this function.
+    unsafe { sys::nvrtcVersion(&mut major, &mut minor) }.result().map_err(Error::Nvrtc)?;
+    Ok((major, minor))
+}
+
+struct Program(sys::nvrtcProgram);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: made by `create_program`, and dropped once.
+        let _ = unsafe { result::destroy_program(self.0) };
+    }
+}
+
+/// Machine code (cubin) of `source` for an architecture as `sm_90`.
+///
+/// # Errors
+/// [`Error::Compile`] with the compiler's log.
+pub fn compile(source: &str, architecture: &str) -> Result<Vec<u8>, Error> {
+    let _ = version()?;
+    // No source of ours has a zero in it.
+    let source = CString::new(source).unwrap_or_default();
+    let program = Program(result::create_program(&source, Some(c"verbatim.cu")).map_err(Error::Nvrtc)?);
+    let options = [format!("--gpu-architecture={architecture}"), "--std=c++17".into()];
+    // SAFETY: the program is alive in this and the calls below, and `code` as long as the compiler says.
+    if unsafe { result::compile_program(program.0, &options) }.is_err() {
+        let log = unsafe { result::get_program_log(program.0) }.map_err(Error::Nvrtc)?;
+        let log = String::from_utf8_lossy(&log.into_iter().map(|c| c as u8).collect::<Vec<_>>()).into_owned();
+        return Err(Error::Compile { architecture: architecture.into(), log });
+    }
+    let mut size = 0;
+    unsafe { sys::nvrtcGetCUBINSize(program.0, &mut size) }.result().map_err(Error::Nvrtc)?;
+    let mut code = vec![0u8; size];
+    unsafe { sys::nvrtcGetCUBIN(program.0, code.as_mut_ptr().cast()) }.result().map_err(Error::Nvrtc)?;
+    Ok(code)
+}

@@ -1,0 +1,66 @@
+//! The kernels by name: `kernels/*.cu`, compiled as one source.
+
+/// What is compiled: all files in order.
+pub const SOURCE: &str = concat!(
+    include_str!("../../kernels/prelude.cu"),
+    include_str!("../../kernels/embed.cu"),
+    include_str!("../../kernels/add_norm.cu"),
+    include_str!("../../kernels/attention.cu"),
+    include_str!("../../kernels/choose.cu"),
+    include_str!("../../kernels/log_mel.cu"),
+);
+
+/// Positions of audio that one block of [`Kernel::CrossAttention`] takes: `SPLIT` in attention.cu.
+pub const ATTENTION_SPLIT: usize = 256;
+
+/// Arguments and grids are described where the kernels are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    Embed,
+    AddNorm,
+    BiasGelu,
+    TextAttention,
+    CrossAttention,
+    CrossJoin,
+    Choose,
+    LogMel,
+    ClampMel,
+}
+
+impl Kernel {
+    pub const ALL: [Self; 9] = [
+        Self::Embed,
+        Self::AddNorm,
+        Self::BiasGelu,
+        Self::TextAttention,
+        Self::CrossAttention,
+        Self::CrossJoin,
+        Self::Choose,
+        Self::LogMel,
+        Self::ClampMel,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Embed => "embed",
+            Self::AddNorm => "add_norm",
+            Self::BiasGelu => "bias_gelu",
+            Self::TextAttention => "text_attention",
+            Self::CrossAttention => "cross_attention",
+            Self::CrossJoin => "cross_join",
+            Self::Choose => "choose",
+            Self::LogMel => "log_mel",
+            Self::ClampMel => "clamp_mel",
+        }
+    }
+
+    /// Threads of a block.
+    pub fn threads(self) -> u32 {
+        match self {
+            Self::Embed | Self::AddNorm | Self::BiasGelu | Self::LogMel | Self::ClampMel => 256,
+            Self::TextAttention | Self::CrossAttention => 128,
+            Self::CrossJoin => 64,
+            Self::Choose => 1024,
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Finding CUDA at run time: the driver, the CUDA part of libtorch, and the libraries that come with it.
+//!
+//! libtorch looks once whether it has a CUDA part, at the first question about it: [`open`] comes before that.
+
+use std::ffi::c_int;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
+
+/// CUDA of libtorch 2.11.0's CUDA part, as the driver counts: 1000 · major + 10 · minor.
+const CUDA_VERSION: c_int = 13_000;
+/// Where the wheels have the libraries of CUDA, seen from libtorch's.
+const WHEEL_FOLDER: &str = "../../nvidia/cu13/lib";
+/// What is opened by its path where it lies in one of the folders: who asks for it by name finds it open. Those
+/// that others need come first.
+const COMPANIONS: [&str; 3] = ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13", "libcublasLt.so.13"];
+
+/// Why there is no CUDA; for people.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Absent {
+    #[error("there is no NVIDIA driver ({0})")]
+    Driver(String),
+    #[error("the NVIDIA driver is too old: it is for CUDA {0}, and 13.0 is needed (driver 580 or later)")]
+    OldDriver(String),
+    #[error("the NVIDIA driver does not work (error {0} of cuInit): nvidia-smi may say more")]
+    BrokenDriver(c_int),
+    #[error("the NVIDIA driver sees no GPU")]
+    Devices,
+    #[error(
+        "there is no CUDA part of libtorch 2.11.0: libtorch_cuda.so is not in {}; set models.libtorch_cuda",
+        folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    Libtorch { folders: Vec<PathBuf> },
+    #[error("the CUDA part of libtorch cannot be loaded: {0}")]
+    BrokenLibtorch(String),
+    #[error("libtorch's CUDA part is loaded and finds no device that it works with")]
+    Unregistered,
+    #[error("{0} is not among the libraries of libtorch's CUDA part")]
+    Companion(&'static str),
+}
+
+/// What is there.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub devices: usize,
+    /// Version of CUDA that the driver is for, as `13.0`.
+    pub driver: String,
+    /// The CUDA part of libtorch.
+    pub libtorch: PathBuf,
+}
+
+/// Opens the driver and the CUDA part of libtorch, once for the process: in `folder` where it is named, otherwise
+/// beside the CPU part or wherever the loader finds it.
+///
+/// # Errors
+/// The first thing that is missing or broken.
+pub fn open(folder: Option<&Path>) -> Result<Found, Absent> {
+    static OPENED: OnceLock<Result<Found, Absent>> = OnceLock::new();
+    OPENED.get_or_init(|| open_once(folder)).clone()
+}
+
+fn open_once(folder: Option<&Path>) -> Result<Found, Absent> {
+    let (devices, driver) = driver()?;
+    let folders = match folder {
+        Some(folder) => vec![folder.to_owned()],
+        None => loaded_folders(),
+    };
+    open_companions(&folders);
+    // The loader's own search comes last: LD_LIBRARY_PATH and the system's folders.
+    let candidates = folders.iter().map(|folder| folder.join("libtorch_cuda.so"));
+    let candidates = candidates.filter(|path| path.is_file()).chain([PathBuf::from("libtorch_cuda.so")]);
+    let mut failure = None;
+    for path in candidates {
+        match open_for_good(&path) {
+            Ok(()) => return Ok(Found { devices, driver, libtorch: path }),
+            Err(error) => failure = failure.or((path.is_absolute()).then(|| error.to_string())),
+        }
+    }
+    Err(failure.map_or(Absent::Libtorch { folders }, Absent::BrokenLibtorch))
+}
+
+/// How many devices the driver has, and for which CUDA it is.
+fn driver() -> Result<(usize, String), Absent> {
+    // SAFETY: opening the driver runs its initialisers and nothing of ours.
+    let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL) };
+    let library = library.map_err(|error| Absent::Driver(error.to_string()))?;
+    type Initialise = unsafe extern "C" fn(u32) -> c_int;
+    type Number = unsafe extern "C" fn(*mut c_int) -> c_int;
+    // SAFETY: signatures of the CUDA driver API: cuInit(unsigned), cuDriverGetVersion(int *),
+    // cuDeviceGetCount(int *); the pointers are to numbers of this function.
+    let (version, devices) = unsafe {
+        let missing = |error: libloading::Error| Absent::Driver(error.to_string());
+        let initialise: Symbol<Initialise> = library.get(b"cuInit\0").map_err(missing)?;
+        let version_of: Symbol<Number> = library.get(b"cuDriverGetVersion\0").map_err(missing)?;
+        let count: Symbol<Number> = library.get(b"cuDeviceGetCount\0").map_err(missing)?;
+        let (mut version, mut devices) = (0, 0);
+        match initialise(0) {
+            0 => {}
+            // CUDA_ERROR_NO_DEVICE
+            100 => return Err(Absent::Devices),
+            error => return Err(Absent::BrokenDriver(error)),
+        }
+        if version_of(&mut version) != 0 || count(&mut devices) != 0 {
+            return Err(Absent::BrokenDriver(0));
+        }
+        (version, devices)
+    };
+    std::mem::forget(library);
+    let text = format!("{}.{}", version / 1000, version % 1000 / 10);
+    match usize::try_from(devices) {
+        _ if version < CUDA_VERSION => Err(Absent::OldDriver(text)),
+        Ok(devices) if devices > 0 => Ok((devices, text)),
+        _ => Err(Absent::Devices),
+    }
+}
+
+/// Folders of the libraries of libtorch, CUDA and NVRTC that this process has open or may have.
+fn loaded_folders() -> Vec<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let cpu_part =
+        maps.lines().filter_map(|line| Path::new(&line[line.find('/')?..]).parent_of("libtorch_cpu.so"));
+    let mut folders: Vec<PathBuf> = cpu_part.collect();
+    folders.dedup();
+    folders
+}
+
+trait ParentOf {
+    /// The folder, where this is the path of a file of that name.
+    fn parent_of(&self, name: &str) -> Option<PathBuf>;
+}
+
+impl ParentOf for Path {
+    fn parent_of(&self, name: &str) -> Option<PathBuf> {
+        (self.file_name()? == name).then(|| self.parent().map(Path::to_owned)).flatten()
+    }
+}
+
+/// Opens the companions that lie in or beside `folders`.
+pub(super) fn open_companions(folders: &[PathBuf]) {
+    for name in COMPANIONS {
+        let places =
+            folders.iter().flat_map(|folder| [folder.join(name), folder.join(WHEEL_FOLDER).join(name)]);
+        for place in places.filter(|place| place.is_file()) {
+            if open_for_good(&place).is_ok() {
+                break;
+            }
+        }
+    }
+}
+
+fn open_for_good(path: &Path) -> Result<(), libloading::Error> {
+    // SAFETY: a library of CUDA or libtorch, whose initialisers register it with what is loaded already. It stays.
+    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }?;
+    std::mem::forget(library);
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Kernels for Whisper on CUDA devices, and what it takes to run them: finding the driver and the libraries,
+//! compiling, streams, graphs. Nothing here knows of the model; memory is addresses,
+//! whose owner is libtorch.
+//!
+//! ```text
+//! kernels/*.cu ─ compiler (NVRTC, cache on disk) ─▶ Runner: launches, products (cuBLASLt), graphs, copies
+//!                                                     ▲ trait Device ▼
+//!                     tests: the same sources, compiled as C++ for the processor (emulated)
+//! ```
+//!
+//! Nothing of CUDA is linked: a machine without it builds and starts the same program.
+
+mod compiler;
+#[cfg(test)]
+pub mod emulated;
+mod kernels;
+mod layout;
+pub mod libraries;
+mod product;
+mod runner;
+#[cfg(test)]
+mod tests;
+
+pub use kernels::{ATTENTION_SPLIT, Kernel};
+pub use layout::{Outcome, Row, State, Wanted};
+pub use runner::Runner;
+
+/// Widths of heads that the kernels are written for.
+pub const HEAD: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Absent(#[from] libraries::Absent),
+    #[error("the kernels do not compile for {architecture}: {log}")]
+    Compile { architecture: String, log: String },
+    #[error("NVRTC failed")]
+    Nvrtc(#[source] cudarc::nvrtc::result::NvrtcError),
+    #[error("CUDA failed: {0}")]
+    Driver(#[from] cudarc::driver::DriverError),
+    #[error("cuBLASLt failed: {0}")]
+    Product(#[from] cudarc::cublaslt::result::CublasError),
+    #[error("{0} bytes are too many for one transfer")]
+    Transfer(usize),
+    #[error("emulation: {0}")]
+    Emulation(String),
+}
+
+/// A place in a device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Address(u64);
+
+impl Address {
+    pub const NULL: Self = Self(0);
+
+    /// # Safety
+    /// `place` is memory of the device that launches will name it for. It is as large as the kernels that get it
+    /// read and write, of the type that they take it for, and it outlives what is enqueued with it.
+    pub unsafe fn new(place: *mut std::ffi::c_void) -> Self {
+        Self(place as u64)
+    }
+}
+
+/// What a kernel is called with.
+#[derive(Debug, Clone, Copy)]
+pub enum Argument {
+    Address(Address),
+    Int(i32),
+}
+
+impl From<Address> for Argument {
+    fn from(address: Address) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl From<usize> for Argument {
+    fn from(number: usize) -> Self {
+        Self::Int(i32::try_from(number).unwrap_or(i32::MAX))
+    }
+}
+
+/// `out` (rows, outputs) f32 = `x` (rows, inputs) bf16 · `weight`ᵀ, which is (outputs, inputs) bf16.
+#[derive(Debug, Clone, Copy)]
+pub struct Product {
+    pub weight: Address,
+    pub x: Address,
+    pub out: Address,
+    pub rows: usize,
+    pub inputs: usize,
+    pub outputs: usize,
+}
+
+/// What work is enqueued to; it runs in order.
+pub trait Queue {
+    /// # Errors
+    /// A grid or a device that does not work.
+    fn launch(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error>;
+
+    /// Each row of the result is the same, to the last bit, whatever the other rows and however many.
+    ///
+    /// # Errors
+    /// As [`Queue::launch`].
+    fn multiply(&self, product: Product) -> Result<(), Error>;
+}
+
+/// Bytes that are on their way to the host.
+#[derive(Debug)]
+pub struct Download {
+    buffer: usize,
+    length: usize,
+}
+
+/// A device's own queue, apart from libtorch's. Belongs to one thread.
+pub trait Device: Queue {
+    /// Runs what `enqueue` enqueues. From the second time on for the same `key` it is replayed from a graph and
+    /// `enqueue` is not asked: it must enqueue the same for the same key.
+    ///
+    /// # Errors
+    /// Those of `enqueue`, or of the device.
+    fn replay(&mut self, key: usize, enqueue: &dyn Fn(&dyn Queue) -> Result<(), Error>) -> Result<(), Error>;
+
+    /// Enqueues a copy to the device. `bytes` may change when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Transfer`] for more than [`TRANSFER_BYTES`].
+    fn upload(&mut self, bytes: &[u8], to: Address) -> Result<(), Error>;
+
+    /// Enqueues a copy from the device, to be waited for before the fourth after it.
+    ///
+    /// # Errors
+    /// [`Error::Transfer`] for more than [`TRANSFER_BYTES`].
+    fn download(&mut self, from: Address, length: usize) -> Result<Download, Error>;
+
+    /// Waits for what `download` is the copy of, and for nothing that was enqueued after it.
+    ///
+    /// # Errors
+    /// What failed on the device meanwhile.
+    fn wait(&mut self, download: Download) -> Result<Vec<u8>, Error>;
+
+    /// What libtorch was given so far comes before what is enqueued from now on.
+    ///
+    /// # Errors
+    /// Of the device.
+    fn after_libtorch(&self) -> Result<(), Error>;
+
+    /// What was enqueued so far comes before what libtorch is given from now on.
+    ///
+    /// # Errors
+    /// Of the device.
+    fn before_libtorch(&self) -> Result<(), Error>;
+}
+
+/// The most of one upload or download.
+pub const TRANSFER_BYTES: usize = 1 << 20;

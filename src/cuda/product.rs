@@ -1,0 +1,177 @@
+//! Matrix products by cuBLASLt.
+//!
+//! cuBLASLt would choose another algorithm for every number of rows, and with it another order of sums. Here it
+//! chooses once for a weight's shape, for as many rows as there may be, and fewer rows take the same way: a
+//! row's result does not depend on how many there are.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::mem::size_of;
+
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys;
+use cudarc::driver::sys::CUstream;
+
+use super::libraries::Absent;
+use super::{Error, Product};
+
+/// What NVIDIA advises for Hopper; less would do elsewhere.
+pub const WORKSPACE_BYTES: usize = 32 << 20;
+
+type Algorithm = sys::cublasLtMatmulAlgo_t;
+
+pub struct Products {
+    handle: sys::cublasLtHandle_t,
+    /// Device memory of [`WORKSPACE_BYTES`].
+    workspace: u64,
+    /// The most rows of one product.
+    rows_max: usize,
+    /// By inputs and outputs.
+    algorithms: RefCell<HashMap<(usize, usize), Algorithm>>,
+}
+
+impl Products {
+    /// `workspace`: an address of as many bytes as [`WORKSPACE_BYTES`].
+    pub fn new(workspace: u64, rows_max: usize) -> Result<Self, Error> {
+        // SAFETY: asks the loader for a library by name.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(Absent::Companion("libcublasLt.so.13").into());
+        }
+        Ok(Self { handle: result::create_handle()?, workspace, rows_max, algorithms: RefCell::default() })
+    }
+
+    /// Enqueues the product to `stream`.
+    pub fn multiply(&self, product: Product, stream: CUstream) -> Result<(), Error> {
+        let shape = Shape::new(product.rows, product.inputs, product.outputs)?;
+        let algorithm = self.algorithm(product.inputs, product.outputs)?;
+        let (alpha, beta) = (1.0f32, 0.0f32);
+        let place = |address: u64| address as *const c_void;
+        // SAFETY: the descriptors live through the call, the addresses are those of memory of these shapes
+        // (see `Address::new`), and the scalars are read before the call returns, as they are on the host.
+        unsafe {
+            result::matmul(
+                self.handle,
+                shape.description,
+                (&raw const alpha).cast(),
+                (&raw const beta).cast(),
+                place(product.weight.0),
+                shape.weight,
+                place(product.x.0),
+                shape.x,
+                place(product.out.0),
+                shape.out,
+                place(product.out.0).cast_mut(),
+                shape.out,
+                &raw const algorithm,
+                self.workspace as *mut c_void,
+                WORKSPACE_BYTES,
+                stream.cast(),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn algorithm(&self, inputs: usize, outputs: usize) -> Result<Algorithm, Error> {
+        if let Some(known) = self.algorithms.borrow().get(&(inputs, outputs)) {
+            return Ok(*known);
+        }
+        let chosen = self.choose(inputs, outputs)?;
+        self.algorithms.borrow_mut().insert((inputs, outputs), chosen);
+        Ok(chosen)
+    }
+
+    fn choose(&self, inputs: usize, outputs: usize) -> Result<Algorithm, Error> {
+        let shape = Shape::new(self.rows_max, inputs, outputs)?;
+        let preference = Preference(result::create_matmul_pref()?);
+        let workspace = WORKSPACE_BYTES;
+        // SAFETY: the descriptors are alive, and the attribute is read from a number of its size.
+        unsafe {
+            result::set_matmul_pref_attribute(
+                preference.0,
+                sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                (&raw const workspace).cast(),
+                size_of::<usize>(),
+            )?;
+            let Shape { description, weight, x, out } = shape;
+            let chosen = result::get_matmul_algo_heuristic(
+                self.handle,
+                description,
+                weight,
+                x,
+                out,
+                out,
+                preference.0,
+            );
+            Ok(chosen?.algo)
+        }
+    }
+}
+
+impl Drop for Products {
+    fn drop(&mut self) {
+        // SAFETY: made by `create_handle`, and dropped once.
+        let _ = unsafe { result::destroy_handle(self.handle) };
+    }
+}
+
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: made by `create_matmul_pref`, and dropped once.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
+
+/// cuBLASLt counts by columns: what is (rows, n) for us is (n, rows) for it, so outᵀ = weight · xᵀ.
+struct Shape {
+    description: sys::cublasLtMatmulDesc_t,
+    weight: sys::cublasLtMatrixLayout_t,
+    x: sys::cublasLtMatrixLayout_t,
+    out: sys::cublasLtMatrixLayout_t,
+}
+
+impl Shape {
+    fn new(rows: usize, inputs: usize, outputs: usize) -> Result<Self, CublasError> {
+        use std::ptr::null_mut;
+        use sys::cudaDataType::{CUDA_R_16BF, CUDA_R_32F};
+        let mut shape = Self { description: null_mut(), weight: null_mut(), x: null_mut(), out: null_mut() };
+        let layout = |kind, height: usize, width: usize| {
+            result::create_matrix_layout(kind, height as u64, width as u64, height as i64)
+        };
+        shape.description =
+            result::create_matmul_desc(sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, CUDA_R_32F)?;
+        // CUBLAS_OP_T of cublas_api.h.
+        let transposed = 1i32;
+        // SAFETY: the descriptor is alive, and the attribute is read from a number of its size.
+        unsafe {
+            result::set_matmul_desc_attribute(
+                shape.description,
+                sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_TRANSA,
+                (&raw const transposed).cast(),
+                size_of::<i32>(),
+            )?;
+        }
+        shape.weight = layout(CUDA_R_16BF, inputs, outputs)?;
+        shape.x = layout(CUDA_R_16BF, inputs, rows)?;
+        shape.out = layout(CUDA_R_32F, outputs, rows)?;
+        Ok(shape)
+    }
+}
+
+impl Drop for Shape {
+    fn drop(&mut self) {
+        // SAFETY: each was made by its own function or is null, and is dropped once.
+        unsafe {
+            for layout in [self.weight, self.x, self.out] {
+                if !layout.is_null() {
+                    let _ = result::destroy_matrix_layout(layout);
+                }
+            }
+            if !self.description.is_null() {
+                let _ = result::destroy_matmul_desc(self.description);
+            }
+        }
+    }
+}
