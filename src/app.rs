@@ -131,6 +131,7 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
         jobs: jobs.clone(),
         readiness: readiness.clone(),
         audio: config.audio.clone(),
+        other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
     };
     let services = Arc::new(Services::new(parts, &config.api));
     // Jobs make way at once when the server is told to stop: what is left of it is for those who wait.

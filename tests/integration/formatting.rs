@@ -121,6 +121,26 @@ async fn document(server: &TestServer) -> Value {
     document
 }
 
+/// Of the operations in the document, those that no route answers, and the other way round.
+#[tokio::test]
+async fn every_route_is_described() {
+    let server = server(&[]).await;
+    let mut described = operations(document(&server).await["paths"].as_object().unwrap());
+    let mut routes = server.routes.clone();
+    described.sort();
+    routes.sort();
+    assert_eq!(described, routes);
+}
+
+/// Method and path of each.
+pub fn operations(paths: &serde_json::Map<String, Value>) -> Vec<(String, String)> {
+    let operations = |(path, item): (&String, &Value)| {
+        let methods: Vec<_> = item.as_object().unwrap().keys().cloned().collect();
+        methods.into_iter().map(move |method| (method, path.clone())).collect::<Vec<_>>()
+    };
+    paths.iter().flat_map(operations).collect()
+}
+
 /// Whether `value` has the form of `schema`: members that are told, and no others.
 fn conforms(document: &Value, schema: &Value, value: &Value) {
     if let Some(reference) = schema["$ref"].as_str() {

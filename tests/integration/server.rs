@@ -165,6 +165,8 @@ pub struct TestServer {
     pub readiness: Readiness,
     pub live: Live,
     pub door: Door,
+    /// Method and pattern of each.
+    pub routes: Vec<(String, String)>,
     /// Ends jobs, as a signal does.
     pub stop_jobs: CancellationToken,
     _stops_jobs: DropGuard,
@@ -202,12 +204,14 @@ impl TestServer {
             jobs: Some(jobs.clone()),
             readiness: readiness.clone(),
             audio: setup.audio,
+            other_paths: serde_json::Map::new(),
         };
         let services = Arc::new(Services::new(parts, &setup.api));
         let stop_jobs = CancellationToken::new();
         let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
         tokio::spawn(async move { jobs.run(work, stop).await });
         let router = api::router(services);
+        let routes = routes(&router);
         let door = Door::open(router, setup.http).await;
         let key = secret.expose().to_owned();
         Self {
@@ -220,6 +224,7 @@ impl TestServer {
             stop_jobs,
             live,
             door,
+            routes,
         }
     }
 
@@ -231,6 +236,11 @@ impl TestServer {
     pub fn listen(&self, query: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
         client().post(self.url(&format!("/v1/listen?{query}"))).bearer_auth(&self.key).body(body)
     }
+}
+
+/// Method and pattern of each route.
+pub fn routes(router: &Router) -> Vec<(String, String)> {
+    router.routes().map(|(method, pattern)| (method.as_str().to_lowercase(), pattern.to_owned())).collect()
 }
 
 /// The front door alone, before any routes.

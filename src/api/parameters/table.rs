@@ -21,6 +21,10 @@ pub enum Kind {
     Seconds {
         max: f64,
     },
+    /// Milliseconds, or a switch.
+    Pause {
+        max_ms: u32,
+    },
     Url,
     /// Words or codes: the parameter repeated, or one with commas.
     Items {
