@@ -227,6 +227,7 @@ fn recognize(transcriber: Transcriber, language: &str) -> Recognize {
             language: language.clone(),
             task: Task::Transcribe,
             prompt: None,
+            bias: Arc::default(),
             word_times: false,
             class: Class::Live,
             tenant: TenantId(tenant),

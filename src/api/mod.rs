@@ -12,8 +12,8 @@ mod listen;
 mod live;
 mod openapi;
 pub mod parameters;
-mod prompt;
 mod source;
+mod terms;
 pub mod wire;
 
 pub use health::{Readiness, State};

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 use verbatim::api::parameters::{Effect, Kind, TABLE};
 
-use crate::server::{PROMPT, RAW, Setup, TestServer, answer, client, say, say_for, transcripts};
+use crate::server::{RAW, Setup, TERMS, TestServer, answer, client, say, say_for, transcripts};
 
 async fn server(says: &[(i16, &'static str)]) -> TestServer {
     let says = says.iter().copied().collect::<HashMap<_, _>>();
@@ -90,19 +90,13 @@ async fn paragraphs_utterances_and_searches_are_told() {
 #[tokio::test]
 async fn terms_to_expect_reach_the_model() {
     let server = server(&[]).await;
-    for (query, prompt) in
-        [("keyterm=Snuffleupagus&keywords=systrom:2,krieger", "krieger, systrom, Snuffleupagus."), ("", "")]
-    {
-        assert_eq!(transcripts(&ask(&server, query, PROMPT).await), [prompt]);
+    for (query, terms) in [
+        ("keyterm=Snuffleupagus&keywords=systrom:2,krieger:-1", "Snuffleupagus:1 systrom:2 krieger:-1"),
+        ("", ""),
+    ] {
+        assert_eq!(transcripts(&ask(&server, query, TERMS).await), [terms]);
     }
-    let many = "keyterm=".to_owned()
-        + &["snuffleupagus"; 60]
-            .iter()
-            .enumerate()
-            .map(|(n, t)| format!("{t}{n}"))
-            .collect::<Vec<_>>()
-            .join(",");
-    let body = ask(&server, &many, PROMPT).await;
+    let body = ask(&server, "keywords=oz:0", TERMS).await;
     assert_eq!(body["metadata"]["warnings"][0]["type"], "partly_used");
     let (status, body) = answer(server.listen(&format!("{RAW}&keyterm={}", "a+".repeat(501)), say(1))).await;
     assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));

@@ -40,8 +40,8 @@ pub fn say_for(number: i16, seconds: f64) -> Vec<u8> {
 
 /// In this the model fails.
 pub const FAILS: i16 = 30_001;
-/// In this it hears the prompt that it was given.
-pub const PROMPT: i16 = 30_002;
+/// In this it hears the terms that it was given, each with its weight.
+pub const TERMS: i16 = 30_002;
 
 /// Reads the number in the first sample. Knows English and Spanish.
 struct Reader {
@@ -49,7 +49,7 @@ struct Reader {
     gate: Option<mpsc::Receiver<()>>,
     says: HashMap<i16, &'static str>,
     heard: Vec<(SlotId, i16, f64, String)>,
-    prompts: HashMap<SlotId, String>,
+    terms: HashMap<SlotId, String>,
 }
 
 impl SpeechModel for Reader {
@@ -74,7 +74,9 @@ impl SpeechModel for Reader {
 
     fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
         for (slot, options, _) in attempts {
-            self.prompts.insert(*slot, options.prompt.clone().unwrap_or_default());
+            let terms: Vec<_> =
+                options.bias.iter().map(|term| format!("{}:{}", term.text, term.weight)).collect();
+            self.terms.insert(*slot, terms.join(" "));
             if let LanguageChoice::Named(code) = &options.language
                 && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == *slot)
             {
@@ -94,7 +96,7 @@ impl SpeechModel for Reader {
                 self.heard.iter().find(|heard| heard.0 == *slot).expect("encoded");
             let spoken = match self.says.get(number) {
                 Some(text) => (*text).to_owned(),
-                None if *number == PROMPT => self.prompts.get(slot).cloned().unwrap_or_default(),
+                None if *number == TERMS => self.terms.get(slot).cloned().unwrap_or_default(),
                 None => format!("Number {number}."),
             };
             let word = |(index, text): (usize, &str)| Word {
@@ -183,7 +185,7 @@ impl TestServer {
             device: "script".into(),
         };
         let reader =
-            Reader { info, gate: setup.gate, says: setup.says, heard: Vec::new(), prompts: HashMap::new() };
+            Reader { info, gate: setup.gate, says: setup.says, heard: Vec::new(), terms: HashMap::new() };
         let model = setup.model.unwrap_or(Box::new(reader));
         let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(model);
         let engine = Engine::start(&setup.engine, load).expect("a scripted model loads");

@@ -1,5 +1,6 @@
 //! Whisper (Radford et al., arXiv:2212.04356) behind the engine's [`SpeechModel`].
 
+mod bias;
 mod decoder;
 mod encoder;
 mod features;
@@ -12,9 +13,11 @@ mod timing;
 mod tokenizer;
 
 use std::path::Path;
+use std::sync::{Arc, Weak};
 
 use tch::{Device, Kind};
 
+use self::bias::Bias;
 use self::decoder::{Decoder, Numbers, Placement, Run};
 use self::encoder::Encoder;
 pub use self::features::LogMel;
@@ -29,7 +32,7 @@ use crate::audio::Pcm;
 use crate::cpu::{Level, Threads};
 use crate::engine::{
     self, DecodingOptions, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
-    StepOutcome, Task, Token, WINDOW_SAMPLES,
+    StepOutcome, Task, Term, Token, WINDOW_SAMPLES,
 };
 use crate::transcript::DetectedLanguage;
 
@@ -47,6 +50,8 @@ pub struct Whisper {
     threads: Threads,
     text_positions: usize,
     slots: Vec<Slot>,
+    /// Of requests that are being worked on: their windows have their terms in common.
+    biases: Vec<(Weak<[Term]>, Arc<Bias>)>,
 }
 
 /// The fewest frames that the encoder sees where its context is shortened, and the frames of padding it
@@ -143,6 +148,7 @@ impl Whisper {
             )?,
             slots: (0..info.slots).map(|_| Slot::default()).collect(),
             text_positions: text_positions as usize,
+            biases: Vec::new(),
             info,
             tokenizer,
             threads,
@@ -173,6 +179,20 @@ impl Whisper {
         tokens.drain(..tokens.len().saturating_sub(room));
         tokens.insert(0, self.tokenizer.special.start_of_previous);
         tokens
+    }
+
+    fn bias(&mut self, terms: &Arc<[Term]>) -> Option<Arc<Bias>> {
+        if terms.is_empty() {
+            return None;
+        }
+        self.biases.retain(|(terms, _)| terms.strong_count() > 0);
+        let known = self.biases.iter().find(|(known, _)| known.ptr_eq(&Arc::downgrade(terms)));
+        if let Some((_, bias)) = known {
+            return Some(bias.clone());
+        }
+        let bias = Arc::new(Bias::new(terms, &self.tokenizer));
+        self.biases.push((Arc::downgrade(terms), bias.clone()));
+        Some(bias)
     }
 
     /// Names the language of every slot of `attempts` that has none yet.
@@ -279,9 +299,10 @@ impl Whisper {
         let mut wanted = Vec::new();
         let mut row = 0;
         for &(id, options, temperature) in attempts {
+            let bias = self.bias(&options.bias);
             let slot = &mut self.slots[id.0];
             slot.task = options.task;
-            slot.sequence = Some(Sequence::new(temperature, u64::from(temperature.to_bits())));
+            slot.sequence = Some(Sequence::new(temperature, u64::from(temperature.to_bits()), bias));
             let mut tokens = self.prompt(options.prompt.as_deref());
             let start_of_transcript = tokens.len();
             tokens.extend(self.opening(&self.slots[id.0]));
@@ -343,7 +364,7 @@ impl Whisper {
 
     fn hypothesis(&self, id: SlotId) -> Hypothesis {
         let slot = &self.slots[id.0];
-        let nothing = Sequence::new(0.0, 0);
+        let nothing = Sequence::new(0.0, 0, None);
         let sequence = slot.sequence.as_ref().unwrap_or(&nothing);
         let ids: Vec<TokenId> = sequence.tokens.iter().map(|token| token.id).collect();
         let language =
