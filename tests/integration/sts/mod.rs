@@ -4,4 +4,4 @@ mod actions;
 mod doubles;
 mod phone;
 mod room;
-mod service;
+pub mod service;
