@@ -19,6 +19,7 @@ pub mod wire;
 pub use health::{Readiness, State};
 pub use jobs::JobWork;
 pub use parameters::Parameters;
+pub use source::url_of;
 
 use std::sync::Arc;
 use std::time::Duration;
