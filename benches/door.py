@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import urllib.parse
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,14 +38,17 @@ class Door:
         self.host, self.port, self.key, self.timeout = parts.hostname, parts.port or 80, key, timeout
 
     def listen(
-        self, audio: bytes, *, words: bool = False, language: str | None = None, tag: str | None = None
+        self, audio: bytes, *, words: bool = False, language: str | None = None, tag: str | None = None,
+        keyterms: Sequence[str] = (),
     ) -> Answer:
         """One request on a connection of its own. Never raises for what the server does."""
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/octet-stream"}
         if words:
             headers["timestamps"] = "true"
         asked = {name: value for name, value in (("language", language), ("tag", tag)) if value}
-        path = "/v1/listen" + (f"?{urllib.parse.urlencode(asked)}" if asked else "")
+        if keyterms:
+            asked["keyterm"] = list(keyterms)
+        path = "/v1/listen" + (f"?{urllib.parse.urlencode(asked, doseq=True)}" if asked else "")
         connection = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
         began = time.monotonic()
         try:

@@ -4,6 +4,7 @@
 //! `cargo bench --bench end_to_end`
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -40,6 +41,7 @@ fn end_to_end(criterion: &mut Criterion) {
         language: LanguageChoice::Named("en".into()),
         task: Task::Transcribe,
         prompt: None,
+        bias: Arc::default(),
         word_times: true,
         class: Class::Interactive,
         tenant: TenantId(0),

@@ -150,6 +150,7 @@ async fn serve_on(
         jobs: jobs.clone(),
         readiness: readiness.clone(),
         audio: config.audio.clone(),
+        other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
     };
     let services = Arc::new(Services::new(parts, &config.api));
     // Jobs make way at once when the server is told to stop: what is left of it is for those who wait.
@@ -246,6 +247,7 @@ fn recognize(transcriber: Transcriber, language: &str) -> Recognize {
             language: language.clone(),
             task: Task::Transcribe,
             prompt: None,
+            bias: Arc::default(),
             word_times: false,
             class: Class::Live,
             tenant: TenantId(tenant),

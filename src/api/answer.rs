@@ -13,7 +13,7 @@ use tokio::task::JoinError;
 use uuid::Uuid;
 
 use super::parameters::{DetectLanguage, Parameters};
-use super::{prompt, wire};
+use super::{terms, wire};
 use crate::engine::ModelInfo;
 use crate::format::{self, FillerWords, Word};
 use crate::transcript::Transcript;
@@ -117,17 +117,18 @@ pub(super) fn warnings<'a>(
             warning(parameter, wire::WarningKind::UnsupportedLanguage, message)
         }));
     }
-    let prompt = prompt::prompt(parameters);
-    for (parameter, left_out) in
-        [("keywords", prompt.keywords_left_out), ("keyterm", prompt.keyterms_left_out)]
-    {
-        if left_out > 0 {
-            let message = format!(
-                "{left_out} values of `{parameter}` had no effect: there is no room for more, or their \
-                 intensifier is not positive."
-            );
-            warnings.push(warning(parameter, wire::WarningKind::PartlyUsed, message));
-        }
+    let without_effect = terms::keywords_without_effect(parameters);
+    if without_effect > 0 {
+        let message = format!("{without_effect} values of `keywords` had no effect: their intensifier is 0.");
+        warnings.push(warning("keywords", wire::WarningKind::PartlyUsed, message));
+    }
+    if !model.heeds_terms {
+        let given =
+            [("keyterm", !parameters.keyterms.is_empty()), ("keywords", !parameters.keywords.is_empty())];
+        warnings.extend(given.into_iter().filter(|&(_, is_given)| is_given).map(|(parameter, _)| {
+            let message = format!("`{parameter}` has no effect on a GPU yet.");
+            warning(parameter, wire::WarningKind::UnsupportedParameter, message)
+        }));
     }
     if parameters.model.as_deref().is_some_and(|asked| !names(asked, model)) {
         let name = &model.name;

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::answer::{self, Asked, Heard};
 use super::parameters::{Encoding, Parameters};
 use super::source::{self, Source};
-use super::{Services, error, jobs, language, prompt, wire};
+use super::{Services, error, jobs, language, terms, wire};
 use crate::audio::{self, DecodeOptions, Decoded, RawEncoding, RawFormat};
 use crate::engine::{Class, LanguageChoice, Task, TenantId};
 use crate::fetch;
@@ -124,7 +124,8 @@ pub(super) async fn transcribe(
     let options = TranscribeOptions {
         language: language.clone(),
         task: Task::Transcribe,
-        prompt: prompt::prompt(parameters).text,
+        prompt: None,
+        bias: terms::terms(parameters),
         word_times: words,
         class: urgency.class,
         tenant: urgency.tenant,

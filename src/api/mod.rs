@@ -12,13 +12,14 @@ mod listen;
 mod live;
 mod openapi;
 pub mod parameters;
-mod prompt;
 mod source;
+mod terms;
 pub mod wire;
 
 pub use health::{Readiness, State};
 pub use jobs::JobWork;
 pub use parameters::Parameters;
+pub use source::url_of;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +71,8 @@ pub struct Services {
     decoders: Arc<Semaphore>,
     downloads: Arc<Semaphore>,
     activity: health::Activity,
+    /// `/openapi.json`.
+    document: serde_json::Value,
 }
 
 /// What [`Services`] are made of.
@@ -83,6 +86,8 @@ pub struct Parts {
     pub readiness: Readiness,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
+    /// The paths of other doors on the same port, as OpenAPI has them.
+    pub other_paths: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Services {
@@ -100,6 +105,7 @@ impl Services {
             decoders: semaphore(config.decoders),
             downloads: semaphore(config.downloads),
             activity: health::Activity::default(),
+            document: openapi::build(parts.other_paths),
         }
     }
 }

@@ -1,18 +1,18 @@
-//! `/openapi.json`: the endpoints in OpenAPI 3.1, the query parameters from their table.
+//! `/openapi.json`: the endpoints in OpenAPI 3.1, the query parameters from their tables.
 
-use std::sync::{Arc, LazyLock};
+mod schemas;
+
+use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Services;
-use super::parameters::{Effect, Kind, Parameter, TABLE};
+use super::parameters::{Effect, Kind, LIVE_TABLE, Live, Parameter, TABLE};
 use crate::http::{Failure, Request, Response, json as reply};
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(build);
-
-pub(super) async fn document(_: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    Ok(reply(StatusCode::OK, &*DOCUMENT))
+pub(super) async fn document(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
+    Ok(reply(StatusCode::OK, &services.document))
 }
 
 /// Paths that answer alike.
@@ -23,23 +23,27 @@ const LISTEN: [(&str, &str); 4] = [
     ("/v1/listen/media/transcribe_file", "listenMediaTranscribeFile"),
 ];
 
-fn build() -> Value {
-    let mut paths = serde_json::Map::new();
+/// The document, with the paths of other doors on the same port.
+pub(super) fn build(others: Map<String, Value>) -> Value {
+    let mut paths = others;
     for (path, id) in LISTEN {
         paths.insert(path.to_owned(), json!({"post": listen(id)}));
     }
+    paths["/v1/listen"]["get"] = live();
+    paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
     for (path, about) in [
         ("/health", "Alive and ready, in one."),
         ("/livez", "Whether the process lives."),
         ("/readyz", "Whether work is taken."),
         ("/v1/status", "How much work there is."),
+        ("/openapi.json", "This document."),
     ] {
         paths.insert(path.to_owned(), json!({"get": plain(about)}));
     }
     let text = json!({"text/plain": {"schema": {"type": "string"}}});
     let metrics = json!({
         "summary": "Metrics, for Prometheus.",
-        "responses": {"200": {"description": "In its text format.", "content": text}},
+        "responses": {"200": {"description": "In its text format.", "content": text}, "401": failure("No valid key.")},
     });
     paths.insert("/metrics".to_owned(), json!({"get": metrics}));
     json!({
@@ -57,7 +61,7 @@ fn build() -> Value {
                 "key": {"type": "http", "scheme": "bearer", "description": "`Bearer org_…`."},
                 "token": {"type": "apiKey", "in": "header", "name": "Authorization", "description": "`Token org_…`, as SDKs send it."},
             },
-            "schemas": schemas(),
+            "schemas": schemas::schemas(),
         },
     })
 }
@@ -69,7 +73,63 @@ fn plain(about: &str) -> Value {
         "security": [],
         "responses": {
             "200": {"description": "Yes.", "content": body},
-            "503": {"description": "Not now.", "content": body},
+            "503": failure("Not now."),
+        },
+    })
+}
+
+fn failure(about: &str) -> Value {
+    let schema = json!({"$ref": "#/components/schemas/Failure"});
+    json!({"description": about, "content": {"application/json": {"schema": schema}}})
+}
+
+fn busy(about: &str) -> Value {
+    let mut busy = failure(about);
+    busy["headers"] = json!({"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}});
+    busy
+}
+
+fn live() -> Value {
+    let of_files = TABLE.iter().filter(|row| row.name != "redact").flat_map(query);
+    let own = LIVE_TABLE.iter().map(|row| {
+        let Live { name, kind, default, about } = *row;
+        let mut parameter = described(name, kind, about.to_owned());
+        if !default.is_empty() {
+            parameter["schema"]["default"] = default_of(kind, default);
+        }
+        parameter
+    });
+    json!({
+        "operationId": "listenLive",
+        "summary": "Transcribe audio as it comes, over a WebSocket.",
+        "description": "Audio in binary messages; `KeepAlive`, `Finalize` and `CloseStream` in text ones. The key also as \
+            `Sec-WebSocket-Protocol: token, org_…`. A parameter that only a whole file has a use for is accepted with a \
+            warning in the `Metadata` message; `callback` is answered with 501.",
+        "parameters": own.chain(of_files).collect::<Vec<_>>(),
+        "responses": {
+            "101": {"description": "The WebSocket is open."},
+            "400": failure("The request's fault, or no WebSocket's handshake."),
+            "401": failure("No valid key."),
+            "4XX": failure("The request's fault; it says what to change."),
+            "501": failure("Not served on streams."),
+            "503": busy("Busy."),
+        },
+    })
+}
+
+fn job() -> Value {
+    let id = json!({
+        "name": "request_id", "in": "path", "required": true, "schema": {"type": "string", "format": "uuid"},
+    });
+    let body = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Job"}}});
+    json!({
+        "operationId": "job",
+        "summary": "How a request with `callback` fares.",
+        "parameters": [id],
+        "responses": {
+            "200": {"description": "A job of the key's organisation.", "content": body},
+            "401": failure("No valid key."),
+            "404": failure("There is no such job, or it is not the key's."),
         },
     })
 }
@@ -80,7 +140,6 @@ fn listen(id: &str) -> Value {
         "description": "`true`: words with their times.",
     });
     let parameters: Vec<Value> = TABLE.iter().flat_map(query).chain([timestamps]).collect();
-    let failure = |about: &str| json!({"description": about, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}});
     json!({
         "operationId": id,
         "summary": "Transcribe audio.",
@@ -101,11 +160,7 @@ fn listen(id: &str) -> Value {
             "401": failure("No valid key."),
             "415": failure("Audio of no known format."),
             "5XX": failure("The server's fault."),
-            "503": {
-                "description": "Busy.",
-                "headers": {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}},
-                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}},
-            },
+            "503": busy("Busy."),
         },
     })
 }
@@ -117,34 +172,39 @@ fn query(row: &Parameter) -> Vec<Value> {
         Effect::Warned => " Not supported: accepted, with a warning in `metadata.warnings`.",
         Effect::Refused => " Answered with 400.",
     };
-    let parameter = |name: &str, about: String| {
-        let mut parameter = json!({"name": name, "in": "query", "description": about, "schema": schema(row)});
-        if name == row.name && !row.default.is_empty() {
-            parameter["schema"]["default"] = default(row);
-        }
-        parameter
-    };
-    let aliases = row.aliases.iter().map(|alias| parameter(alias, format!("The same as `{}`.", row.name)));
-    std::iter::once(parameter(row.name, format!("{}{effect}", row.about))).chain(aliases).collect()
+    let mut first = described(row.name, row.kind, format!("{}{effect}", row.about));
+    if !row.default.is_empty() {
+        first["schema"]["default"] = default_of(row.kind, row.default);
+    }
+    let aliases =
+        row.aliases.iter().map(|alias| described(alias, row.kind, format!("The same as `{}`.", row.name)));
+    std::iter::once(first).chain(aliases).collect()
 }
 
-fn default(row: &Parameter) -> Value {
-    match row.kind {
-        Kind::Flag | Kind::Count { .. } | Kind::Seconds { .. } => {
-            serde_json::from_str(row.default).unwrap_or_else(|_| row.default.into())
+fn described(name: &str, kind: Kind, about: String) -> Value {
+    json!({"name": name, "in": "query", "description": about, "schema": schema(kind)})
+}
+
+fn default_of(kind: Kind, default: &str) -> Value {
+    match kind {
+        Kind::Flag | Kind::Count { .. } | Kind::Seconds { .. } | Kind::Pause { .. } => {
+            serde_json::from_str(default).unwrap_or_else(|_| default.into())
         }
-        Kind::Languages { .. } => json!([row.default]),
-        _ => row.default.into(),
+        Kind::Languages { .. } => json!([default]),
+        _ => default.into(),
     }
 }
 
-fn schema(row: &Parameter) -> Value {
-    match row.kind {
+fn schema(kind: Kind) -> Value {
+    match kind {
         Kind::Flag => json!({"type": "boolean"}),
         Kind::Text => json!({"type": "string"}),
         Kind::OneOf(names) => json!({"type": "string", "enum": names}),
         Kind::Count { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
         Kind::Seconds { max } => json!({"type": "number", "minimum": 0, "maximum": max}),
+        Kind::Pause { max_ms } => {
+            json!({"anyOf": [{"type": "integer", "minimum": 0, "maximum": max_ms}, {"type": "boolean"}]})
+        }
         Kind::Url => json!({"type": "string", "format": "uri"}),
         Kind::Items { most } | Kind::Languages { most } => {
             json!({"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": most})
@@ -155,79 +215,13 @@ fn schema(row: &Parameter) -> Value {
     }
 }
 
-/// Objects by their properties; a name that ends with `?` may be absent.
-fn object(properties: Value) -> Value {
-    let mut named = serde_json::Map::new();
-    let mut required = Vec::new();
-    if let Value::Object(properties) = properties {
-        for (name, schema) in properties {
-            match name.strip_suffix('?') {
-                Some(optional) => {
-                    named.insert(optional.to_owned(), schema);
-                }
-                None => {
-                    required.push(name.clone());
-                    named.insert(name, schema);
-                }
-            }
-        }
-    }
-    json!({"type": "object", "properties": named, "required": required})
-}
-
-fn schemas() -> Value {
-    let list = |items: Value| json!({"type": "array", "items": items});
-    let of = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
-    let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
-    let (count, uuid) =
-        (json!({"type": "integer", "minimum": 0}), json!({"type": "string", "format": "uuid"}));
-    let share = json!({"type": "number", "minimum": 0, "maximum": 1});
-    json!({
-        "Source": object(json!({"url": {"type": "string", "format": "uri"}})),
-        "Accepted": object(json!({"request_id": uuid})),
-        "Failure": object(json!({"err_code": text, "err_msg": text, "request_id": uuid})),
-        "Response": object(json!({"metadata": of("Metadata"), "results": of("Results")})),
-        "Metadata": object(json!({
-            "transaction_key": text, "request_id": uuid, "sha256": text,
-            "created": {"type": "string", "format": "date-time"}, "duration": number, "channels": count,
-            "models": list(uuid.clone()),
-            "model_info": {"type": "object", "additionalProperties": of("ModelInfo")},
-            "warnings?": list(of("Warning")), "tags?": list(text.clone()),
-            "extra?": {"type": "object", "additionalProperties": text},
-            "metadata?": text,
-        })),
-        "ModelInfo": object(json!({"name": text, "version": text, "arch": text})),
-        "Warning": object(json!({"parameter": text, "type": text, "message": text})),
-        "Results": object(json!({"channels": list(of("Channel")), "utterances?": list(of("Utterance"))})),
-        "Channel": object(json!({
-            "alternatives": list(of("Alternative")), "search?": list(of("Search")),
-            "detected_language?": text, "language_confidence?": share,
-        })),
-        "Alternative": object(json!({
-            "transcript": text, "confidence": share, "words?": list(of("Word")),
-            "paragraphs?": of("Paragraphs"), "languages?": list(text.clone()),
-        })),
-        "Word": object(json!({
-            "word": text, "start": number, "end": number, "confidence": share, "punctuated_word?": text,
-            "language?": text,
-        })),
-        "Paragraphs": object(json!({"transcript": text, "paragraphs": list(of("Paragraph"))})),
-        "Paragraph": object(json!({
-            "sentences": list(of("Sentence")), "num_words": count, "start": number, "end": number,
-        })),
-        "Sentence": object(json!({"text": text, "start": number, "end": number})),
-        "Search": object(json!({"query": text, "hits": list(of("Hit"))})),
-        "Hit": object(json!({"confidence": share, "start": number, "end": number, "snippet": text})),
-        "Utterance": object(json!({
-            "start": number, "end": number, "confidence": share, "channel": count, "transcript": text,
-            "words": list(of("Word")), "id": uuid,
-        })),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(|| build(Map::new()));
 
     #[test]
     fn every_parameter_is_described_on_every_path() {

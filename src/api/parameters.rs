@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use url::form_urlencoded;
 
-pub use live::{LiveParameters, RedactMode, Redaction};
+pub use live::{LIVE_TABLE, Live, LiveParameters, RedactMode, Redaction};
 pub use table::{Effect, Kind, Parameter, TABLE};
 pub use values::{CallbackMethod, DetectLanguage, Encoding, Keyword};
 

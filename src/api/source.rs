@@ -30,7 +30,7 @@ pub(super) async fn read(version: Version, headers: &HeaderMap, body: Body) -> R
         return Ok(Source::Audio(body.collect().await?));
     }
     let json = body.collect_at_most(JSON_BYTES_MAX).await?;
-    url(&json.bytes()).map(Source::Url).ok_or_else(error::invalid_json)
+    url_of(&json.bytes()).map(Source::Url).ok_or_else(error::invalid_json)
 }
 
 fn check_framing(version: Version, headers: &HeaderMap, body: &Body) -> Result<(), Failure> {
@@ -52,13 +52,15 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// The `url` of a JSON object; other members are left alone. The tape is flat: however deep the
-/// nesting, it is walked without recursion.
-fn url(json: &Bytes) -> Option<String> {
+/// The `url` of a JSON object; other members are left alone. Of two neither is guessed at. The tape is flat:
+/// however deep the nesting, it is walked without recursion.
+pub fn url_of(json: &Bytes) -> Option<String> {
     let mut json = json.to_vec();
     let tape = simd_json::to_tape(&mut json).ok()?;
     let value = tape.as_value();
-    let url = value.as_object()?.get("url")?;
+    let object = value.as_object()?;
+    let mut urls = object.iter().filter(|(name, _)| *name == "url").map(|(_, value)| value);
+    let url = urls.next().filter(|_| urls.next().is_none())?;
     url.as_str().map(str::to_owned)
 }
 
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
 
     fn read_url(json: &str) -> Option<String> {
-        url(&Bytes::copy_from_slice(json.as_bytes()))
+        url_of(&Bytes::copy_from_slice(json.as_bytes()))
     }
 
     #[test]
@@ -93,6 +95,7 @@ mod tests {
             r#"["url"]"#,
             r#"{"URL":"http://a/"}"#,
             r#"{"url":1}"#,
+            r#"{"url":"http://a/","url":"http://b/"}"#,
             r#"{"url":null}"#,
             r#"{"url":["http://a/"]}"#,
             r#"{"url":"http://a/""#,
@@ -102,7 +105,7 @@ mod tests {
         ] {
             assert_eq!(read_url(json), None, "{json}");
         }
-        assert_eq!(url(&Bytes::from_static(b"{\"url\":\"\xff\xfe\"}")), None);
+        assert_eq!(url_of(&Bytes::from_static(b"{\"url\":\"\xff\xfe\"}")), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
@@ -132,6 +133,7 @@ fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<T
         language: language::choice(&asked, transcriber.model())?,
         task: if arguments.translate { Task::Translate } else { Task::Transcribe },
         prompt: arguments.prompt.clone(),
+        bias: Arc::default(),
         word_times: arguments.word_timestamps,
         class: Class::Interactive,
         tenant: TenantId::default(),

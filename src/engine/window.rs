@@ -1,5 +1,6 @@
 //! What goes into the engine and what comes out.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::audio::{Pcm, SAMPLE_RATE};
@@ -51,6 +52,14 @@ pub enum Task {
     Translate,
 }
 
+/// A word or a few, and how much it is expected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Term {
+    pub text: String,
+    /// 1: expected; more, the more it is; less than 0: unwanted.
+    pub weight: f32,
+}
+
 /// How to decode. The defaults and thresholds are those of the reference (openai/whisper
 /// `transcribe.py`), but for `temperatures`, see there.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +68,8 @@ pub struct DecodingOptions {
     pub task: Task,
     /// Text that precedes the window, to condition on: names, terms, the words before.
     pub prompt: Option<String>,
+    /// Terms that are likelier, or less likely, than the model thinks. Windows of one request share them.
+    pub bias: Arc<[Term]>,
     /// Align words in time. Costs a pass over the decoded tokens.
     pub word_times: bool,
     /// Tried in turn while a hypothesis repeats itself or is improbable. `[0.0]` is plain greedy.
@@ -77,6 +88,7 @@ impl Default for DecodingOptions {
             language: LanguageChoice::Detect { among: Vec::new() },
             task: Task::Transcribe,
             prompt: None,
+            bias: Arc::default(),
             word_times: false,
             temperatures: vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0],
             compression_ratio_threshold: Some(2.4),

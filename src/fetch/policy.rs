@@ -178,6 +178,8 @@ pub fn check(url: &Url, allow: &AllowList) -> Result<Reach, Error> {
         return Ok(Reach::Any);
     }
     let address = match host {
+        // Whatever a resolver says (RFC 6761, section 6.3).
+        Host::Domain(name) if is_localhost(name) => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         Host::Domain(_) => None,
         Host::Ipv4(v4) => Some(IpAddr::V4(v4)),
         Host::Ipv6(v6) => Some(IpAddr::V6(v6)),
@@ -190,6 +192,11 @@ pub fn check(url: &Url, allow: &AllowList) -> Result<Reach, Error> {
         None if !allow.networks.is_empty() => Ok(Reach::Listed),
         _ => Err(Error::NotRoutable),
     }
+}
+
+fn is_localhost(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Judges all addresses of one look-up: one that is not public spoils the rest, or else a name with

@@ -59,6 +59,13 @@ impl Router {
         self
     }
 
+    /// All routes: method and pattern.
+    pub fn routes(&self) -> impl Iterator<Item = (&Method, &str)> {
+        self.routes
+            .iter()
+            .flat_map(|route| route.methods.iter().map(|(method, _)| (method, route.pattern.as_str())))
+    }
+
     /// # Errors
     /// 404, or 405 with the methods that there are.
     pub(super) fn find(&self, method: &Method, path: &str) -> Result<Found, Failure> {

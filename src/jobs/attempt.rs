@@ -23,18 +23,18 @@ const ATTEMPT: HeaderName = HeaderName::from_static("verbatim-attempt");
 /// Sends the result, and says what comes next.
 pub async fn attempt(shared: &Shared, delivery: Delivery) -> Next {
     let (tried, finished) = (delivery.tried, delivery.finished);
-    let began = SystemTime::now();
+    let began = shared.world.now();
     let message = message(&shared.secret, delivery, began);
     let timeout = std::time::Duration::from_millis(shared.config.delivery_timeout_ms);
-    let result = shared.fetcher.send(message, timeout).await;
-    let verdict = judge(&result, tried, &shared.config.retry_delays_seconds, rand::random());
+    let result = shared.world.send(message, timeout).await;
+    let verdict = judge(&result, tried, &shared.config.retry_delays_seconds, shared.world.chance());
     let outcome = match &verdict {
         Verdict::Delivered => "delivered",
         Verdict::Again { .. } => "failed",
         Verdict::Dead { .. } => "dead",
     };
     metrics::counter!("verbatim_jobs_attempts_total", "outcome" => outcome).increment(1);
-    let now = SystemTime::now();
+    let now = shared.world.now();
     match verdict {
         Verdict::Delivered => {
             let lag = now.duration_since(finished).unwrap_or_default();

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -82,7 +82,7 @@ pub async fn run(shared: &Arc<Shared>, stop: &CancellationToken) {
     while !stop.is_cancelled() {
         let mut next = None;
         if attempts.len() < config.deliveries.max(1) {
-            let now = SystemTime::now();
+            let now = shared.world.now();
             let (receivers, tenants) = (traffic.busy_receivers(per_host), traffic.busy_tenants(per_tenant));
             match shared.store.claim_delivery(now, receivers, tenants).await {
                 Ok(Some(delivery)) => {
@@ -95,9 +95,10 @@ pub async fn run(shared: &Arc<Shared>, stop: &CancellationToken) {
             }
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             Some(done) = attempts.join_next() => note(&mut traffic, done),
-            () = rest(&shared.finished, next) => {}
+            () = rest(shared.world.as_ref(), &shared.finished, next) => {}
         }
     }
     // Each has its own time limit; a little more for noting what came of it.
@@ -123,7 +124,7 @@ async fn deliver(shared: Arc<Shared>, delivery: Delivery, stop: CancellationToke
     let took = next == Next::Delivered;
     let keep = shared.config.result_retention_seconds > 0;
     // Where it cannot be noted before the process ends, it is sent again: at least once.
-    insist(&stop, || shared.store.attempted(id, SystemTime::now(), next.clone(), keep)).await;
+    insist(&stop, || shared.store.attempted(id, shared.world.now(), next.clone(), keep)).await;
     Done { receiver, tenant, took }
 }
 

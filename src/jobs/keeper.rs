@@ -12,7 +12,7 @@
 //! | `verbatim_jobs_delivery_lag_seconds`      | from the result to its delivery |
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,7 @@ pub async fn run(shared: &Arc<Shared>, stop: &CancellationToken) {
             tracing::error!(error = &error as &dyn std::error::Error, "cannot look after jobs");
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(INTERVAL) => {}
         }
@@ -34,7 +35,7 @@ pub async fn run(shared: &Arc<Shared>, stop: &CancellationToken) {
 }
 
 async fn keep(shared: &Arc<Shared>) -> Result<(), Error> {
-    let now = SystemTime::now();
+    let now = shared.world.now();
     let ago = |seconds| now.checked_sub(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
     let config = &shared.config;
     shared.store.purge(ago(config.result_retention_seconds), ago(config.job_retention_seconds)).await?;

@@ -23,9 +23,12 @@ mod keeper;
 mod runner;
 mod schedule;
 mod signature;
+#[cfg(test)]
+mod simulation;
 mod spool;
 mod sqlite;
 mod store;
+mod world;
 
 pub use runner::{Again, Input, Setback, Task, Work};
 pub use signature::{HIDDEN, SecretError, SigningSecret};
@@ -48,7 +51,8 @@ use url::Url;
 
 use crate::fetch::{self, Fetcher, without_user};
 use crate::state;
-use spool::Spool;
+use spool::{Audio, Spool};
+use world::World;
 
 /// How jobs are taken, run and delivered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -150,7 +154,8 @@ pub struct Jobs {
 
 struct Shared {
     store: Arc<dyn Store>,
-    spool: Spool,
+    audio: Arc<dyn Audio>,
+    world: Arc<dyn World>,
     secret: SigningSecret,
     fetcher: Fetcher,
     config: Config,
@@ -191,7 +196,8 @@ impl Jobs {
         state::sync_directory(state_dir).map_err(failed(state_dir))?;
         let shared = Shared {
             store,
-            spool,
+            audio: Arc::new(spool),
+            world: Arc::new(fetcher.clone()),
             secret,
             fetcher,
             config: config.clone(),
@@ -223,7 +229,7 @@ impl Jobs {
         let shared = &self.shared;
         let (jobs, held) = shared.store.pending().await?;
         let fits = jobs < shared.config.pending_max && fits(held, bytes, shared.config.spool_bytes_max);
-        if fits && shared.spool.has_room(bytes) { Ok(()) } else { Err(full("room")) }
+        if fits && shared.audio.has_room(bytes) { Ok(()) } else { Err(full("room")) }
     }
 
     /// Takes a job. When this returns it is on disk, with `audio`, which an order by URL has none of.
@@ -268,14 +274,12 @@ impl Shared {
     async fn submit(self: Arc<Self>, order: Order, audio: Option<Bytes>) -> Result<(), Error> {
         let id = order.id;
         if let Some(audio) = audio {
-            let shared = self.clone();
-            let write = move || shared.spool.write(id, &audio);
-            tokio::task::spawn_blocking(write).await.map_err(|_| Error::Interrupted)??;
+            self.audio.write(id, audio).await?;
         }
         let (pending_max, bytes_max) = (self.config.pending_max, self.config.spool_bytes_max);
         let accepted = self.store.accept(order, pending_max, bytes_max).await;
         if !matches!(accepted, Ok(true)) {
-            self.spool.remove(id);
+            self.audio.remove(id);
         }
         if !accepted? {
             return Err(full("room"));
@@ -296,8 +300,8 @@ fn full(reason: &'static str) -> Error {
 }
 
 /// Waits until `wake`, until `at`, or until [`LOOK_INTERVAL`] is over, whichever is first. Cancel-safe.
-async fn rest(wake: &Notify, at: Option<SystemTime>) {
-    let left = at.map_or(LOOK_INTERVAL, |at| at.duration_since(SystemTime::now()).unwrap_or_default());
+async fn rest(world: &dyn World, wake: &Notify, at: Option<SystemTime>) {
+    let left = at.map_or(LOOK_INTERVAL, |at| at.duration_since(world.now()).unwrap_or_default());
     let _ = tokio::time::timeout(left.min(LOOK_INTERVAL), wake.notified()).await;
 }
 
@@ -311,6 +315,7 @@ async fn insist<'a, T>(stop: &CancellationToken, mut action: impl FnMut() -> Ans
             }
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => return None,
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }

@@ -62,7 +62,7 @@ pub async fn run(shared: &Arc<Shared>, work: Arc<dyn Work>, stop: &CancellationT
     while !stop.is_cancelled() {
         let mut next = None;
         if runs.len() < shared.config.concurrency.max(1) {
-            let now = SystemTime::now();
+            let now = shared.world.now();
             match shared.store.claim(now).await {
                 Ok(Some(run)) => {
                     runs.spawn(one(shared.clone(), work.clone(), run, stop.clone()));
@@ -73,9 +73,10 @@ pub async fn run(shared: &Arc<Shared>, work: Arc<dyn Work>, stop: &CancellationT
             }
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             Some(_) = runs.join_next() => {}
-            () = rest(&shared.queued, next) => {}
+            () = rest(shared.world.as_ref(), &shared.queued, next) => {}
         }
     }
     // Each sees `stop` and puts its job back.
@@ -91,7 +92,7 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
     };
     let outcome = match worked {
         None => {
-            let given_back = shared.store.give_back(id, SystemTime::now()).await;
+            let given_back = shared.store.give_back(id, shared.world.now()).await;
             if let Err(error) = given_back {
                 // The next start finds it as if the process had died here.
                 tracing::error!(error = &error as &dyn std::error::Error, "cannot put a job back");
@@ -102,21 +103,21 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
             let outcome = if finished.error.is_some() { "failed" } else { "finished" };
             let finish = || {
                 let finished = Finished { body: finished.body.clone(), error: finished.error.clone() };
-                shared.store.finish(id, SystemTime::now(), finished)
+                shared.store.finish(id, shared.world.now(), finished)
             };
             if insist(&stop, finish).await.is_some() {
-                shared.spool.remove(id);
+                shared.audio.remove(id);
                 shared.finished.notify_one();
             }
             outcome
         }
         Some(After::Again { after, error }) => {
-            let due = SystemTime::now() + after;
+            let due = shared.world.now() + after;
             insist(&stop, || shared.store.run_again(id, due, error.clone())).await;
             "again"
         }
         Some(After::Busy { after }) => {
-            let due = SystemTime::now() + after;
+            let due = shared.world.now() + after;
             insist(&stop, || shared.store.give_back(id, due)).await;
             "busy"
         }
@@ -144,13 +145,13 @@ async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
     }
     let last = failures + 1 >= shared.config.runs_max;
     let again = |error: String, body: Option<Vec<u8>>| match body {
-        _ if !last => After::Again { after: rerun_after(failures, rand::random()), error },
+        _ if !last => After::Again { after: rerun_after(failures, shared.world.chance()), error },
         Some(body) => After::Finish(Finished { body, error: Some(error) }),
         None => given_up(&error),
     };
     let input = match url {
         Some(url) => Input::Url(url),
-        None => match read(shared, id).await {
+        None => match shared.audio.read(id).await {
             Ok(audio) => Input::Audio(audio),
             Err(error) => {
                 tracing::error!(%id, %error, "cannot read a job's audio");
@@ -170,10 +171,4 @@ async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
         Ok(Err(_)) => again("TIMEOUT".into(), None),
         Err(_) => again("PANIC".into(), None),
     }
-}
-
-async fn read(shared: &Arc<Shared>, id: JobId) -> std::io::Result<Bytes> {
-    let shared = shared.clone();
-    let read = tokio::task::spawn_blocking(move || shared.spool.read(id));
-    read.await.unwrap_or_else(|error| Err(std::io::Error::other(error))).map(Bytes::from)
 }

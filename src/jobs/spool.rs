@@ -8,13 +8,60 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::store::JobId;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+use super::store::{Answer, JobId};
 use super::{Error, full};
 use crate::state;
 
 /// Of a file that is still being written; nobody needs it after a crash.
 const DRAFT: &str = "part";
 
+/// Where audio waits. Each of these is on the disk when it returns.
+pub trait Audio: Send + Sync {
+    /// Whether there is room for so many bytes more.
+    fn has_room(&self, bytes: u64) -> bool;
+
+    /// # Errors
+    /// [`Error::Full`], [`Error::File`]. Nothing is left of it.
+    fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, ()>;
+
+    fn read(&self, id: JobId) -> BoxFuture<'_, io::Result<Bytes>>;
+
+    /// What stays behind where this fails, the next start removes.
+    fn remove(&self, id: JobId);
+}
+
+impl Audio for Spool {
+    fn has_room(&self, bytes: u64) -> bool {
+        // Where the system does not say, writing will tell.
+        free_bytes(&self.folder).is_none_or(|free| free >= bytes.saturating_add(self.free_bytes_min))
+    }
+
+    fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, ()> {
+        let spool = self.clone();
+        let write = tokio::task::spawn_blocking(move || spool.write_now(id, &bytes));
+        Box::pin(async { write.await.map_err(|_| Error::Interrupted)? })
+    }
+
+    fn read(&self, id: JobId) -> BoxFuture<'_, io::Result<Bytes>> {
+        let path = self.path(id);
+        let read = tokio::task::spawn_blocking(move || fs::read(path).map(Bytes::from));
+        Box::pin(async { read.await.unwrap_or_else(|error| Err(io::Error::other(error))) })
+    }
+
+    fn remove(&self, id: JobId) {
+        match fs::remove_file(self.path(id)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, "cannot remove a job's audio");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[derive(Clone)]
 pub struct Spool {
     folder: PathBuf,
     free_bytes_min: u64,
@@ -26,14 +73,8 @@ impl Spool {
         Ok(Self { folder: folder.to_owned(), free_bytes_min })
     }
 
-    /// Whether the disk holds so many bytes more, and what is to be left free.
-    pub fn has_room(&self, bytes: u64) -> bool {
-        // Where the system does not say, writing will tell.
-        free_bytes(&self.folder).is_none_or(|free| free >= bytes.saturating_add(self.free_bytes_min))
-    }
-
     /// Writes a job's audio; on the disk, name and all, when this returns. Blocks.
-    pub fn write(&self, id: JobId, bytes: &[u8]) -> Result<(), Error> {
+    fn write_now(&self, id: JobId, bytes: &[u8]) -> Result<(), Error> {
         let (path, draft) = (self.path(id), self.path(id).with_extension(DRAFT));
         let written = state::write_whole(&draft, bytes)
             .and_then(|()| fs::rename(&draft, &path))
@@ -46,21 +87,6 @@ impl Spool {
                 _ => Error::File { path, source },
             }
         })
-    }
-
-    /// Blocks.
-    pub fn read(&self, id: JobId) -> io::Result<Vec<u8>> {
-        fs::read(self.path(id))
-    }
-
-    /// What stays behind where this fails, the next start removes.
-    pub fn remove(&self, id: JobId) {
-        match fs::remove_file(self.path(id)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, "cannot remove a job's audio");
-            }
-            _ => {}
-        }
     }
 
     /// Removes all but the audio of these jobs: what a crash left before its job was taken, or after it
@@ -102,19 +128,19 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn audio_lasts_until_it_is_swept() {
+    #[tokio::test]
+    async fn audio_lasts_until_it_is_swept() {
         let dir = tempfile::tempdir().unwrap();
         let (kept, orphan) = (JobId(Uuid::from_u128(1)), JobId(Uuid::from_u128(2)));
         let spool = Spool::open(dir.path(), 0).unwrap();
-        spool.write(kept, b"kept").unwrap();
-        spool.write(orphan, b"orphan").unwrap();
+        spool.write_now(kept, b"kept").unwrap();
+        spool.write_now(orphan, b"orphan").unwrap();
         fs::write(dir.path().join(format!("{kept}.part")), b"half").unwrap();
         spool.sweep(&HashSet::from([kept])).unwrap();
-        assert_eq!(spool.read(kept).unwrap(), b"kept");
+        assert_eq!(spool.read(kept).await.unwrap().as_ref(), b"kept");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         spool.remove(kept);
-        assert!(spool.read(kept).is_err());
+        assert!(spool.read(kept).await.is_err());
     }
 
     #[test]

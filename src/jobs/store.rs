@@ -202,7 +202,8 @@ pub struct Census {
 
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// A database of jobs. Times are given, so that tests own the clock.
+/// A database of jobs. Times are given, so that tests own the clock. A claim that fails has claimed nothing;
+/// of any other change that fails it is not known whether it was made, and it may be made again.
 pub trait Store: Send + Sync {
     /// Takes a job, unless that makes more than `pending_max` jobs that have not ended, or more than
     /// `bytes_max` bytes of audio. Returns whether it was taken.

@@ -2,6 +2,7 @@
 //! [`super::Session`] carries requests to the engine and answers back.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::agreement::{Agreement, in_order};
@@ -12,7 +13,7 @@ use super::utterance::Utterance;
 use super::voice::Voice;
 use super::{Config, Event, Options, Results};
 use crate::audio::{Pcm, SAMPLE_RATE};
-use crate::engine::{DecodingOptions, LanguageChoice, Recognition, WINDOW_SAMPLES};
+use crate::engine::{DecodingOptions, LanguageChoice, Recognition, Term, WINDOW_SAMPLES};
 use crate::transcript::Word;
 use crate::vad::FRAME_SAMPLES;
 
@@ -105,6 +106,7 @@ pub struct Channel {
     /// What the model heard first.
     heard_language: Option<String>,
     prompt: Option<String>,
+    bias: Arc<[Term]>,
 
     voice: Voice,
     audio: Recording,
@@ -144,6 +146,7 @@ impl Channel {
             language: options.language.clone(),
             heard_language: None,
             prompt: options.prompt.clone(),
+            bias: options.bias.clone(),
             voice,
             audio: Recording::default(),
             probabilities: VecDeque::new(),
@@ -163,8 +166,8 @@ impl Channel {
         }
     }
 
-    pub fn set_prompt(&mut self, prompt: Option<String>) {
-        self.prompt = prompt;
+    pub fn set_bias(&mut self, bias: Arc<[Term]>) {
+        self.bias = bias;
     }
 
     pub fn duration(&self) -> f64 {
@@ -315,6 +318,7 @@ impl Channel {
         let mut options = DecodingOptions {
             language: self.language.clone(),
             prompt: self.prompt.clone(),
+            bias: self.bias.clone(),
             word_times: true,
             ..DecodingOptions::default()
         };

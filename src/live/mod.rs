@@ -30,7 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub use session::{Progress, Session};
 
 use crate::audio::{self, StreamFormat};
-use crate::engine::{self, Admission, Engine, LanguageChoice, ModelInfo, TenantId};
+use crate::engine::{self, Admission, Engine, LanguageChoice, ModelInfo, TenantId, Term};
 use crate::transcript::Word;
 use crate::vad::Vad;
 
@@ -92,8 +92,10 @@ pub struct Options {
     pub utterance_end: Option<Duration>,
     /// Tell where speech begins.
     pub speech_started: bool,
-    /// Names and terms to expect.
+    /// The text before.
     pub prompt: Option<String>,
+    /// Names and terms to expect.
+    pub bias: Arc<[Term]>,
     pub tenant: TenantId,
 }
 

@@ -13,7 +13,7 @@ use super::channel::{Channel, Request};
 use super::voice::Voice;
 use super::{Error, Event, Options, Place, Results, Shared};
 use crate::audio::{PcmStream, Piece, StreamOptions};
-use crate::engine::{self, Class, Recognition, Window};
+use crate::engine::{self, Class, Recognition, Term, Window};
 
 /// More channels of one stream are not heard.
 const CHANNELS_MAX: usize = 8;
@@ -92,9 +92,9 @@ impl Session {
     }
 
     /// Names and terms to expect from here on.
-    pub fn set_prompt(&mut self, prompt: Option<String>) {
-        self.channels.iter_mut().for_each(|channel| channel.set_prompt(prompt.clone()));
-        self.options.prompt = prompt;
+    pub fn set_bias(&mut self, bias: &Arc<[Term]>) {
+        self.channels.iter_mut().for_each(|channel| channel.set_bias(bias.clone()));
+        self.options.bias = bias.clone();
     }
 
     /// Closes the open span of `channel`, or of all, once what was pushed is recognised.

@@ -24,6 +24,7 @@ mod event;
 mod failure;
 mod fields;
 mod knowledge;
+pub mod openapi;
 mod outbound;
 mod room;
 mod session;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::audio::{Pcm, SAMPLE_RATE};
 use crate::engine::{
     Admission, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task, TenantId,
-    WINDOW_SAMPLES, Window,
+    Term, WINDOW_SAMPLES, Window,
 };
 use crate::transcript::{DetectedLanguage, Segment, Transcript};
 use crate::vad::{FRAME_SAMPLES, Vad, VadOptions, speech_spans};
@@ -54,8 +54,10 @@ pub enum Windows {
 pub struct TranscribeOptions {
     pub language: LanguageChoice,
     pub task: Task,
-    /// Names and terms to expect, or the text before.
+    /// The text before.
     pub prompt: Option<String>,
+    /// Names and terms to expect.
+    pub bias: Arc<[Term]>,
     /// Times for every word, not only for segments.
     pub word_times: bool,
     pub class: Class,
@@ -232,6 +234,7 @@ impl Transcriber {
                 language,
                 task: options.task,
                 prompt: options.prompt.clone(),
+                bias: options.bias.clone(),
                 word_times: options.word_times,
                 ..DecodingOptions::default()
             },

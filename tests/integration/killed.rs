@@ -15,13 +15,14 @@ use crate::checkpoint::Checkpoint;
 use crate::receiver::{Receiver, callback_parameter};
 use crate::server::{RAW, answer, client, say};
 
-struct Program {
+pub struct Program {
     process: Child,
-    address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Program {
-    async fn start(state: &Path, model: &Path, receiver: &Receiver) -> Self {
+    /// With the model of a folder; `allowed` may be reached besides public addresses.
+    pub async fn start(state: &Path, model: &Path, allowed: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--threads", "1", "--model"])
@@ -31,7 +32,7 @@ impl Program {
             .env("VERBATIM_TRANSCRIBE__WINDOWS", "sequential")
             .env("VERBATIM_LOG__FORMAT", "json")
             .env("VERBATIM_LOG__LEVEL", "info")
-            .env("VERBATIM_FETCH_ALLOW", receiver.allowed())
+            .env("VERBATIM_FETCH_ALLOW", allowed)
             .stderr(Stdio::piped());
         let start = move || {
             let mut process = command.spawn().expect("it starts");
@@ -104,12 +105,12 @@ async fn acknowledged_jobs_are_delivered_whatever_happens_to_the_process() {
     let mut receiver = Receiver::start(&[""]).await;
 
     // Killed while the receiver has the result and has not said so: it comes again, the same.
-    let program = Program::start(state.path(), model.path(), &receiver).await;
+    let program = Program::start(state.path(), model.path(), &receiver.allowed()).await;
     let id = program.send(key, &receiver).await;
     let first = receiver.next().await;
     assert_eq!(first.headers["webhook-id"], id);
     program.kill();
-    let program = Program::start(state.path(), model.path(), &receiver).await;
+    let program = Program::start(state.path(), model.path(), &receiver.allowed()).await;
     let second = receiver.next().await;
     assert_eq!((&second.headers["webhook-id"], &second.body), (&id, &first.body));
 
@@ -119,7 +120,7 @@ async fn acknowledged_jobs_are_delivered_whatever_happens_to_the_process() {
         ids.push(program.send(key, &receiver).await);
     }
     program.kill();
-    let program = Program::start(state.path(), model.path(), &receiver).await;
+    let program = Program::start(state.path(), model.path(), &receiver.allowed()).await;
     let mut delivered = Vec::new();
     while !ids.iter().all(|id| delivered.contains(id)) {
         let received = receiver.next().await;
@@ -141,7 +142,7 @@ async fn acknowledged_jobs_are_delivered_whatever_happens_to_the_process() {
         ids.push(program.send(key, &receiver).await);
     }
     program.stop().await;
-    let _program = Program::start(state.path(), model.path(), &receiver).await;
+    let _program = Program::start(state.path(), model.path(), &receiver.allowed()).await;
     while !ids.iter().all(|id| delivered.contains(id)) {
         delivered.push(receiver.next().await.headers["webhook-id"].clone());
     }
@@ -160,7 +161,7 @@ async fn no_acknowledged_job_is_lost_to_kills_at_random() {
     let mut receiver = Receiver::start(&[]).await;
     let mut acknowledged = HashSet::new();
     for _ in 0..kills {
-        let program = Program::start(state.path(), model.path(), &receiver).await;
+        let program = Program::start(state.path(), model.path(), &receiver.allowed()).await;
         let (address, port, key) = (program.address, receiver.port, key.expose().to_owned());
         let client = tokio::spawn(async move {
             let mut ids = Vec::new();
@@ -175,7 +176,7 @@ async fn no_acknowledged_job_is_lost_to_kills_at_random() {
         program.kill();
         acknowledged.extend(client.await.unwrap());
     }
-    let _program = Program::start(state.path(), model.path(), &receiver).await;
+    let _program = Program::start(state.path(), model.path(), &receiver.allowed()).await;
     let mut delivered: HashMap<String, Vec<u8>> = HashMap::new();
     while !acknowledged.iter().all(|id| delivered.contains_key(id)) {
         let received = receiver.next().await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use verbatim::live::Config;
 
 use crate::live::{RAW, open, start};
-use crate::server::{PROMPT, Setup, TestServer};
+use crate::server::{Setup, TERMS, TestServer};
 use crate::socket::{Said, Socket};
 use crate::tones::{bytes, utter};
 
@@ -37,13 +37,13 @@ async fn features_and_keyterms_can_be_changed_on_the_way() {
     let server = reader(&[(3000, "I have twenty three dogs")]).await;
     let mut socket = open(&server, &format!("{RAW}&keyterm=Old&language=en")).await;
     assert_eq!(transcript(&heard(&mut socket, 3000).await), "I have twenty three dogs");
-    assert_eq!(transcript(&heard(&mut socket, PROMPT).await), "Old.");
+    assert_eq!(transcript(&heard(&mut socket, TERMS).await), "Old:1");
 
     socket.text(r#"{"type":"Configure","features":{"numerals":true},"keyterms":["New York","Ada"]}"#).await;
     let said = socket.message().await;
     assert_eq!((&said["type"], &said["keyterms"]), (&json!("ConfigureSuccess"), &json!(["New York", "Ada"])));
     assert_eq!(transcript(&heard(&mut socket, 3000).await), "I have 23 dogs");
-    assert_eq!(transcript(&heard(&mut socket, PROMPT).await), "Ada, New York.");
+    assert_eq!(transcript(&heard(&mut socket, TERMS).await), "New York:1 Ada:1");
 
     // What cannot be changed leaves all as it was.
     for (change, code) in [
@@ -62,7 +62,7 @@ async fn features_and_keyterms_can_be_changed_on_the_way() {
     assert_eq!((&said["type"], said.get("keyterms")), (&json!("ConfigureSuccess"), None));
     socket.text(r#"{"type":"Configure","keyterms":[]}"#).await;
     assert_eq!(socket.message().await["keyterms"], json!([]));
-    assert_eq!(transcript(&heard(&mut socket, PROMPT).await), "");
+    assert_eq!(transcript(&heard(&mut socket, TERMS).await), "");
 }
 
 #[tokio::test]

@@ -40,8 +40,8 @@ pub fn say_for(number: i16, seconds: f64) -> Vec<u8> {
 
 /// In this the model fails.
 pub const FAILS: i16 = 30_001;
-/// In this it hears the prompt that it was given.
-pub const PROMPT: i16 = 30_002;
+/// In this it hears the terms that it was given, each with its weight.
+pub const TERMS: i16 = 30_002;
 
 /// Reads the number in the first sample. Knows English and Spanish.
 struct Reader {
@@ -49,7 +49,7 @@ struct Reader {
     gate: Option<mpsc::Receiver<()>>,
     says: HashMap<i16, &'static str>,
     heard: Vec<(SlotId, i16, f64, String)>,
-    prompts: HashMap<SlotId, String>,
+    terms: HashMap<SlotId, String>,
 }
 
 impl SpeechModel for Reader {
@@ -74,7 +74,9 @@ impl SpeechModel for Reader {
 
     fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
         for (slot, options, _) in attempts {
-            self.prompts.insert(*slot, options.prompt.clone().unwrap_or_default());
+            let terms: Vec<_> =
+                options.bias.iter().map(|term| format!("{}:{}", term.text, term.weight)).collect();
+            self.terms.insert(*slot, terms.join(" "));
             if let LanguageChoice::Named(code) = &options.language
                 && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == *slot)
             {
@@ -94,7 +96,7 @@ impl SpeechModel for Reader {
                 self.heard.iter().find(|heard| heard.0 == *slot).expect("encoded");
             let spoken = match self.says.get(number) {
                 Some(text) => (*text).to_owned(),
-                None if *number == PROMPT => self.prompts.get(slot).cloned().unwrap_or_default(),
+                None if *number == TERMS => self.terms.get(slot).cloned().unwrap_or_default(),
                 None => format!("Number {number}."),
             };
             let word = |(index, text): (usize, &str)| Word {
@@ -165,6 +167,8 @@ pub struct TestServer {
     pub readiness: Readiness,
     pub live: Live,
     pub door: Door,
+    /// Method and pattern of each.
+    pub routes: Vec<(String, String)>,
     /// Ends jobs, as a signal does.
     pub stop_jobs: CancellationToken,
     _stops_jobs: DropGuard,
@@ -178,10 +182,11 @@ impl TestServer {
             languages: vec!["en".into(), "es".into()],
             slots: 4,
             encode_batch: 4,
+            heeds_terms: true,
             device: "script".into(),
         };
         let reader =
-            Reader { info, gate: setup.gate, says: setup.says, heard: Vec::new(), prompts: HashMap::new() };
+            Reader { info, gate: setup.gate, says: setup.says, heard: Vec::new(), terms: HashMap::new() };
         let model = setup.model.unwrap_or(Box::new(reader));
         let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(model);
         let engine = Engine::start(&setup.engine, load).expect("a scripted model loads");
@@ -202,12 +207,14 @@ impl TestServer {
             jobs: Some(jobs.clone()),
             readiness: readiness.clone(),
             audio: setup.audio,
+            other_paths: serde_json::Map::new(),
         };
         let services = Arc::new(Services::new(parts, &setup.api));
         let stop_jobs = CancellationToken::new();
         let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
         tokio::spawn(async move { jobs.run(work, stop).await });
         let router = api::router(services);
+        let routes = routes(&router);
         let door = Door::open(router, setup.http).await;
         let key = secret.expose().to_owned();
         Self {
@@ -220,6 +227,7 @@ impl TestServer {
             stop_jobs,
             live,
             door,
+            routes,
         }
     }
 
@@ -231,6 +239,11 @@ impl TestServer {
     pub fn listen(&self, query: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
         client().post(self.url(&format!("/v1/listen?{query}"))).bearer_auth(&self.key).body(body)
     }
+}
+
+/// Method and pattern of each route.
+pub fn routes(router: &Router) -> Vec<(String, String)> {
+    router.routes().map(|(method, pattern)| (method.as_str().to_lowercase(), pattern.to_owned())).collect()
 }
 
 /// The front door alone, before any routes.

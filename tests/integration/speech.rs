@@ -3,10 +3,10 @@
 //! The speech, the weights and the encoded copies are what `./setup` fetches and makes.
 
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use verbatim::audio::{self, DecodeOptions, Pcm};
-use verbatim::engine::{Class, Config as EngineConfig, Engine, LanguageChoice, Task, TenantId};
+use verbatim::engine::{Class, Config as EngineConfig, Engine, LanguageChoice, Task, TenantId, Term};
 use verbatim::models::{self, ComputeType, Config, DeviceChoice};
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::Transcript;
@@ -42,6 +42,7 @@ fn options() -> TranscribeOptions {
         language: LanguageChoice::Detect { among: Vec::new() },
         task: Task::Transcribe,
         prompt: None,
+        bias: Arc::default(),
         word_times: true,
         class: Class::Interactive,
         tenant: TenantId(0),
@@ -113,6 +114,31 @@ async fn passages_of_a_novel_are_heard_in_every_number_type() {
         }
         // 66 words, clearly read: one slip is allowed for.
         assert!(errors <= 1, "{device}: {errors} errors in {total} words");
+    }
+}
+
+#[tokio::test]
+async fn a_term_that_is_expected_is_heard_and_one_that_is_not_said_changes_nothing() {
+    let transcriber = transcriber();
+    let hear = async |file: &str, language: &str, terms: &[&str]| {
+        let term = |text: &&str| Term { text: (*text).to_owned(), weight: 1.0 };
+        let language = LanguageChoice::Named(language.to_owned());
+        let options = TranscribeOptions { language, bias: terms.iter().map(term).collect(), ..options() };
+        transcriber.transcribe(read(file), &options).await.expect("transcribed").text()
+    };
+    let fox = "speech/pt_pangrama.wav";
+    let misheard = hear(fox, "pt", &[]).await;
+    assert!(!words(&misheard).contains(&"marrom".to_owned()), "{misheard}");
+    let heard = hear(fox, "pt", &["marrom"]).await;
+    assert!(words(&heard).contains(&"marrom".to_owned()), "{heard}");
+    assert_eq!(
+        word_errors("A rápida raposa marrom salta sobre o cachorro preguiçoso.", &heard),
+        0,
+        "{heard}"
+    );
+    for (file, language) in [(fox, "pt"), ("speech/austen_0870.wav", "en")] {
+        let unrelated = hear(file, language, &["Zarathustra", "Nuzhat al-Zaman", "Okafor"]).await;
+        assert_eq!(unrelated, hear(file, language, &[]).await, "{file}");
     }
 }
 

@@ -203,6 +203,7 @@ fn wanted() -> Options {
         utterance_end: None,
         speech_started: false,
         prompt: None,
+        bias: Arc::default(),
         tenant: TenantId(1),
     }
 }

@@ -39,6 +39,7 @@ impl Listener {
             languages: vec!["en".into(), "es".into()],
             slots: 4,
             encode_batch: 4,
+            heeds_terms: true,
             device: "script".into(),
         };
         Self { info, heard: Vec::new() }

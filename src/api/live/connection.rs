@@ -15,7 +15,7 @@ use super::answer::{self, Asked, Heard};
 use super::callback::{Callback, Lost};
 use super::control::{Change, Control};
 use super::wire::Message;
-use crate::api::prompt;
+use crate::api::terms;
 use crate::http::websocket::{self, ReadError, Socket};
 use crate::live::{Error, Event, Live, Progress, Session};
 use crate::{audio, engine};
@@ -221,7 +221,7 @@ impl<'a> Connection<'a> {
         let message = match change.apply(parameters) {
             Ok(()) => {
                 if change.keyterms.is_some() {
-                    self.session.set_prompt(prompt::prompt(parameters).text);
+                    self.session.set_bias(&terms::terms(parameters));
                 }
                 Message::ConfigureSuccess { request_id, keyterms: change.keyterms.clone() }
             }

@@ -17,7 +17,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
 use super::parameters::{CallbackMethod, Encoding, LiveParameters, Parameters};
-use super::{Services, State, error, language, listen, prompt};
+use super::{Services, State, error, language, listen, terms};
 use crate::audio::StreamFormat;
 use crate::engine::TenantId;
 use crate::fetch::without_user;
@@ -55,7 +55,8 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         endpointing: parameters.endpointing,
         utterance_end: parameters.utterance_end,
         speech_started: parameters.vad_events,
-        prompt: prompt::prompt(&parameters.common).text,
+        prompt: None,
+        bias: terms::terms(&parameters.common),
         tenant: TenantId(caller.tenant),
     };
     if services.readiness.state() == State::Draining {

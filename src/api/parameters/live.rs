@@ -5,12 +5,52 @@ use std::time::Duration;
 use url::form_urlencoded;
 
 use super::values::{Once, Reader};
-use super::{Error, Parameters};
+use super::{Error, Kind, Parameters};
 use crate::format::redact;
 
 /// A pause of so long ends a span where nothing is said about it: the wire format's own default.
 const ENDPOINTING_DEFAULT: Duration = Duration::from_millis(10);
 const PAUSE_MS_MAX: u32 = 60_000;
+const UTTERANCE_END_MS_MIN: u32 = 100;
+
+/// One of the parameters that only streams have.
+pub struct Live {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// As it would be written in a query; empty: none.
+    pub default: &'static str,
+    pub about: &'static str,
+}
+
+const fn row(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Live {
+    Live { name, kind, default, about }
+}
+
+/// What [`LiveParameters`] reads besides the parameters of a file, and `redact`, which only streams honour.
+pub const LIVE_TABLE: &[Live] = &[
+    row("interim_results", Kind::Flag, "false", "Tell what is heard before it is certain."),
+    row(
+        "endpointing",
+        Kind::Pause { max_ms: PAUSE_MS_MAX },
+        "10",
+        "The pause that ends a span, in milliseconds, or whether one does.",
+    ),
+    row(
+        "utterance_end_ms",
+        Kind::Count { min: UTTERANCE_END_MS_MIN, max: PAUSE_MS_MAX },
+        "",
+        "The gap after a word that ends an utterance, which is told by `UtteranceEnd`.",
+    ),
+    row("vad_events", Kind::Flag, "false", "Tell where speech begins, by `SpeechStarted`."),
+    row("no_delay", Kind::Flag, "false", "Results are sent as soon as they are there in any case."),
+    row(
+        "redact",
+        Kind::Items { most: 100 },
+        "",
+        "What is not to be shown: pci, ssn, numbers, aggressive_numbers.",
+    ),
+    row("redact_mode", Kind::OneOf(&["mask", "label"]), "mask", "What stands in its place: `*`, or `[PCI]`."),
+];
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveParameters {
@@ -71,7 +111,7 @@ impl LiveParameters {
             "endpointing" => once.of(name, &given, || given.pause(&mut self.endpointing)),
             "utterance_end_ms" => once.of(name, &given, || {
                 let mut milliseconds = None;
-                given.number(&mut milliseconds, 100..=PAUSE_MS_MAX)?;
+                given.number(&mut milliseconds, UTTERANCE_END_MS_MIN..=PAUSE_MS_MAX)?;
                 self.utterance_end = milliseconds.map(|ms| Duration::from_millis(u64::from(ms)));
                 Ok(())
             }),
@@ -135,6 +175,18 @@ mod tests {
             (false, false, None)
         );
         assert_eq!(parameters.redaction, Redaction::default());
+    }
+
+    /// What the table has is read, and its defaults change nothing.
+    #[test]
+    fn the_table_is_true() {
+        for row in LIVE_TABLE {
+            let query = format!("{}=%20", row.name);
+            assert!(LiveParameters::parse(&query).is_err(), "{} is not looked at", row.name);
+            if !row.default.is_empty() {
+                assert_eq!(parse(&format!("{}={}", row.name, row.default)), parse(""), "{}", row.name);
+            }
+        }
     }
 
     #[test]

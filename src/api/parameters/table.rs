@@ -21,6 +21,10 @@ pub enum Kind {
     Seconds {
         max: f64,
     },
+    /// Milliseconds, or a switch.
+    Pause {
+        max_ms: u32,
+    },
     Url,
     /// Words or codes: the parameter repeated, or one with commas.
     Items {
@@ -218,13 +222,13 @@ pub const TABLE: &[Parameter] = &[
     row(
         "keywords",
         Kind::Items { most: KEYWORDS_MAX },
-        "`WORD` or `WORD:INTENSIFIER`: words to expect, told to the model before the audio. Intensifiers of 0 or less have no effect.",
+        "`WORD` or `WORD:INTENSIFIER`: words that are likelier, the more the greater the number, or less likely where it is negative.",
         |all, given| given.keywords(&mut all.keywords, KEYWORDS_MAX),
     ),
     row(
         "keyterm",
         Kind::Items { most: KEYTERMS_MAX },
-        "Terms to expect, told to the model before the audio.",
+        "Terms to expect: they are likelier in what is heard.",
         |all, given| given.items(&mut all.keyterms, KEYTERMS_MAX, TEXT_CHARACTERS_MAX),
     ),
     row("encoding", Kind::OneOf(ENCODINGS), "Of audio without a container.", |all, given| {

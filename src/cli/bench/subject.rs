@@ -1,6 +1,7 @@
 //! What is measured: the engine in this process, or a server somewhere.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -71,6 +72,7 @@ impl Subject {
                     language: language::choice(&asked, transcriber.model())?,
                     task: Task::Transcribe,
                     prompt: None,
+                    bias: Arc::default(),
                     word_times: false,
                     class: Class::Interactive,
                     tenant: TenantId::default(),

@@ -1,5 +1,6 @@
 //! Whisper (Radford et al., arXiv:2212.04356) behind the engine's [`SpeechModel`].
 
+mod bias;
 mod decoder;
 mod device;
 mod encoder;
@@ -14,9 +15,11 @@ mod timing;
 mod tokenizer;
 
 use std::path::Path;
+use std::sync::{Arc, Weak};
 
 use tch::{Device, Kind};
 
+use self::bias::Bias;
 use self::decoder::{Decoder, Numbers, Placement, Run};
 use self::encoder::Encoder;
 pub use self::features::LogMel;
@@ -34,7 +37,7 @@ use crate::cpu::{Level, Threads};
 use crate::cuda;
 use crate::engine::{
     self, DecodingOptions, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
-    StepOutcome, Task, Token, WINDOW_SAMPLES,
+    StepOutcome, Task, Term, Token, WINDOW_SAMPLES,
 };
 use crate::transcript::DetectedLanguage;
 
@@ -56,6 +59,8 @@ pub struct Whisper {
     /// How long attempts are, where the weights mean nothing.
     lengths: Option<Lengths>,
     slots: Vec<Slot>,
+    /// Of requests that are being worked on: their windows have their terms in common.
+    biases: Vec<(Weak<[Term]>, Arc<Bias>)>,
 }
 
 /// The fewest frames that the encoder sees where its context is shortened, and the frames of padding it
@@ -179,6 +184,8 @@ impl Whisper {
             languages: if languages.is_empty() { vec!["en".into()] } else { languages },
             slots: config.slots(on_cuda),
             encode_batch: if on_cuda { 8 } else { 1 },
+            // A device chooses tokens by itself, and its kernel knows no terms.
+            heeds_terms: device.is_none(),
             device: match place {
                 Device::Cpu => format!("{hall}, {compute_type:?}, {threads} threads").to_lowercase(),
                 _ => format!("{hall}, {compute_type:?}").to_lowercase(),
@@ -211,6 +218,7 @@ impl Whisper {
             slots: (0..info.slots).map(|_| Slot::default()).collect(),
             text_positions: text_positions as usize,
             lengths: None,
+            biases: Vec::new(),
             info,
             tokenizer,
             threads,
@@ -241,6 +249,20 @@ impl Whisper {
         tokens.drain(..tokens.len().saturating_sub(room));
         tokens.insert(0, self.tokenizer.special.start_of_previous);
         tokens
+    }
+
+    fn bias(&mut self, terms: &Arc<[Term]>) -> Option<Arc<Bias>> {
+        if terms.is_empty() {
+            return None;
+        }
+        self.biases.retain(|(terms, _)| terms.strong_count() > 0);
+        let known = self.biases.iter().find(|(known, _)| known.ptr_eq(&Arc::downgrade(terms)));
+        if let Some((_, bias)) = known {
+            return Some(bias.clone());
+        }
+        let bias = Arc::new(Bias::new(terms, &self.tokenizer));
+        self.biases.push((Arc::downgrade(terms), bias.clone()));
+        Some(bias)
     }
 
     /// Names the language of every slot of `attempts` that has none yet.
@@ -386,9 +408,10 @@ impl Whisper {
     fn prompts(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Vec<Prompt> {
         let of_attempt = |&(id, options, temperature): &(SlotId, &DecodingOptions, f32)| {
             let forced = self.lengths.as_mut().map(Lengths::draw);
+            let bias = self.bias(&options.bias);
             let slot = &mut self.slots[id.0];
             slot.task = options.task;
-            slot.sequence = Some(Sequence::new(temperature, u64::from(temperature.to_bits()), forced));
+            slot.sequence = Some(Sequence::new(temperature, u64::from(temperature.to_bits()), forced, bias));
             let mut tokens = self.prompt(options.prompt.as_deref());
             let start_of_transcript = tokens.len();
             tokens.extend(self.opening(&self.slots[id.0]));
@@ -440,7 +463,7 @@ impl Whisper {
 
     fn hypothesis(&self, id: SlotId) -> Hypothesis {
         let slot = &self.slots[id.0];
-        let nothing = Sequence::new(0.0, 0, None);
+        let nothing = Sequence::new(0.0, 0, None, None);
         let sequence = slot.sequence.as_ref().unwrap_or(&nothing);
         let ids: Vec<TokenId> = sequence.tokens.iter().map(|token| token.id).collect();
         let language =

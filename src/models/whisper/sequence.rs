@@ -1,8 +1,11 @@
 //! One attempt at one window: the tokens so far, and what they come to.
 
+use std::sync::Arc;
+
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::bias::Bias;
 use super::rules::{Rules, log_sum_exp};
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::audio::SAMPLE_RATE;
@@ -24,12 +27,13 @@ pub struct Sequence {
     tokens_max: usize,
     forced: bool,
     random: SmallRng,
+    bias: Option<Arc<Bias>>,
 }
 
 impl Sequence {
     /// `seed`: the same for the same window and attempt, so that a result can be had again.
     /// `forced`: exactly so many tokens, whatever the model says.
-    pub fn new(temperature: f32, seed: u64, forced: Option<usize>) -> Self {
+    pub fn new(temperature: f32, seed: u64, forced: Option<usize>, bias: Option<Arc<Bias>>) -> Self {
         Self {
             tokens: Vec::new(),
             temperature,
@@ -38,10 +42,12 @@ impl Sequence {
             tokens_max: forced.unwrap_or(MAX_TOKENS),
             forced: forced.is_some(),
             random: SmallRng::seed_from_u64(seed),
+            bias,
         }
     }
 
-    /// Takes the next token from `logits` (vocabulary), which are spoiled.
+    /// Takes the next token from `logits` (vocabulary), which are spoiled. Its probability is what the model
+    /// gave it, whatever it gained as a part of a term.
     pub fn advance(&mut self, logits: &mut [f32], rules: &Rules, tokenizer: &Tokenizer) {
         let end_of_text = tokenizer.special.end_of_text;
         let all_text = log_sum_exp(&logits[..end_of_text as usize]);
@@ -49,13 +55,15 @@ impl Sequence {
             logits[end_of_text as usize] = f32::NEG_INFINITY;
         }
         rules.apply(logits, &self.tokens);
+        let allowed = log_sum_exp(logits);
+        let before = self.bias.as_ref().map(|bias| bias.apply(logits, &self.tokens)).unwrap_or_default();
         let token = if self.temperature > 0.0 {
             self.sample(logits)
         } else {
             rows::arg_max(Level::detect(), logits).1 as TokenId
         };
-        let logit = logits[token as usize];
-        self.sum_log_probability += logit - log_sum_exp(logits);
+        let logit = before.logit(token).unwrap_or(logits[token as usize]);
+        self.sum_log_probability += logit - allowed;
         if token == end_of_text {
             self.finished = true;
             return;

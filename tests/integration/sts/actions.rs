@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use verbatim::sts::Auth;
 
 use super::service::{Service, Setup};
+use crate::formatting::operations;
 use crate::server::{answer, client, refusal};
 use crate::socket::connect;
 
@@ -23,6 +24,16 @@ fn demo_start() -> Value {
             "sms_catalog_key": "forms",
         }},
     })
+}
+
+#[tokio::test]
+async fn every_route_is_described() {
+    let service = Service::start(Setup::default()).await;
+    let mut described = operations(&verbatim::sts::openapi::paths());
+    let mut routes = service.routes.clone();
+    described.sort();
+    routes.sort();
+    assert_eq!(described, routes);
 }
 
 #[tokio::test]

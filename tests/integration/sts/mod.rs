@@ -9,5 +9,5 @@ mod endpoints;
 mod knowledge;
 mod phone;
 mod room;
-mod service;
+pub mod service;
 mod voices;

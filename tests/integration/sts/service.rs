@@ -15,7 +15,7 @@ use verbatim::keys::{Store, Verifier};
 use verbatim::sts::{self, Config, Recognize, Sts};
 use verbatim::vad::Vad;
 
-use crate::server::{Door, answer, client};
+use crate::server::{Door, answer, client, routes};
 
 pub struct Setup {
     pub config: Config,
@@ -23,13 +23,15 @@ pub struct Setup {
     /// What is heard in one utterance after the other; nothing when it runs out.
     pub heard: Vec<&'static str>,
     pub recognize: Option<Recognize>,
+    /// Instead of one that may reach 127.0.0.1.
+    pub fetch: Option<fetch::Config>,
 }
 
 impl Default for Setup {
     fn default() -> Self {
         let mut config = Config::default();
         config.crawl.pause_ms = 0;
-        Self { config, is_loopback: true, heard: Vec::new(), recognize: None }
+        Self { config, is_loopback: true, heard: Vec::new(), recognize: None, fetch: None }
     }
 }
 
@@ -39,6 +41,8 @@ pub struct Service {
     pub keys: [String; 2],
     _folder: Option<TempDir>,
     door: Option<Door>,
+    /// Method and pattern of each.
+    pub routes: Vec<(String, String)>,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -78,12 +82,15 @@ impl Service {
             is_loopback: setup.is_loopback,
             is_tls: false,
         };
-        let fetch = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
+        let nearby = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
+        let fetch = setup.fetch.unwrap_or(nearby);
         let sts = Sts::open(parts, &setup.config, state, &fetch).expect("the service starts");
-        let door = Door::open(sts.routes(Router::new()), http::Config::default()).await;
+        let router = sts.routes(Router::new());
+        let routes = routes(&router);
+        let door = Door::open(router, http::Config::default()).await;
         let stop = CancellationToken::new();
         let running = tokio::spawn(sts.run(stop.clone()));
-        Self { address: door.address, keys, _folder: None, door: Some(door), stop, running }
+        Self { address: door.address, keys, _folder: None, door: Some(door), routes, stop, running }
     }
 
     /// Ends as a server does that is told to stop.

@@ -122,7 +122,7 @@ fn tokens_are_chosen_by_the_same_rules() {
     for (place, device) in devices() {
         let attempts = [None, None, None, Some(30), Some(5)];
         let mut sequences: Vec<Sequence> =
-            attempts.iter().map(|&forced| Sequence::new(0.0, 0, forced)).collect();
+            attempts.iter().map(|&forced| Sequence::new(0.0, 0, forced, None)).collect();
         let states: Vec<State> = sequences.iter().map(Sequence::state).collect();
         let mut chooser = Chooser::new(place, device, rules.table(&tokenizer), &states);
         let mut random = Normal(1);

@@ -1,0 +1,49 @@
+//! What is done with each input: by cargo-fuzz without end, by tests/integration/fuzzed.rs for a while.
+//! An input is answered or refused; what is wrong with the program, a panic tells.
+
+use bytes::Bytes;
+use verbatim::api::Parameters;
+use verbatim::api::parameters::LiveParameters;
+use verbatim::audio::{self, DecodeOptions, Limits};
+
+/// A query string, as of a file and as of a stream.
+pub fn query(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    if let Ok(parameters) = Parameters::parse(&text) {
+        // Everything asked for is either done or named.
+        let _ = (parameters.unsupported(), parameters.implies_words(), parameters.english_only());
+        assert!(parameters.redact.is_empty(), "redaction is refused where it is not done");
+        let live = LiveParameters::parse(&text);
+        assert!(live.is_ok() || names_what_only_streams_have(&text), "a stream refuses what a file takes");
+    }
+}
+
+fn names_what_only_streams_have(text: &str) -> bool {
+    use verbatim::api::parameters::LIVE_TABLE;
+    LIVE_TABLE.iter().any(|row| text.contains(row.name) || text.contains('%'))
+}
+
+/// A JSON body that names a URL.
+pub fn json_body(input: &[u8]) {
+    let found = verbatim::api::url_of(&Bytes::copy_from_slice(input));
+    let other = serde_json::from_slice::<serde_json::Value>(input).ok();
+    let other = other.as_ref().and_then(|body| body.get("url")).and_then(serde_json::Value::as_str);
+    // Two readers that differ in what they read would be a way past whoever looks with the other one.
+    if let (Some(found), Some(other)) = (&found, other) {
+        assert_eq!(found, other);
+    }
+}
+
+/// A file, of whatever container.
+pub fn container(input: &[u8]) {
+    let limits = Limits { max_seconds: 5.0, ..Limits::default() };
+    let checked = audio::check(input, None);
+    let options = DecodeOptions { raw: None, split_channels: false, limits };
+    if let Ok(decoded) = audio::decode(Bytes::copy_from_slice(input), &options) {
+        assert!(checked.is_ok(), "what is refused at once is never read");
+        assert!(decoded.duration_seconds.is_finite() && decoded.duration_seconds <= 5.1);
+        for pcm in &decoded.channels {
+            assert!(pcm.samples().iter().all(|sample| sample.is_finite()), "samples are numbers");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The objects of requests and answers, as JSON Schema.
+
+use serde_json::{Value, json};
+
+use crate::jobs::State;
+
+/// Objects by their properties; a name that ends with `?` may be absent.
+pub fn object(properties: Value) -> Value {
+    let mut named = serde_json::Map::new();
+    let mut required = Vec::new();
+    if let Value::Object(properties) = properties {
+        for (name, schema) in properties {
+            match name.strip_suffix('?') {
+                Some(optional) => {
+                    named.insert(optional.to_owned(), schema);
+                }
+                None => {
+                    required.push(name.clone());
+                    named.insert(name, schema);
+                }
+            }
+        }
+    }
+    json!({"type": "object", "properties": named, "required": required})
+}
+
+pub fn schemas() -> Value {
+    let list = |items: Value| json!({"type": "array", "items": items});
+    let of = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+    let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
+    let (count, uuid) =
+        (json!({"type": "integer", "minimum": 0}), json!({"type": "string", "format": "uuid"}));
+    let time = json!({"type": "string", "format": "date-time"});
+    let share = json!({"type": "number", "minimum": 0, "maximum": 1});
+    json!({
+        "Source": object(json!({"url": {"type": "string", "format": "uri"}})),
+        "Accepted": object(json!({"request_id": uuid})),
+        "Failure": object(json!({"err_code": text, "err_msg": text, "request_id": uuid})),
+        "Job": object(json!({
+            "request_id": uuid, "state": {"type": "string", "enum": State::ALL.map(State::name)},
+            "created": time, "next?": time, "finished?": time, "ended?": time, "runs": count, "attempts": count,
+            "last_error?": text, "result?": {"type": "object"},
+        })),
+        "Response": object(json!({"metadata": of("Metadata"), "results": of("Results")})),
+        "Metadata": object(json!({
+            "transaction_key": text, "request_id": uuid, "sha256": text,
+            "created": time, "duration": number, "channels": count,
+            "models": list(uuid.clone()),
+            "model_info": {"type": "object", "additionalProperties": of("ModelInfo")},
+            "warnings?": list(of("Warning")), "tags?": list(text.clone()),
+            "extra?": {"type": "object", "additionalProperties": text},
+            "metadata?": text,
+        })),
+        "ModelInfo": object(json!({"name": text, "version": text, "arch": text})),
+        "Warning": object(json!({"parameter": text, "type": text, "message": text})),
+        "Results": object(json!({"channels": list(of("Channel")), "utterances?": list(of("Utterance"))})),
+        "Channel": object(json!({
+            "alternatives": list(of("Alternative")), "search?": list(of("Search")),
+            "detected_language?": text, "language_confidence?": share,
+        })),
+        "Alternative": object(json!({
+            "transcript": text, "confidence": share, "words?": list(of("Word")),
+            "paragraphs?": of("Paragraphs"), "languages?": list(text.clone()),
+        })),
+        "Word": object(json!({
+            "word": text, "start": number, "end": number, "confidence": share, "punctuated_word?": text,
+            "language?": text,
+        })),
+        "Paragraphs": object(json!({"transcript": text, "paragraphs": list(of("Paragraph"))})),
+        "Paragraph": object(json!({
+            "sentences": list(of("Sentence")), "num_words": count, "start": number, "end": number,
+        })),
+        "Sentence": object(json!({"text": text, "start": number, "end": number})),
+        "Search": object(json!({"query": text, "hits": list(of("Hit"))})),
+        "Hit": object(json!({"confidence": share, "start": number, "end": number, "snippet": text})),
+        "Utterance": object(json!({
+            "start": number, "end": number, "confidence": share, "channel": count, "transcript": text,
+            "words": list(of("Word")), "id": uuid,
+        })),
+    })
+}

@@ -1,0 +1,152 @@
+//! The service's paths in OpenAPI 3.1, for the document of the server that they are a part of.
+
+use serde_json::{Map, Value, json};
+
+/// Path to its operations. Failures have the schema `Failure` of the document.
+pub fn paths() -> Map<String, Value> {
+    let mut paths = Map::new();
+    let mut add = |path: &str, operations: Value| paths.insert(path.to_owned(), operations);
+    add("/STS/interactiveAgent", json!({"post": interactive_agent()}));
+    add("/api/livekit/sts", json!({"post": web_session()}));
+    add("/STS/rooms/{room}", json!({"get": room()}));
+    add("/v1/agent/converse", json!({"get": converse()}));
+    add(
+        "/api/twilio/incoming-call",
+        json!({"get": incoming_call("incomingCall"), "post": incoming_call("incomingCallForm")}),
+    );
+    add("/api/twilio/media", json!({"get": media()}));
+    paths
+}
+
+fn failure(about: &str) -> Value {
+    let schema = json!({"$ref": "#/components/schemas/Failure"});
+    json!({"description": about, "content": {"application/json": {"schema": schema}}})
+}
+
+fn interactive_agent() -> Value {
+    let actions = ["start", "status", "bind_caller", "page_context", "verification", "completion"];
+    json!({
+        "operationId": "interactiveAgent",
+        "summary": "Start a session of the voice agent, or steer one.",
+        "requestBody": body(json!({
+            "type": "object",
+            "required": ["action"],
+            "properties": {
+                "action": {"type": "string", "enum": actions},
+                "session_id": {"type": "string", "description": "Of every action but `start`."},
+                "caller_number": {"type": "string"},
+                "page_context": {"type": "object"},
+                "category": {"type": "string"},
+                "verified": {"type": "boolean"},
+                "details": {"type": "object"},
+                "status": {"type": "string"},
+                "message": {"type": "string"},
+            },
+        })),
+        "responses": answers(),
+    })
+}
+
+fn web_session() -> Value {
+    json!({
+        "operationId": "webSession",
+        "summary": "Start a session for a browser.",
+        "requestBody": body(json!({
+            "type": "object",
+            "properties": {
+                "instructions": {"type": "string"},
+                "greeting": {"type": "string"},
+                "website_url": {"type": "string"},
+                "documents": {"type": "array", "items": {
+                    "type": "object",
+                    "properties": {
+                        "title": {"type": "string"},
+                        "type": {"type": "string", "enum": ["text", "url"]},
+                        "content": {"type": "string"},
+                    },
+                }},
+            },
+        })),
+        "responses": answers(),
+    })
+}
+
+fn body(schema: Value) -> Value {
+    json!({"required": true, "content": {"application/json": {"schema": schema}}})
+}
+
+fn answers() -> Value {
+    let session = json!({
+        "type": "object",
+        "required": ["ok", "session_id"],
+        "properties": {"ok": {"type": "boolean"}, "session_id": {"type": "string"}},
+    });
+    json!({
+        "200": {"description": "Done.", "content": {"application/json": {"schema": session}}},
+        "400": failure("A field that means nothing; it says which."),
+        "401": failure("No valid key."),
+        "404": failure("There is no such session, or it is not the key's."),
+        "409": failure("The session is over."),
+        "4XX": failure("The request's fault."),
+        "503": failure("As many sessions as may be."),
+    })
+}
+
+fn room() -> Value {
+    let text = json!({"type": "string"});
+    json!({
+        "operationId": "joinRoom",
+        "summary": "Join a session's room, over a WebSocket.",
+        "security": [],
+        "parameters": [
+            {"name": "room", "in": "path", "required": true, "schema": text},
+            {"name": "access_token", "in": "query", "schema": text, "description": "As the session's start told it."},
+        ],
+        "responses": {
+            "101": {"description": "The WebSocket is open."},
+            "401": failure("The token is not for this room, or its time is over."),
+            "4XX": failure("The session is over, or this is no WebSocket's handshake."),
+        },
+    })
+}
+
+fn converse() -> Value {
+    json!({
+        "operationId": "converse",
+        "summary": "A session of its own, over a WebSocket, for SDKs of the wire format.",
+        "responses": {
+            "101": {"description": "The WebSocket is open; `Settings` comes first."},
+            "401": failure("No valid key."),
+            "4XX": failure("No WebSocket's handshake."),
+            "503": failure("As many sessions as may be."),
+        },
+    })
+}
+
+fn incoming_call(id: &str) -> Value {
+    let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string"}});
+    let parameters = ["session_id", "room_name", "to", "from"].map(parameter);
+    let twiml = json!({"text/xml": {"schema": {"type": "string"}}});
+    json!({
+        "operationId": id,
+        "summary": "Where a telephone call is sent to be connected to a session. Signed by the provider.",
+        "security": [],
+        "parameters": parameters,
+        "responses": {
+            "200": {"description": "What the provider is to do with the call.", "content": twiml},
+            "4XX": failure("It is not signed by the provider."),
+        },
+    })
+}
+
+fn media() -> Value {
+    json!({
+        "operationId": "callMedia",
+        "summary": "A call's audio, over a WebSocket whose first frames have the token.",
+        "security": [],
+        "responses": {
+            "101": {"description": "The WebSocket is open."},
+            "4XX": failure("No WebSocket's handshake."),
+        },
+    })
+}

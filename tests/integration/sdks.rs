@@ -1,0 +1,127 @@
+//! The wire format's own SDKs against the built program, with nothing changed but address and key.
+//!
+//! `./setup` installs them under `.verbatim/sdks`. Where there is no node its SDK is skipped, and told so; with
+//! `VERBATIM_ALL_SDKS` set, as where every change is tested, that fails.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use verbatim::keys::Store;
+
+use crate::killed::Program;
+use crate::receiver::Receiver;
+use crate::speech::{word_errors, words};
+
+const SAID: &str = "He might even have been made amiable himself.";
+/// However busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn installed(path: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".verbatim").join(path);
+    assert!(path.exists(), "{} is not there: run ./setup", path.display());
+    path
+}
+
+/// `program` of tests/sdks with an SDK at hand: `python` is the newest, `python-3` is 3.x.
+pub fn python(version: &str, program: &str) -> Command {
+    let mut command = Command::new(installed(&format!("sdks/{version}")).join("bin/python"));
+    command.arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/sdks").join(program));
+    command
+}
+
+/// `program` of tests/sdks/node; `None` where the machine has no node.
+pub fn node(program: &str) -> Option<Command> {
+    let folder = installed("sdks/node");
+    if !folder.join("node_modules").exists() {
+        assert!(std::env::var_os("VERBATIM_ALL_SDKS").is_none(), "there was no npm when ./setup ran");
+        eprintln!("skipped: there was no npm when ./setup ran");
+        return None;
+    }
+    let mut command = Command::new("node");
+    // A program finds its packages beside itself, and they are in the cache.
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/sdks/node").join(program);
+    let script = std::fs::read_to_string(source).expect("readable");
+    command.current_dir(folder).args(["--input-type=module", "--eval", &script]);
+    Some(command)
+}
+
+/// The program of tests/sdks/rust.
+pub fn rust() -> Command {
+    Command::new(installed("sdks/rust/sdk-client"))
+}
+
+/// Serves one file over HTTP to whoever asks; its address.
+async fn serve(bytes: Vec<u8>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head).await;
+            let reply =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", bytes.len());
+            let _ = stream.write_all(reply.as_bytes()).await;
+            let _ = stream.write_all(&bytes).await;
+        }
+    });
+    format!("http://{address}/speech.wav")
+}
+
+/// What a client got, which all of them tell in the same form.
+async fn told(mut client: Command) -> Value {
+    let output = client.stderr(Stdio::piped()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(PATIENCE, output).await.expect("in time").expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{client:?}: {errors}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{client:?}: {error}: {errors}"))
+}
+
+#[tokio::test]
+async fn sdks_work_with_another_address_and_key() {
+    let state = TempDir::new().expect("a folder");
+    let (_, secret) = Store::open(state.path()).and_then(|store| store.create("sdk")).expect("a key");
+    let audio = installed("speech/austen_0930.wav");
+    let url = serve(std::fs::read(&audio).expect("readable")).await;
+    let mut receiver = Receiver::start(&[]).await;
+    let port = url.split([':', '/']).nth(4).expect("a port");
+    let allowed = format!("127.0.0.1:{port},{}", receiver.allowed());
+    let program = Program::start(state.path(), &installed("models/tiny.en"), &allowed).await;
+    let clients = [
+        ("Python, newest", Some(python("python", "client.py"))),
+        ("Python, 3.x", Some(python("python-3", "client.py"))),
+        ("Node", node("client.js")),
+        ("Rust", Some(rust())),
+    ];
+    for (name, client) in clients {
+        let Some(mut client) = client else { continue };
+        client
+            .env("SERVER", format!("http://{}", program.address))
+            .env("KEY", secret.expose())
+            .env("AUDIO", &audio)
+            .env("URL", &url)
+            .env("CALLBACK", format!("http://127.0.0.1:{}/done", receiver.port));
+        let told = told(client).await;
+        for way in ["bytes", "url", "utterances"] {
+            let heard = &told[way];
+            let transcript = heard["transcript"].as_str().expect("text");
+            assert!(word_errors(SAID, transcript) <= 1, "{name}, {way}: {transcript}");
+            let timed = heard["words"].as_array().expect("words");
+            assert_eq!(timed.len(), transcript.split_whitespace().count(), "{name}, {way}: {heard}");
+            assert!(timed.iter().all(|word| word[1].as_f64() <= word[2].as_f64()), "{name}, {way}: {heard}");
+        }
+        let utterances = told["utterances"]["utterances"].as_array().expect("a list");
+        let said: Vec<&str> = utterances.iter().filter_map(Value::as_str).collect();
+        let transcript = told["utterances"]["transcript"].as_str().expect("text");
+        assert_eq!(words(&said.join(" ")), words(transcript), "{name}");
+        let delivered = receiver.next().await.json();
+        assert_eq!(delivered["metadata"]["request_id"], told["callback"], "{name}");
+        let transcript = &delivered["results"]["channels"][0]["alternatives"][0]["transcript"];
+        assert!(word_errors(SAID, transcript.as_str().expect("text")) <= 1, "{name}: {transcript}");
+    }
+}
