@@ -198,9 +198,7 @@ fn urls_of_the_public_pass() {
         "http://[2606:4700:4700::1111]/a.mp3",
         "https://bücher.example/ü.ogg",
         "  https://example.com/a.wav\n",
-        // Names are judged by what they resolve to.
-        "http://localhost/",
-        "http://localhost./",
+        // Names are judged by what they resolve to, but those under localhost.
         "http://metadata.google.internal/",
     ] {
         assert_eq!(judge(url, &none), Ok(Reach::Public), "{url}");
@@ -237,7 +235,7 @@ fn the_allow_list_opens_what_it_names_and_no_more() {
     for url in ["http://10.2.0.1/a", "http://127.0.0.1:8080/a", "http://127.0.0.2/a", "http://[::2]/a"] {
         assert_eq!(judge(url, &allow), Err(Error::NotRoutable), "{url}");
     }
-    assert_eq!(judge("http://localhost/a", &allow), Ok(Reach::Public));
+    assert_eq!(judge("http://localhost/a", &allow), Err(Error::NotRoutable));
     // A name on a port that is not the public's may lead into a listed network, and nowhere else.
     assert_eq!(judge("http://media.example:9000/a", &allow), Ok(Reach::Listed));
     assert_eq!(may_connect(&["10.1.9.9".parse().unwrap()], Reach::Listed, &allow), Ok(()));
