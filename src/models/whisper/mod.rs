@@ -8,33 +8,28 @@ mod features;
 mod generation;
 mod host;
 mod layers;
+mod load;
 mod rules;
 mod sequence;
 mod synthetic;
 mod timing;
 mod tokenizer;
 
-use std::path::Path;
 use std::sync::{Arc, Weak};
 
-use tch::{Device, Kind};
-
 use self::bias::Bias;
-use self::decoder::{Decoder, Numbers, Placement, Run};
+use self::decoder::{Decoder, Run};
 use self::encoder::Encoder;
 pub use self::features::LogMel;
 pub use self::synthetic::Lengths;
 
 use self::features::{DeviceLogMel, HOP_SAMPLES};
-use self::generation::Generation;
 use self::rules::Rules;
 use self::sequence::Sequence;
 use self::tokenizer::{TokenId, Tokenizer};
-use super::weights::{self, Shape};
-use super::{AudioContext, ComputeType, Config, Error, place};
+use super::Error;
 use crate::audio::Pcm;
-use crate::cpu::{Level, Threads};
-use crate::cuda;
+use crate::cpu::Threads;
 use crate::engine::{
     self, DecodingOptions, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
     StepOutcome, Task, Term, Token, WINDOW_SAMPLES,
@@ -89,142 +84,7 @@ struct Prompt {
     start_of_transcript: usize,
 }
 
-/// What a checkpoint holds.
-pub struct Model {
-    pub name: String,
-    pub weights: weights::Weights,
-    pub tokenizer: Tokenizer,
-    pub generation: Generation,
-}
-
-/// Where a model runs: libtorch's device, and ours there.
-pub struct Hall {
-    pub place: Device,
-    pub device: Option<Box<dyn cuda::Device>>,
-    /// For people.
-    pub name: String,
-}
-
-impl Hall {
-    /// The device that `config` names. Comes before anything is placed on it.
-    pub fn open(config: &Config) -> Result<Self, Error> {
-        let place = place::find(config)?;
-        match place {
-            // The kernels are written for bf16; the reference is libtorch's.
-            Device::Cuda(ordinal) if config.compute_type != ComputeType::F32 => {
-                let rows_max = decoder::device::rows_max(config.slots(true));
-                let runner = cuda::Runner::new(ordinal, &config.kernel_dir, rows_max)?;
-                let name = format!("cuda:{ordinal}, {}", runner.name());
-                Ok(Self { place, device: Some(Box::new(runner)), name })
-            }
-            Device::Cuda(ordinal) => Ok(Self { place, device: None, name: format!("cuda:{ordinal}") }),
-            _ => Ok(Self { place, device: None, name: "cpu".into() }),
-        }
-    }
-}
-
 impl Whisper {
-    pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
-        let hall = Hall::open(config)?;
-        let weights = weights::read(folder)?;
-        let (vocabulary, _) = weights.token_embedding.size2()?;
-        let model = Model {
-            name: folder.file_name().map_or("whisper".into(), |name| name.to_string_lossy().into_owned()),
-            tokenizer: Tokenizer::read(folder, vocabulary as usize)?,
-            generation: Generation::read(folder)?,
-            weights,
-        };
-        Self::build(model, config, hall)
-    }
-
-    /// Of a shape, with weights that mean nothing: every attempt is as long as `lengths` says.
-    pub fn synthetic(shape: &Shape, lengths: Lengths, config: &Config) -> Result<Self, Error> {
-        let hall = Hall::open(config)?;
-        let kind = if hall.place.is_cuda() { Kind::BFloat16 } else { Kind::Float };
-        let model = Model {
-            name: shape.name.to_owned(),
-            weights: weights::random(shape, weights::DEVIATION, (hall.place, kind))?,
-            tokenizer: Tokenizer::synthetic(shape.vocabulary)?,
-            generation: Generation::default(),
-        };
-        Ok(Self { lengths: Some(lengths), ..Self::build(model, config, hall)? })
-    }
-
-    pub fn build(model: Model, config: &Config, hall: Hall) -> Result<Self, Error> {
-        let Model { name, mut weights, tokenizer, generation } = model;
-        let Hall { place, device, name: hall } = hall;
-        let on_cuda = place.is_cuda();
-        let compute_type = match config.compute_type {
-            ComputeType::Auto if on_cuda => ComputeType::Bf16,
-            // Without the instructions both are slower than f32.
-            ComputeType::Auto if Level::detect() >= Level::Avx512Products => ComputeType::Int8,
-            ComputeType::Auto => ComputeType::F32,
-            named => named,
-        };
-        let (kind, numbers) = match compute_type {
-            ComputeType::F32 => (Kind::Float, Numbers::F32),
-            ComputeType::Bf16 => (Kind::BFloat16, Numbers::BF16),
-            ComputeType::Int8 | ComputeType::Auto => (Kind::BFloat16, Numbers::INT8),
-        };
-        let threads = match config.threads {
-            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
-            threads => threads,
-        };
-        tch::set_num_threads(threads.try_into().unwrap_or(i32::MAX));
-        let _guard = tch::no_grad_guard();
-
-        let (text_positions, _) = weights.decoder_positions.size2()?;
-        let (_, bands, _) = weights.conv1.weight.size3()?;
-        let alignment_heads =
-            generation.alignment_heads(weights.decoder_layers.len(), weights.decoder_heads)?;
-        let languages = tokenizer.languages.iter().map(|(code, _)| code.clone()).collect::<Vec<_>>();
-        let info = ModelInfo {
-            uuid: uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()),
-            name,
-            languages: if languages.is_empty() { vec!["en".into()] } else { languages },
-            slots: config.slots(on_cuda),
-            encode_batch: if on_cuda { 8 } else { 1 },
-            // A device chooses tokens by itself, and its kernel knows no terms.
-            heeds_terms: device.is_none(),
-            device: match place {
-                Device::Cpu => format!("{hall}, {compute_type:?}, {threads} threads").to_lowercase(),
-                _ => format!("{hall}, {compute_type:?}").to_lowercase(),
-            },
-        };
-        let threads = Threads::new(threads);
-        let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
-        let log_mel = LogMel::new(bands as usize);
-        let device_log_mel = match &device {
-            Some(_) => Some(DeviceLogMel::new(&log_mel, place)?),
-            None => None,
-        };
-        let host = (place == Device::Cpu && device.is_none()).then(|| (numbers.weights, threads.clone()));
-        let placement =
-            Placement { slots: info.slots, place, kind, numbers, threads: threads.clone(), alignment_heads };
-        let on_device = device.map(|device| (device, rules.table(&tokenizer)));
-        let encoder = Encoder::new(&weights, (place, kind), host)?;
-        weights.encoder_layers.clear();
-        Ok(Self {
-            rules,
-            log_mel,
-            device_log_mel,
-            full_context: match config.audio_context {
-                AudioContext::Auto => on_cuda || compute_type == ComputeType::F32,
-                AudioContext::Full => true,
-                AudioContext::Short => false,
-            },
-            encoder,
-            decoder: Decoder::new(weights, placement, on_device)?,
-            slots: (0..info.slots).map(|_| Slot::default()).collect(),
-            text_positions: text_positions as usize,
-            lengths: None,
-            biases: Vec::new(),
-            info,
-            tokenizer,
-            threads,
-        })
-    }
-
     /// Start of transcript, language, task: the tokens that open a transcript.
     fn opening(&self, slot: &Slot) -> Vec<TokenId> {
         let special = &self.tokenizer.special;

@@ -14,10 +14,11 @@ use crate::models::weights::{self, Shape, Weights};
 use crate::models::whisper::decoder::{Decoder, Numbers, OnDevice, Placement, Run};
 use crate::models::whisper::encoder::AudioStates;
 use crate::models::whisper::generation::Generation;
+use crate::models::whisper::load::{Hall, Model};
 use crate::models::whisper::rules::Rules;
 use crate::models::whisper::sequence::Sequence;
 use crate::models::whisper::tokenizer::Tokenizer;
-use crate::models::whisper::{Hall, Lengths, Model, Whisper, rules};
+use crate::models::whisper::{Lengths, Whisper, rules};
 use crate::models::{AudioContext, ComputeType, Config};
 
 const SHAPE: Shape =

@@ -1,0 +1,294 @@
+//! A launch of the decoder: what is enqueued, in which order, on which memory.
+
+use tch::{Kind, Tensor};
+
+use super::super::{Placement, torch};
+use super::{WIDTH_MAX, rows_max};
+use crate::cuda::{
+    ATTENTION_SPLIT, Address, Error as DeviceError, HEAD, Kernel, Outcome, Product, Queue, Row, State,
+};
+use crate::models::Error;
+use crate::models::whisper::layers::{LayerNorm, Linear};
+use crate::models::whisper::rules::Table;
+
+/// Sizes, weights and buffers, as the kernels see them.
+pub struct Network {
+    pub slots: usize,
+    pub rows_max: usize,
+    width: usize,
+    heads: usize,
+    pub vocabulary: usize,
+    text_positions: usize,
+    audio_positions: usize,
+    table: Table,
+    suppressed: Tensor,
+    embedding: Address,
+    positions: Address,
+    norm: Norm,
+    layers: Vec<Layer>,
+    pub buffers: Buffers,
+    /// Biases in f32, by address in the layers.
+    _biases: Vec<Tensor>,
+}
+
+struct Layer {
+    attention_norm: Norm,
+    query_key_value: Weight,
+    output: Weight,
+    cross_norm: Norm,
+    cross_query: Weight,
+    cross_output: Weight,
+    feed_forward_norm: Norm,
+    expand: Weight,
+    contract: Weight,
+    text_keys: Address,
+    text_values: Address,
+    audio_keys: Address,
+    audio_values: Address,
+}
+
+struct Norm {
+    gamma: Address,
+    beta: Address,
+}
+
+struct Weight {
+    weight: Address,
+    bias: Address,
+    inputs: usize,
+    outputs: usize,
+}
+
+/// What a launch works on; sizes in rows.
+pub struct Buffers {
+    pub rows: Tensor,
+    pub states: Tensor,
+    /// Audio positions of each slot.
+    pub lengths: Tensor,
+    positions: Tensor,
+    /// The residual, f32.
+    x: Tensor,
+    /// What goes into a product, bf16: (rows, 4 · d) at most.
+    input: Tensor,
+    /// What comes out of one, f32: (rows, 4 · d) at most.
+    product: Tensor,
+    parts: Tensor,
+    /// (rows, vocabulary), f32.
+    pub logits: Tensor,
+    pub outcomes: Tensor,
+}
+
+impl Buffers {
+    fn new(place: tch::Device, slots: usize, rows: usize, widths: [usize; 3]) -> Result<Self, Error> {
+        let [width, parts, vocabulary] = widths.map(|width| width as i64);
+        let (slots, rows) = (slots as i64, rows as i64);
+        let zeros = |size: [i64; 2], kind| Tensor::f_zeros(size, (kind, place));
+        Ok(Self {
+            rows: zeros([rows, Row::BYTES as i64], Kind::Uint8)?,
+            states: zeros([slots, State::BYTES as i64], Kind::Uint8)?,
+            lengths: zeros([slots, 1], Kind::Int)?,
+            positions: zeros([rows, 1], Kind::Int)?,
+            x: zeros([rows, width], Kind::Float)?,
+            input: zeros([rows, 4 * width], Kind::BFloat16)?,
+            product: zeros([rows, 4 * width], Kind::Float)?,
+            parts: zeros([rows, parts], Kind::Float)?,
+            logits: zeros([rows, vocabulary], Kind::Float)?,
+            outcomes: zeros([rows, Outcome::BYTES as i64], Kind::Uint8)?,
+        })
+    }
+}
+
+pub fn address(tensor: &Tensor) -> Address {
+    // SAFETY: contiguous memory of a tensor that the decoder keeps as long as its device, of the size and type that
+    // `Network::enqueue` calls the kernels with.
+    unsafe { Address::new(tensor.data_ptr()) }
+}
+
+impl Network {
+    pub fn new(
+        base: &torch::Decoder,
+        placement: &Placement,
+        table: Table,
+        heads: usize,
+    ) -> Result<Self, Error> {
+        let (vocabulary, width) = base.embedding.size2()?;
+        let (text_positions, _) = base.positions.size2()?;
+        let (width, vocabulary) = (width as usize, vocabulary as usize);
+        if width != heads * HEAD || width > WIDTH_MAX || table.suppressed.len() != vocabulary {
+            let refused = format!("{heads} heads, width {width}: not what the kernels are written for");
+            return Err(Error::BadWeights(refused));
+        }
+        let mut biases = Vec::new();
+        let mut weight = |linear: &Linear| -> Result<Weight, Error> {
+            let (outputs, inputs) = linear.weight.size2()?;
+            let bias = match &linear.bias {
+                Some(bias) => {
+                    let bias = bias.f_to_kind(Kind::Float)?.f_contiguous()?;
+                    let at = address(&bias);
+                    biases.push(bias);
+                    at
+                }
+                None => Address::NULL,
+            };
+            let (inputs, outputs) = (inputs as usize, outputs as usize);
+            Ok(Weight { weight: address(&linear.weight), bias, inputs, outputs })
+        };
+        let norm = |norm: &LayerNorm| Norm { gamma: address(&norm.gamma), beta: address(&norm.beta) };
+        let half = |cache: &Tensor, index| Ok::<_, Error>(address(&cache.f_select(0, index)?));
+        let mut layers = Vec::with_capacity(base.layers.len());
+        let mut audio_positions = 0;
+        for layer in &base.layers {
+            audio_positions = layer.audio_cache.size().get(3).copied().unwrap_or(0) as usize;
+            layers.push(Layer {
+                attention_norm: norm(&layer.attention_norm),
+                query_key_value: weight(&layer.query_key_value)?,
+                output: weight(&layer.output)?,
+                cross_norm: norm(&layer.cross_norm),
+                cross_query: weight(&layer.cross_query)?,
+                cross_output: weight(&layer.cross_output)?,
+                feed_forward_norm: norm(&layer.feed_forward.norm),
+                expand: weight(&layer.feed_forward.expand)?,
+                contract: weight(&layer.feed_forward.contract)?,
+                text_keys: half(&layer.text_cache, 0)?,
+                text_values: half(&layer.text_cache, 1)?,
+                audio_keys: half(&layer.audio_cache, 0)?,
+                audio_values: half(&layer.audio_cache, 1)?,
+            });
+        }
+        let rows_max = rows_max(placement.slots);
+        let parts = heads * audio_positions.div_ceil(ATTENTION_SPLIT) * (HEAD + 2);
+        Ok(Self {
+            slots: placement.slots,
+            rows_max,
+            width,
+            heads,
+            vocabulary,
+            text_positions: text_positions as usize,
+            audio_positions,
+            suppressed: Tensor::from_slice(&table.suppressed).f_to_device(placement.place)?,
+            table,
+            embedding: address(&base.embedding),
+            positions: address(&base.positions),
+            norm: norm(&base.norm),
+            layers,
+            buffers: Buffers::new(placement.place, placement.slots, rows_max, [width, parts, vocabulary])?,
+            _biases: biases,
+        })
+    }
+
+    /// All of a launch of `rows` rows: embeddings, layers, logits, the next tokens.
+    pub fn enqueue(&self, queue: &dyn Queue, rows: usize) -> Result<(), DeviceError> {
+        let at = &self.buffers;
+        let (row, positions, x) = (address(&at.rows), address(&at.positions), address(&at.x));
+        let (input, product) = (address(&at.input), address(&at.product));
+        let (width, heads) = (self.width, self.heads);
+        let multiply = |weight: &Weight| {
+            let &Weight { weight, inputs, outputs, .. } = weight;
+            queue.multiply(Product { weight, x: input, out: product, rows, inputs, outputs })
+        };
+        // The residual takes up the last product, and is normalised for the next.
+        let add_norm = |y: Address, bias: Address, norm: &Norm| {
+            let arguments = [
+                positions.into(),
+                x.into(),
+                y.into(),
+                bias.into(),
+                norm.gamma.into(),
+                norm.beta.into(),
+                width.into(),
+                input.into(),
+            ];
+            queue.launch(Kernel::AddNorm, [rows, 1, 1], &arguments)
+        };
+        let embed = [
+            row.into(),
+            address(&at.states).into(),
+            self.embedding.into(),
+            self.positions.into(),
+            width.into(),
+            self.vocabulary.into(),
+            self.text_positions.into(),
+            positions.into(),
+            x.into(),
+        ];
+        queue.launch(Kernel::Embed, [rows, 1, 1], &embed)?;
+        let mut before = (Address::NULL, Address::NULL);
+        for layer in &self.layers {
+            add_norm(before.0, before.1, &layer.attention_norm)?;
+            multiply(&layer.query_key_value)?;
+            let attention = [
+                row.into(),
+                positions.into(),
+                product.into(),
+                layer.query_key_value.bias.into(),
+                heads.into(),
+                self.text_positions.into(),
+                layer.text_keys.into(),
+                layer.text_values.into(),
+                input.into(),
+            ];
+            queue.launch(Kernel::TextAttention, [rows, heads, 1], &attention)?;
+            multiply(&layer.output)?;
+
+            add_norm(product, layer.output.bias, &layer.cross_norm)?;
+            multiply(&layer.cross_query)?;
+            let splits = self.audio_positions.div_ceil(ATTENTION_SPLIT);
+            let parts = address(&at.parts);
+            let attention = [
+                row.into(),
+                positions.into(),
+                product.into(),
+                layer.cross_query.bias.into(),
+                heads.into(),
+                self.audio_positions.into(),
+                address(&at.lengths).into(),
+                layer.audio_keys.into(),
+                layer.audio_values.into(),
+                parts.into(),
+            ];
+            queue.launch(Kernel::CrossAttention, [rows, heads, splits], &attention)?;
+            let join = [positions.into(), parts.into(), splits.into(), input.into()];
+            queue.launch(Kernel::CrossJoin, [rows, heads, 1], &join)?;
+            multiply(&layer.cross_output)?;
+
+            add_norm(product, layer.cross_output.bias, &layer.feed_forward_norm)?;
+            multiply(&layer.expand)?;
+            let wide = layer.expand.outputs;
+            let gelu =
+                [positions.into(), product.into(), layer.expand.bias.into(), wide.into(), input.into()];
+            queue.launch(Kernel::BiasGelu, [rows, wide.div_ceil(1024), 1], &gelu)?;
+            multiply(&layer.contract)?;
+            before = (product, layer.contract.bias);
+        }
+        add_norm(before.0, before.1, &self.norm)?;
+        let logits = address(&at.logits);
+        queue.multiply(Product {
+            weight: self.embedding,
+            x: input,
+            out: logits,
+            rows,
+            inputs: width,
+            outputs: self.vocabulary,
+        })?;
+        let choose = [
+            row.into(),
+            positions.into(),
+            logits.into(),
+            address(&self.suppressed).into(),
+            self.vocabulary.into(),
+            self.table.end_of_text.into(),
+            self.table.timestamp_begin.into(),
+            self.table.initial_timestamp_max.into(),
+            self.table.no_speech.into(),
+            self.text_positions.into(),
+            address(&at.states).into(),
+            address(&at.outcomes).into(),
+        ];
+        queue.launch(Kernel::Choose, [rows, 1, 1], &choose)
+    }
+
+    /// The size of a launch that `rows` fit into: a power of two.
+    pub fn bucket(&self, rows: usize) -> usize {
+        rows.next_power_of_two().min(self.rows_max)
+    }
+}
