@@ -27,6 +27,9 @@ const MIN_HELD_WINDOWS: f64 = 1.0;
 const IN_HAND: f64 = 1.25;
 /// Who comes back when told to may find the engine a little behind what was foreseen.
 const BEHIND_SECONDS: f64 = 2.0;
+/// While less than so many usual requests are held, nobody's place is kept: the engine never stands still for those
+/// who may come back.
+const AT_WORK: f64 = 3.0;
 /// Weight of the newest request in what a request usually brings.
 const SMOOTHING: f64 = 0.05;
 
@@ -154,7 +157,9 @@ impl Load {
         let excess = self.excess(&state, usual, self.bound(&state));
         let behind = if returned { BEHIND_SECONDS } else { 0.0 };
         let fits = crowd <= 0.0 && excess <= behind;
-        let welcome = fits && (returned || state.promises.leave(-excess / one, 1.0 / one, now));
+        let is_short_of_work = state.time(state.held + state.expected) < AT_WORK * one;
+        let may_pass = |promises: &Promises| promises.leave(-excess / one, 1.0 / one, now);
+        let welcome = fits && (returned || is_short_of_work || may_pass(&state.promises));
         if welcome || (state.is_idle() && state.requests == 0) {
             state.requests += 1;
             state.expected = state.expected + usual;

@@ -55,6 +55,9 @@ const BUCKETS: &[f64] =
 const HTTP_BUCKETS: &[f64] =
     &[0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0];
 
+/// From a receiver that is there to one that comes back after days.
+const JOB_BUCKETS: &[f64] = &[0.1, 0.5, 1.0, 5.0, 30.0, 300.0, 1800.0, 7200.0, 18_000.0, 86_400.0];
+
 pub const WINDOWS: Counter = counter(
     "stt_windows_total",
     Unit::Count,
@@ -130,6 +133,34 @@ const GAUGES: [&Gauge; 12] = [
 ];
 const HISTOGRAMS: [&Histogram; 4] = [&QUEUE_WAIT, &ENCODE, &DECODE, &HTTP_REQUEST];
 
+/// Counted by rooms that know of metrics no more than their names.
+const COUNTERS_BY_NAME: [&Counter; 4] = [
+    &counter("verbatim_jobs_accepted_total", Unit::Count, "Jobs taken on."),
+    &counter("verbatim_jobs_refused_total", Unit::Count, "Jobs refused for want of room."),
+    &counter("verbatim_jobs_runs_total", Unit::Count, "Transcriptions of jobs, by how they ended."),
+    &counter("verbatim_jobs_attempts_total", Unit::Count, "Deliveries of results tried, by how they ended."),
+];
+const GAUGES_BY_NAME: [&Gauge; 6] = [
+    &gauge("verbatim_jobs", Unit::Count, "Jobs, by where they are."),
+    &gauge(
+        "verbatim_jobs_oldest_pending_seconds",
+        Unit::Seconds,
+        "Age of the oldest job that has not ended.",
+    ),
+    &gauge("verbatim_jobs_spool_bytes", Unit::Bytes, "Audio of jobs that waits on disk."),
+    &gauge("http_server_active_requests", Unit::Count, "HTTP requests under way."),
+    &gauge("stt_active_streams", Unit::Count, "Live streams that are open."),
+    &gauge("sts_sessions", Unit::Count, "Sessions of the voice agent that are kept."),
+];
+const HISTOGRAMS_BY_NAME: [&Histogram; 2] = [
+    &seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS),
+    &seconds(
+        "sts_first_audio_seconds",
+        "From the end of a caller's speech to the agent's first sound.",
+        BUCKETS,
+    ),
+];
+
 fn labels(labels: Labels) -> Vec<Label> {
     labels.iter().map(|&(name, value)| Label::from_static_parts(name, value)).collect()
 }
@@ -172,17 +203,17 @@ pub fn start() {
 
 fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
-    for Histogram(about, buckets) in HISTOGRAMS {
+    for Histogram(about, buckets) in HISTOGRAMS.into_iter().chain(HISTOGRAMS_BY_NAME) {
         builder = builder.set_buckets_for_metric(Matcher::Full(about.name.to_owned()), buckets)?;
     }
     let handle = builder.install_recorder()?;
-    for Counter(about) in COUNTERS {
+    for Counter(about) in COUNTERS.into_iter().chain(COUNTERS_BY_NAME) {
         metrics::describe_counter!(about.name, about.unit, about.help);
     }
-    for Gauge(about) in GAUGES {
+    for Gauge(about) in GAUGES.into_iter().chain(GAUGES_BY_NAME) {
         metrics::describe_gauge!(about.name, about.unit, about.help);
     }
-    for Histogram(about, _) in HISTOGRAMS {
+    for Histogram(about, _) in HISTOGRAMS.into_iter().chain(HISTOGRAMS_BY_NAME) {
         metrics::describe_histogram!(about.name, about.unit, about.help);
     }
     BUILD.with(&[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
@@ -236,7 +267,7 @@ mod tests {
     fn names_follow_the_conventions_and_are_all_described() {
         start();
         let mut names = HashSet::new();
-        for Counter(about) in COUNTERS {
+        for Counter(about) in COUNTERS.into_iter().chain(COUNTERS_BY_NAME) {
             assert!(about.name.ends_with("_total") && names.insert(about.name), "{}", about.name);
         }
         for about in GAUGES.map(|gauge| &gauge.0).into_iter().chain(HISTOGRAMS.map(|histogram| &histogram.0))

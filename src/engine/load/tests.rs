@@ -265,6 +265,15 @@ fn those_who_do_not_come_back_leave_no_gap_and_those_who_do_are_let_in() {
 }
 
 #[test]
+fn a_short_wait_leaves_no_gap_either() {
+    let config = Config { max_wait_seconds: 0.6, ..Config::default() };
+    let mut simulation = Simulation::new(&config, 0.1, 0.005, 11);
+    let (callers, goodput) = overload(&mut simulation, 4.0, 60.0, 0.05);
+    assert!(goodput >= 0.95, "goodput {goodput:.3}");
+    assert!(callers.iter().any(|caller| caller.let_in_at.is_none()));
+}
+
+#[test]
 fn below_its_capacity_it_refuses_nobody() {
     let mut simulation = Simulation::new(&Config::default(), 0.2, 0.01, 11);
     let (callers, _) = overload(&mut simulation, 0.8, 120.0, 1.0);
