@@ -21,7 +21,7 @@ fn installed(name: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    assert!(std::env::var_os("VERBATIM_ALL_SDKS").is_none(), "{} is not there", path.display());
+    assert!(std::env::var_os("TEST_ALL_SDKS").is_none(), "{} is not there", path.display());
     eprintln!("skipped: {} is not there", path.display());
     None
 }

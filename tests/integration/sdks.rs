@@ -1,7 +1,7 @@
 //! The wire format's own SDKs against the built program, with nothing changed but address and key.
 //!
 //! `./setup` installs them under `.verbatim/sdks`. Where there is no node its SDK is skipped, and told so; with
-//! `VERBATIM_ALL_SDKS` set, as where every change is tested, that fails.
+//! `TEST_ALL_SDKS` set, as where every change is tested, that fails.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -39,7 +39,7 @@ pub fn python(version: &str, program: &str) -> Command {
 pub fn node(program: &str) -> Option<Command> {
     let folder = installed("sdks/node");
     if !folder.join("node_modules").exists() {
-        assert!(std::env::var_os("VERBATIM_ALL_SDKS").is_none(), "there was no npm when ./setup ran");
+        assert!(std::env::var_os("TEST_ALL_SDKS").is_none(), "there was no npm when ./setup ran");
         eprintln!("skipped: there was no npm when ./setup ran");
         return None;
     }
