@@ -22,6 +22,9 @@ use super::{Config, Error};
 const RETRY_AFTER: RangeInclusive<f64> = 1.0..=120.0;
 /// A full window may be held however slow the engine was of late: one slow second does not shut the door.
 const MIN_HELD_WINDOWS: f64 = 1.0;
+/// And two requests somewhat longer than usual, one that is worked on and one that is ready: with less, the engine
+/// would stand still from each answer to the next request.
+const MIN_HELD_REQUESTS: f64 = 2.5;
 /// Audio in hand has cost its reading already: it may exceed the bound on waiting that was kept at the door by
 /// so much, which is what a request may bring beyond the usual.
 const IN_HAND: f64 = 1.25;
@@ -125,8 +128,9 @@ impl Load {
     /// The longest that what is held may take. No bound before the speed is known: the one on seconds of audio
     /// holds always.
     fn bound(&self, state: &State) -> f64 {
-        let full_window = state.cost.of_full_window();
-        full_window.map_or(f64::INFINITY, |seconds| self.max_wait_seconds.max(MIN_HELD_WINDOWS * seconds))
+        let Some(full_window) = state.cost.of_full_window() else { return f64::INFINITY };
+        let least = (MIN_HELD_WINDOWS * full_window).max(MIN_HELD_REQUESTS * state.time(state.usual));
+        self.max_wait_seconds.max(least)
     }
 
     /// How long it takes until there is room for `work` beside what is held, in seconds; 0 or less where there

@@ -285,6 +285,9 @@ impl Write for Log {
 /// Whatever a request holds and however it ends, at the most talkative level, none of it is logged.
 #[tokio::test]
 async fn nothing_of_a_request_reaches_the_log() {
+    // With one subscriber alone, tracing asks whichever thread meets a line first whether it is
+    // wanted, and remembers the answer: a thread of another test, that has none, would say no.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
