@@ -3,7 +3,7 @@
 
 Starts a server, opens `--streams` streams over two loopback addresses, sends each its first audio, and keeps
 them with KeepAlive messages. Memory is that of the server's process, from /proc. With `--active`, as many
-streams speak in real time all along (see live.py), for `--seconds` before the idle ones come and as long with
+streams speak in real time (see live.py), for `--alone` seconds before the idle ones come and for `--seconds` with
 them there: memory and the latency of finals, side by side. Fails where a stream is lost, and above
 `--most` bytes a stream.
 
@@ -122,13 +122,13 @@ async def speak(served, query: str, clip: bytes, until: float, lates: list):
     writer.close()
 
 
-async def active(options, served, clips: list, memory: list) -> list:
-    lates, until = [], time.monotonic() + options.seconds
+async def active(options, served, seconds: float, clips: list, memory: list) -> list:
+    lates, until = [], time.monotonic() + seconds
 
     async def watch():
         while time.monotonic() < until:
             memory.append(memory_mib(served.pid))
-            await asyncio.sleep(min(5.0, options.seconds / 4))
+            await asyncio.sleep(min(5.0, seconds / 4))
 
     speakers = [speak(served, options.query, clips[n % len(clips)], until, lates) for n in range(options.active)]
     await asyncio.gather(watch(), *speakers)
@@ -161,7 +161,7 @@ async def run(options, served) -> int:
         writer.close()
     if options.active:
         memory: list = []
-        told(f"{options.active} active alone", await active(options, served, clips, memory), memory)
+        told(f"{options.active} active alone", await active(options, served, options.alone, clips, memory), memory)
     before = memory_mib(served.pid)
     began = time.monotonic()
     streams: list = []
@@ -175,7 +175,7 @@ async def run(options, served) -> int:
     failed |= each > options.most
     if options.active:
         memory = []
-        told(f"{options.active} active beside them", await active(options, served, clips, memory), memory)
+        told(f"{options.active} active beside them", await active(options, served, options.seconds, clips, memory), memory)
     lost = sum(reader.at_eof() or writer.is_closing() for reader, writer in streams)
     ended = 0
     for reader, writer in streams:
@@ -197,7 +197,8 @@ def main() -> int:
     parser.add_argument("--binary", required=True, metavar="FILE")
     parser.add_argument("--streams", type=int, default=10_000)
     parser.add_argument("--active", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=600.0, help="of speech, with and without the idle ones")
+    parser.add_argument("--seconds", type=float, default=600.0, help="of speech beside the idle ones")
+    parser.add_argument("--alone", type=float, default=120.0, metavar="SECONDS", help="of speech before them")
     parser.add_argument("--speech", type=Path, metavar="FOLDER")
     parser.add_argument("--most", type=float, default=16 * 1024, help="bytes a stream")
     parser.add_argument("--query", default=f"encoding=linear16&sample_rate={RATE}")

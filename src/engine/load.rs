@@ -30,9 +30,6 @@ const MIN_HELD_REQUESTS: f64 = 2.5;
 const IN_HAND: f64 = 1.25;
 /// Who comes back when told to may find the engine a little behind what was foreseen.
 const BEHIND_SECONDS: f64 = 2.0;
-/// While less than so many usual requests are held, nobody's place is kept: the engine never stands still for those
-/// who may come back.
-const AT_WORK: f64 = 3.0;
 /// Weight of the newest request in what a request usually brings.
 const SMOOTHING: f64 = 0.05;
 
@@ -44,8 +41,10 @@ pub struct Load {
 }
 
 struct State {
-    /// Devices that work side by side.
+    /// Devices that work side by side, and what they can have in hand at once: while fewer windows are held,
+    /// nobody's place is kept, as the engine would stand still, or do less than it could, for those who may come back.
     lanes: f64,
+    slots: f64,
     cost: Cost,
     pace: Pace,
     promises: Promises,
@@ -91,7 +90,7 @@ pub struct Admission {
 impl State {
     /// Until `work` is done, if it is begun now and nothing else is, in seconds.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.pace.get() * self.lanes)
+        self.cost.of(work) / (self.pace.get() * self.lanes.max(1.0))
     }
 
     fn is_idle(&self) -> bool {
@@ -100,10 +99,10 @@ impl State {
 }
 
 impl Load {
-    /// `lanes`: devices that work side by side.
-    pub fn new(config: &Config, lanes: usize) -> Self {
+    pub fn new(config: &Config) -> Self {
         let state = State {
-            lanes: lanes.max(1) as f64,
+            lanes: 0.0,
+            slots: 0.0,
             cost: Cost::new(),
             pace: Pace::default(),
             promises: Promises::new(),
@@ -118,6 +117,13 @@ impl Load {
             max_requests: config.max_requests,
             state: Mutex::new(state),
         }
+    }
+
+    /// One more device works, on so many windows at once.
+    pub fn lane_started(&self, slots: usize) {
+        let mut state = self.state();
+        state.lanes += 1.0;
+        state.slots += slots as f64;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -161,7 +167,7 @@ impl Load {
         let excess = self.excess(&state, usual, self.bound(&state));
         let behind = if returned { BEHIND_SECONDS } else { 0.0 };
         let fits = crowd <= 0.0 && excess <= behind;
-        let is_short_of_work = state.time(state.held + state.expected) < AT_WORK * one;
+        let is_short_of_work = (state.held + state.expected).windows < state.slots;
         let may_pass = |promises: &Promises| promises.leave(-excess / one, 1.0 / one, now);
         let welcome = fits && (returned || is_short_of_work || may_pass(&state.promises));
         if welcome || (state.is_idle() && state.requests == 0) {
@@ -208,7 +214,7 @@ impl Load {
             requests: state.requests,
             audio_seconds: state.held.seconds,
             wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
-            real_time_factor: state.pace.audio().map(|factor| factor * state.lanes),
+            real_time_factor: state.pace.audio().map(|factor| factor * state.lanes.max(1.0)),
         }
     }
 

@@ -140,10 +140,13 @@ impl Engine {
         config: &Config,
         load_models: Vec<impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static>,
     ) -> Result<Self, StartError<E>> {
-        let load = Arc::new(Load::new(config, load_models.len()));
+        let load = Arc::new(Load::new(config));
         let starting = load_models.into_iter().map(|load_model| Starting::new(load.clone(), load_model));
         let starting = starting.collect::<Result<Vec<_>, _>>()?;
         let started = starting.into_iter().map(Starting::wait).collect::<Result<Vec<_>, _>>()?;
+        for (_, info) in &started {
+            load.lane_started(info.slots);
+        }
         let slots = started.iter().map(|(_, info)| info.slots).sum();
         let info = ModelInfo { slots, ..started.first().ok_or(StartError::Died)?.1.clone() };
         let lanes: Vec<Lane> = started.into_iter().map(|(lane, _)| lane).collect();

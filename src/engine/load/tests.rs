@@ -4,7 +4,14 @@ use proptest::prelude::*;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 fn load(max_held_seconds: f64) -> Arc<Load> {
-    Arc::new(Load::new(&Config { max_held_seconds, ..Config::default() }, 1))
+    started(&Config { max_held_seconds, ..Config::default() })
+}
+
+/// Of one device that works on three windows at once.
+fn started(config: &Config) -> Arc<Load> {
+    let load = Load::new(config);
+    load.lane_started(3);
+    Arc::new(load)
 }
 
 fn told(result: Result<Place, Error>) -> Duration {
@@ -30,7 +37,7 @@ fn an_idle_engine_takes_one_long_file_and_then_refuses_until_it_is_done() {
 
 #[test]
 fn without_bounds_nothing_is_refused() {
-    let load = Arc::new(Load::new(&Config::unbounded(), 1));
+    let load = started(&Config::unbounded());
     let first = load.admit(1e6).expect("idle");
     load.busy(1e6);
     first.done(1.0);
@@ -68,7 +75,7 @@ fn what_turns_out_to_be_silence_is_not_held() {
 
 #[test]
 fn requests_are_bounded_whatever_they_bring() {
-    let load = Arc::new(Load::new(&Config { max_requests: 3, ..Config::default() }, 1));
+    let load = started(&Config { max_requests: 3, ..Config::default() });
     let now = Instant::now();
     let places: Vec<Place> = (0..3).map(|caller| load.enter(caller, now).expect("room")).collect();
     assert!(told(load.enter(9, now)) >= Duration::from_secs(1));
@@ -104,7 +111,7 @@ struct Caller {
 
 impl Simulation {
     fn new(config: &Config, fixed: f64, slope: f64, seed: u64) -> Self {
-        let (load, start) = (Arc::new(Load::new(config, 1)), Instant::now());
+        let (load, start) = (started(config), Instant::now());
         let random = seed.wrapping_mul(2) + 1;
         Self { load, start, now: 0.0, fixed, slope, queue: VecDeque::new(), free_at: 0.0, busy: 0.0, random }
     }
