@@ -124,6 +124,11 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
 }
 
 async fn serve(which: &str) {
+    // Ends with the process that started it, however that ends.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_line(&mut String::new());
+        std::process::exit(0);
+    });
     let state = tempfile::tempdir().expect("a folder");
     let (parts, key) = parts(state.path()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -205,6 +210,7 @@ impl Server {
         let program = std::env::current_exe().expect("a path");
         let mut process = Command::new(program)
             .args(["--serve", which])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
@@ -295,14 +301,20 @@ fn main() {
                     rounds.push(runtime.block_on(load(server, connections, body)));
                 }
             }
-            let figure = |rounds: &[[f64; 3]], which: usize| {
-                median(rounds.iter().map(|round| round[which]).collect())
-            };
+            let figure =
+                |rounds: &[[f64; 3]], which: usize| median(rounds.iter().map(|round| round[which]).collect());
             let [ours, axum] = rounds.map(|rounds| [0, 1, 2].map(|which| figure(&rounds, which)));
             println!(
                 "{audio}, {connections} connections: verbatim {:.0}, {:.2}, {:.2}; axum {:.0}, {:.2}, {:.2}; \
                  requests {:.2}, p99 {:.2} of axum's",
-                ours[0], ours[1], ours[2], axum[0], axum[1], axum[2], ours[0] / axum[0], ours[2] / axum[2]
+                ours[0],
+                ours[1],
+                ours[2],
+                axum[0],
+                axum[1],
+                axum[2],
+                ours[0] / axum[0],
+                ours[2] / axum[2]
             );
         }
     }

@@ -14,6 +14,7 @@
 //! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
 //! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body |
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
+//! | 422    | IDEMPOTENCY_KEY_REUSED  | a key under which something else was submitted |
 //! | 426    | UPGRADE_REQUIRED        | GET where a WebSocket is due; with `Upgrade` |
 //! | 431    | HEADERS_TOO_LARGE       | |
 //! | 500    | INTERNAL_ERROR          | a fault of ours; the log knows more |
@@ -136,6 +137,11 @@ impl From<jobs::Error> for Failure {
     fn from(error: jobs::Error) -> Self {
         match error {
             jobs::Error::Full { retry_after } => Self::busy(retry_after).because(error),
+            jobs::Error::Conflict => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "IDEMPOTENCY_KEY_REUSED",
+                "Something else was submitted under the same `Idempotency-Key`.",
+            ),
             error => Self::internal(error),
         }
     }

@@ -6,9 +6,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use hyper::StatusCode;
+use hyper::{HeaderMap, StatusCode};
+use sha2::{Digest as _, Sha256};
 use url::{Url, form_urlencoded};
 use uuid::Uuid;
 
@@ -17,9 +19,12 @@ use super::parameters::CallbackMethod;
 use super::source::{self, Source};
 use super::{Parameters, Services, error, wire};
 use crate::engine::{Class, TenantId};
-use crate::http::{Caller, Failure, Request, Response, json};
-use crate::jobs::{Again, Input, JobId, Order, Setback, Task, Work};
+use crate::http::{Buffered, Caller, Failure, Request, Response, json};
+use crate::jobs::{Again, Idempotency, Input, JobId, Order, Setback, Task, Work};
 use crate::{audio, fetch as fetching, jobs};
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const IDEMPOTENCY_KEY_MAX: usize = 255;
 
 /// Before a job is run again that the server had no time for.
 const BUSY_PAUSE: Duration = Duration::from_secs(5);
@@ -40,7 +45,9 @@ pub(super) async fn accept(
     jobs.has_room(request.body.declared_bytes().unwrap_or(0)).await?;
     let _active = services.activity.begin();
 
-    let query = kept_query(request.uri.query().unwrap_or_default());
+    let idempotency_key = idempotency_key(&request.headers)?;
+    let asked = request.uri.query().unwrap_or_default().to_owned();
+    let query = kept_query(&asked);
     let (source, body) = match source::read(request.version, &request.headers, request.body).await? {
         Source::Audio(body) => {
             audio::check(&body.bytes(), understood.raw)?;
@@ -51,6 +58,12 @@ pub(super) async fn accept(
             services.fetcher.check(&parsed).await?;
             (jobs::Source::Url(url), None)
         }
+    };
+    let idempotency = match idempotency_key {
+        Some(key) => {
+            Some(Idempotency { key, fingerprint: fingerprint(asked, &source, body.as_ref()).await? })
+        }
+        None => None,
     };
     let order = Order {
         id: JobId(understood.request_id),
@@ -65,9 +78,42 @@ pub(super) async fn accept(
             CallbackMethod::Post => reqwest::Method::POST,
             CallbackMethod::Put => reqwest::Method::PUT,
         },
+        idempotency,
     };
-    jobs.submit(order, body.as_ref().map(|body| body.bytes())).await?;
-    Ok(json(StatusCode::OK, &wire::Acknowledgement { request_id: understood.request_id }))
+    let JobId(request_id) = jobs.submit(order, body.as_ref().map(|body| body.bytes())).await?;
+    Ok(json(StatusCode::OK, &wire::Acknowledgement { request_id }))
+}
+
+/// What a client calls its submission, so that it can send it again and have one job (draft-ietf-httpapi-idempotency-key-header).
+///
+/// # Errors
+/// 400 for what is not 1 to 255 visible characters.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    match value.to_str() {
+        Ok(key) if (1..=IDEMPOTENCY_KEY_MAX).contains(&key.len()) => Ok(Some(key.to_owned())),
+        _ => Err(error::invalid_header(IDEMPOTENCY_KEY, "expected 1 to 255 visible characters")),
+    }
+}
+
+/// Of all that a submission asks for. Its callback is part of that, and may hold a password: so only this is kept.
+async fn fingerprint(
+    query: String,
+    source: &jobs::Source,
+    body: Option<&Buffered>,
+) -> Result<[u8; 32], Failure> {
+    let (url, audio) = match source {
+        jobs::Source::Url(url) => (url.clone(), Bytes::new()),
+        jobs::Source::Spooled { .. } => (String::new(), body.map(Buffered::bytes).unwrap_or_default()),
+    };
+    let digest = move || {
+        let mut hash = Sha256::new();
+        // Neither can hold a line break.
+        hash.update(format!("{query}\n{url}\n"));
+        hash.update(&audio);
+        hash.finalize().into()
+    };
+    tokio::task::spawn_blocking(digest).await.map_err(Failure::internal)
 }
 
 /// Without the callback, which is kept apart, as it may hold a password.

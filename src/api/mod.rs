@@ -41,7 +41,8 @@ use crate::transcribe::Transcriber;
 pub struct Config {
     /// Within this a request is transcribed, or refused with 504. Default 600 000.
     pub processing_timeout_ms: u64,
-    /// Files decoded at once, each on a thread. Default: the number of processors.
+    /// Files decoded at once, each on a thread. Default: twice the number of processors, so that a next one is
+    /// there when one is done.
     pub decoders: usize,
     /// URLs fetched at once; more wait their turn. Each may hold as much memory as `fetch.max_bytes`.
     /// Default 8.
@@ -52,7 +53,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             processing_timeout_ms: 600_000,
-            decoders: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            decoders: 2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             downloads: 8,
         }
     }

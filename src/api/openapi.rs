@@ -139,7 +139,11 @@ fn listen(id: &str) -> Value {
         "name": "timestamps", "in": "header", "schema": {"type": "string", "enum": ["true", "false"]},
         "description": "`true`: words with their times.",
     });
-    let parameters: Vec<Value> = TABLE.iter().flat_map(query).chain([timestamps]).collect();
+    let idempotency_key = json!({
+        "name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+        "description": "With `callback`: the same request sent again under the same key is the same job.",
+    });
+    let parameters: Vec<Value> = TABLE.iter().flat_map(query).chain([timestamps, idempotency_key]).collect();
     json!({
         "operationId": id,
         "summary": "Transcribe audio.",

@@ -34,7 +34,8 @@ pub use runner::{Again, Input, Setback, Task, Work};
 pub use signature::{HIDDEN, SecretError, SigningSecret};
 pub use sqlite::Sqlite;
 pub use store::{
-    Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, State, Store,
+    Acceptance, Answer, Census, Delivery, Finished, Idempotency, Job, JobId, Next, Order, Phase, Run, Source,
+    State, Store,
 };
 
 use std::fs::{File, TryLockError};
@@ -121,6 +122,8 @@ pub enum Error {
     /// Nothing is wrong with the request: there is no room for its job now.
     #[error("as many jobs, or as much of their audio, wait as may")]
     Full { retry_after: Duration },
+    #[error("something else was submitted under the same idempotency key")]
+    Conflict,
     #[error("cannot use `{path}` for jobs")]
     File { path: PathBuf, source: io::Error },
     #[error(
@@ -233,11 +236,12 @@ impl Jobs {
     }
 
     /// Takes a job. When this returns it is on disk, with `audio`, which an order by URL has none of.
-    /// Where the future is dropped the job may be taken all the same.
+    /// Where the future is dropped the job may be taken all the same. Returns the job: this one, or the one that the
+    /// same submission made before.
     ///
     /// # Errors
-    /// [`Error::Full`]; [`Error::File`] and [`Error::Store`] where the disk fails. Nothing is left of it.
-    pub async fn submit(&self, order: Order, audio: Option<Bytes>) -> Result<(), Error> {
+    /// [`Error::Full`], [`Error::Conflict`], [`Error::File`]: it is not taken. [`Error::Store`]: that is not known.
+    pub async fn submit(&self, order: Order, audio: Option<Bytes>) -> Result<JobId, Error> {
         let shared = self.shared.clone();
         // A task of its own: a client that leaves must not stop it between the file and the row.
         let submission = tokio::spawn(async move { shared.submit(order, audio).await });
@@ -271,22 +275,27 @@ impl Jobs {
 }
 
 impl Shared {
-    async fn submit(self: Arc<Self>, order: Order, audio: Option<Bytes>) -> Result<(), Error> {
+    async fn submit(self: Arc<Self>, order: Order, audio: Option<Bytes>) -> Result<JobId, Error> {
         let id = order.id;
         if let Some(audio) = audio {
             self.audio.write(id, audio).await?;
         }
         let (pending_max, bytes_max) = (self.config.pending_max, self.config.spool_bytes_max);
         let accepted = self.store.accept(order, pending_max, bytes_max).await;
-        if !matches!(accepted, Ok(true)) {
+        // Where the database failed the job may be there all the same: its audio stays, until the next start sweeps
+        // away what belongs to no job.
+        if matches!(accepted, Ok(Acceptance::Known(_) | Acceptance::Conflict | Acceptance::Full)) {
             self.audio.remove(id);
         }
-        if !accepted? {
-            return Err(full("room"));
+        match accepted? {
+            Acceptance::Taken => {}
+            Acceptance::Known(known) => return Ok(known),
+            Acceptance::Conflict => return Err(Error::Conflict),
+            Acceptance::Full => return Err(full("room")),
         }
         metrics::counter!("verbatim_jobs_accepted_total").increment(1);
         self.queued.notify_one();
-        Ok(())
+        Ok(id)
     }
 }
 

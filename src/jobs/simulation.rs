@@ -112,6 +112,7 @@ fn order(number: u128, world: &Simulated) -> Order {
         source: Source::Spooled { bytes: audio.len() as u64 },
         callback,
         method: reqwest::Method::POST,
+        idempotency: None,
     }
 }
 

@@ -11,13 +11,16 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 
 use super::Error;
 use super::store::{
-    Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, State, Store,
+    Acceptance, Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, State, Store,
 };
 use crate::state;
-use rows::{JOB, JOB_WITHOUT_RESULT, SCHEMA, id, parsed, phase, read_job, receiver, time, unix_ms};
+use rows::{
+    FROM_1, IDEMPOTENCY, JOB, JOB_WITHOUT_RESULT, SCHEMA, id, parsed, phase, read_job, receiver, time,
+    unix_ms,
+};
 
 const DATABASE: &str = "jobs.sqlite3";
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 /// How long one process waits for another that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -47,7 +50,10 @@ impl Sqlite {
         match found {
             // Two processes may come here at once: each statement is harmless when repeated.
             0 => connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE; {SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;"
+                "BEGIN IMMEDIATE; {SCHEMA} {IDEMPOTENCY} PRAGMA user_version = {FORMAT}; COMMIT;"
+            ))?,
+            1 => connection.execute_batch(&format!(
+                "BEGIN IMMEDIATE; {FROM_1} {IDEMPOTENCY} PRAGMA user_version = {FORMAT}; COMMIT;"
             ))?,
             FORMAT => {}
             found => return Err(Error::Newer { found, known: FORMAT }),
@@ -80,22 +86,28 @@ impl From<rusqlite::Error> for Error {
 }
 
 impl Store for Sqlite {
-    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, bool> {
+    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, Acceptance> {
         self.transact(move |db| {
             let (bytes, url) = match order.source {
                 Source::Spooled { bytes } => (bytes, None),
                 Source::Url(url) => (0, Some(url)),
             };
+            if let Some(idempotency) = &order.idempotency
+                && let Some((known, fingerprint)) = submitted(db, order.tenant, &idempotency.key)?
+            {
+                let same = fingerprint == idempotency.fingerprint;
+                return Ok(if same { Acceptance::Known(known) } else { Acceptance::Conflict });
+            }
             let (pending, held) = pending(db)?;
             if pending >= pending_max || !super::fits(held, bytes, bytes_max) {
-                return Ok(false);
+                return Ok(Acceptance::Full);
             }
             let receiver = receiver(&order.callback);
             let accepted_ms = unix_ms(order.accepted);
             db.execute(
                 "INSERT INTO jobs (id, tenant, key, phase, accepted_ms, due_ms, query, words, url, audio_bytes,
-                                   callback, method, receiver)
-                 VALUES (?1, ?2, ?3, 'queued', ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                                   callback, method, receiver, idempotency_key, fingerprint)
+                 VALUES (?1, ?2, ?3, 'queued', ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
                 params![
                     order.id.to_string(),
                     order.tenant.cast_signed(),
@@ -107,10 +119,12 @@ impl Store for Sqlite {
                     bytes.cast_signed(),
                     order.callback.as_str(),
                     order.method.as_str(),
-                    receiver
+                    receiver,
+                    order.idempotency.as_ref().map(|idempotency| &idempotency.key),
+                    order.idempotency.as_ref().map(|idempotency| idempotency.fingerprint)
                 ],
             )?;
-            Ok(true)
+            Ok(Acceptance::Taken)
         })
     }
 
@@ -355,6 +369,16 @@ fn pending(db: &Connection) -> rusqlite::Result<(u64, u64)> {
         [],
         |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned())),
     )
+}
+
+/// The job that a tenant made under an idempotency key, and what it asked for.
+fn submitted(db: &Connection, tenant: u64, key: &str) -> rusqlite::Result<Option<(JobId, [u8; 32])>> {
+    db.query_row(
+        "SELECT id, fingerprint FROM jobs WHERE tenant = ?1 AND idempotency_key = ?2",
+        params![tenant.cast_signed(), key],
+        |row| Ok((id(row, 0)?, row.get(1)?)),
+    )
+    .optional()
 }
 
 fn next_to_run(db: &Connection, now: i64) -> rusqlite::Result<Option<String>> {

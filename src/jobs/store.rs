@@ -111,6 +111,29 @@ pub struct Order {
     pub callback: Url,
     /// POST or PUT.
     pub method: Method,
+    /// What the client tells its submissions apart by.
+    pub idempotency: Option<Idempotency>,
+}
+
+/// A client that does not know whether its submission arrived sends it again with the same key, and gets the job
+/// that it made the first time.
+#[derive(Debug, Clone)]
+pub struct Idempotency {
+    pub key: String,
+    /// SHA-256 of all that was asked for: the same key with anything else is a mistake.
+    pub fingerprint: [u8; 32],
+}
+
+/// What became of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acceptance {
+    Taken,
+    /// The same was submitted before, and is this job.
+    Known(JobId),
+    /// Something else was submitted before under the same idempotency key.
+    Conflict,
+    /// There is no room.
+    Full,
 }
 
 /// Where the audio is.
@@ -205,9 +228,9 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 /// A database of jobs. Times are given, so that tests own the clock. A claim that fails has claimed nothing;
 /// of any other change that fails it is not known whether it was made, and it may be made again.
 pub trait Store: Send + Sync {
-    /// Takes a job, unless that makes more than `pending_max` jobs that have not ended, or more than
-    /// `bytes_max` bytes of audio. Returns whether it was taken.
-    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, bool>;
+    /// Takes a job, unless its tenant's idempotency key is known, or it makes more than `pending_max` jobs that have
+    /// not ended, or more than `bytes_max` bytes of audio.
+    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, Acceptance>;
 
     /// Jobs that have not ended, and bytes of audio that wait.
     fn pending(&self) -> Answer<'_, (u64, u64)>;

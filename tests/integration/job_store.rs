@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use verbatim::fetch::{self, Fetcher};
 use verbatim::jobs::{
-    Config, Error, Finished, Input, JobId, Jobs, Next, Order, Setback, Source, Sqlite, State, Store, Task,
-    Work,
+    Acceptance, Config, Error, Finished, Idempotency, Input, JobId, Jobs, Next, Order, Setback, Source,
+    Sqlite, State, Store, Task, Work,
 };
 
 use crate::receiver::Receiver;
@@ -35,11 +35,12 @@ fn order(number: u128, tenant: u64, accepted: SystemTime) -> Order {
         source: Source::Spooled { bytes: 10 },
         callback: "http://u:p@a.example/".parse().unwrap(),
         method: Method::POST,
+        idempotency: None,
     }
 }
 
 async fn accept(store: &dyn Store, order: Order) {
-    assert!(store.accept(order, 1000, 1000).await.unwrap());
+    assert_eq!(store.accept(order, 1000, 1000).await.unwrap(), Acceptance::Taken);
 }
 
 /// The number of the job that runs next.
@@ -144,11 +145,12 @@ async fn busy_receivers_and_tenants_are_passed_over() {
 async fn bounds_are_kept_and_room_comes_back() {
     let dir = TempDir::new().unwrap();
     let store = Sqlite::open(dir.path()).unwrap();
-    assert!(store.accept(order(1, 1, at(0)), 2, 15).await.unwrap());
-    assert!(!store.accept(order(2, 1, at(0)), 2, 15).await.unwrap(), "bytes");
+    let (taken, full) = (Acceptance::Taken, Acceptance::Full);
+    assert_eq!(store.accept(order(1, 1, at(0)), 2, 15).await.unwrap(), taken);
+    assert_eq!(store.accept(order(2, 1, at(0)), 2, 15).await.unwrap(), full, "bytes");
     let by_url = Order { source: Source::Url("http://a/".into()), ..order(2, 1, at(0)) };
-    assert!(store.accept(by_url, 2, 15).await.unwrap());
-    assert!(!store.accept(order(3, 1, at(0)), 2, 1000).await.unwrap(), "count");
+    assert_eq!(store.accept(by_url, 2, 15).await.unwrap(), taken);
+    assert_eq!(store.accept(order(3, 1, at(0)), 2, 1000).await.unwrap(), full, "count");
     claim(&store, at(0)).await.unwrap();
     finish(&store, 1, at(0)).await;
     assert_eq!(store.pending().await.unwrap(), (2, 0));
@@ -292,4 +294,31 @@ async fn a_state_directory_has_one_server() {
     assert!(matches!(second, Err(Error::Locked(_))));
     drop(jobs);
     assert!(Jobs::open(state.path(), &quick(), fetcher).await.is_ok());
+}
+
+#[tokio::test]
+async fn jobs_of_the_format_before_are_read_and_keys_are_their_tenants_own() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    accept(&store, order(1, 1, at(0))).await;
+    drop(store);
+    let database = rusqlite::Connection::open(dir.path().join("jobs.sqlite3")).unwrap();
+    database
+        .execute_batch(
+            "DROP INDEX jobs_idempotency; ALTER TABLE jobs DROP COLUMN idempotency_key;
+             ALTER TABLE jobs DROP COLUMN fingerprint; PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    drop(database);
+
+    let store = Sqlite::open(dir.path()).unwrap();
+    assert!(store.job(JobId(Uuid::from_u128(1))).await.unwrap().is_some());
+    let named = |number, tenant, fingerprint| {
+        let idempotency = Some(Idempotency { key: "same".into(), fingerprint: [fingerprint; 32] });
+        store.accept(Order { idempotency, ..order(number, tenant, at(0)) }, 1000, 1000)
+    };
+    assert_eq!(named(2, 1, 1).await.unwrap(), Acceptance::Taken);
+    assert_eq!(named(3, 1, 1).await.unwrap(), Acceptance::Known(JobId(Uuid::from_u128(2))));
+    assert_eq!(named(4, 1, 2).await.unwrap(), Acceptance::Conflict);
+    assert_eq!(named(5, 2, 2).await.unwrap(), Acceptance::Taken);
 }

@@ -131,6 +131,33 @@ async fn a_job_is_on_disk_when_it_is_acknowledged_and_gone_from_there_when_it_is
 }
 
 #[tokio::test]
+async fn a_submission_sent_again_under_its_key_is_the_same_job() {
+    let mut receiver = Receiver::start(&[]).await;
+    let server = server(&[&receiver]).await;
+    let submit = |query: &str, body: Vec<u8>, key: &str| {
+        with_callback(&server, &to(&receiver), query, body).header("idempotency-key", key.to_owned())
+    };
+    let first = taken(submit(RAW, say(7), "order-7")).await;
+    assert_eq!(taken(submit(RAW, say(7), "order-7")).await, first);
+    receiver.next().await;
+    job_in(&server, first, "delivered").await;
+    assert_eq!(taken(submit(RAW, say(7), "order-7")).await, first, "also when it is done");
+
+    let reused = (422, "IDEMPOTENCY_KEY_REUSED".to_owned());
+    assert_eq!(refusal(submit(RAW, say(8), "order-7")).await, reused);
+    assert_eq!(refusal(submit(&format!("{RAW}&tag=other"), say(7), "order-7")).await, reused);
+    let invalid = (400, "INVALID_HEADER".to_owned());
+    assert_eq!(refusal(submit(RAW, say(7), "")).await, invalid);
+    assert_eq!(refusal(submit(RAW, say(7), &"k".repeat(256))).await, invalid);
+
+    let second = taken(submit(RAW, say(7), "order-8")).await;
+    assert_ne!(second, first);
+    assert_eq!(receiver.next().await.headers["webhook-id"], second.to_string(), "the first was sent once");
+    job_in(&server, second, "delivered").await;
+    assert_eq!(audio_files(server.state.path()), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn what_is_delivered_is_what_would_have_been_answered() {
     let mut receiver = Receiver::start(&[]).await;
     let server = server(&[&receiver]).await;

@@ -2,10 +2,12 @@
 //! with real weights is in `speech.rs`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use verbatim::audio::Pcm;
 use verbatim::engine::{
-    Class, Config as EngineConfig, DecodingOptions, Engine, LanguageChoice, Recognition, TenantId, Window,
+    Class, Config as EngineConfig, DecodingOptions, Engine, LanguageChoice, Recognition, TenantId, Term,
+    Window,
 };
 use verbatim::models::{self, ComputeType, Config, DeviceChoice};
 
@@ -99,6 +101,38 @@ async fn a_window_alone_and_in_a_full_batch_says_the_same() {
         for (alone, together) in alone.iter().zip(together) {
             assert_eq!(said(alone), said(&together.await.expect("no panic")), "{compute_type:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn terms_of_one_window_do_not_reach_its_batch_mates() {
+    let folder = folder();
+    Checkpoint::random(2).write_hugging_face(folder.path());
+    let engine = start(folder.path(), ComputeType::F32);
+    let plain = recognize(&engine, tones(0, 4.0)).await;
+    // Unwanted: what it says otherwise.
+    let unwanted: Arc<[Term]> = said(&plain)
+        .into_iter()
+        .map(|(word, ..)| Term { text: word.trim().to_owned(), weight: -4.0 })
+        .collect();
+    let ask = |seed: u32| {
+        let (engine, mut window) = (engine.clone(), window(tones(seed / 2, 4.0)));
+        if seed % 2 == 1 {
+            window.options.bias = unwanted.clone();
+        }
+        async move {
+            let admission = engine.admit(4.0).expect("room");
+            engine.recognize(&admission, window).await.expect("recognised")
+        }
+    };
+    let mut alone = Vec::new();
+    for seed in 0..8 {
+        alone.push(said(&ask(seed).await));
+    }
+    assert_ne!(alone[0], alone[1], "terms change what is said");
+    let together: Vec<_> = (0..8).map(|seed| tokio::spawn(ask(seed))).collect();
+    for (alone, together) in alone.iter().zip(together) {
+        assert_eq!(*alone, said(&together.await.expect("no panic")));
     }
 }
 

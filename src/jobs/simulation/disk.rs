@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Dice, among, roll};
 use crate::jobs::spool::{Audio, Spool};
-use crate::jobs::store::{Answer, Census};
+use crate::jobs::store::{Acceptance, Answer, Census};
 use crate::jobs::{
     Delivery, Error, Finished, Job, JobId, Next, Order, Phase, Run, SPOOL, Sqlite, State, Store,
 };
@@ -227,9 +227,9 @@ macro_rules! call {
 }
 
 impl Store for FaultyStore {
-    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, bool> {
+    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, Acceptance> {
         if self.0.forgetful && roll(&self.0.dice, 0.1) {
-            return Box::pin(async { Ok(true) });
+            return Box::pin(async { Ok(Acceptance::Taken) });
         }
         call!(self, accept(order, pending_max, bytes_max))
     }

@@ -33,10 +33,22 @@ pub const SCHEMA: &str = "
         error       TEXT,
         body        BLOB,
         finished_ms INTEGER,
-        ended_ms    INTEGER
+        ended_ms    INTEGER,
+        idempotency_key TEXT,
+        fingerprint BLOB
     ) STRICT;
     CREATE INDEX IF NOT EXISTS jobs_due ON jobs (phase, due_ms);
     CREATE INDEX IF NOT EXISTS jobs_accepted ON jobs (accepted_ms);";
+
+/// A table of format 1 to one of today.
+pub const FROM_1: &str = "
+    ALTER TABLE jobs ADD COLUMN idempotency_key TEXT;
+    ALTER TABLE jobs ADD COLUMN fingerprint BLOB;";
+
+/// A key means one job of its tenant, for as long as the job is known.
+pub const IDEMPOTENCY: &str = "
+    CREATE UNIQUE INDEX IF NOT EXISTS jobs_idempotency ON jobs (tenant, idempotency_key)
+        WHERE idempotency_key IS NOT NULL;";
 
 /// What [`read_job`] reads.
 pub const JOB: &str =
