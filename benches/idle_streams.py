@@ -149,7 +149,8 @@ async def run(options, served) -> int:
     def told(name: str, lates: list, memory: list):
         p50, p95 = (sorted(lates)[int(len(lates) * part)] if lates else 0.0 for part in (0.5, 0.95))
         late = f"final latency p50 {p50:.3f} s, p95 {p95:.3f} s"
-        print(f"{name}: {len(lates)} finals, {late}; memory {min(memory):.0f} to {max(memory):.0f} MiB", flush=True)
+        quarters = ", ".join(f"{memory[(len(memory) - 1) * part // 4]:.0f}" for part in range(5))
+        print(f"{name}: {len(lates)} finals, {late}; memory from quarter to quarter {quarters} MiB", flush=True)
 
     # What all streams share is there before they are counted.
     first: list = []

@@ -1,8 +1,8 @@
 //! The job engine in a world that a seed makes: its own clock, a disk that fails and tears, receivers that
 //! misbehave, and a process that dies at any moment. The database is the real one.
 //!
-//! `VERBATIM_SIMULATION_SEED=N cargo test simulation` does one seed again, step for step; with
-//! `VERBATIM_SIMULATION_SEEDS=N` there are more than 2,000.
+//! `SIMULATION_SEED=N cargo test simulation` does one seed again, step for step; with
+//! `SIMULATION_SEEDS=N` there are more than 2,000.
 
 mod disk;
 mod world;
@@ -293,12 +293,12 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn no_seed_loses_a_job() {
-    let seeds = match number("VERBATIM_SIMULATION_SEED") {
+    let seeds = match number("SIMULATION_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("VERBATIM_SIMULATION_SEEDS").unwrap_or(2000),
+        None => 0..number("SIMULATION_SEEDS").unwrap_or(2000),
     };
     if let Some((seed, problem)) = search(seeds, false) {
-        panic!("{problem}; again with VERBATIM_SIMULATION_SEED={seed}");
+        panic!("{problem}; again with SIMULATION_SEED={seed}");
     }
 }
 
