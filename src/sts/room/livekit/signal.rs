@@ -46,9 +46,7 @@ impl Signal {
         let mut url = livekit.address("rtc");
         url.query_pairs_mut()
             .append_pair("protocol", &VERSION.to_string())
-            .append_pair("auto_subscribe", "0")
-            .append_pair("sdk", "rust")
-            .append_pair("version", env!("CARGO_PKG_VERSION"));
+            .append_pair("auto_subscribe", "0");
         let handshake = livekit
             .0
             .client
