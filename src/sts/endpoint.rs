@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::action::{Action, Notice, Step, Verdict};
 use super::fields::Fields;
+use super::room::Invitation;
 use super::session::{Checked, Source, Status};
 use super::sessions::{Live, now};
-use super::room::Invitation;
 use super::setup::{Channel, Start};
 use super::snapshot::{Around, snapshot, time};
 use super::token::{Claims, Kind};

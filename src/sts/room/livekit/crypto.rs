@@ -151,15 +151,13 @@ impl SrtpProvider for Ours {
 
     fn srtp_aes_128_ecb_round(&self, key: &[u8], input: &[u8], output: &mut [u8]) {
         if let Ok(cipher) = Aes128::new_from_slice(key) {
-            cipher
-                .encrypt_block_b2b(GenericArray::from_slice(input), GenericArray::from_mut_slice(output));
+            cipher.encrypt_block_b2b(GenericArray::from_slice(input), GenericArray::from_mut_slice(output));
         }
     }
 
     fn srtp_aes_256_ecb_round(&self, key: &[u8], input: &[u8], output: &mut [u8]) {
         if let Ok(cipher) = Aes256::new_from_slice(key) {
-            cipher
-                .encrypt_block_b2b(GenericArray::from_slice(input), GenericArray::from_mut_slice(output));
+            cipher.encrypt_block_b2b(GenericArray::from_slice(input), GenericArray::from_mut_slice(output));
         }
     }
 }

@@ -156,7 +156,8 @@ mod tests {
         assert_eq!(said, Some((String::new(), Said::UserMessage("Hi".into()))));
         let other = User { payload: b"{}".to_vec(), topic: None };
         assert!(inbox.take(packet("", Data::User(other))).is_none());
-        let dtmf = |digit: &str| packet("tel", Data::Dtmf(super::super::protocol::Dtmf { digit: digit.into() }));
+        let dtmf =
+            |digit: &str| packet("tel", Data::Dtmf(super::super::protocol::Dtmf { digit: digit.into() }));
         assert_eq!(inbox.take(dtmf("#")), Some(("tel".to_owned(), Said::Digit('#'))));
         assert!(inbox.take(dtmf("x")).is_none());
     }

@@ -16,8 +16,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use super::data::{self, Inbox, Meaning, meaning};
 use super::peer::{Peer, PeerError, local_ip, streams};
 use super::protocol::{
-    ACTIVE, AUDIO, AddTrack, DISCONNECT, DISCONNECTED, Leave, MICROPHONE, PUBLISHER, Participant, Ping, Request,
-    Response, SIP, STANDARD, SUBSCRIBER, SessionDescription, Subscription, UpdateMetadata,
+    ACTIVE, AUDIO, AddTrack, DISCONNECT, DISCONNECTED, Leave, MICROPHONE, PUBLISHER, Participant, Ping,
+    Request, Response, SIP, STANDARD, SUBSCRIBER, SessionDescription, Subscription, UpdateMetadata,
 };
 use super::signal::{Signal, SignalError};
 use super::sound::{Coding, FRAME, FRAME_TICKS, Hearing, SoundError, Speaking};
@@ -123,7 +123,8 @@ async fn connect(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) ->
         }
     });
     let join = join.await.map_err(|_| Failure::Silent)??;
-    let seconds = |given: i32, usual| u64::try_from(given).ok().filter(|n| *n > 0).map_or(usual, Duration::from_secs);
+    let seconds =
+        |given: i32, usual| u64::try_from(given).ok().filter(|n| *n > 0).map_or(usual, Duration::from_secs);
     let ip = local_ip(&livekit.0.url).await?;
     let mut pings = interval(seconds(join.ping_interval, PING_INTERVAL));
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
