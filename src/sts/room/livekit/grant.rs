@@ -52,9 +52,9 @@ impl Account {
         self.sign(Some(identity), Some("agent"), now, JOIN_SECONDS, video)
     }
 
-    /// To make and delete rooms.
+    /// To make, find and delete rooms.
     pub fn rooms(&self, now: u64) -> String {
-        self.sign(None, None, now, CALL_SECONDS, json!({"roomCreate": true}))
+        self.sign(None, None, now, CALL_SECONDS, json!({"roomCreate": true, "roomList": true}))
     }
 }
 
@@ -83,6 +83,6 @@ mod tests {
         }
         let agent = claims(&account.agent("sts-1", "agent-1", 1000));
         assert_eq!((&agent["kind"], &agent["video"]["agent"]), (&json!("agent"), &json!(true)));
-        assert_eq!(claims(&account.rooms(1000))["video"], json!({"roomCreate": true}));
+        assert_eq!(claims(&account.rooms(1000))["video"], json!({"roomCreate": true, "roomList": true}));
     }
 }

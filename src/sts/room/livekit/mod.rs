@@ -22,8 +22,8 @@ mod sound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::Client;
 use reqwest::header::CONTENT_TYPE;
+use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -36,6 +36,10 @@ use crate::sts::{Error, Service, outbound};
 /// For one call.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const TOKEN_SECONDS_MAX: u64 = 900;
+/// A client that missed the room's end joins again, and makes a room anew in which nobody is: that is
+/// deleted as well.
+const DELETIONS: u32 = 3;
+const DELETION_PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum LiveKitError {
@@ -139,9 +143,12 @@ impl LiveKit {
                 // The room stays: the agent comes back to it.
                 () = stop.cancelled() => {}
                 () = participant::run(&livekit, &service, &live) => {
-                    if let Err(error) = livekit.delete_room(&live.room_name).await {
-                        // It closes by itself when nobody is in it.
-                        tracing::warn!(session = live.id, error = chain(&error), "the room is not deleted");
+                    for _ in 0..DELETIONS {
+                        if let Err(error) = livekit.delete_room(&live.room_name).await {
+                            // It closes by itself when nobody is in it.
+                            tracing::warn!(session = live.id, error = chain(&error), "the room is not deleted");
+                        }
+                        tokio::time::sleep(DELETION_PAUSE).await;
                     }
                 }
             }
@@ -155,18 +162,26 @@ impl LiveKit {
             "name": room, "empty_timeout": config.idle_seconds, "departure_timeout": config.rejoin_seconds,
             "max_participants": super::PARTICIPANTS_MAX + 1,
         });
-        self.call("CreateRoom", &body).await
+        self.call("CreateRoom", &body).await.map(|_| ())
     }
 
     async fn delete_room(&self, room: &str) -> Result<(), CallError> {
         match self.call("DeleteRoom", &json!({ "room": room })).await {
             Err(CallError::Refused { status: 404 }) => Ok(()),
-            other => other,
+            other => other.map(|_| ()),
         }
     }
 
+    async fn has_room(&self, room: &str) -> Result<bool, CallError> {
+        let response = self.call("ListRooms", &json!({ "names": [room] })).await?;
+        let found = outbound::read_json(response).await;
+        Ok(found.is_some_and(|found| {
+            found.get("rooms").and_then(Value::as_array).is_some_and(|rooms| !rooms.is_empty())
+        }))
+    }
+
     /// Twirp: a call is a POST of JSON.
-    async fn call(&self, method: &str, body: &Value) -> Result<(), CallError> {
+    async fn call(&self, method: &str, body: &Value) -> Result<Response, CallError> {
         let url = self.address(&format!("twirp/livekit.RoomService/{method}"));
         let request = self
             .0
@@ -178,7 +193,7 @@ impl LiveKit {
             .body(body.to_string());
         let response = request.send().await.map_err(CallError::Unreachable)?;
         let status = response.status();
-        if status.is_success() { Ok(()) } else { Err(CallError::Refused { status: status.as_u16() }) }
+        if status.is_success() { Ok(response) } else { Err(CallError::Refused { status: status.as_u16() }) }
     }
 
     /// Below the configured address, which may have a path.

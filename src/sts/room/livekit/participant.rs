@@ -80,12 +80,12 @@ pub async fn run(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) {
         let begun = Instant::now();
         let failure = match connect(livekit, service, live).await {
             Ok(Over::Session) => return,
-            Ok(Over::Closed) => {
-                let was_used = live.room.is_agent_there();
-                live.room.set_media(MediaState::Closed);
-                tracing::info!(session = live.id, "the room was closed");
-                // The agent says how the session ended where it has begun.
-                return end(live, if was_used { EndReason::Left } else { EndReason::Expired }).await;
+            Ok(Over::Closed) => return closed(live).await,
+            // Its last word may be lost.
+            Err(Failure::Signal(SignalError::Closed))
+                if matches!(livekit.has_room(&live.room_name).await, Ok(false)) =>
+            {
+                return closed(live).await;
             }
             Err(failure) => failure,
         };
@@ -101,6 +101,13 @@ pub async fn run(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) {
         live.room.set_media(MediaState::Connecting);
         tokio::time::sleep(ATTEMPT_PAUSE).await;
     }
+}
+
+async fn closed(live: &Live) {
+    tracing::info!(session = live.id, "the room was closed");
+    live.room.set_media(MediaState::Closed);
+    let was_used = live.room.is_agent_there();
+    end(live, if was_used { EndReason::Left } else { EndReason::Expired }).await;
 }
 
 async fn end(live: &Live, reason: EndReason) {
