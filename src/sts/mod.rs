@@ -224,8 +224,9 @@ impl Sts {
                 && live.read(|s| s.channel == setup::Channel::Web)
                 && let Some(livekit) = &self.0.livekit
             {
+                let (livekit, service) = (livekit.clone(), self.0.clone());
                 // Where that fails the session is over, and says so.
-                let _ = livekit.begin(&self.0, &live).await;
+                self.0.tasks.spawn(async move { drop(livekit.begin(&service, &live).await) });
             }
         }
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);

@@ -16,8 +16,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 use super::data::{self, Inbox, Meaning, meaning};
 use super::peer::{Peer, PeerError, local_ip, streams};
 use super::protocol::{
-    ACTIVE, AUDIO, AddTrack, DISCONNECT, DISCONNECTED, Leave, MICROPHONE, PUBLISHER, Participant, Ping,
-    Request, Response, SIP, STANDARD, SUBSCRIBER, SessionDescription, Subscription, UpdateMetadata,
+    ACTIVE, AUDIO, AddTrack, DISCONNECT, DISCONNECTED, MICROPHONE, PUBLISHER, Participant, Ping, Request,
+    Response, SIP, STANDARD, SUBSCRIBER, SessionDescription, Subscription, UpdateMetadata,
 };
 use super::signal::{Signal, SignalError};
 use super::sound::{Coding, FRAME, FRAME_TICKS, Hearing, SoundError, Speaking};
@@ -218,7 +218,7 @@ impl Connection<'_> {
     async fn serve(&mut self) -> Result<Over, Failure> {
         let mut events = self.live.watch();
         if self.live.read(|session| session.check_open().is_err()) {
-            return self.leave().await;
+            self.ending = Some(Instant::now());
         }
         loop {
             let due = [self.ready_by, self.ending, Some(self.answered + self.ping_timeout)];
@@ -246,7 +246,8 @@ impl Connection<'_> {
                 () = sleep_until(due) => {
                     let now = Instant::now();
                     if self.ending.is_some_and(|at| now >= at) {
-                        return self.leave().await;
+                        self.live.room.set_media(MediaState::Closed);
+                        return Ok(Over::Session);
                     }
                     if self.ready_by.is_some_and(|at| now >= at) || now >= self.answered + self.ping_timeout {
                         return Err(Failure::Silent);
@@ -254,12 +255,6 @@ impl Connection<'_> {
                 }
             }
         }
-    }
-
-    async fn leave(&mut self) -> Result<Over, Failure> {
-        self.live.room.set_media(MediaState::Closed);
-        self.signal.send(Request::Leave(Leave::default())).await?;
-        Ok(Over::Session)
     }
 
     async fn take(&mut self, response: Response) -> Result<Option<Over>, Failure> {
@@ -354,16 +349,14 @@ impl Connection<'_> {
 
     async fn published(&mut self, event: Event) -> Result<(), Failure> {
         match event {
-            Event::Connected => {
+            Event::MediaAdded(media) => self.mid = Some(media.mid),
+            Event::ChannelOpen(id, _) => {
                 self.ready_by = None;
                 self.live.room.set_media(MediaState::Ready);
                 self.set_state("listening").await?;
-            }
-            Event::MediaAdded(media) => self.mid = Some(media.mid),
-            Event::ChannelOpen(id, _) => {
                 self.channel = Some(id);
                 for packet in std::mem::take(&mut self.waiting) {
-                    self.send(packet)?;
+                    self.send(&packet);
                 }
             }
             Event::Closed => return Err(Failure::Anew),
@@ -371,7 +364,7 @@ impl Connection<'_> {
                 // It may come back, but not for ever.
                 self.ready_by.get_or_insert(Instant::now() + JOIN_WAIT);
             }
-            Event::IceConnectionStateChange(_) => self.ready_by = None,
+            Event::IceConnectionStateChange(_) if self.channel.is_some() => self.ready_by = None,
             _ => {}
         }
         Ok(())
@@ -385,6 +378,9 @@ impl Connection<'_> {
                     self.said(&identity, said).await;
                 }
             }
+            // An agent that hears nothing is none.
+            Event::IceConnectionStateChange(state) if state.is_disconnected() => return Err(Failure::Anew),
+            Event::Closed => return Err(Failure::Anew),
             _ => {}
         }
         Ok(())
@@ -449,7 +445,7 @@ impl Connection<'_> {
                 self.played(marks).await;
             }
             Outbound::Message(text) => {
-                self.send(data::message(&text))?;
+                self.send(&data::message(&text));
                 match meaning(&text) {
                     Meaning::State(state) => self.set_state(&state).await?,
                     Meaning::Line { is_agent, text } => {
@@ -457,7 +453,7 @@ impl Connection<'_> {
                         let identity = caller.map_or("", |caller| &caller.identity);
                         let track = caller.map_or(self.track.as_deref(), |caller| Some(&caller.track));
                         for packet in data::line(&text, identity, track.unwrap_or_default()) {
-                            self.send(packet)?;
+                            self.send(&packet);
                         }
                     }
                     Meaning::Other => {}
@@ -480,14 +476,13 @@ impl Connection<'_> {
         Ok(self.signal.send(Request::UpdateMetadata(UpdateMetadata { attributes })).await?)
     }
 
-    fn send(&mut self, packet: Vec<u8>) -> Result<(), Failure> {
+    /// What cannot be sent is lost: a peer that reads nothing, or a message larger than any is taken.
+    fn send(&mut self, packet: &[u8]) {
         match self.channel.and_then(|id| self.publisher.rtc.channel(id)) {
-            // A peer that reads nothing loses what it does not read.
-            Some(mut channel) => drop(channel.write(true, &packet).map_err(PeerError::Rtc)?),
-            None if self.waiting.len() < WAITING_MAX => self.waiting.push(packet),
+            Some(mut channel) => drop(channel.write(true, packet)),
+            None if self.waiting.len() < WAITING_MAX => self.waiting.push(packet.to_vec()),
             None => {}
         }
-        Ok(())
     }
 
     /// Every 20 ms: what the agent says goes out, and who says nothing is silent.

@@ -27,7 +27,7 @@ pub const DISCONNECT: i32 = 0;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct SignalRequest {
-    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 6, 8, 15, 16")]
+    #[prost(oneof = "Request", tags = "1, 2, 4, 6, 15, 16")]
     pub message: Option<Request>,
 }
 
@@ -37,14 +37,10 @@ pub enum Request {
     Offer(SessionDescription),
     #[prost(message, tag = "2")]
     Answer(SessionDescription),
-    #[prost(message, tag = "3")]
-    Trickle(Trickle),
     #[prost(message, tag = "4")]
     AddTrack(AddTrack),
     #[prost(message, tag = "6")]
     Subscription(Subscription),
-    #[prost(message, tag = "8")]
-    Leave(Leave),
     #[prost(message, tag = "15")]
     UpdateMetadata(UpdateMetadata),
     #[prost(message, tag = "16")]
