@@ -90,13 +90,16 @@ const PREFIX: &str = "VERBATIM_";
 const CONFIG_FILE: &str = "VERBATIM_CONFIG_FILE";
 /// Variables of other names that are settings too: fixed ones of our own, and those by which other
 /// programs of the same machine know the same thing. The setting's own variable wins over them.
-const ALIASES: [(&str, &str); 12] = [
+const ALIASES: [(&str, &str); 15] = [
     ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
     ("HF_ENDPOINT", "models.hub.address"),
     ("PIP_INDEX_URL", "models.hub.package_index"),
     ("INTERACTIVE_VOICE_VERIFY_HOOK_URL", "sts.verification.hook_url"),
     ("INTERACTIVE_VOICE_VERIFY_HOOK_API_KEY", "sts.verification.hook_api_key"),
     ("INTERACTIVE_VOICE_VERIFY_DISABLE_INLINE", "sts.verification.disable_inline"),
+    ("LIVEKIT_URL", "sts.livekit.url"),
+    ("LIVEKIT_API_KEY", "sts.livekit.api_key"),
+    ("LIVEKIT_API_SECRET", "sts.livekit.api_secret"),
     ("STS_API_BASE_URL", "demo.sts_base_url"),
     ("DEMO_API_KEY", "demo.api_key"),
     ("DEMO_FRONTEND_BASE_URL", "demo.frontend_base_url"),
@@ -362,6 +365,21 @@ mod tests {
         assert_eq!(verification.hook_api_key.as_ref().map(|key| key.expose()), Some("sesame"));
         assert!(verification.disable_inline);
         assert!(!format!("{verification:?}").contains("sesame"));
+        let shown = sources.describe().expect("right");
+        assert!(shown.iter().all(|setting| !setting.value.as_deref().unwrap_or_default().contains("sesame")));
+    }
+
+    #[test]
+    fn the_media_servers_variables_are_settings_and_its_secret_is_shown_to_nobody() {
+        let sources = sources(&[
+            ("LIVEKIT_URL", "wss://media.example"),
+            ("LIVEKIT_API_KEY", "APIabc"),
+            ("LIVEKIT_API_SECRET", "sesame"),
+        ]);
+        let livekit = sources.read().expect("right").sts.livekit;
+        assert_eq!(livekit.url.as_deref(), Some("wss://media.example"));
+        assert_eq!(livekit.api_key.as_deref(), Some("APIabc"));
+        assert_eq!(livekit.api_secret.as_ref().map(|secret| secret.expose()), Some("sesame"));
         let shown = sources.describe().expect("right");
         assert!(shown.iter().all(|setting| !setting.value.as_deref().unwrap_or_default().contains("sesame")));
     }

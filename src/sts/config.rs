@@ -33,6 +33,7 @@ pub struct Config {
     pub language: String,
     pub verification: Verification,
     pub twilio: Twilio,
+    pub livekit: LiveKit,
     pub crawl: Crawl,
     pub turn: Turn,
     pub chat: Chat,
@@ -54,6 +55,7 @@ impl Default for Config {
             language: "en".into(),
             verification: Verification::default(),
             twilio: Twilio::default(),
+            livekit: LiveKit::default(),
             crawl: Crawl::default(),
             turn: Turn::default(),
             chat: Chat::default(),
@@ -117,6 +119,18 @@ impl Default for Twilio {
     fn default() -> Self {
         Self { base_url: "https://api.twilio.com".into(), account_sid: None, auth_token: None, from: None }
     }
+}
+
+/// A LiveKit server whose rooms browsers join. Without it they join rooms of our own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LiveKit {
+    /// For example `ws://127.0.0.1:7880` or `wss://media.example`.
+    pub url: Option<String>,
+    /// Where callers reach it, if that is another address. Default: `url`.
+    pub client_url: Option<String>,
+    pub api_key: Option<String>,
+    pub api_secret: Option<Secret>,
 }
 
 /// How far websites are read. What may be reached is `fetch`'s to say.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::action::{Action, Notice, Step, Verdict};
 use super::fields::Fields;
+use super::room::Invitation;
 use super::session::{Checked, Source, Status};
 use super::sessions::{Live, now};
 use super::setup::{Channel, Start};
@@ -81,9 +82,24 @@ impl Service {
         });
         // A phone's leg gets its own leave to join when the call arrives.
         if let (Channel::Web, Some(reply)) = (channel, reply.as_object_mut()) {
-            let token = self.token(&live, Kind::Web);
-            reply.insert("websocket_url".into(), websocket_url(base, &live.room_name, &token).into());
-            reply.insert("token".into(), token.into());
+            match &self.livekit {
+                None => {
+                    let token = self.token(&live, Kind::Web);
+                    reply.insert("websocket_url".into(), websocket_url(base, &live.room_name, &token).into());
+                    reply.insert("token".into(), token.into());
+                }
+                Some(livekit) => {
+                    livekit.begin(self, &live).await?;
+                    let Invitation { url, token, identity } =
+                        livekit.invite(&live.room_name, self.config.token_seconds);
+                    // By the names that ready-made clients ask their token server for, too.
+                    reply.insert("server_url".into(), url.clone().into());
+                    reply.insert("participant_token".into(), token.clone().into());
+                    reply.insert("participant_identity".into(), identity.into());
+                    reply.insert("websocket_url".into(), url.into());
+                    reply.insert("token".into(), token.into());
+                }
+            }
         }
         Ok(reply)
     }
@@ -123,8 +139,11 @@ impl Service {
     fn status(&self, live: &Live, base: &str) -> Value {
         let is_joinable = live.read(|s| s.channel == Channel::Web && s.status != Status::Ended);
         let around = Around {
-            websocket_url: is_joinable
-                .then(|| websocket_url(base, &live.room_name, &self.token(live, Kind::Web))),
+            websocket_url: is_joinable.then(|| match &self.livekit {
+                None => websocket_url(base, &live.room_name, &self.token(live, Kind::Web)),
+                Some(livekit) => livekit.invite(&live.room_name, self.config.token_seconds).url,
+            }),
+            room: live.room.media(),
             participants: live.room.participants(),
             agent: json!({
                 "state": live.room.agent_state().name(),

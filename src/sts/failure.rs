@@ -1,9 +1,14 @@
 //! The module's errors over HTTP, in the one shape that all of the server's failures have.
 
+use std::time::Duration;
+
 use hyper::StatusCode;
 
 use super::Error;
 use crate::http::Failure;
+
+/// After which the media server may be there again.
+const MEDIA_RETRY: Duration = Duration::from_secs(5);
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -14,6 +19,7 @@ impl From<Error> for Failure {
             Error::TooLong { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message),
             Error::UnknownAction { .. } => Self::new(StatusCode::BAD_REQUEST, "UNKNOWN_ACTION", message),
             Error::Full { retry_after } => Self::busy(retry_after).because(message),
+            Error::MediaServer => Self::busy(MEDIA_RETRY).because(message),
             Error::Store(error) => Self::internal(error),
             Error::NotAnObject
             | Error::Missing(_)

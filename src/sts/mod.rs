@@ -8,7 +8,7 @@
 //!      verifier: hook, or matcher ───────────┤
 //!      sms: the provider's REST ─────────────┤
 //!                                            ▼
-//! WebSocket, telephone stream ─▶ Room ─▶ agent: ears → recognise → responder → voice ─▶ Room
+//! WebSocket, LiveKit, telephone ─▶ Room ─▶ agent: ears → recognise → responder → voice ─▶ Room
 //! ```
 //! It knows the engine by one closure that it is handed, [`Recognize`], and nothing else of the house's
 //! upper floors. A session is state with pure transitions (`session.rs`), kept on disk; its room and
@@ -57,6 +57,7 @@ use crate::vad::Vad;
 use access::Access;
 use agent::chat::Chat;
 use knowledge::Library;
+use room::livekit::LiveKit;
 use sessions::{Limits, Sessions, now};
 use sms::Courier;
 use token::Signer;
@@ -93,6 +94,8 @@ pub enum Error {
     NoSession,
     #[error("The session has ended.")]
     Ended,
+    #[error("the media server cannot be reached")]
+    MediaServer,
     #[error("as many sessions are open as may be")]
     Full { retry_after: Duration },
     #[error("the session could not be written")]
@@ -123,6 +126,8 @@ pub enum StartError {
     Sms(#[from] sms::SmsError),
     #[error("the chat interface cannot be used")]
     Chat(#[from] agent::chat::ChatError),
+    #[error("the LiveKit server cannot be used")]
+    LiveKit(#[from] room::livekit::LiveKitError),
     #[error("the agent cannot speak")]
     Voice(#[from] voice::VoiceError),
 }
@@ -142,6 +147,8 @@ struct Service {
     /// None: the embedded responder answers.
     chat: Option<Chat>,
     voice: Voice,
+    /// None: browsers join rooms of our own.
+    livekit: Option<LiveKit>,
     parts: Parts,
     /// What goes on beside requests. [`Sts::run`] ends it.
     tasks: TaskTracker,
@@ -182,6 +189,7 @@ impl Sts {
             courier: Courier::new(&config.twilio)?,
             chat: Chat::open(&config.chat)?,
             voice: Voice::open(&config.speech)?,
+            livekit: LiveKit::open(&config.livekit)?,
             parts,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -211,7 +219,15 @@ impl Sts {
             if is_open && !is_ready {
                 self.0.read_for(live.clone());
             }
-            self.0.deliver(live);
+            self.0.deliver(live.clone());
+            if is_open
+                && live.read(|s| s.channel == setup::Channel::Web)
+                && let Some(livekit) = &self.0.livekit
+            {
+                let (livekit, service) = (livekit.clone(), self.0.clone());
+                // Where that fails the session is over, and says so.
+                self.0.tasks.spawn(async move { drop(livekit.begin(&service, &live).await) });
+            }
         }
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         loop {

@@ -88,7 +88,7 @@ fn answers() -> Value {
         "404": failure("There is no such session, or it is not the key's."),
         "409": failure("The session is over."),
         "4XX": failure("The request's fault."),
-        "503": failure("As many sessions as may be."),
+        "503": failure("As many sessions as may be, or the LiveKit server cannot be reached."),
     })
 }
 

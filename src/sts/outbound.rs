@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, Response, redirect};
+use reqwest::{Client, ClientBuilder, Response, redirect};
 use serde_json::Value;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -15,10 +15,23 @@ const JSON_BYTES_MAX: usize = 256 << 10;
 /// # Errors
 /// No TLS.
 pub fn client() -> Result<Client, reqwest::Error> {
+    build(|builder| builder)
+}
+
+/// As [`client`], for connections that become WebSockets.
+///
+/// # Errors
+/// No TLS.
+#[cfg(feature = "livekit")]
+pub fn http1_client() -> Result<Client, reqwest::Error> {
+    build(ClientBuilder::http1_only)
+}
+
+fn build(with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, reqwest::Error> {
     // The process's one provider of cryptography; who installed it first does not matter.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
-        Client::builder()
+        with(Client::builder())
             .user_agent(concat!("verbatim/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
             .referer(false)

@@ -46,6 +46,8 @@ pub enum EndReason {
     TooLong,
     /// The agent said goodbye.
     Goodbye,
+    /// Its room could not be made, or was lost.
+    RoomFailed,
 }
 
 /// Milliseconds of Unix time.

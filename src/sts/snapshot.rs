@@ -14,6 +14,8 @@ const LINES_SHOWN: usize = 20;
 pub struct Around {
     pub websocket_url: Option<String>,
     pub participants: Value,
+    /// Who provides the room, and how it is with it.
+    pub room: Value,
     /// State and parts of the agent.
     pub agent: Value,
     /// Who carries messages: `twilio`, or `none`.
@@ -81,6 +83,7 @@ pub fn snapshot(session: &Session, setup: &Setup, around: Around) -> Value {
         "caller_number": session.caller_number,
         "agent": around.agent,
         "participants": around.participants,
+        "room": around.room,
         "call": session.call.as_ref().map(|call| json!({
             "call_sid": call.call_sid, "stream_sid": call.stream_sid,
             "started_at": time(call.started), "ended_at": time_or_null(call.ended),

@@ -69,6 +69,21 @@ impl Claims {
     }
 }
 
+/// A token of these claims.
+pub fn jwt(secret: &[u8], claims: &impl Serialize) -> String {
+    let claims = serde_json::to_vec(claims).unwrap_or_default();
+    let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(claims));
+    let signature = URL_SAFE_NO_PAD.encode(mac(secret, &signed).finalize().into_bytes());
+    format!("{signed}.{signature}")
+}
+
+fn mac(secret: &[u8], signed: &str) -> Hmac<Sha256> {
+    let mut mac =
+        Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes a key of any length; this is a bug");
+    mac.update(signed.as_bytes());
+    mac
+}
+
 /// Signs tokens and checks them.
 #[derive(Clone)]
 pub struct Signer {
@@ -80,18 +95,8 @@ impl Signer {
         Self { secret }
     }
 
-    fn mac(&self, signed: &str) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret)
-            .expect("HMAC takes a key of any length; this is a bug");
-        mac.update(signed.as_bytes());
-        mac
-    }
-
     pub fn sign(&self, claims: &Claims) -> String {
-        let claims = serde_json::to_vec(claims).unwrap_or_default();
-        let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(claims));
-        let signature = URL_SAFE_NO_PAD.encode(self.mac(&signed).finalize().into_bytes());
-        format!("{signed}.{signature}")
+        jwt(&self.secret, claims)
     }
 
     /// The claims of a token of ours that has not expired at `now`, in seconds of Unix time.
@@ -100,7 +105,7 @@ impl Signer {
             return None;
         }
         let (signed, signature) = token.rsplit_once('.')?;
-        self.mac(signed).verify_slice(&URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
+        mac(&self.secret, signed).verify_slice(&URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
         let (header, claims) = signed.split_once('.')?;
         let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
         if header.get("alg").and_then(Value::as_str) != Some("HS256") {

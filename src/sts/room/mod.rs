@@ -1,9 +1,14 @@
 //! A session's room: who is in it, and the ways to and from its agent.
 //!
 //! A participant holds a [`Seat`]: it hands in what it hears as [`Inbound`], and is handed [`Outbound`].
-//! What lies behind a seat — a browser's socket, the leg of a telephone call, a test — the agent does
-//! not know.
+//! What lies behind a seat — a browser's socket, a LiveKit room, the leg of a telephone call, a test —
+//! the agent does not know.
 
+#[cfg(feature = "livekit")]
+pub mod livekit;
+#[cfg(not(feature = "livekit"))]
+#[path = "no_livekit.rs"]
+pub mod livekit;
 pub mod media;
 pub mod phone;
 pub mod websocket;
@@ -80,6 +85,30 @@ struct Inner {
     seats: u64,
     agent: Option<mpsc::Sender<Inbound>>,
     agent_state: AgentState,
+    media: MediaState,
+}
+
+/// What a caller joins a room with that is not ours.
+pub struct Invitation {
+    pub url: String,
+    pub token: String,
+    pub identity: String,
+}
+
+/// Where the room is, and how it is with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum MediaState {
+    /// Here.
+    #[default]
+    Embedded,
+    /// At the LiveKit server, and the agent is on its way.
+    Connecting,
+    /// The agent is there.
+    Ready,
+    /// It was closed.
+    Closed,
+    /// Why there is none.
+    Failed(String),
 }
 
 struct Person {
@@ -127,6 +156,29 @@ impl Room {
         let person =
             |p: &Person| json!({"identity": p.identity, "kind": p.kind, "joined_at": time(p.joined)});
         people.iter().map(person).collect()
+    }
+
+    /// Whether there is, or was, anybody for the agent.
+    pub fn is_agent_there(&self) -> bool {
+        self.lock().agent.is_some()
+    }
+
+    pub fn set_media(&self, state: MediaState) {
+        self.lock().media = state;
+    }
+
+    /// For the snapshot.
+    pub fn media(&self) -> Value {
+        let state = match &self.lock().media {
+            MediaState::Embedded => return json!({"provider": "embedded", "state": "ready", "error": null}),
+            MediaState::Connecting => "connecting",
+            MediaState::Ready => "ready",
+            MediaState::Closed => "closed",
+            MediaState::Failed(error) => {
+                return json!({"provider": "livekit", "state": "failed", "error": error});
+            }
+        };
+        json!({"provider": "livekit", "state": state, "error": null})
     }
 
     pub fn agent_state(&self) -> AgentState {

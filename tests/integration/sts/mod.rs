@@ -7,6 +7,8 @@ mod crowd;
 mod doubles;
 mod endpoints;
 mod knowledge;
+#[cfg(feature = "livekit")]
+mod livekit;
 mod phone;
 mod room;
 pub mod service;

@@ -1,0 +1,526 @@
+//! The agent's participant in one room, from its joining to its leaving.
+
+use std::collections::{HashMap, HashSet};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use str0m::Event;
+use str0m::channel::ChannelId;
+use str0m::format::Codec;
+use str0m::media::{Frequency, MediaData, MediaTime, Mid, Pt, Writer};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+
+use super::data::{self, Inbox, Meaning, meaning};
+use super::peer::{Peer, PeerError, local_ip, streams};
+use super::protocol::{
+    ACTIVE, AUDIO, AddTrack, DISCONNECT, DISCONNECTED, MICROPHONE, PUBLISHER, Participant, Ping, Request,
+    Response, SIP, STANDARD, SUBSCRIBER, SessionDescription, Subscription, UpdateMetadata,
+};
+use super::signal::{Signal, SignalError};
+use super::sound::{Coding, FRAME, FRAME_TICKS, Hearing, SoundError, Speaking};
+use super::{LiveKit, chain};
+use crate::sts::event::Event as SessionEvent;
+use crate::sts::room::wire::Said;
+use crate::sts::room::{Inbound, MediaState, Outbound, Seat};
+use crate::sts::session::EndReason;
+use crate::sts::sessions::{Live, now};
+use crate::sts::token::Kind;
+use crate::sts::{Error, Service};
+
+/// To the server's first word, and to its answer to our offer.
+const JOIN_WAIT: Duration = Duration::from_secs(10);
+/// Joins in a row that may fail, and the pause before each next one.
+const ATTEMPTS_MAX: u32 = 5;
+const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
+/// A connection that held so long was none of those that fail.
+const SETTLED: Duration = Duration::from_secs(30);
+/// The first caller's seat is taken when the agent's track is subscribed to, so that no word of the
+/// greeting is lost; but it is not waited for longer than this.
+const SUBSCRIBE_WAIT: Duration = Duration::from_secs(2);
+/// What was said last is still on its way when the session is over.
+const GOODBYE: Duration = Duration::from_millis(600);
+/// Where the server does not say.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// Data that waits for its channel to open.
+const WAITING_MAX: usize = 256;
+
+/// Why a connection failed.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Signal(#[from] SignalError),
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error(transparent)]
+    Sound(#[from] SoundError),
+    #[error("the LiveKit server did not answer in time")]
+    Silent,
+    #[error("the LiveKit server asks to join anew")]
+    Anew,
+    #[error("no place in the room")]
+    Seat(#[source] Error),
+}
+
+/// Why a connection is over for good.
+enum Over {
+    /// The session is.
+    Session,
+    /// The server closed the room, or put the agent out of it.
+    Closed,
+}
+
+/// Serves the room until it or the session is over.
+pub async fn run(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) {
+    let mut attempts = 0;
+    loop {
+        let begun = Instant::now();
+        let failure = match connect(livekit, service, live).await {
+            Ok(Over::Session) => return,
+            Ok(Over::Closed) => return closed(live).await,
+            // Its last word may be lost.
+            Err(Failure::Signal(SignalError::Closed))
+                if matches!(livekit.has_room(&live.room_name).await, Ok(false)) =>
+            {
+                return closed(live).await;
+            }
+            Err(failure) => failure,
+        };
+        if live.read(|session| session.check_open().is_err()) {
+            return;
+        }
+        attempts = if begun.elapsed() > SETTLED { 1 } else { attempts + 1 };
+        tracing::warn!(session = live.id, attempts, error = chain(&failure), "the agent lost its room");
+        if attempts >= ATTEMPTS_MAX {
+            live.room.set_media(MediaState::Failed(failure.to_string()));
+            return end(live, EndReason::RoomFailed).await;
+        }
+        live.room.set_media(MediaState::Connecting);
+        tokio::time::sleep(ATTEMPT_PAUSE).await;
+    }
+}
+
+async fn closed(live: &Live) {
+    tracing::info!(session = live.id, "the room was closed");
+    live.room.set_media(MediaState::Closed);
+    let was_used = live.room.is_agent_there();
+    end(live, if was_used { EndReason::Left } else { EndReason::Expired }).await;
+}
+
+async fn end(live: &Live, reason: EndReason) {
+    if let Err(error) = live.end(reason).await {
+        tracing::error!(session = live.id, %error, "the end is not noted");
+    }
+}
+
+async fn connect(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) -> Result<Over, Failure> {
+    let identity = format!("agent-{}", live.id);
+    let token = livekit.0.account.agent(&live.room_name, &identity, now() / 1000);
+    let mut signal = Signal::connect(livekit, &token).await?;
+    let join = tokio::time::timeout(JOIN_WAIT, async {
+        loop {
+            match signal.next().await? {
+                Response::Join(join) => return Ok(join),
+                Response::Leave(_) => return Err(Failure::Anew),
+                _ => {}
+            }
+        }
+    });
+    let join = join.await.map_err(|_| Failure::Silent)??;
+    let seconds =
+        |given: i32, usual| u64::try_from(given).ok().filter(|n| *n > 0).map_or(usual, Duration::from_secs);
+    let ip = local_ip(&livekit.0.url).await?;
+    let mut pings = interval(seconds(join.ping_interval, PING_INTERVAL));
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let now = Instant::now();
+    let mut agent = Connection {
+        service,
+        live,
+        signal,
+        publisher: Peer::new(ip).await?,
+        subscriber: Peer::new(ip).await?,
+        cid: format!("TR_{:016x}", rand::random::<u64>()),
+        track: None,
+        is_subscribed: false,
+        mid: None,
+        channel: None,
+        waiting: Vec::new(),
+        speaking: Speaking::new()?,
+        clock: interval(FRAME),
+        tick: u64::from(rand::random::<u32>()),
+        callers: Vec::new(),
+        known: HashMap::new(),
+        subscribed: HashSet::new(),
+        streams: HashMap::new(),
+        inbox: Inbox::default(),
+        pings,
+        ping_timeout: seconds(join.ping_timeout, PING_TIMEOUT),
+        answered: now,
+        ready_by: Some(now + JOIN_WAIT),
+        ending: None,
+    };
+    let (cid, name) = (agent.cid.clone(), "agent".to_owned());
+    let track = AddTrack { cid, name, r#type: AUDIO, source: MICROPHONE, disable_red: true };
+    agent.signal.send(Request::AddTrack(track)).await?;
+    agent.update(join.other_participants).await?;
+    agent.serve().await
+}
+
+struct Connection<'a> {
+    service: &'a Arc<Service>,
+    live: &'a Arc<Live>,
+    signal: Signal,
+    publisher: Peer,
+    subscriber: Peer,
+    /// What we call our track, and what the server does.
+    cid: String,
+    track: Option<String>,
+    /// Whether anybody hears it.
+    is_subscribed: bool,
+    mid: Option<Mid>,
+    /// The way out for data.
+    channel: Option<ChannelId>,
+    waiting: Vec<Vec<u8>>,
+    speaking: Speaking,
+    clock: Interval,
+    /// Of the next frame, in ticks of Opus.
+    tick: u64,
+    /// In the order of their coming: the agent speaks to all what it says to the first.
+    callers: Vec<Caller>,
+    /// People who are not to be seated yet, and since when they could be.
+    known: HashMap<String, (Participant, Instant)>,
+    subscribed: HashSet<String>,
+    /// Streams of the server's last offer, by the section they are in.
+    streams: HashMap<String, String>,
+    inbox: Inbox,
+    pings: Interval,
+    ping_timeout: Duration,
+    /// When the server last said anything.
+    answered: Instant,
+    /// When the connection has to stand.
+    ready_by: Option<Instant>,
+    /// When to leave.
+    ending: Option<Instant>,
+}
+
+struct Caller {
+    sid: String,
+    identity: String,
+    track: String,
+    seat: Seat,
+    hearing: Hearing,
+}
+
+impl Connection<'_> {
+    async fn serve(&mut self) -> Result<Over, Failure> {
+        let mut events = self.live.watch();
+        if self.live.read(|session| session.check_open().is_err()) {
+            self.ending = Some(Instant::now());
+        }
+        loop {
+            let due = [self.ready_by, self.ending, Some(self.answered + self.ping_timeout)];
+            let due = due.into_iter().flatten().min().unwrap_or(self.answered);
+            tokio::select! {
+                response = self.signal.next() => {
+                    if let Some(over) = self.take(response?).await? {
+                        return Ok(over);
+                    }
+                }
+                event = self.publisher.next() => self.published(event?).await?,
+                event = self.subscriber.next() => self.heard(event?).await?,
+                (at, outbound) = next(&mut self.callers) => self.give(at, outbound).await?,
+                now = self.clock.tick() => self.frame(now).await?,
+                event = events.recv() => match event {
+                    Ok(SessionEvent::SessionEnded { .. }) | Err(RecvError::Closed) => {
+                        self.ending.get_or_insert(Instant::now() + GOODBYE);
+                    }
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                },
+                _ = self.pings.tick() => {
+                    let timestamp = i64::try_from(now()).unwrap_or_default();
+                    self.signal.send(Request::Ping(Ping { timestamp })).await?;
+                }
+                () = sleep_until(due) => {
+                    let now = Instant::now();
+                    if self.ending.is_some_and(|at| now >= at) {
+                        self.live.room.set_media(MediaState::Closed);
+                        return Ok(Over::Session);
+                    }
+                    if self.ready_by.is_some_and(|at| now >= at) || now >= self.answered + self.ping_timeout {
+                        return Err(Failure::Silent);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, response: Response) -> Result<Option<Over>, Failure> {
+        self.answered = Instant::now();
+        match response {
+            Response::TrackPublished(published) if published.cid == self.cid && self.track.is_none() => {
+                self.track = Some(published.track.unwrap_or_default().sid);
+                let sdp = self.publisher.offer(&self.cid)?;
+                let offer = SessionDescription { r#type: "offer".into(), sdp, id: 1 };
+                self.signal.send(Request::Offer(offer)).await?;
+            }
+            Response::Answer(answer) => self.publisher.answered(&answer.sdp)?,
+            Response::Offer(offer) => {
+                self.streams = streams(&offer.sdp).into_iter().collect();
+                let sdp = self.subscriber.answer(&offer.sdp)?;
+                let answer = SessionDescription { r#type: "answer".into(), sdp, id: offer.id };
+                self.signal.send(Request::Answer(answer)).await?;
+            }
+            Response::Trickle(trickle) => match trickle.target {
+                PUBLISHER => self.publisher.candidate(&trickle.candidate_init),
+                SUBSCRIBER => self.subscriber.candidate(&trickle.candidate_init),
+                _ => {}
+            },
+            Response::Update(update) => self.update(update.participants).await?,
+            Response::TrackSubscribed(_) => self.is_subscribed = true,
+            Response::Leave(leave) if leave.action == DISCONNECT => return Ok(Some(Over::Closed)),
+            Response::Leave(_) => return Err(Failure::Anew),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// People come, go, and begin to send.
+    async fn update(&mut self, participants: Vec<Participant>) -> Result<(), Failure> {
+        let mut wanted = Vec::new();
+        for person in participants {
+            if ![STANDARD, SIP].contains(&person.kind) {
+                continue;
+            }
+            if person.state == DISCONNECTED {
+                self.callers.retain(|caller| caller.sid != person.sid);
+                self.known.remove(&person.sid);
+                continue;
+            }
+            let tracks = person.tracks.iter().filter(|track| track.r#type == AUDIO);
+            for sid in tracks.map(|track| &track.sid).filter(|sid| !sid.is_empty()) {
+                if self.subscribed.insert(sid.clone()) {
+                    wanted.push(sid.clone());
+                }
+                if let Some(caller) = self.callers.iter_mut().find(|caller| caller.sid == person.sid) {
+                    caller.track.clone_from(sid);
+                }
+            }
+            let is_seated = self.callers.iter().any(|caller| caller.sid == person.sid);
+            if person.state == ACTIVE && !is_seated {
+                let since = self.known.get(&person.sid).map_or_else(Instant::now, |(_, since)| *since);
+                self.known.insert(person.sid.clone(), (person, since));
+            }
+        }
+        if !wanted.is_empty() {
+            let wish = Subscription { track_sids: wanted, subscribe: true };
+            self.signal.send(Request::Subscription(wish)).await?;
+        }
+        Ok(())
+    }
+
+    /// Seats those who can hear the agent.
+    async fn seat(&mut self, now: Instant) -> Result<(), Failure> {
+        // A session that is over takes nobody.
+        if self.known.is_empty() || self.channel.is_none() || self.ending.is_some() {
+            return Ok(());
+        }
+        let may_sit = |since: Instant| self.is_subscribed || now >= since + SUBSCRIBE_WAIT;
+        let ready: Vec<String> =
+            self.known.iter().filter(|(_, (_, since))| may_sit(*since)).map(|(sid, _)| sid.clone()).collect();
+        for sid in ready {
+            let Some((person, _)) = self.known.remove(&sid) else { continue };
+            let kind = if person.kind == SIP { Kind::Phone } else { Kind::Web };
+            let seat = match self.service.join(self.live, kind, &person.identity).await {
+                Ok(seat) => seat,
+                Err(Error::Ended) => continue,
+                // One more than there are seats watches.
+                Err(Error::TooMany { .. }) => continue,
+                Err(error) => return Err(Failure::Seat(error)),
+            };
+            let track = person.tracks.into_iter().find(|track| track.r#type == AUDIO).unwrap_or_default().sid;
+            let hearing = Hearing::new(now.into())?;
+            self.callers.push(Caller { sid, identity: person.identity, track, seat, hearing });
+        }
+        Ok(())
+    }
+
+    async fn published(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::MediaAdded(media) => self.mid = Some(media.mid),
+            Event::ChannelOpen(id, _) => {
+                self.ready_by = None;
+                self.live.room.set_media(MediaState::Ready);
+                self.set_state("listening").await?;
+                self.channel = Some(id);
+                for packet in std::mem::take(&mut self.waiting) {
+                    self.send(&packet);
+                }
+            }
+            Event::Closed => return Err(Failure::Anew),
+            Event::IceConnectionStateChange(state) if state.is_disconnected() => {
+                // It may come back, but not for ever.
+                self.ready_by.get_or_insert(Instant::now() + JOIN_WAIT);
+            }
+            Event::IceConnectionStateChange(_) if self.channel.is_some() => self.ready_by = None,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn heard(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::MediaData(media) => self.audio(media).await,
+            Event::ChannelData(channel) => {
+                if let Some((identity, said)) = self.inbox.take(channel.data) {
+                    self.said(&identity, said).await;
+                }
+            }
+            // An agent that hears nothing is none.
+            Event::IceConnectionStateChange(state) if state.is_disconnected() => return Err(Failure::Anew),
+            Event::Closed => return Err(Failure::Anew),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn audio(&mut self, media: MediaData) {
+        let Some(stream) = self.streams.get(&*media.mid) else { return };
+        // The server packs whose it is and which.
+        let sid = stream.split('|').next().unwrap_or_default();
+        let Some(caller) = self.callers.iter_mut().find(|caller| caller.sid == sid) else { return };
+        let coding = match media.params.spec().codec {
+            Codec::Opus => Coding::Opus,
+            Codec::PCMU => Coding::Mulaw,
+            _ => return,
+        };
+        let tick = media.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer();
+        let samples = caller.hearing.packet(coding, tick, &media.data);
+        // Where the agent is gone, its last word says so.
+        caller.seat.audio(samples).await;
+    }
+
+    async fn said(&mut self, identity: &str, said: Said) {
+        let at = self.callers.iter().position(|caller| caller.identity == identity).unwrap_or_default();
+        let Some(caller) = self.callers.get_mut(at) else { return };
+        match said {
+            Said::UserMessage(text) => drop(caller.seat.send(Inbound::Text(text)).await),
+            Said::Digit(digit) => drop(caller.seat.send(Inbound::Digit(digit)).await),
+            Said::PageContext(context) => {
+                let shown = self.live.change(|session, now, events| {
+                    session.check_open()?;
+                    Ok(session.show_page(&context, now, events))
+                });
+                if let Err(error) = shown.await {
+                    tracing::debug!(session = self.live.id, %error, "a page was not noted");
+                }
+            }
+            Said::Settings(_) | Said::KeepAlive | Said::Played(_) | Said::Close | Said::NotHere(_) => {}
+        }
+    }
+
+    /// What the agent gives to the caller at `at`; none where it is gone.
+    async fn give(&mut self, at: usize, outbound: Option<Outbound>) -> Result<(), Failure> {
+        let Some(outbound) = outbound.filter(|outbound| !matches!(outbound, Outbound::End)) else {
+            self.ending.get_or_insert(Instant::now() + GOODBYE);
+            self.callers.retain({
+                let mut index = 0;
+                move |_| {
+                    index += 1;
+                    index != at + 1
+                }
+            });
+            return Ok(());
+        };
+        if at != 0 {
+            return Ok(());
+        }
+        match outbound {
+            Outbound::Audio(samples, range) => self.speaking.push(samples, range),
+            Outbound::Mark(mark) => self.speaking.mark(mark),
+            Outbound::Clear => {
+                let marks = self.speaking.clear();
+                self.played(marks).await;
+            }
+            Outbound::Message(text) => {
+                self.send(&data::message(&text));
+                match meaning(&text) {
+                    Meaning::State(state) => self.set_state(&state).await?,
+                    Meaning::Line { is_agent, text } => {
+                        let caller = self.callers.first().filter(|_| !is_agent);
+                        let identity = caller.map_or("", |caller| &caller.identity);
+                        let track = caller.map_or(self.track.as_deref(), |caller| Some(&caller.track));
+                        for packet in data::line(&text, identity, track.unwrap_or_default()) {
+                            self.send(&packet);
+                        }
+                    }
+                    Meaning::Other => {}
+                }
+            }
+            Outbound::End => {}
+        }
+        Ok(())
+    }
+
+    async fn played(&mut self, marks: Vec<u64>) {
+        let Some(caller) = self.callers.first_mut() else { return };
+        for mark in marks {
+            caller.seat.send(Inbound::Played(mark)).await;
+        }
+    }
+
+    async fn set_state(&mut self, state: &str) -> Result<(), Failure> {
+        let attributes = HashMap::from([("lk.agent.state".to_owned(), state.to_owned())]);
+        Ok(self.signal.send(Request::UpdateMetadata(UpdateMetadata { attributes })).await?)
+    }
+
+    /// What cannot be sent is lost: a peer that reads nothing, or a message larger than any is taken.
+    fn send(&mut self, packet: &[u8]) {
+        match self.channel.and_then(|id| self.publisher.rtc.channel(id)) {
+            Some(mut channel) => drop(channel.write(true, packet)),
+            None if self.waiting.len() < WAITING_MAX => self.waiting.push(packet.to_vec()),
+            None => {}
+        }
+    }
+
+    /// Every 20 ms: what the agent says goes out, and who says nothing is silent.
+    async fn frame(&mut self, now: Instant) -> Result<(), Failure> {
+        self.seat(now).await?;
+        let frame = self.speaking.frame()?;
+        self.tick += FRAME_TICKS;
+        if let (Some(packet), Some(mid)) = (frame.packet, self.mid)
+            && let Some(writer) = self.publisher.rtc.writer(mid)
+            && let Some(pt) = payload_type(&writer)
+        {
+            let time = MediaTime::new(self.tick, Frequency::FORTY_EIGHT_KHZ);
+            let writer = writer.start_of_talkspurt(frame.is_first);
+            writer.write(pt, now.into(), time, packet).map_err(PeerError::Rtc)?;
+        }
+        self.played(frame.marks).await;
+        for caller in &mut self.callers {
+            let silence = caller.hearing.silence(now.into());
+            caller.seat.audio(silence).await;
+        }
+        Ok(())
+    }
+}
+
+/// What the server knows Opus by.
+fn payload_type(writer: &Writer<'_>) -> Option<Pt> {
+    writer.payload_params().find(|params| params.spec().codec == Codec::Opus).map(|params| params.pt())
+}
+
+/// The next thing that the agent gives to any of them. Cancel-safe.
+async fn next(callers: &mut [Caller]) -> (usize, Option<Outbound>) {
+    poll_fn(|context| {
+        for (at, caller) in callers.iter_mut().enumerate() {
+            if let Poll::Ready(outbound) = caller.seat.from_agent.poll_recv(context) {
+                return Poll::Ready((at, outbound));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,230 @@
+//! One peer connection: str0m over a UDP socket. The server's address is known to all, so our own host
+//! candidate is all that ICE needs.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
+use str0m::error::{IceError, SdpError};
+use str0m::media::{Direction, MediaKind};
+use str0m::net::{Protocol, Receive};
+use str0m::{Candidate, Event, Input, Output, Rtc, RtcError};
+use tokio::net::UdpSocket;
+use url::{Host, Url};
+
+use super::crypto;
+
+/// How long a packet that comes late is waited for.
+const REORDERING: Duration = Duration::from_millis(100);
+const DATAGRAM_BYTES_MAX: usize = 2000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    #[error("no UDP socket")]
+    Socket(#[from] io::Error),
+    #[error("no way to the LiveKit server is known")]
+    NoRoute,
+    #[error("the connection's media failed")]
+    Rtc(#[from] RtcError),
+    #[error("the server's session description means nothing")]
+    Sdp(#[from] SdpError),
+    #[error("no candidate")]
+    Candidate(#[from] IceError),
+    #[error("an answer that was not asked for")]
+    Unasked,
+}
+
+pub struct Peer {
+    pub rtc: Rtc,
+    socket: UdpSocket,
+    /// What the server knows us by.
+    local: SocketAddr,
+    buffer: Vec<u8>,
+    pending: Option<SdpPendingOffer>,
+    /// Came before there was anything to try them with.
+    early: Vec<Candidate>,
+    has_remote: bool,
+}
+
+/// The address of ours from which `url` is reached.
+pub async fn local_ip(url: &Url) -> Result<IpAddr, PeerError> {
+    let port = url.port_or_known_default().unwrap_or_default();
+    let remotes: Vec<SocketAddr> = match url.host().ok_or(PeerError::NoRoute)? {
+        Host::Ipv4(ip) => vec![(ip, port).into()],
+        Host::Ipv6(ip) => vec![(ip, port).into()],
+        Host::Domain(name) => tokio::net::lookup_host((name, port)).await?.collect(),
+    };
+    let remote = remotes.iter().find(|remote| remote.is_ipv4()).or(remotes.first());
+    let remote = remote.ok_or(PeerError::NoRoute)?;
+    let socket = UdpSocket::bind((any(remote.ip()), 0)).await?;
+    // Nothing is sent by this.
+    socket.connect(remote).await?;
+    Ok(socket.local_addr()?.ip())
+}
+
+fn any(ip: IpAddr) -> IpAddr {
+    if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
+impl Peer {
+    /// # Errors
+    /// [`PeerError::Socket`].
+    pub async fn new(ip: IpAddr) -> Result<Self, PeerError> {
+        // On every address: the server may be reached over another one than its interface.
+        let socket = UdpSocket::bind((any(ip), 0)).await?;
+        let local = SocketAddr::new(ip, socket.local_addr()?.port());
+        let mut rtc = Rtc::builder()
+            .set_crypto_provider(crypto::provider())
+            .clear_codecs()
+            .enable_opus(true, false)
+            .enable_pcmu(true, false)
+            .set_reordering_timeout_audio(Some(REORDERING))
+            .build(Instant::now());
+        rtc.add_local_candidate(Candidate::host(local, "udp")?);
+        let buffer = vec![0; DATAGRAM_BYTES_MAX];
+        Ok(Self { rtc, socket, local, buffer, pending: None, early: Vec::new(), has_remote: false })
+    }
+
+    /// An offer to send one track; the server knows it by `cid`.
+    ///
+    /// # Errors
+    /// [`PeerError::Unasked`] where there is one already.
+    pub fn offer(&mut self, cid: &str) -> Result<String, PeerError> {
+        let mut changes = self.rtc.sdp_api();
+        let stream = Some("agent".to_owned());
+        changes.add_media(MediaKind::Audio, Direction::SendOnly, stream, Some(cid.to_owned()), None);
+        changes.add_channel("_reliable".into());
+        let (offer, pending) = changes.apply().ok_or(PeerError::Unasked)?;
+        self.pending = Some(pending);
+        Ok(offer.to_sdp_string())
+    }
+
+    /// The server's answer to our offer.
+    ///
+    /// # Errors
+    /// [`PeerError`].
+    pub fn answered(&mut self, sdp: &str) -> Result<(), PeerError> {
+        let pending = self.pending.take().ok_or(PeerError::Unasked)?;
+        self.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(sdp)?)?;
+        self.is_described();
+        Ok(())
+    }
+
+    /// Our answer to the server's offer.
+    ///
+    /// # Errors
+    /// [`PeerError`].
+    pub fn answer(&mut self, sdp: &str) -> Result<String, PeerError> {
+        let answer = self.rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(sdp)?)?;
+        self.is_described();
+        Ok(answer.to_sdp_string())
+    }
+
+    fn is_described(&mut self) {
+        self.has_remote = true;
+        for candidate in self.early.drain(..) {
+            self.rtc.add_remote_candidate(candidate);
+        }
+    }
+
+    /// A candidate of the server's, as browsers write it. What cannot be understood is left out.
+    pub fn candidate(&mut self, init: &str) {
+        match serde_json::from_str(init) {
+            Ok(candidate) if self.has_remote => self.rtc.add_remote_candidate(candidate),
+            Ok(candidate) if self.early.len() < 32 => self.early.push(candidate),
+            _ => {}
+        }
+    }
+
+    /// The next thing that happens. Cancel-safe. After each change of `rtc` it is to be asked again.
+    ///
+    /// # Errors
+    /// [`PeerError::Rtc`].
+    pub async fn next(&mut self) -> Result<Event, PeerError> {
+        loop {
+            let wake = match self.rtc.poll_output()? {
+                Output::Event(event) => return Ok(event),
+                Output::Transmit(datagram) => {
+                    // One that the network does not take now is one that it lost.
+                    let _ = self.socket.try_send_to(&datagram.contents, datagram.destination);
+                    continue;
+                }
+                Output::Timeout(wake) => wake,
+            };
+            tokio::select! {
+                biased;
+                received = self.socket.recv_from(&mut self.buffer) => {
+                    // An error here is that of something sent before: nobody listens there now.
+                    let Ok((length, source)) = received else { continue };
+                    let bytes = self.buffer.get(..length).unwrap_or_default();
+                    if let Ok(receive) = Receive::new(Protocol::Udp, source, self.local, bytes) {
+                        self.rtc.handle_input(Input::Receive(Instant::now(), receive))?;
+                    }
+                }
+                () = tokio::time::sleep_until(wake.into()) => {
+                    self.rtc.handle_input(Input::Timeout(Instant::now()))?;
+                }
+            }
+        }
+    }
+}
+
+/// Of an offer, for each track: its `mid` and the stream it belongs to.
+pub fn streams(sdp: &str) -> Vec<(String, String)> {
+    let media = sdp.split("\nm=").skip(1);
+    let attribute = |media: &str, name: &str| {
+        media.lines().find_map(|line| line.trim_end().strip_prefix(name).map(str::to_owned))
+    };
+    media
+        .filter_map(|media| {
+            let stream = attribute(media, "a=msid:")?;
+            let stream = stream.split(' ').next()?.to_owned();
+            Some((attribute(media, "a=mid:")?, stream))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tracks_are_found_in_an_offer() {
+        let sdp = "v=0\r\na=msid-semantic: WMS *\r\nm=application 9 UDP/DTLS/SCTP x\r\na=mid:0\r\n\
+                   m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:1\r\na=msid:PA_x|TR_y TR_y\r\n\
+                   m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:2\r\na=inactive\r\n";
+        assert_eq!(streams(sdp), [("1".to_owned(), "PA_x|TR_y".to_owned())]);
+    }
+
+    #[tokio::test]
+    async fn an_offer_names_its_track_and_an_answer_nobody_asked_for_is_refused() {
+        let mut peer = Peer::new(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        assert!(matches!(peer.answered("v=0"), Err(PeerError::Unasked)));
+        let offer = peer.offer("TR_mine").unwrap();
+        assert_eq!(streams(&offer), [("0".to_owned(), "agent".to_owned())]);
+        assert!(offer.contains("agent TR_mine") && offer.contains("opus/48000"), "{offer}");
+        assert!(peer.answered("nonsense").is_err());
+    }
+
+    #[tokio::test]
+    async fn we_understand_ourselves() {
+        let mut one = Peer::new(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let mut other = Peer::new(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let answer = other.answer(&one.offer("TR_mine").unwrap()).unwrap();
+        one.answered(&answer).unwrap();
+        let connected = async |peer: &mut Peer| {
+            while !matches!(peer.next().await.unwrap(), Event::Connected) {}
+        };
+        let both = async {
+            let (mut one_is, mut other_is) = (false, false);
+            while !one_is || !other_is {
+                tokio::select! {
+                    () = connected(&mut one) => one_is = true,
+                    () = connected(&mut other) => other_is = true,
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), both).await.expect("DTLS and SRTP by our own ciphers");
+    }
+}

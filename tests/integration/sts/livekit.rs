@@ -1,0 +1,315 @@
+//! Rooms of a real LiveKit server on loopback, with LiveKit's own client as the caller.
+//!
+//! `./setup livekit-server` builds the server where there is a Go to do it. Where there is none the tests are
+//! skipped, and say so; with `TEST_ALL_SDKS` set, as where every change is tested, it has to have been tried.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use verbatim::sts::config::Secret;
+
+use super::room::{clip, silent};
+use super::service::{Service, Setup};
+use super::voices::{self, AMIABLE, COUNTRY, FOX, MAN, Voice, patiently};
+use crate::sdks::python;
+use crate::server::{answer, client};
+use crate::speech::word_errors;
+
+const KEY: &str = "devkey";
+const SECRET: &str = "a secret of at least thirty-two characters";
+/// As a tenth of a second of speech is, and one of silence is not.
+const LOUD: u64 = 300;
+
+fn installed(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim").join(path)
+}
+
+struct Media {
+    address: SocketAddr,
+    _process: Child,
+    _folder: TempDir,
+}
+
+impl Media {
+    /// None where there is no server to run.
+    async fn start() -> Option<Self> {
+        let program = installed("livekit-server/server");
+        if !program.exists() {
+            let was_tried = installed("livekit-server/installed").exists();
+            assert!(was_tried || std::env::var_os("TEST_ALL_SDKS").is_none(), "run ./setup livekit-server");
+            eprintln!("skipped: there is no LiveKit server; ./setup livekit-server builds one with Go 1.26");
+            return None;
+        }
+        let folder = TempDir::new().expect("a folder");
+        let address = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+        let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+        let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+        let config = json!({
+            "port": address.port(), "bind_addresses": ["127.0.0.1"], "keys": {KEY: SECRET},
+            "rtc": {
+                "udp_port": udp.port(), "tcp_port": tcp.port(), "node_ip": "127.0.0.1",
+                "use_external_ip": false, "enable_loopback_candidate": true,
+                "ips": {"includes": ["127.0.0.1/32"]},
+            },
+            "logging": {"level": "warn"},
+        });
+        let file = folder.path().join("livekit.yaml");
+        std::fs::write(&file, config.to_string()).expect("written");
+        let process = Command::new(program)
+            .arg("--config")
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("it starts");
+        let up = async {
+            while client().get(format!("http://{address}/")).send().await.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), up).await.expect("it listens");
+        Some(Self { address, _process: process, _folder: folder })
+    }
+
+    fn give(&self, setup: &mut Setup) {
+        setup.config.livekit.url = Some(format!("ws://{}", self.address));
+        setup.config.livekit.api_key = Some(KEY.into());
+        setup.config.livekit.api_secret = Some(Secret::from(SECRET));
+    }
+}
+
+/// The official client.
+struct Caller {
+    process: Child,
+    commands: ChildStdin,
+    events: Lines<BufReader<ChildStdout>>,
+    /// The agent's, that were seen.
+    states: Vec<Value>,
+    folder: TempDir,
+}
+
+impl Caller {
+    async fn join(start: &Value) -> Self {
+        let mut process = python("livekit", "livekit_caller.py")
+            .env("LIVEKIT_ADDRESS", start["websocket_url"].as_str().expect("an address"))
+            .env("LIVEKIT_TOKEN", start["token"].as_str().expect("a token"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("it starts");
+        let commands = process.stdin.take().expect("piped");
+        let events = BufReader::new(process.stdout.take().expect("piped")).lines();
+        let folder = TempDir::new().expect("a folder");
+        let mut caller = Self { process, commands, events, states: Vec::new(), folder };
+        let joined = caller.find(|event| event["event"] == "joined").await;
+        assert_eq!(joined["identity"], start["participant_identity"]);
+        caller
+    }
+
+    async fn tell(&mut self, command: Value) {
+        self.commands.write_all(format!("{command}\n").as_bytes()).await.expect("it reads");
+    }
+
+    async fn find(&mut self, wish: impl Fn(&Value) -> bool) -> Value {
+        let wait = async {
+            loop {
+                let line = self.events.next_line().await.expect("it writes").expect("it goes on");
+                let event: Value = serde_json::from_str(&line).expect("JSON");
+                if event["event"] == "attributes" {
+                    self.states.push(event["lk.agent.state"].clone());
+                }
+                if wish(&event) {
+                    return event;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it comes")
+    }
+
+    /// The next line of the talk that somebody says, as LiveKit's user interfaces show it.
+    async fn line(&mut self, identity: &str) -> Value {
+        self.find(|event| event["event"] == "line" && event["identity"] == identity).await
+    }
+
+    async fn message(&mut self, kind: &str) -> Value {
+        self.find(|event| event["event"] == "message" && event["message"]["type"] == kind).await
+    }
+
+    /// Speaks a recording, with the silence that ends a turn.
+    async fn speak(&mut self, file: &str) {
+        let path = self.folder.path().join(file);
+        let samples = super::room::turn(clip(file).samples());
+        std::fs::write(&path, wave(&samples)).expect("written");
+        self.tell(json!({ "speak": path })).await;
+    }
+
+    /// What was heard of the agent since the last time, by our own recogniser.
+    async fn heard(&mut self) -> String {
+        let path = self.folder.path().join("heard.wav");
+        self.tell(json!({ "save": path })).await;
+        self.find(|event| event["event"] == "saved").await;
+        let bytes = std::fs::read(path).expect("saved");
+        let samples: Vec<f32> = bytes[44..]
+            .chunks_exact(2)
+            .map(|pair| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_768.0)
+            .collect();
+        voices::heard(verbatim::audio::Pcm::new(samples)).await
+    }
+
+    async fn quiet(&mut self) {
+        self.find(|event| event["event"] == "heard" && event["loudness"].as_u64() < Some(LOUD)).await;
+    }
+}
+
+fn wave(samples: &[i16]) -> Vec<u8> {
+    let length = samples.len() as u32 * 2;
+    let mut bytes = b"RIFF".to_vec();
+    bytes.extend((36 + length).to_le_bytes());
+    bytes.extend(b"WAVEfmt ");
+    bytes.extend(16_u32.to_le_bytes());
+    bytes.extend([1, 0, 1, 0]);
+    bytes.extend(16_000_u32.to_le_bytes());
+    bytes.extend(32_000_u32.to_le_bytes());
+    bytes.extend([2, 0, 16, 0]);
+    bytes.extend(b"data");
+    bytes.extend(length.to_le_bytes());
+    bytes.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+    bytes
+}
+
+fn start() -> Value {
+    json!({
+        "greeting": MAN.0,
+        "documents": [
+            {"title": "Pangram", "type": "text", "content": FOX.0},
+            {"title": "Speech", "type": "text", "content": COUNTRY.0},
+            {"title": "Character", "type": "text", "content": AMIABLE.0},
+        ],
+    })
+}
+
+#[tokio::test]
+async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
+    let Some(media) = Media::start().await else { return };
+    let voice = Voice::start().await;
+    // The fox is really heard; nobody has recorded the questions after it.
+    let script =
+        [None, Some("What may you ask for your country?"), Some("Might he be made amiable himself?")];
+    let mut setup = Setup { recognize: Some(voices::ears(&script)), ..silent() };
+    media.give(&mut setup);
+    voice.give(&mut setup);
+    let service = Service::start(setup).await;
+    let (status, reply) = answer(service.post("/api/livekit/sts", &start())).await;
+    assert_eq!(status, 200, "{reply}");
+    assert_eq!(reply["websocket_url"], format!("ws://{}", media.address));
+    assert_eq!(
+        (&reply["server_url"], &reply["participant_token"]),
+        (&reply["websocket_url"], &reply["token"])
+    );
+    let id = reply["session_id"].as_str().expect("an id");
+    let status =
+        service.until(id, |s| s["room"]["state"] == "ready" && s["knowledge"]["ready"] == true).await;
+    assert_eq!((&status["room"]["provider"], &status["status"]), (&json!("livekit"), &json!("created")));
+
+    // The greeting is heard whole, and shown.
+    let mut caller = Caller::join(&reply).await;
+    let me = reply["participant_identity"].as_str().expect("text").to_owned();
+    let agent = caller.find(|event| event["event"] == "agent").await;
+    assert_eq!(agent["kind"], 4, "an agent");
+    let agent = agent["identity"].as_str().expect("text").to_owned();
+    let line = caller.line(&agent).await;
+    assert_eq!(
+        (&line["text"], &line["attributes"]["lk.transcription_final"]),
+        (&json!(MAN.0), &json!("true"))
+    );
+    caller.message("AgentAudioDone").await;
+    caller.quiet().await;
+    let heard = patiently(caller.heard()).await;
+    assert!(word_errors(MAN.0, &heard) <= 1, "{heard}");
+
+    // A question that is really heard, and its answer.
+    caller.speak(FOX.1).await;
+    let line = patiently(caller.line(&me)).await;
+    let question = line["text"].as_str().expect("text");
+    assert!(word_errors(FOX.0, question) <= 1, "{question}");
+    assert!(line["attributes"]["lk.transcribed_track_id"].is_string(), "{line}");
+    assert_eq!(caller.line(&agent).await["text"], FOX.0);
+    caller.message("AgentAudioDone").await;
+    caller.quiet().await;
+    let heard = patiently(caller.heard()).await;
+    assert!(word_errors(FOX.0, &heard) <= 1, "{heard}");
+
+    // Who speaks over the agent silences it, and is answered.
+    caller.speak(FOX.1).await;
+    assert_eq!(caller.line(&agent).await["text"], COUNTRY.0);
+    caller.find(|event| event["event"] == "heard" && event["loudness"].as_u64() > Some(LOUD)).await;
+    caller.speak(FOX.1).await;
+    caller.message("UserStartedSpeaking").await;
+    let interrupted = Instant::now();
+    caller.quiet().await;
+    assert!(interrupted.elapsed() < Duration::from_secs(2), "it goes on for {:?}", interrupted.elapsed());
+    assert_eq!(patiently(caller.line(&agent)).await["text"], AMIABLE.0);
+    caller.message("AgentAudioDone").await;
+    for state in ["speaking", "listening"] {
+        assert!(caller.states.contains(&json!(state)), "{state} is not among {:?}", caller.states);
+    }
+    let status = service.status(id).await;
+    let lines = status["transcript"].as_array().expect("lines");
+    let cut = lines.iter().find(|line| line["interrupted"] == true).expect("one was interrupted");
+    assert!(cut["text"].as_str().expect("text").len() < COUNTRY.0.len(), "{cut}");
+
+    // What is typed is as good as what is said; then goodbye, and the room is no more.
+    caller.tell(json!({"type": "Goodbye!"})).await;
+    let gone = caller.find(|event| event["event"] == "disconnected").await;
+    assert_eq!(gone["reason"], "ROOM_DELETED");
+    let status = service.until(id, |status| status["room"]["state"] == "closed").await;
+    assert_eq!((&status["status"], &status["end_reason"]), (&json!("ended"), &json!("goodbye")));
+    let _ = caller.process.kill().await;
+}
+
+#[tokio::test]
+async fn who_leaves_the_room_ends_the_talk() {
+    let Some(media) = Media::start().await else { return };
+    let mut setup = silent();
+    media.give(&mut setup);
+    setup.config.rejoin_seconds = 0;
+    let service = Service::start(setup).await;
+    let (id, reply) = service.session(json!({"greeting": "Hello there."})).await;
+    let mut caller = Caller::join(&reply).await;
+    service.until(&id, |status| status["participants"].as_array().is_some_and(|all| all.len() == 1)).await;
+    caller.message("AgentAudioDone").await;
+    caller.tell(json!({"leave": true})).await;
+    let status = service.until(&id, |status| status["status"] == "ended").await;
+    assert_eq!(status["end_reason"], "left");
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_or_does_not_know_us_is_no_silent_agent() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+    let mut setup = silent();
+    setup.config.livekit.url = Some(format!("ws://{nobody}"));
+    setup.config.livekit.api_key = Some(KEY.into());
+    setup.config.livekit.api_secret = Some(Secret::from(SECRET));
+    let service = Service::start(setup).await;
+    let (status, refusal) = service.action(json!({"action": "start"})).await;
+    assert_eq!(status, 503, "{refusal}");
+    // A telephone needs no room there.
+    let (_, reply) = service.session(json!({"channel": "phone"})).await;
+    assert!(reply.get("token").is_none(), "{reply}");
+
+    let Some(media) = Media::start().await else { return };
+    let mut setup = silent();
+    media.give(&mut setup);
+    setup.config.livekit.api_secret = Some(Secret::from("another secret of thirty-two characters"));
+    let service = Service::start(setup).await;
+    assert_eq!(service.action(json!({"action": "start"})).await.0, 503);
+}
