@@ -45,6 +45,10 @@ fn node() -> Option<Command> {
     Some(command)
 }
 
+fn rust() -> Option<Command> {
+    Some(Command::new(installed("rust/live-client")?))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_clients_of_the_sdks_are_served() {
     let server = start(Config { hop_ms: 200, ..Config::default() }).await;
@@ -55,7 +59,7 @@ async fn live_clients_of_the_sdks_are_served() {
     let file = folder.path().join("said.wav");
     std::fs::write(&file, wave(16_000, samples.len() as u32 * 2, &samples)).expect("written");
     let expected: Vec<String> = said.iter().map(|(word, ..)| format!("W{word},")).collect();
-    for client in [python("python"), python("python-3"), node()] {
+    for client in [python("python"), python("python-3"), node(), rust()] {
         let Some(mut client) = client else { continue };
         let address = format!("http://{}", server.address);
         let output = client

@@ -1,4 +1,4 @@
-//! The `deepgram` crate's live client against a server: `cargo run -- ADDRESS KEY FILE.wav`
+//! The `deepgram` crate's live client against a server: `live-client ADDRESS KEY FILE.wav`
 
 use std::time::Duration;
 
