@@ -132,7 +132,7 @@ impl Caller {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it comes")
+        tokio::time::timeout(Duration::from_secs(120), wait).await.expect("it comes")
     }
 
     /// The next line of the talk that somebody says, as LiveKit's user interfaces show it.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use aes::cipher::generic_array::GenericArray;
-use aes::cipher::{BlockEncrypt as _, KeyInit};
+use aes::cipher::consts::U16;
+use aes::cipher::{BlockEncrypt, InvalidLength, KeyInit};
 use aes::{Aes128, Aes256};
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes128Gcm, Aes256Gcm, Nonce};
@@ -150,15 +150,25 @@ impl SrtpProvider for Ours {
     }
 
     fn srtp_aes_128_ecb_round(&self, key: &[u8], input: &[u8], output: &mut [u8]) {
-        if let Ok(cipher) = Aes128::new_from_slice(key) {
-            cipher.encrypt_block_b2b(GenericArray::from_slice(input), GenericArray::from_mut_slice(output));
-        }
+        round(Aes128::new_from_slice(key), input, output);
     }
 
     fn srtp_aes_256_ecb_round(&self, key: &[u8], input: &[u8], output: &mut [u8]) {
-        if let Ok(cipher) = Aes256::new_from_slice(key) {
-            cipher.encrypt_block_b2b(GenericArray::from_slice(input), GenericArray::from_mut_slice(output));
-        }
+        round(Aes256::new_from_slice(key), input, output);
+    }
+}
+
+/// One block. `output` has room for two, as some libraries pad; nobody reads the second.
+fn round<C>(cipher: Result<C, InvalidLength>, input: &[u8], output: &mut [u8])
+where
+    C: BlockEncrypt<BlockSize = U16>,
+{
+    if let (Ok(cipher), Some((input, _)), Some((output, _))) =
+        (cipher, input.split_first_chunk::<16>(), output.split_first_chunk_mut::<16>())
+    {
+        let mut block = (*input).into();
+        cipher.encrypt_block(&mut block);
+        *output = block.into();
     }
 }
 
