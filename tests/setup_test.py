@@ -109,6 +109,11 @@ class SetupTest(unittest.TestCase):
         with self.assertRaisesRegex(setup.Failure, "thing-2.0.whl is not at"):
             setup.download(setup.Index(), self.package._replace(file="thing-2.0.whl"))
 
+    def test_what_a_part_needs_is_there(self):
+        known = setup.steps()
+        for name, step in known.items():
+            self.assertLessEqual(set(step.needs), set(known), name)
+
     def test_a_part_is_laid_out_once(self):
         members = [(self.package, "thing/model.1", "model"), (self.package, "thing/model.2", "model"),
                    (self.package, "thing/bin/", "bin")]

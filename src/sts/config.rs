@@ -161,8 +161,15 @@ pub struct Turn {
     pub threshold: f32,
     /// So much speech begins a turn. Default 200.
     pub start_ms: u64,
-    /// So much silence ends it. Default 600.
+    /// What ends it. Default `auto`.
+    pub end_of_turn: EndOfTurn,
+    /// So much silence ends it, where no model is asked. Default 600.
     pub silence_ms: u64,
+    /// After so much silence the model is asked whether the turn is complete, and then it ends at once.
+    /// Default 250: it was trained with about 200.
+    pub pause_ms: u64,
+    /// A turn that the model calls incomplete ends after so much silence. Default 2000.
+    pub wait_ms: u64,
     /// So much speech stops the agent's. Default 400.
     pub interrupt_ms: u64,
     /// A longer turn is cut. Seconds, default 29: what the model hears at once.
@@ -171,8 +178,29 @@ pub struct Turn {
 
 impl Default for Turn {
     fn default() -> Self {
-        Self { threshold: 0.5, start_ms: 200, silence_ms: 600, interrupt_ms: 400, seconds_max: 29 }
+        Self {
+            threshold: 0.5,
+            start_ms: 200,
+            end_of_turn: EndOfTurn::Auto,
+            silence_ms: 600,
+            pause_ms: 250,
+            wait_ms: 2000,
+            interrupt_ms: 400,
+            seconds_max: 29,
+        }
     }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndOfTurn {
+    /// The model where it is installed, otherwise silence.
+    #[default]
+    Auto,
+    /// A model that hears whether a sentence is complete (Smart Turn): `./setup smart-turn`.
+    Model,
+    /// Silence alone.
+    Silence,
 }
 
 /// Answers by a chat model, over an interface of OpenAI's form. Without `base_url`, the embedded

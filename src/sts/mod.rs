@@ -34,6 +34,7 @@ mod sms;
 mod snapshot;
 mod store;
 mod token;
+mod turn;
 mod twilio;
 mod verify;
 mod voice;
@@ -41,7 +42,7 @@ mod voice;
 pub use config::{Auth, Config};
 pub use store::StoreError;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ use tokio_util::task::TaskTracker;
 use crate::audio::Pcm;
 use crate::fetch::{self, Fetcher};
 use crate::http::{Authenticator, Request, Router};
+use crate::onnx;
 use crate::vad::Vad;
 use access::Access;
 use agent::chat::Chat;
@@ -60,6 +62,7 @@ use knowledge::Library;
 use sessions::{Limits, Sessions, now};
 use sms::Courier;
 use token::Signer;
+use turn::TurnModel;
 use verify::Verifier;
 use voice::Voice;
 
@@ -105,6 +108,8 @@ pub struct Parts {
     /// Without one, agents hear no speech: only what is typed or keyed.
     pub vad: Option<Vad>,
     pub recognize: Recognize,
+    /// The folder of models: of the end of a turn and of the voice, where they are installed.
+    pub models: PathBuf,
     /// Whether the server listens on loopback addresses only.
     pub is_loopback: bool,
     /// Whether it serves TLS itself.
@@ -123,6 +128,8 @@ pub enum StartError {
     Sms(#[from] sms::SmsError),
     #[error("the chat interface cannot be used")]
     Chat(#[from] agent::chat::ChatError),
+    #[error("nobody says when a turn ends")]
+    Turn(#[from] onnx::Error),
     #[error("the agent cannot speak")]
     Voice(#[from] voice::VoiceError),
 }
@@ -141,6 +148,8 @@ struct Service {
     courier: Courier,
     /// None: the embedded responder answers.
     chat: Option<Chat>,
+    /// None: silence ends a turn.
+    turn_model: Option<TurnModel>,
     voice: Voice,
     parts: Parts,
     /// What goes on beside requests. [`Sts::run`] ends it.
@@ -181,6 +190,7 @@ impl Sts {
             verifier: Verifier::open(&config.verification)?,
             courier: Courier::new(&config.twilio)?,
             chat: Chat::open(&config.chat)?,
+            turn_model: TurnModel::open(config.turn.end_of_turn, &parts.models)?,
             voice: Voice::open(&config.speech)?,
             parts,
             tasks: TaskTracker::new(),

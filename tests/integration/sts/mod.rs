@@ -10,4 +10,5 @@ mod knowledge;
 mod phone;
 mod room;
 pub mod service;
+mod turns;
 mod voices;
