@@ -19,7 +19,7 @@ setup:
 
 build:
 	@./setup libtorch cmake base silero-vad speech
-	-@./setup smart-turn  # The server does without it, and says so.
+	-@./setup smart-turn voice  # The server does without them, and says so.
 	cargo build --locked --release
 
 lint: setup

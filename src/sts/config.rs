@@ -1,5 +1,6 @@
 //! Settings of the voice-agent service.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -215,7 +216,7 @@ pub struct Chat {
 }
 
 /// The agent's voice.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Speech {
     /// Speech by an interface of OpenAI's form; `/audio/speech` is appended. Without it, the voice of
@@ -226,6 +227,25 @@ pub struct Speech {
     pub voice: String,
     /// The voice of this machine. Default `auto`.
     pub embedded: EmbeddedVoice,
+    /// Which of Kokoro's voices: `./setup voice` brings `af_heart`, the default, and `am_michael`. Those that
+    /// begin with `b` are British.
+    pub embedded_voice: String,
+    /// How names are said by the voice of this machine: `Siobhan = "Shivawn"`.
+    pub say_as: BTreeMap<String, String>,
+}
+
+impl Default for Speech {
+    fn default() -> Self {
+        Self {
+            base_url: None,
+            api_key: None,
+            model: String::new(),
+            voice: String::new(),
+            embedded: EmbeddedVoice::Auto,
+            embedded_voice: "af_heart".into(),
+            say_as: BTreeMap::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,6 +254,8 @@ pub enum EmbeddedVoice {
     /// The first of the others that is installed.
     #[default]
     Auto,
+    /// Kokoro: `./setup voice`.
+    Kokoro,
     /// The `flite` program.
     Flite,
     /// The `espeak-ng` program.

@@ -191,7 +191,7 @@ impl Sts {
             courier: Courier::new(&config.twilio)?,
             chat: Chat::open(&config.chat)?,
             turn_model: TurnModel::open(config.turn.end_of_turn, &parts.models)?,
-            voice: Voice::open(&config.speech)?,
+            voice: Voice::open(&config.speech, &parts.models)?,
             parts,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

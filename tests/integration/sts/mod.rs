@@ -11,4 +11,5 @@ mod phone;
 mod room;
 pub mod service;
 mod turns;
+mod voice;
 mod voices;
