@@ -19,6 +19,7 @@ setup:
 
 build:
 	@./setup libtorch cmake base silero-vad speech
+	-@./setup smart-turn voice  # The server does without them, and says so.
 	cargo build --locked --release
 
 lint: setup

@@ -230,6 +230,7 @@ fn voice_agent(
         authenticator: authenticator.clone(),
         vad: vad.ok(),
         recognize: recognize(transcriber.clone(), &config.sts.language),
+        models: config.model_dir.clone(),
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),
     };

@@ -11,7 +11,7 @@
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall)
-//! 1  audio  transcript  fetch  keys  state  telemetry                ground
+//! 1  audio  transcript  fetch  keys  onnx  state  telemetry          ground
 //! ```
 //!
 //! # The path of a request
@@ -28,6 +28,7 @@
 //! | audio      | |
 //! | transcript | |
 //! | fetch      | |
+//! | onnx       | |
 //! | state      | |
 //! | keys       | state |
 //! | telemetry  | |
@@ -42,7 +43,7 @@
 //! | jobs       | fetch, state |
 //! | http       | keys, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
-//! | sts        | http, fetch, state, audio, vad |
+//! | sts        | http, fetch, onnx, state, audio, vad |
 //! | demo       | http |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |
@@ -64,6 +65,7 @@ pub mod jobs;
 pub mod keys;
 pub mod live;
 pub mod models;
+pub mod onnx;
 pub mod state;
 pub mod sts;
 pub mod telemetry;

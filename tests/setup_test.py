@@ -68,6 +68,7 @@ class SetupTest(unittest.TestCase):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Index)
         threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         self.addCleanup(server.server_close)
+        self.port = server.server_port
         self.addCleanup(server.shutdown)
         self.cache = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.enterContext(mock.patch.object(setup, "CACHE", self.cache))
@@ -108,6 +109,19 @@ class SetupTest(unittest.TestCase):
             setup.download(setup.Index(), self.package._replace(project="other"))
         with self.assertRaisesRegex(setup.Failure, "thing-2.0.whl is not at"):
             setup.download(setup.Index(), self.package._replace(file="thing-2.0.whl"))
+
+    def test_what_is_npm_s_is_asked_of_its_registry(self):
+        npm = f"http://127.0.0.1:{self.port}/npm"
+        package = self.package._replace(registry="npm")
+        with mock.patch.dict("os.environ", npm_config_registry=npm):
+            self.assertEqual(setup.Index().locate(package), f"{npm}/thing/-/{FILE}")
+            with self.assertRaisesRegex(setup.Failure, "npm's registry"):
+                setup.download(setup.Index(), package)
+
+    def test_what_a_part_needs_is_there(self):
+        known = setup.steps()
+        for name, step in known.items():
+            self.assertLessEqual(set(step.needs), set(known), name)
 
     def test_a_part_is_laid_out_once(self):
         members = [(self.package, "thing/model.1", "model"), (self.package, "thing/model.2", "model"),

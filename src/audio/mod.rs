@@ -4,6 +4,7 @@ mod container;
 mod decode;
 pub mod g711;
 mod gather;
+mod log_mel;
 mod opus;
 mod rate;
 mod raw;
@@ -15,6 +16,7 @@ mod wave;
 use std::sync::Arc;
 
 pub use decode::{DecodeOptions, Decoded, Error, Limits, check, decode};
+pub use log_mel::{FFT_SAMPLES, HOP_SAMPLES, LogMel, clamp_log_mel};
 pub use rate::RateConverter;
 pub use raw::{RawEncoding, RawFormat};
 pub use stream::{PcmStream, Piece, StreamFormat, StreamOptions};

@@ -1,5 +1,6 @@
 //! Settings of the voice-agent service.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -175,8 +176,15 @@ pub struct Turn {
     pub threshold: f32,
     /// So much speech begins a turn. Default 200.
     pub start_ms: u64,
-    /// So much silence ends it. Default 600.
+    /// What ends it. Default `auto`.
+    pub end_of_turn: EndOfTurn,
+    /// So much silence ends it, where no model is asked. Default 600.
     pub silence_ms: u64,
+    /// After so much silence the model is asked whether the turn is complete, and then it ends at once.
+    /// Default 250: it was trained with about 200.
+    pub pause_ms: u64,
+    /// A turn that the model calls incomplete ends after so much silence. Default 2000.
+    pub wait_ms: u64,
     /// So much speech stops the agent's. Default 400.
     pub interrupt_ms: u64,
     /// A longer turn is cut. Seconds, default 29: what the model hears at once.
@@ -185,8 +193,29 @@ pub struct Turn {
 
 impl Default for Turn {
     fn default() -> Self {
-        Self { threshold: 0.5, start_ms: 200, silence_ms: 600, interrupt_ms: 400, seconds_max: 29 }
+        Self {
+            threshold: 0.5,
+            start_ms: 200,
+            end_of_turn: EndOfTurn::Auto,
+            silence_ms: 600,
+            pause_ms: 250,
+            wait_ms: 2000,
+            interrupt_ms: 400,
+            seconds_max: 29,
+        }
     }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndOfTurn {
+    /// The model where it is installed, otherwise silence.
+    #[default]
+    Auto,
+    /// A model that hears whether a sentence is complete (Smart Turn): `./setup smart-turn`.
+    Model,
+    /// Silence alone.
+    Silence,
 }
 
 /// Answers by a chat model, over an interface of OpenAI's form. Without `base_url`, the embedded
@@ -201,7 +230,7 @@ pub struct Chat {
 }
 
 /// The agent's voice.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Speech {
     /// Speech by an interface of OpenAI's form; `/audio/speech` is appended. Without it, the voice of
@@ -212,6 +241,25 @@ pub struct Speech {
     pub voice: String,
     /// The voice of this machine. Default `auto`.
     pub embedded: EmbeddedVoice,
+    /// Which of Kokoro's voices: `./setup voice` brings `af_heart`, the default, and `am_michael`. Those that
+    /// begin with `b` are British.
+    pub embedded_voice: String,
+    /// How names are said by the voice of this machine: `Siobhan = "Shivawn"`.
+    pub say_as: BTreeMap<String, String>,
+}
+
+impl Default for Speech {
+    fn default() -> Self {
+        Self {
+            base_url: None,
+            api_key: None,
+            model: String::new(),
+            voice: String::new(),
+            embedded: EmbeddedVoice::Auto,
+            embedded_voice: "af_heart".into(),
+            say_as: BTreeMap::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -220,6 +268,8 @@ pub enum EmbeddedVoice {
     /// The first of the others that is installed.
     #[default]
     Auto,
+    /// Kokoro: `./setup voice`.
+    Kokoro,
     /// The `flite` program.
     Flite,
     /// The `espeak-ng` program.

@@ -148,6 +148,7 @@ impl Service {
             agent: json!({
                 "state": live.room.agent_state().name(),
                 "engine": {
+                    "end_of_turn": if self.turn_model.is_some() { "model" } else { "silence" },
                     "ears": if self.parts.vad.is_some() { "embedded" } else { "none" },
                     "brain": if self.chat.is_some() { "endpoint" } else { "embedded" },
                     "voice": self.voice.name(),

@@ -34,6 +34,7 @@ mod sms;
 mod snapshot;
 mod store;
 mod token;
+mod turn;
 mod twilio;
 mod verify;
 mod voice;
@@ -41,7 +42,7 @@ mod voice;
 pub use config::{Auth, Config};
 pub use store::StoreError;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,7 @@ use tokio_util::task::TaskTracker;
 use crate::audio::Pcm;
 use crate::fetch::{self, Fetcher};
 use crate::http::{Authenticator, Request, Router};
+use crate::onnx;
 use crate::vad::Vad;
 use access::Access;
 use agent::chat::Chat;
@@ -61,6 +63,7 @@ use room::livekit::LiveKit;
 use sessions::{Limits, Sessions, now};
 use sms::Courier;
 use token::Signer;
+use turn::TurnModel;
 use verify::Verifier;
 use voice::Voice;
 
@@ -108,6 +111,8 @@ pub struct Parts {
     /// Without one, agents hear no speech: only what is typed or keyed.
     pub vad: Option<Vad>,
     pub recognize: Recognize,
+    /// The folder of models: of the end of a turn and of the voice, where they are installed.
+    pub models: PathBuf,
     /// Whether the server listens on loopback addresses only.
     pub is_loopback: bool,
     /// Whether it serves TLS itself.
@@ -128,6 +133,8 @@ pub enum StartError {
     Chat(#[from] agent::chat::ChatError),
     #[error("the LiveKit server cannot be used")]
     LiveKit(#[from] room::livekit::LiveKitError),
+    #[error("nobody says when a turn ends")]
+    Turn(#[from] onnx::Error),
     #[error("the agent cannot speak")]
     Voice(#[from] voice::VoiceError),
 }
@@ -146,6 +153,8 @@ struct Service {
     courier: Courier,
     /// None: the embedded responder answers.
     chat: Option<Chat>,
+    /// None: silence ends a turn.
+    turn_model: Option<TurnModel>,
     voice: Voice,
     /// None: browsers join rooms of our own.
     livekit: Option<LiveKit>,
@@ -188,8 +197,9 @@ impl Sts {
             verifier: Verifier::open(&config.verification)?,
             courier: Courier::new(&config.twilio)?,
             chat: Chat::open(&config.chat)?,
-            voice: Voice::open(&config.speech)?,
             livekit: LiveKit::open(&config.livekit)?,
+            turn_model: TurnModel::open(config.turn.end_of_turn, &parts.models)?,
+            voice: Voice::open(&config.speech, &parts.models)?,
             parts,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

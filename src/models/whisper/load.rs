@@ -6,12 +6,13 @@ use tch::{Device, Kind};
 
 use super::decoder::{self, Decoder, Numbers, Placement};
 use super::encoder::Encoder;
-use super::features::{DeviceLogMel, LogMel};
+use super::features::DeviceLogMel;
 use super::generation::Generation;
 use super::rules::Rules;
 use super::synthetic::Lengths;
 use super::tokenizer::Tokenizer;
 use super::{Slot, Whisper};
+use crate::audio::LogMel;
 use crate::cpu::{Level, Threads};
 use crate::cuda;
 use crate::engine::ModelInfo;

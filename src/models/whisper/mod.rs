@@ -20,8 +20,8 @@ use std::sync::{Arc, Weak};
 use self::bias::Bias;
 use self::decoder::{Decoder, Run};
 use self::encoder::Encoder;
-pub use self::features::LogMel;
 pub use self::synthetic::Lengths;
+pub use crate::audio::LogMel;
 
 use self::features::{DeviceLogMel, HOP_SAMPLES};
 use self::rules::Rules;

@@ -1,4 +1,7 @@
 //! One speaker's audio to utterances: voice activity, where a turn begins and where it ends.
+//!
+//! Silence ends a turn. Where somebody else decides whether the speaker is done, it only makes a pause, which
+//! ends the turn when [`Ear::end`] says so before speech goes on.
 
 use crate::audio::{Pcm, SAMPLE_RATE};
 use crate::sts::config::Turn;
@@ -17,6 +20,8 @@ pub enum Noticed {
     Began,
     /// They mean it: enough to stop the agent.
     Insists,
+    /// They pause, perhaps in the middle of a sentence: what they have said so far, and the pause's number.
+    Paused(Pcm, u64),
     /// They are done, or have spoken for as long as is listened to at once.
     Ended(Pcm),
 }
@@ -28,11 +33,15 @@ pub struct Ear {
     heard: Vec<f32>,
     /// Samples that the detector has not seen, as they make no frame yet.
     unseen: usize,
+    /// So many so far.
+    pauses: u64,
 }
 
 impl Ear {
-    pub fn new(vad: &Vad, turn: &Turn) -> Self {
-        Self { vad: vad.stream(), detector: Detector::new(turn), heard: Vec::new(), unseen: 0 }
+    /// `judged`: somebody else says when a pause ends a turn.
+    pub fn new(vad: &Vad, turn: &Turn, judged: bool) -> Self {
+        let detector = Detector::new(turn, judged);
+        Self { vad: vad.stream(), detector, heard: Vec::new(), unseen: 0, pauses: 0 }
     }
 
     /// Takes the next samples, at [`SAMPLE_RATE`].
@@ -46,12 +55,13 @@ impl Ear {
                 Step::Nothing => {}
                 Step::Began => noticed.push(Noticed::Began),
                 Step::Insists => noticed.push(Noticed::Insists),
-                Step::Ended => {
+                Step::Paused => {
+                    self.pauses += 1;
                     let end = self.heard.len() - self.unseen.min(self.heard.len());
-                    let rest = self.heard.split_off(end);
-                    let utterance = std::mem::replace(&mut self.heard, rest);
-                    noticed.push(Noticed::Ended(Pcm::new(utterance)));
+                    let so_far = self.heard.get(..end).unwrap_or_default();
+                    noticed.push(Noticed::Paused(Pcm::new(so_far), self.pauses));
                 }
+                Step::Ended => noticed.push(Noticed::Ended(self.take())),
             }
         }
         if !self.detector.in_turn() {
@@ -61,6 +71,21 @@ impl Ear {
         }
         noticed
     }
+
+    /// Ends the turn by its pause number `pause`: the utterance, unless speech has gone on since.
+    pub fn end(&mut self, pause: u64) -> Option<Pcm> {
+        if pause != self.pauses || !self.detector.end_pause() {
+            return None;
+        }
+        Some(self.take())
+    }
+
+    /// What was heard up to the last frame.
+    fn take(&mut self) -> Pcm {
+        let end = self.heard.len() - self.unseen.min(self.heard.len());
+        let rest = self.heard.split_off(end);
+        Pcm::new(std::mem::replace(&mut self.heard, rest))
+    }
 }
 
 /// The turn's state machine, frame by frame. Pure.
@@ -68,7 +93,9 @@ struct Detector {
     threshold: f32,
     start_frames: usize,
     insist_frames: usize,
-    silence_frames: usize,
+    /// So many frames of silence are a pause, which ends the turn unless it is `judged`.
+    pause_frames: usize,
+    judged: bool,
     frames_max: usize,
     in_turn: bool,
     /// Frames of speech: of the turn, or before it in a row with short gaps.
@@ -82,18 +109,20 @@ enum Step {
     Nothing,
     Began,
     Insists,
+    Paused,
     Ended,
 }
 
 impl Detector {
-    fn new(turn: &Turn) -> Self {
+    fn new(turn: &Turn, judged: bool) -> Self {
         let frames = |ms: u64| usize::try_from(ms / FRAME_MS).unwrap_or(usize::MAX).max(1);
         let start_frames = frames(turn.start_ms);
         Self {
             threshold: turn.threshold,
             start_frames,
             insist_frames: frames(turn.interrupt_ms).max(start_frames + 1),
-            silence_frames: frames(turn.silence_ms),
+            pause_frames: frames(if judged { turn.pause_ms } else { turn.silence_ms }),
+            judged,
             frames_max: frames(turn.seconds_max.saturating_mul(1000)),
             in_turn: false,
             voiced: 0,
@@ -124,11 +153,28 @@ impl Detector {
         let is_speech = probability >= (self.threshold - HYSTERESIS).max(0.01);
         self.silent = if is_speech { 0 } else { self.silent + 1 };
         self.voiced += usize::from(is_speech);
-        if self.silent >= self.silence_frames || self.frames >= self.frames_max {
-            (self.in_turn, self.voiced, self.silent, self.frames) = (false, 0, 0, 0);
+        let is_over = !self.judged && self.silent >= self.pause_frames;
+        if is_over || self.frames >= self.frames_max {
+            self.end();
             return Step::Ended;
         }
+        if self.silent == self.pause_frames {
+            return Step::Paused;
+        }
         if is_speech && self.voiced == self.insist_frames { Step::Insists } else { Step::Nothing }
+    }
+
+    /// Whether there was a pause, which has ended the turn.
+    fn end_pause(&mut self) -> bool {
+        let is_pause = self.in_turn && self.silent >= self.pause_frames;
+        if is_pause {
+            self.end();
+        }
+        is_pause
+    }
+
+    fn end(&mut self) {
+        (self.in_turn, self.voiced, self.silent, self.frames) = (false, 0, 0, 0);
     }
 }
 
@@ -138,7 +184,7 @@ mod tests {
 
     /// What happens, with the frame it happens in.
     fn run(frames: &[f32]) -> Vec<(usize, Step)> {
-        let mut detector = Detector::new(&Turn::default());
+        let mut detector = Detector::new(&Turn::default(), false);
         let steps = frames.iter().enumerate().map(|(at, &p)| (at, detector.frame(p)));
         steps.filter(|(_, step)| *step != Step::Nothing).collect()
     }
@@ -154,6 +200,23 @@ mod tests {
     fn a_pause_within_a_sentence_does_not_end_it() {
         let frames = [vec![0.9; 20], vec![0.0; 17], vec![0.9; 5], vec![0.0; 18]].concat();
         assert_eq!(run(&frames).last(), Some(&(59, Step::Ended)));
+    }
+
+    #[test]
+    fn a_judged_turn_ends_when_it_is_said_to_and_nobody_speaks() {
+        let mut detector = Detector::new(&Turn::default(), true);
+        let mut run = |probability: f32, frames: usize| {
+            let steps = (0..frames).map(|at| (at, detector.frame(probability)));
+            let steps: Vec<_> = steps.filter(|(_, step)| *step != Step::Nothing).collect();
+            (steps, detector.end_pause())
+        };
+        // 7 frames are 224 ms.
+        assert_eq!(run(0.9, 10), (vec![(5, Step::Began)], false));
+        assert_eq!(run(0.0, 6), (vec![], false));
+        assert_eq!(run(0.9, 4), (vec![(1, Step::Insists)], false));
+        assert_eq!(run(0.0, 100), (vec![(6, Step::Paused)], true));
+        assert_eq!(run(0.0, 100), (vec![], false));
+        assert_eq!(run(0.9, 10), (vec![(5, Step::Began)], false));
     }
 
     #[test]

@@ -1,11 +1,14 @@
 //! Who has the floor: what is heard, what stops the agent, and what is to be answered.
 
-use tokio::time::Instant;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
 
 use super::ear::{Ear, Noticed};
 use super::reply::{Job, Plan};
 use super::responder::{is_backchannel, secured};
 use super::{Agent, Inward, Paused};
+use crate::audio::Pcm;
 use crate::sts::room::{AgentState, Outbound, wire};
 use crate::sts::session::EndReason;
 
@@ -15,7 +18,9 @@ const UNAVAILABLE: &str = "I'm sorry, I can't check that at the moment. Please t
 impl Agent {
     pub(super) async fn listen(&mut self, seat: u64, samples: &[f32]) {
         let Some(vad) = &self.service.parts.vad else { return };
-        let ear = self.ears.entry(seat).or_insert_with(|| Ear::new(vad, &self.service.config.turn));
+        let turn = &self.service.config.turn;
+        let judged = self.service.turn_model.is_some();
+        let ear = self.ears.entry(seat).or_insert_with(|| Ear::new(vad, turn, judged));
         for noticed in ear.listen(samples) {
             match noticed {
                 Noticed::Began => {
@@ -25,21 +30,49 @@ impl Agent {
                     }
                 }
                 Noticed::Insists => self.interrupt().await,
-                Noticed::Ended(pcm) => {
-                    self.speaking.remove(&seat);
-                    self.quiet_since = Instant::now();
-                    self.message(wire::bare("UserStoppedSpeaking"));
-                    self.unheard += 1;
-                    let recognition = (self.service.parts.recognize)(pcm, self.live.tenant);
-                    let (to_self, ended) = (self.to_self.clone(), Instant::now());
-                    self.service.tasks.spawn(async move {
-                        let text = recognition.await;
-                        // The agent may have gone.
-                        let _ = to_self.send(Inward::Heard { text, ended }).await;
-                    });
-                }
+                Noticed::Paused(so_far, pause) => self.judge(seat, so_far, pause),
+                Noticed::Ended(pcm) => self.turn_over(seat, pcm),
             }
         }
+    }
+
+    /// Lets the model say whether a pause ends a turn, and lets it end now or when it has lasted too long.
+    fn judge(&self, seat: u64, so_far: Pcm, pause: u64) {
+        let (service, to_self) = (self.service.clone(), self.to_self.clone());
+        self.service.tasks.spawn(async move {
+            let turn = &service.config.turn;
+            let began = Instant::now();
+            let complete = match &service.turn_model {
+                Some(model) => model.is_complete(so_far).await,
+                None => None,
+            };
+            let silence_ms = match complete {
+                Some(true) => 0,
+                Some(false) => turn.wait_ms,
+                None => turn.silence_ms,
+            };
+            let wait = Duration::from_millis(silence_ms.saturating_sub(turn.pause_ms));
+            tokio::select! {
+                () = service.stop.cancelled() => return,
+                () = sleep_until(began + wait) => {}
+            }
+            // The agent may have gone.
+            let _ = to_self.send(Inward::PauseOver { seat, pause }).await;
+        });
+    }
+
+    fn turn_over(&mut self, seat: u64, utterance: Pcm) {
+        self.speaking.remove(&seat);
+        self.quiet_since = Instant::now();
+        self.message(wire::bare("UserStoppedSpeaking"));
+        self.unheard += 1;
+        let recognition = (self.service.parts.recognize)(utterance, self.live.tenant);
+        let (to_self, ended) = (self.to_self.clone(), Instant::now());
+        self.service.tasks.spawn(async move {
+            let text = recognition.await;
+            // The agent may have gone.
+            let _ = to_self.send(Inward::Heard { text, ended }).await;
+        });
     }
 
     /// Somebody speaks over the agent: it is silent at once, and may go on later.
@@ -98,6 +131,13 @@ impl Agent {
                 return self.queue(Job::say([UNAVAILABLE]));
             }
             Inward::Unproven { category } => return self.ask_again(&category),
+            Inward::PauseOver { seat, pause } => {
+                // Who has gone on speaking is not cut off.
+                if let Some(utterance) = self.ears.get_mut(&seat).and_then(|ear| ear.end(pause)) {
+                    self.turn_over(seat, utterance);
+                }
+                return;
+            }
             Inward::Heard { text, ended } => (text, ended),
         };
         self.unheard = self.unheard.saturating_sub(1);

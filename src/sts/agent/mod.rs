@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! audio ─▶ Ear (voice activity) ─ utterance ─▶ recognise ─ text ─▶ Job ─▶ reply: responder → voice
+//!                ├─ pause ─▶ is the turn complete? ─▶ utterance, at once or later
 //!                └─ speech while the agent speaks ─▶ pause                         │
 //! people ◀────────────────── Playback (a little ahead of the ear) ◀───────────────┘
 //! ```
@@ -60,6 +61,11 @@ enum Inward {
     Heard {
         text: Result<String, String>,
         ended: Instant,
+    },
+    /// A pause that ends a turn, if it is one still.
+    PauseOver {
+        seat: u64,
+        pause: u64,
     },
     /// Nobody could say whether the answer was right.
     Unchecked,

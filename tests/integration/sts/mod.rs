@@ -12,4 +12,6 @@ mod livekit;
 mod phone;
 mod room;
 pub mod service;
+mod turns;
+mod voice;
 mod voices;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use verbatim::audio::Pcm;
-use verbatim::sts::config::{EmbeddedVoice, Secret};
+use verbatim::sts::config::Secret;
 
 use super::doubles;
 use super::service::{Service, Setup};
@@ -138,9 +138,7 @@ pub fn recording(name: &str) -> Vec<i16> {
 }
 
 pub fn silent() -> Setup {
-    let mut setup = Setup::default();
-    setup.config.speech.embedded = EmbeddedVoice::None;
-    setup
+    Setup::default()
 }
 
 fn clinic() -> Value {

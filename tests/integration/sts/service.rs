@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use verbatim::fetch;
 use verbatim::http::{self, Authenticator, Router, auth};
 use verbatim::keys::{Store, Verifier};
+use verbatim::sts::config::{EmbeddedVoice, EndOfTurn};
 use verbatim::sts::{self, Config, Recognize, Sts};
 use verbatim::vad::Vad;
 
@@ -31,6 +32,9 @@ impl Default for Setup {
     fn default() -> Self {
         let mut config = Config::default();
         config.crawl.pause_ms = 0;
+        // As on a machine where nothing more is installed; who tests the models asks for them.
+        config.turn.end_of_turn = EndOfTurn::Silence;
+        config.speech.embedded = EmbeddedVoice::None;
         Self { config, is_loopback: true, heard: Vec::new(), recognize: None, fetch: None }
     }
 }
@@ -47,10 +51,13 @@ pub struct Service {
     running: JoinHandle<()>,
 }
 
-/// Where the voice activity model is; `./setup` has put it there.
+/// Where the models are; `./setup` has put them there.
+pub fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/models")
+}
+
 fn vad() -> Vad {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/models/silero-vad");
-    Vad::load(&folder).expect("run ./setup")
+    Vad::load(&models().join("silero-vad")).expect("run ./setup")
 }
 
 impl Service {
@@ -79,6 +86,7 @@ impl Service {
             authenticator: Authenticator::new(verifier, auth::Config::default()),
             vad: Some(vad()),
             recognize: setup.recognize.unwrap_or(scripted),
+            models: models(),
             is_loopback: setup.is_loopback,
             is_tls: false,
         };

@@ -2,7 +2,8 @@
 
 use tch::{Kind, Tensor};
 
-use super::{FFT_SAMPLES, LogMel};
+use super::FFT_SAMPLES;
+use crate::audio::LogMel;
 use crate::cuda::{Address, Device, Kernel};
 use crate::models::Error;
 

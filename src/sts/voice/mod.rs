@@ -1,24 +1,28 @@
-//! The agent's voice: an interface of OpenAI's form where one is configured, otherwise a program of this
-//! machine, otherwise none — and then the snapshot says so.
+//! The agent's voice: an interface of OpenAI's form where one is configured, otherwise Kokoro where it is
+//! installed, otherwise a program of this machine, otherwise none — and then the snapshot says so.
+
+mod kokoro;
+mod phonemes;
+mod program;
+mod wording;
 
 use std::collections::HashMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::Client;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
 use url::Url;
 
 use super::config::{EmbeddedVoice, Secret, Speech};
 use super::outbound;
 use crate::audio::RateConverter;
+use crate::onnx;
+use kokoro::Kokoro;
+use program::Program;
+use wording::Wording;
 
 /// Samples a second of all speech on its way out; what speech interfaces give without being asked.
 pub const VOICE_RATE: u32 = 24_000;
@@ -37,6 +41,18 @@ pub enum VoiceError {
     Address,
     #[error("`{0}` is not installed")]
     Missing(&'static str),
+    #[error("the voice `{0}` is not one of Kokoro's names, such as `af_heart`")]
+    Name(String),
+    #[error("the voice cannot be read ({})", path.display())]
+    Unreadable {
+        path: std::path::PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the voice has not {kokoro} rows", kokoro = kokoro::STYLES)]
+    Malformed,
+    #[error("the voice's model cannot be used (`./setup voice` installs it)")]
+    Model(#[from] onnx::Error),
     #[error("cannot set up the HTTP client")]
     Client(#[from] reqwest::Error),
 }
@@ -46,7 +62,10 @@ pub enum VoiceError {
 pub struct Voice(Arc<Speaker>);
 
 struct Speaker {
+    wording: Wording,
     remote: Option<Remote>,
+    kokoro: Option<Kokoro>,
+    /// Speaks where the others fail, too.
     program: Option<Program>,
     spoken: Mutex<HashMap<String, Arc<[f32]>>>,
 }
@@ -59,24 +78,12 @@ struct Remote {
     voice: String,
 }
 
-/// A program that reads text and writes a WAV file.
-struct Program {
-    name: &'static str,
-    path: PathBuf,
-    arguments: &'static [&'static str],
-    /// Where it writes its files, one for each sentence: a folder of ours alone. None: to its output.
-    folder: Option<PathBuf>,
-}
-
-/// It writes a header alone where its output is a pipe: the file's name is to follow.
-const FLITE: (&str, &[&str], bool) = ("flite", &["-voice", "slt", "-f", "/dev/stdin", "-o"], true);
-const ESPEAK: (&str, &[&str], bool) =
-    ("espeak-ng", &["--stdin", "--stdout", "-v", "en-us", "-s", "160"], false);
-
 impl Voice {
+    /// `models`: the folder of models.
+    ///
     /// # Errors
     /// [`VoiceError`].
-    pub fn open(config: &Speech) -> Result<Self, VoiceError> {
+    pub fn open(config: &Speech, models: &Path) -> Result<Self, VoiceError> {
         let remote = match &config.base_url {
             None => None,
             Some(base) => {
@@ -94,27 +101,44 @@ impl Voice {
                 })
             }
         };
-        let find = |(name, arguments, writes_files): (&'static str, &'static [&'static str], bool)| {
-            Program::find(name, arguments, writes_files).ok_or(VoiceError::Missing(name))
+        let (kokoro, program) = match config.embedded {
+            EmbeddedVoice::None => (None, None),
+            EmbeddedVoice::Kokoro => (Some(Kokoro::open(models, &config.embedded_voice)?), None),
+            EmbeddedVoice::Flite => (None, Some(Program::flite()?)),
+            EmbeddedVoice::EspeakNg => (None, Some(Program::espeak_ng()?)),
+            EmbeddedVoice::Auto => {
+                let kokoro = Kokoro::open(models, &config.embedded_voice)
+                    .inspect_err(|error| {
+                        let error: &dyn std::error::Error = error;
+                        tracing::info!(
+                            error,
+                            "voice agents speak without Kokoro: `./setup voice` installs it"
+                        );
+                    })
+                    .ok();
+                (kokoro, Program::flite().or_else(|_| Program::espeak_ng()).ok())
+            }
         };
-        let program = match config.embedded {
-            EmbeddedVoice::None => None,
-            EmbeddedVoice::Flite => Some(find(FLITE)?),
-            EmbeddedVoice::EspeakNg => Some(find(ESPEAK)?),
-            EmbeddedVoice::Auto => find(FLITE).or_else(|_| find(ESPEAK)).ok(),
-        };
-        if remote.is_none() && program.is_none() {
-            tracing::warn!("voice agents have no voice: install flite or espeak-ng, or set sts.speech");
+        let wording = Wording::new(&config.say_as);
+        let voice = Self(Arc::new(Speaker { wording, remote, kokoro, program, spoken: Mutex::default() }));
+        match voice.name() {
+            "none" => {
+                tracing::warn!(
+                    "voice agents have no voice: run `./setup voice`, install flite, or set sts.speech"
+                );
+            }
+            name => tracing::info!(voice = name, "voice agents speak"),
         }
-        Ok(Self(Arc::new(Speaker { remote, program, spoken: Mutex::default() })))
+        Ok(voice)
     }
 
     /// For the snapshot: `none` where the agent only writes.
     pub fn name(&self) -> &'static str {
-        match (&self.0.remote, &self.0.program) {
-            (Some(_), _) => "endpoint",
-            (None, Some(program)) => program.name,
-            (None, None) => "none",
+        match (&self.0.remote, &self.0.kokoro, &self.0.program) {
+            (Some(_), _, _) => "endpoint",
+            (None, Some(_), _) => "kokoro",
+            (None, None, Some(program)) => program.name,
+            (None, None, None) => "none",
         }
     }
 
@@ -124,7 +148,7 @@ impl Voice {
         if let Some(samples) = cache().get(text) {
             return samples.clone();
         }
-        let samples: Arc<[f32]> = self.synthesize(&speakable(text)).await.unwrap_or_default().into();
+        let samples: Arc<[f32]> = self.synthesize(&self.0.wording.of(text)).await.unwrap_or_default().into();
         if !samples.is_empty() && text.len() <= CACHED_CHARACTERS_MAX {
             let mut spoken = cache();
             if spoken.len() >= CACHED_MAX {
@@ -143,6 +167,12 @@ impl Voice {
             match tokio::time::timeout(SENTENCE_TIMEOUT, remote.speak(text)).await {
                 Ok(Some(samples)) => return Some(samples),
                 _ => tracing::warn!("the speech interface failed"),
+            }
+        }
+        if let Some(kokoro) = &self.0.kokoro {
+            match tokio::time::timeout(SENTENCE_TIMEOUT, kokoro.speak(text.to_owned())).await {
+                Ok(Some(samples)) => return Some(samples),
+                _ => tracing::warn!(voice = "kokoro", "the voice failed, or took too long"),
             }
         }
         let program = self.0.program.as_ref()?;
@@ -185,70 +215,6 @@ impl Remote {
     }
 }
 
-impl Program {
-    fn find(name: &'static str, arguments: &'static [&'static str], writes_files: bool) -> Option<Self> {
-        let folders = std::env::var_os("PATH")?;
-        let path =
-            std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())?;
-        let folder = match writes_files {
-            false => None,
-            true => {
-                let folder =
-                    std::env::temp_dir().join(format!("verbatim-voice-{:016x}", rand::random::<u64>()));
-                DirBuilder::new().mode(0o700).create(&folder).ok()?;
-                Some(folder)
-            }
-        };
-        Some(Self { name, path, arguments, folder })
-    }
-
-    /// Text goes in by a pipe: arguments are seen by every user of the machine.
-    async fn speak(&self, text: &str) -> std::io::Result<Vec<u8>> {
-        let file = self
-            .folder
-            .as_ref()
-            .map(|folder| Written(folder.join(format!("{:016x}", rand::random::<u64>()))));
-        let mut child = Command::new(&self.path)
-            .args(self.arguments)
-            .args(file.as_ref().map(|file| &file.0))
-            .stdin(Stdio::piped())
-            .stdout(if file.is_some() { Stdio::null() } else { Stdio::piped() })
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()?;
-        if let Some(mut input) = child.stdin.take() {
-            input.write_all(text.as_bytes()).await?;
-        }
-        let mut wav = Vec::new();
-        if let Some(output) = child.stdout.take() {
-            output.take(AUDIO_BYTES_MAX as u64).read_to_end(&mut wav).await?;
-        }
-        child.wait().await?;
-        if let Some(file) = &file {
-            tokio::fs::File::open(&file.0).await?.take(AUDIO_BYTES_MAX as u64).read_to_end(&mut wav).await?;
-        }
-        Ok(wav)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        if let Some(folder) = &self.folder {
-            // Empty by now; where it is not, the system clears it some day.
-            let _ = std::fs::remove_dir(folder);
-        }
-    }
-}
-
-/// A file that goes when it has been read, or nobody waits for it any more.
-struct Written(PathBuf);
-
-impl Drop for Written {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 fn linear16(bytes: &[u8]) -> Vec<f32> {
     let (samples, _) = bytes.as_chunks::<2>();
     samples.iter().map(|sample| f32::from(i16::from_le_bytes(*sample)) / 32_768.0).collect()
@@ -280,34 +246,9 @@ fn read_wav(bytes: &[u8]) -> Option<Vec<f32>> {
     }
 }
 
-/// `text` as it is to be said: telephone numbers digit by digit, addresses without their scheme.
-fn speakable(text: &str) -> String {
-    let word = |word: &str| {
-        let digits = word.chars().filter(char::is_ascii_digit).count();
-        let is_number = digits >= 7
-            && word
-                .chars()
-                .all(|c| c.is_ascii_digit() || matches!(c, '+' | '-' | '(' | ')' | '.' | ',' | '?' | '!'));
-        if is_number {
-            let spelled: Vec<String> = word.chars().filter(char::is_ascii_digit).map(String::from).collect();
-            let end = if word.ends_with(['.', '?', '!']) { "." } else { "" };
-            return spelled.join(" ") + end;
-        }
-        word.trim_start_matches("https://").trim_start_matches("http://").replace(['*', '#', '`', '_'], " ")
-    };
-    text.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_spelled_and_markup_is_not_read() {
-        assert_eq!(speakable("Call 415-555-2671."), "Call 4 1 5 5 5 5 2 6 7 1.");
-        assert_eq!(speakable("See https://a.example/x  for **more**."), "See a.example/x for   more  .");
-        assert_eq!(speakable("It costs 49.99, 24/7"), "It costs 49.99, 24/7");
-    }
 
     #[test]
     fn wav_of_unknown_length_is_read() {
@@ -324,7 +265,7 @@ mod tests {
     #[tokio::test]
     async fn a_program_of_this_machine_speaks() {
         for (embedded, name) in [(EmbeddedVoice::Flite, "flite"), (EmbeddedVoice::EspeakNg, "espeak-ng")] {
-            let Ok(voice) = Voice::open(&Speech { embedded, ..Speech::default() }) else {
+            let Ok(voice) = Voice::open(&Speech { embedded, ..Speech::default() }, Path::new(".")) else {
                 eprintln!("{name} is not installed: its voice is not tested");
                 continue;
             };

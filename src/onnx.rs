@@ -1,0 +1,190 @@
+//! Small models in ONNX form: a runtime that is opened where it is installed, and a thread for each model.
+//!
+//! What they are for — a caller's turn, an agent's voice — comes beside recognition, which they must not
+//! slow: their threads are few, do not spin, and step back where the processor is wanted by others.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crossbeam_channel::{Sender, bounded};
+use ort::environment::Environment;
+use ort::session::SessionInputValue;
+use ort::value::Tensor;
+use tokio::sync::oneshot;
+
+/// The runtime's library, in the folder of models.
+const LIBRARY: &str = "onnxruntime/libonnxruntime.so";
+/// How far the models' threads step back: beside a busy thread of the engine, one of theirs gets a quarter of
+/// the processor (weights 335 and 1024, `sched(7)`).
+const NICENESS: i32 = 5;
+/// What waits for one model.
+const QUEUE_MAX: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the ONNX runtime is not installed ({})", .0.display())]
+    NoRuntime(PathBuf),
+    #[error("the ONNX runtime cannot be used: {0}")]
+    Runtime(String),
+    #[error("the model cannot be read ({})", path.display())]
+    Model {
+        path: PathBuf,
+        #[source]
+        source: ort::Error,
+    },
+    #[error("the model does not run")]
+    Run(#[from] ort::Error),
+    #[error("no thread for the model")]
+    Thread(#[source] std::io::Error),
+    #[error("the model's thread died")]
+    Died,
+}
+
+/// A model that is loaded.
+pub struct Session(ort::session::Session);
+
+/// What a model is given: a shape, and as many values as it says.
+pub enum Input {
+    Floats(Vec<i64>, Vec<f32>),
+    Integers(Vec<i64>, Vec<i64>),
+}
+
+impl Session {
+    /// Loads `file` of the folder `models`, which holds the runtime too. It computes on `threads` threads.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn load(models: &Path, file: &str, threads: usize) -> Result<Self, Error> {
+        let environment = environment(&models.join(LIBRARY))?;
+        let path = models.join(file);
+        let load = || {
+            ort::session::Session::builder(&environment)?
+                .with_intra_threads(threads)?
+                .with_intra_op_spinning(false)?
+                .commit_from_file(&path)
+        };
+        load().map(Self).map_err(|source| Error::Model { path: path.clone(), source })
+    }
+
+    /// The values of the model's first output.
+    ///
+    /// # Errors
+    /// [`Error::Run`], also where the inputs are not the model's.
+    pub fn run<const N: usize>(&mut self, inputs: [(&'static str, Input); N]) -> Result<Vec<f32>, Error> {
+        let inputs = inputs.into_iter().map(|(name, input)| {
+            let value: SessionInputValue<'_> = match input {
+                Input::Floats(shape, values) => Tensor::from_array((shape, values))?.into(),
+                Input::Integers(shape, values) => Tensor::from_array((shape, values))?.into(),
+            };
+            Ok((Cow::Borrowed(name), value))
+        });
+        let outputs = self.0.run(inputs.collect::<Result<Vec<_>, ort::Error>>()?)?;
+        let first = outputs.values().next().ok_or(Error::Died)?;
+        let (_, values) = first.try_extract_tensor::<f32>()?;
+        Ok(values.to_vec())
+    }
+}
+
+/// One for the whole process; the library that was opened first stays.
+fn environment(library: &Path) -> Result<Environment, Error> {
+    static OPENED: Mutex<Option<Environment>> = Mutex::new(None);
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(environment) = &*opened {
+        return Ok(environment.clone());
+    }
+    if !library.exists() {
+        return Err(Error::NoRuntime(library.to_owned()));
+    }
+    let environment = ort::init_from(library)
+        .map_err(|error| Error::Runtime(error.to_string()))?
+        .with_telemetry(false)
+        .build()?;
+    Ok(opened.insert(environment).clone())
+}
+
+/// A thread that answers one question after the other. It ends with its last handle.
+pub struct Worker<I, O>(Sender<Job<I, O>>);
+
+struct Job<I, O> {
+    input: I,
+    reply: oneshot::Sender<O>,
+}
+
+impl<I: Send + 'static, O: Send + 'static> Worker<I, O> {
+    /// Starts a thread that answers by what `load` makes, and waits until that is made.
+    ///
+    /// # Errors
+    /// What `load` fails with, [`Error::Thread`], [`Error::Died`].
+    pub fn start<E, F, W>(name: &'static str, load: F) -> Result<Self, E>
+    where
+        E: From<Error> + Send + 'static,
+        F: FnOnce() -> Result<W, E> + Send + 'static,
+        W: FnMut(I) -> O,
+    {
+        let (jobs, queue) = bounded::<Job<I, O>>(QUEUE_MAX);
+        let (report, reported) = bounded(1);
+        let serve = move || {
+            step_back();
+            let mut answer = match load() {
+                Ok(answer) => answer,
+                Err(error) => return drop(report.send(Err(error))),
+            };
+            drop(report.send(Ok(())));
+            for Job { input, reply } in queue {
+                // Whoever asked may be gone by now.
+                if reply.is_closed() {
+                    continue;
+                }
+                match catch_unwind(AssertUnwindSafe(|| answer(input))) {
+                    Ok(output) => drop(reply.send(output)),
+                    Err(_) => tracing::error!(model = name, "the model's thread panicked, and goes on"),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.into());
+        thread.spawn(serve).map_err(Error::Thread)?;
+        reported.recv().map_err(|_| Error::Died)??;
+        Ok(Self(jobs))
+    }
+
+    /// None where too many wait, or the answer panicked. Dropping the future before its turn has come
+    /// takes the question back.
+    pub async fn ask(&self, input: I) -> Option<O> {
+        let (reply, answer) = oneshot::channel();
+        self.0.try_send(Job { input, reply }).ok()?;
+        answer.await.ok()
+    }
+}
+
+/// This thread and those that it will start.
+fn step_back() {
+    // SAFETY: changes the scheduling of the calling thread alone, on Linux; a refusal changes nothing.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_installed_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let library = folder.path().join("libonnxruntime.so");
+        assert!(matches!(environment(&library), Err(Error::NoRuntime(path)) if path == library));
+        std::fs::write(&library, "not a library").expect("written");
+        assert!(matches!(environment(&library), Err(Error::Runtime(_))));
+    }
+
+    #[tokio::test]
+    async fn a_worker_answers_in_turn_and_survives_a_panic() {
+        let load = || Ok::<_, Error>(|n: u32| if n == 0 { panic!("by the test") } else { n + 1 });
+        let worker = Worker::start("test", load).expect("started");
+        assert_eq!(worker.ask(1).await, Some(2));
+        assert_eq!(worker.ask(0).await, None);
+        assert_eq!(worker.ask(2).await, Some(3));
+        let load = || Err::<fn(u32) -> u32, _>(Error::Died);
+        assert!(matches!(Worker::start("test", load), Err(Error::Died)));
+    }
+}

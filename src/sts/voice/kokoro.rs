@@ -1,0 +1,160 @@
+//! Kokoro (82M parameters, int8): phonemes to speech at [`VOICE_RATE`](super::VOICE_RATE).
+//!
+//! Source of the model's form: `hexgrad/kokoro` (`KPipeline.infer`, `KModel.forward`; Apache-2.0), and its
+//! `config.json` for the symbols.
+
+use std::path::Path;
+
+use misaki_rs::Language;
+
+use super::phonemes::Phonemes;
+use super::{VOICE_RATE, VoiceError};
+use crate::onnx::{Input, Session, Worker};
+
+const FOLDER: &str = "kokoro";
+const FILE: &str = "kokoro/model.onnx";
+/// Threads it computes on: with fewer a sentence comes late, with more the engine would feel it.
+const THREADS: usize = 2;
+/// A voice is a style for each number of symbols, the model's longest input.
+pub const STYLES: usize = 510;
+const STYLE_VALUES: usize = 256;
+/// Symbols at a time: long inputs are hurried, and their first sound comes late.
+const SYMBOLS_MAX: usize = 300;
+/// What is quieter, at the ends, is the model's own silence.
+const SILENCE: f32 = 0.01;
+const LEAD: usize = VOICE_RATE as usize * 3 / 100;
+const TAIL: usize = VOICE_RATE as usize * 18 / 100;
+
+/// Its symbols and their numbers.
+#[rustfmt::skip]
+const SYMBOLS: &[(char, i64)] = &[
+    (';', 1), (':', 2), (',', 3), ('.', 4), ('!', 5), ('?', 6), ('—', 9), ('…', 10), ('"', 11), ('(', 12),
+    (')', 13), ('“', 14), ('”', 15), (' ', 16), ('\u{303}', 17), ('ʣ', 18), ('ʥ', 19), ('ʦ', 20), ('ʨ', 21),
+    ('ᵝ', 22), ('ꭧ', 23), ('A', 24), ('I', 25), ('O', 31), ('Q', 33), ('S', 35), ('T', 36), ('W', 39),
+    ('Y', 41), ('ᵊ', 42), ('a', 43), ('b', 44), ('c', 45), ('d', 46), ('e', 47), ('f', 48), ('h', 50),
+    ('i', 51), ('j', 52), ('k', 53), ('l', 54), ('m', 55), ('n', 56), ('o', 57), ('p', 58), ('q', 59),
+    ('r', 60), ('s', 61), ('t', 62), ('u', 63), ('v', 64), ('w', 65), ('x', 66), ('y', 67), ('z', 68),
+    ('ɑ', 69), ('ɐ', 70), ('ɒ', 71), ('æ', 72), ('β', 75), ('ɔ', 76), ('ɕ', 77), ('ç', 78), ('ɖ', 80),
+    ('ð', 81), ('ʤ', 82), ('ə', 83), ('ɚ', 85), ('ɛ', 86), ('ɜ', 87), ('ɟ', 90), ('ɡ', 92), ('ɥ', 99),
+    ('ɨ', 101), ('ɪ', 102), ('ʝ', 103), ('ɯ', 110), ('ɰ', 111), ('ŋ', 112), ('ɳ', 113), ('ɲ', 114),
+    ('ɴ', 115), ('ø', 116), ('ɸ', 118), ('θ', 119), ('œ', 120), ('ɹ', 123), ('ɾ', 125), ('ɻ', 126),
+    ('ʁ', 128), ('ɽ', 129), ('ʂ', 130), ('ʃ', 131), ('ʈ', 132), ('ʧ', 133), ('ʊ', 135), ('ʋ', 136),
+    ('ʌ', 138), ('ɣ', 139), ('ɤ', 140), ('χ', 142), ('ʎ', 143), ('ʒ', 147), ('ʔ', 148), ('ˈ', 156),
+    ('ˌ', 157), ('ː', 158), ('ʰ', 162), ('ʲ', 164), ('↓', 169), ('→', 171), ('↗', 172), ('↘', 173),
+    ('ᵻ', 177),
+];
+
+pub struct Kokoro(Worker<String, Option<Vec<f32>>>);
+
+impl Kokoro {
+    /// `voice`: a file of the model's folder, such as `af_heart`; its first letter says the accent.
+    ///
+    /// # Errors
+    /// [`VoiceError`].
+    pub fn open(models: &Path, voice: &str) -> Result<Self, VoiceError> {
+        if voice.is_empty() || !voice.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            return Err(VoiceError::Name(voice.to_owned()));
+        }
+        let path = models.join(FOLDER).join(format!("{voice}.bin"));
+        let language = if voice.starts_with('b') { Language::EnglishGB } else { Language::EnglishUS };
+        let models = models.to_owned();
+        let load = move || {
+            let bytes = std::fs::read(&path).map_err(|source| VoiceError::Unreadable { path, source })?;
+            let styles: Vec<f32> =
+                bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+            if styles.len() != STYLES * STYLE_VALUES {
+                return Err(VoiceError::Malformed);
+            }
+            let mut model = Model {
+                session: Session::load(&models, FILE, THREADS)?,
+                styles,
+                phonemes: Phonemes::new(language),
+            };
+            Ok(move |text: String| model.speak(&text))
+        };
+        Worker::start("kokoro", load).map(Self)
+    }
+
+    /// None where it cannot say it.
+    pub async fn speak(&self, text: String) -> Option<Vec<f32>> {
+        self.0.ask(text).await?
+    }
+}
+
+struct Model {
+    session: Session,
+    styles: Vec<f32>,
+    phonemes: Phonemes,
+}
+
+impl Model {
+    fn speak(&mut self, text: &str) -> Option<Vec<f32>> {
+        let symbols: Vec<(char, i64)> = self.phonemes.of(text)?.chars().filter_map(symbol).collect();
+        let mut speech = Vec::new();
+        for piece in pieces(&symbols) {
+            speech.extend(self.say(piece)?);
+        }
+        Some(speech)
+    }
+
+    fn say(&mut self, symbols: &[(char, i64)]) -> Option<Vec<f32>> {
+        let row = symbols.len().checked_sub(1)?.min(STYLES - 1);
+        let style = self.styles.get(row * STYLE_VALUES..(row + 1) * STYLE_VALUES)?.to_vec();
+        let mut tokens = vec![0];
+        tokens.extend(symbols.iter().map(|(_, id)| id));
+        tokens.push(0);
+        let inputs = [
+            ("tokens", Input::Integers(vec![1, tokens.len() as i64], tokens)),
+            ("style", Input::Floats(vec![1, STYLE_VALUES as i64], style)),
+            ("speed", Input::Floats(vec![1], vec![1.0])),
+        ];
+        let samples = self
+            .session
+            .run(inputs)
+            .inspect_err(|error| tracing::warn!(%error, "the model of the voice failed"))
+            .ok()?;
+        let is_loud = |sample: &f32| sample.abs() > SILENCE;
+        let start = samples.iter().position(is_loud)?.saturating_sub(LEAD);
+        let end = samples.iter().rposition(is_loud)?.saturating_add(TAIL).min(samples.len());
+        samples.get(start..end).map(<[f32]>::to_vec)
+    }
+}
+
+fn symbol(c: char) -> Option<(char, i64)> {
+    SYMBOLS.iter().find(|(symbol, _)| *symbol == c).copied()
+}
+
+/// `symbols` in pieces of at most [`SYMBOLS_MAX`], cut where one pauses, or else between words.
+fn pieces(symbols: &[(char, i64)]) -> Vec<&[(char, i64)]> {
+    let mut pieces = Vec::new();
+    let mut rest = symbols;
+    while rest.len() > SYMBOLS_MAX {
+        let head = rest.get(..SYMBOLS_MAX).unwrap_or_default();
+        let last = |ends: &[char]| head.iter().rposition(|(c, _)| ends.contains(c));
+        let cut = last(&[',', ';', ':', '.', '—']).or_else(|| last(&[' '])).map_or(SYMBOLS_MAX, |at| at + 1);
+        let (piece, others) = rest.split_at(cut);
+        pieces.push(piece);
+        rest = others;
+    }
+    pieces.push(rest);
+    pieces.retain(|piece| piece.iter().any(|(c, _)| c.is_alphabetic()));
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sentences_are_cut_where_one_pauses() {
+        let symbols = |text: &str| text.chars().filter_map(symbol).collect::<Vec<_>>();
+        let text = "ab, ".repeat(70) + &"abc ".repeat(200) + &"a".repeat(700);
+        let all = symbols(&text);
+        let cut = pieces(&all);
+        let lengths: Vec<usize> = cut.iter().map(|piece| piece.len()).collect();
+        assert!(cut.concat() == all, "{lengths:?}");
+        assert!(lengths.iter().all(|length| *length <= SYMBOLS_MAX), "{lengths:?}");
+        assert_eq!(lengths.first(), Some(&279));
+        assert_eq!(pieces(&symbols(".")), Vec::<&[(char, i64)]>::new());
+    }
+}

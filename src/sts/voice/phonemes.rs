@@ -1,0 +1,264 @@
+//! English text to the phonemes that Kokoro knows: by a dictionary (misaki), and for words that it lacks by
+//! the letter-to-sound rules of a program of this machine, or else letter by letter.
+
+use std::collections::HashMap;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use misaki_rs::fallback::FallbackError;
+use misaki_rs::{Fallback, G2P, Language};
+
+use super::program::on_path;
+
+/// Of words that are remembered.
+const WORDS_MAX: usize = 1000;
+const LETTERS_MAX: usize = 40;
+/// What a program answers about one word.
+const ANSWER_BYTES_MAX: u64 = 4096;
+
+pub struct Phonemes(G2P);
+
+impl Phonemes {
+    pub fn new(language: Language) -> Self {
+        Self(G2P::with_fallback(language, Some(Box::new(Unknown::new()))))
+    }
+
+    pub fn of(&self, text: &str) -> Option<String> {
+        let (phonemes, _) = self
+            .0
+            .g2p(text)
+            .inspect_err(|error| tracing::warn!(%error, "a sentence has no phonemes"))
+            .ok()?;
+        Some(phonemes)
+    }
+}
+
+/// Words that no dictionary has.
+struct Unknown {
+    flite: Option<PathBuf>,
+    espeak: Option<PathBuf>,
+    known: Mutex<HashMap<String, String>>,
+}
+
+impl Unknown {
+    fn new() -> Self {
+        Self { flite: on_path("flite"), espeak: on_path("espeak-ng"), known: Mutex::default() }
+    }
+
+    fn find(&self, word: &str) -> String {
+        let by_flite = || {
+            let arguments = ["-voice", "slt", "-ps", "-f", "/dev/stdin", "-o", "none"];
+            from_arpabet(&ask(self.flite.as_deref()?, &arguments, word)?)
+        };
+        let by_espeak = || {
+            let arguments = ["-q", "--ipa", "-v", "en-us", "--stdin"];
+            from_ipa(&ask(self.espeak.as_deref()?, &arguments, word)?)
+        };
+        // Neither knows what to do with a word in capitals but to spell it.
+        let is_readable = word.chars().count() <= LETTERS_MAX && word.contains(char::is_lowercase);
+        let read = is_readable.then(|| by_flite().or_else(by_espeak)).flatten();
+        read.unwrap_or_else(|| spelled(word))
+    }
+}
+
+impl Fallback for Unknown {
+    fn phonemize(&self, word: &str) -> Result<String, FallbackError> {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(phonemes) = known().get(word) {
+            return Ok(phonemes.clone());
+        }
+        let phonemes = self.find(word);
+        let mut known = known();
+        if known.len() >= WORDS_MAX {
+            known.clear();
+        }
+        known.insert(word.to_owned(), phonemes.clone());
+        Ok(phonemes)
+    }
+}
+
+/// What `program` says about `word`, which goes in by a pipe: arguments are seen by every user of the machine.
+fn ask(program: &Path, arguments: &[&str], word: &str) -> Option<String> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let said = child.stdin.take().is_some_and(|mut input| input.write_all(word.as_bytes()).is_ok());
+    let mut answer = String::new();
+    let heard = child.stdout.take().map(|output| output.take(ANSWER_BYTES_MAX).read_to_string(&mut answer));
+    let ended = child.wait().ok()?;
+    (said && heard?.is_ok() && ended.success()).then_some(answer)
+}
+
+/// The phones of flite's voices (CMU's ARPAbet in lower case).
+const PHONES: [(&str, &str); 44] = [
+    ("aa", "ɑ"),
+    ("ae", "æ"),
+    ("ah", "ʌ"),
+    ("ao", "ɔ"),
+    ("aw", "W"),
+    ("ax", "ə"),
+    ("axr", "əɹ"),
+    ("ay", "I"),
+    ("b", "b"),
+    ("ch", "ʧ"),
+    ("d", "d"),
+    ("dh", "ð"),
+    ("dx", "T"),
+    ("eh", "ɛ"),
+    ("el", "ᵊl"),
+    ("em", "əm"),
+    ("en", "ᵊn"),
+    ("er", "ɜɹ"),
+    ("ey", "A"),
+    ("f", "f"),
+    ("g", "ɡ"),
+    ("hh", "h"),
+    ("ih", "ɪ"),
+    ("iy", "i"),
+    ("jh", "ʤ"),
+    ("k", "k"),
+    ("l", "l"),
+    ("m", "m"),
+    ("n", "n"),
+    ("ng", "ŋ"),
+    ("ow", "O"),
+    ("oy", "Y"),
+    ("p", "p"),
+    ("r", "ɹ"),
+    ("s", "s"),
+    ("sh", "ʃ"),
+    ("t", "t"),
+    ("th", "θ"),
+    ("uh", "ʊ"),
+    ("uw", "u"),
+    ("v", "v"),
+    ("w", "w"),
+    ("y", "j"),
+    ("z", "z"),
+];
+
+/// Without stress, which flite does not print: the first full vowel gets it.
+fn from_arpabet(phones: &str) -> Option<String> {
+    let mut word = String::new();
+    for phone in phones.split_whitespace().filter(|phone| *phone != "pau") {
+        let (_, symbol) = PHONES.iter().find(|(name, _)| *name == phone).or(match phone {
+            "zh" => Some(&("zh", "ʒ")),
+            "hv" => Some(&("hv", "h")),
+            _ => None,
+        })?;
+        let is_vowel = phone.starts_with(['a', 'e', 'i', 'o', 'u']) && !symbol.starts_with(['ə', 'ᵊ']);
+        if is_vowel && !word.contains('ˈ') {
+            word.push('ˈ');
+        }
+        word.push_str(symbol);
+    }
+    (!word.is_empty()).then_some(word)
+}
+
+/// From the IPA that espeak-ng writes; what comes first is replaced first.
+const IPA: [(&str, &str); 23] = [
+    ("eɪ", "A"),
+    ("aɪ", "I"),
+    ("aʊ", "W"),
+    ("oʊ", "O"),
+    ("əʊ", "O"),
+    ("ɔɪ", "Y"),
+    ("tʃ", "ʧ"),
+    ("dʒ", "ʤ"),
+    ("ɜː", "ɜɹ"),
+    ("ɚ", "əɹ"),
+    ("l\u{329}", "ᵊl"),
+    ("n\u{329}", "ᵊn"),
+    ("\u{329}", ""),
+    ("ː", ""),
+    ("e", "ɛ"),
+    ("o", "O"),
+    ("a", "æ"),
+    ("ɾ", "T"),
+    ("ʔ", "t"),
+    ("r", "ɹ"),
+    ("g", "ɡ"),
+    ("x", "k"),
+    ("ɬ", "l"),
+];
+
+fn from_ipa(ipa: &str) -> Option<String> {
+    let word: String = ipa.split_whitespace().collect();
+    let word = IPA.iter().fold(word, |word, (from, to)| word.replace(from, to));
+    (!word.is_empty()).then_some(word)
+}
+
+/// The names of the letters from a to z, and of the digits.
+const LETTERS: [&str; 26] = [
+    "ˈA",
+    "bˈi",
+    "sˈi",
+    "dˈi",
+    "ˈi",
+    "ˈɛf",
+    "ʤˈi",
+    "ˈAʧ",
+    "ˈI",
+    "ʤˈA",
+    "kˈA",
+    "ˈɛl",
+    "ˈɛm",
+    "ˈɛn",
+    "ˈO",
+    "pˈi",
+    "kjˈu",
+    "ˈɑɹ",
+    "ˈɛs",
+    "tˈi",
+    "jˈu",
+    "vˈi",
+    "dˈʌbᵊlju",
+    "ˈɛks",
+    "wˈI",
+    "zˈi",
+];
+const DIGITS: [&str; 10] = ["zˈɪɹO", "wˈʌn", "tˈu", "θɹˈi", "fˈɔɹ", "fˈIv", "sˈɪks", "sˈɛvən", "ˈAt", "nˈIn"];
+
+/// Letter by letter; other characters are silent.
+fn spelled(word: &str) -> String {
+    let name = |c: char| match c.to_ascii_lowercase() {
+        c @ 'a'..='z' => LETTERS.get(c as usize - 'a' as usize),
+        c @ '0'..='9' => DIGITS.get(c as usize - '0' as usize),
+        _ => None,
+    };
+    word.chars().take(LETTERS_MAX).filter_map(name).copied().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_no_dictionary_has_are_read_or_spelled() {
+        assert_eq!(from_arpabet("pau ow k ax f er pau \n").as_deref(), Some("ˈOkəfɜɹ"));
+        assert_eq!(from_arpabet("pau pau"), None);
+        assert_eq!(from_arpabet("xx"), None);
+        assert_eq!(from_ipa("ˈɑːkæfɚ\n").as_deref(), Some("ˈɑkæfəɹ"));
+        assert_eq!(from_ipa(" \n"), None);
+        assert_eq!(spelled("X2é"), "ˈɛks tˈu");
+        let nobody = Unknown { flite: None, espeak: None, known: Mutex::default() };
+        assert_eq!(nobody.phonemize("Okafor").ok().as_deref(), Some("ˈO kˈA ˈA ˈɛf ˈO ˈɑɹ"));
+    }
+
+    #[test]
+    fn no_word_is_left_out() {
+        let phonemes = Phonemes::new(Language::EnglishUS);
+        for text in ["Dr. Okafor sees Mrs. Qzxwv at 9:30.", "It costs $49.99 — by the WXQZ.", ""] {
+            let found = phonemes.of(text).expect("phonemes");
+            assert!(!found.contains('❓'), "{text}: {found}");
+        }
+        // What nobody says is passed over.
+        assert!(phonemes.of("«naïve» 中文 ❤ \u{0} x²").is_some());
+    }
+}

@@ -1,0 +1,101 @@
+//! Voices that are programs of this machine.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::Command;
+
+use super::{AUDIO_BYTES_MAX, VoiceError};
+
+/// A program that reads text and writes a WAV file.
+pub struct Program {
+    pub name: &'static str,
+    path: PathBuf,
+    arguments: &'static [&'static str],
+    /// Where it writes its files, one for each sentence: a folder of ours alone. None: to its output.
+    folder: Option<PathBuf>,
+}
+
+impl Program {
+    pub fn flite() -> Result<Self, VoiceError> {
+        // It writes a header alone where its output is a pipe: the file's name is to follow.
+        Self::find("flite", &["-voice", "slt", "-f", "/dev/stdin", "-o"], true)
+    }
+
+    pub fn espeak_ng() -> Result<Self, VoiceError> {
+        Self::find("espeak-ng", &["--stdin", "--stdout", "-v", "en-us", "-s", "160"], false)
+    }
+
+    fn find(
+        name: &'static str,
+        arguments: &'static [&'static str],
+        writes_files: bool,
+    ) -> Result<Self, VoiceError> {
+        let path = on_path(name).ok_or(VoiceError::Missing(name))?;
+        let folder = match writes_files {
+            false => None,
+            true => {
+                let folder =
+                    std::env::temp_dir().join(format!("verbatim-voice-{:016x}", rand::random::<u64>()));
+                DirBuilder::new().mode(0o700).create(&folder).map_err(|_| VoiceError::Missing(name))?;
+                Some(folder)
+            }
+        };
+        Ok(Self { name, path, arguments, folder })
+    }
+
+    /// Text goes in by a pipe: arguments are seen by every user of the machine.
+    pub async fn speak(&self, text: &str) -> std::io::Result<Vec<u8>> {
+        let file = self
+            .folder
+            .as_ref()
+            .map(|folder| Written(folder.join(format!("{:016x}", rand::random::<u64>()))));
+        let mut child = Command::new(&self.path)
+            .args(self.arguments)
+            .args(file.as_ref().map(|file| &file.0))
+            .stdin(Stdio::piped())
+            .stdout(if file.is_some() { Stdio::null() } else { Stdio::piped() })
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(text.as_bytes()).await?;
+        }
+        let mut wav = Vec::new();
+        if let Some(output) = child.stdout.take() {
+            output.take(AUDIO_BYTES_MAX as u64).read_to_end(&mut wav).await?;
+        }
+        child.wait().await?;
+        if let Some(file) = &file {
+            tokio::fs::File::open(&file.0).await?.take(AUDIO_BYTES_MAX as u64).read_to_end(&mut wav).await?;
+        }
+        Ok(wav)
+    }
+}
+
+/// Where a program is, by the PATH.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            // Empty by now; where it is not, the system clears it some day.
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+/// A file that goes when it has been read, or nobody waits for it any more.
+struct Written(PathBuf);
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

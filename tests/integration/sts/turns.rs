@@ -1,0 +1,67 @@
+//! When a caller's turn ends, by the model that hears whether a sentence is complete.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use verbatim::audio::Pcm;
+use verbatim::sts::Recognize;
+use verbatim::sts::config::EndOfTurn;
+
+use super::room::{Caller, clip};
+use super::service::{Service, Setup};
+use super::voices::patiently;
+
+/// Samples of silence that are fewer than end a turn without the model, and more.
+const SHORT: usize = 6_400;
+const LONG: usize = 19_200;
+
+fn linear16(samples: &[f32], silence: usize) -> Vec<i16> {
+    let samples = samples.iter().map(|sample| (sample * 32_767.0) as i16);
+    samples.chain(std::iter::repeat_n(0, silence)).collect()
+}
+
+#[tokio::test]
+async fn who_has_finished_is_answered_and_who_pauses_is_not_interrupted() {
+    let utterances = Arc::new(Mutex::new(Vec::new()));
+    let noted = utterances.clone();
+    let recognize: Recognize = Arc::new(move |pcm: Pcm, _| {
+        noted.lock().expect("no test panics here").push(pcm.duration_seconds());
+        Box::pin(async { Ok("Where can I park?".to_owned()) })
+    });
+    let mut setup = Setup { recognize: Some(recognize), ..Setup::default() };
+    setup.config.turn.end_of_turn = EndOfTurn::Model;
+    // Nobody is answered because time has passed.
+    setup.config.turn.wait_ms = 600_000;
+    setup.config.turn.silence_ms = 600_000;
+    let service = Service::start(setup).await;
+    let start = json!({
+        "greeting": "Hello.",
+        "documents": [{"title": "Parking", "type": "text", "content": "Parking is free behind the building."}],
+    });
+    let join = async || {
+        let (id, reply) = service.session(start.clone()).await;
+        let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+        assert_eq!(status["agent"]["engine"]["end_of_turn"], "model");
+        let mut caller = Caller::join(&service, &reply).await;
+        caller.listen().await;
+        caller
+    };
+    let (mut hesitant, mut quick) = (join().await, join().await);
+
+    // «Had he married a more amiable woman, he might have been …»
+    let sentence = clip("austen_0920.wav");
+    let (begin, end) = sentence.samples().split_at(sentence.len() * 9 / 20);
+    hesitant.speak(&linear16(begin, LONG)).await;
+    hesitant.message("UserStartedSpeaking").await;
+    // The model hears one pause after the other: who speaks after the hesitant one is judged after them.
+    quick.speak(&linear16(clip("en_quick_brown_fox.wav").samples(), SHORT)).await;
+    patiently(quick.message("UserStoppedSpeaking")).await;
+    assert_eq!(patiently(quick.listen()).await, "Parking is free behind the building.");
+    let heard = utterances.lock().expect("no test panics here").clone();
+    assert_eq!(heard.len(), 1, "the one who paused was interrupted: {heard:?}");
+
+    hesitant.speak(&linear16(end, SHORT)).await;
+    assert_eq!(patiently(hesitant.listen()).await, "Parking is free behind the building.");
+    let heard = utterances.lock().expect("no test panics here").clone();
+    assert!(heard.len() == 2 && heard[1] > sentence.duration_seconds(), "{heard:?}");
+}
