@@ -134,8 +134,9 @@ async fn a_job_is_on_disk_when_it_is_acknowledged_and_gone_from_there_when_it_is
 async fn a_submission_sent_again_under_its_key_is_the_same_job() {
     let mut receiver = Receiver::start(&[]).await;
     let server = server(&[&receiver]).await;
+    let address = to(&receiver);
     let submit = |query: &str, body: Vec<u8>, key: &str| {
-        with_callback(&server, &to(&receiver), query, body).header("idempotency-key", key.to_owned())
+        with_callback(&server, &address, query, body).header("idempotency-key", key.to_owned())
     };
     let first = taken(submit(RAW, say(7), "order-7")).await;
     assert_eq!(taken(submit(RAW, say(7), "order-7")).await, first);
