@@ -234,7 +234,8 @@ async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     caller.message("AgentAudioDone").await;
     caller.quiet().await;
     let heard = patiently(caller.heard()).await;
-    assert!(word_errors(MAN.0, &heard) <= 1, "{heard}");
+    // One word of it is two, `ill-disposed`.
+    assert!(word_errors(MAN.0, &heard) <= 2, "{heard}");
 
     // A question that is really heard, and its answer.
     caller.speak(FOX.1).await;

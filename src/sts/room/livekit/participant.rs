@@ -262,7 +262,8 @@ impl Connection<'_> {
         match response {
             Response::TrackPublished(published) if published.cid == self.cid && self.track.is_none() => {
                 self.track = Some(published.track.unwrap_or_default().sid);
-                let sdp = self.publisher.offer(&self.cid)?;
+                let (mid, sdp) = self.publisher.offer(&self.cid)?;
+                self.mid = Some(mid);
                 let offer = SessionDescription { r#type: "offer".into(), sdp, id: 1 };
                 self.signal.send(Request::Offer(offer)).await?;
             }
@@ -349,7 +350,6 @@ impl Connection<'_> {
 
     async fn published(&mut self, event: Event) -> Result<(), Failure> {
         match event {
-            Event::MediaAdded(media) => self.mid = Some(media.mid),
             Event::ChannelOpen(id, _) => {
                 self.ready_by = None;
                 self.live.room.set_media(MediaState::Ready);

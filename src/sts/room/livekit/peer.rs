@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::error::{IceError, SdpError};
-use str0m::media::{Direction, MediaKind};
+use str0m::media::{Direction, MediaKind, Mid};
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Event, Input, Output, Rtc, RtcError};
 use tokio::net::UdpSocket;
@@ -86,18 +86,19 @@ impl Peer {
         Ok(Self { rtc, socket, local, buffer, pending: None, early: Vec::new(), has_remote: false })
     }
 
-    /// An offer to send one track; the server knows it by `cid`.
+    /// An offer to send one track, and what we write it by; the server knows it by `cid`.
     ///
     /// # Errors
     /// [`PeerError::Unasked`] where there is one already.
-    pub fn offer(&mut self, cid: &str) -> Result<String, PeerError> {
+    pub fn offer(&mut self, cid: &str) -> Result<(Mid, String), PeerError> {
         let mut changes = self.rtc.sdp_api();
         let stream = Some("agent".to_owned());
-        changes.add_media(MediaKind::Audio, Direction::SendOnly, stream, Some(cid.to_owned()), None);
+        let mid =
+            changes.add_media(MediaKind::Audio, Direction::SendOnly, stream, Some(cid.to_owned()), None);
         changes.add_channel("_reliable".into());
         let (offer, pending) = changes.apply().ok_or(PeerError::Unasked)?;
         self.pending = Some(pending);
-        Ok(offer.to_sdp_string())
+        Ok((mid, offer.to_sdp_string()))
     }
 
     /// The server's answer to our offer.
@@ -201,8 +202,8 @@ mod tests {
     async fn an_offer_names_its_track_and_an_answer_nobody_asked_for_is_refused() {
         let mut peer = Peer::new(Ipv4Addr::LOCALHOST.into()).await.unwrap();
         assert!(matches!(peer.answered("v=0"), Err(PeerError::Unasked)));
-        let offer = peer.offer("TR_mine").unwrap();
-        assert_eq!(streams(&offer), [("0".to_owned(), "agent".to_owned())]);
+        let (mid, offer) = peer.offer("TR_mine").unwrap();
+        assert_eq!(streams(&offer), [(mid.to_string(), "agent".to_owned())]);
         assert!(offer.contains("agent TR_mine") && offer.contains("opus/48000"), "{offer}");
         assert!(peer.answered("nonsense").is_err());
     }
@@ -211,7 +212,7 @@ mod tests {
     async fn we_understand_ourselves() {
         let mut one = Peer::new(Ipv4Addr::LOCALHOST.into()).await.unwrap();
         let mut other = Peer::new(Ipv4Addr::LOCALHOST.into()).await.unwrap();
-        let answer = other.answer(&one.offer("TR_mine").unwrap()).unwrap();
+        let answer = other.answer(&one.offer("TR_mine").unwrap().1).unwrap();
         one.answered(&answer).unwrap();
         let connected = async |peer: &mut Peer| {
             while !matches!(peer.next().await.unwrap(), Event::Connected) {}

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use opus::{Application, Channels, Decoder, Encoder};
+use opus::{Application, Bitrate, Channels, Decoder, Encoder};
 
 use crate::audio::{self, SAMPLE_RATE};
 use crate::sts::room::media::Incoming;
@@ -26,6 +26,8 @@ const FRAME_SAMPLES: usize = VOICE_RATE as usize / 50;
 /// Of the clock of Opus over RTP, whatever its audio is.
 pub const FRAME_TICKS: u64 = 48_000 / 50;
 const PACKET_BYTES_MAX: usize = 1275;
+/// Speech of the band that the voice has, without a loss that is heard (RFC 7587, 3.1.1: 28 to 40 kbit/s).
+const BITS_PER_SECOND: i32 = 40_000;
 /// Frames of silence after speech, so that no decoder invents its end.
 const TAIL: usize = 10;
 /// How far what is heard may be behind the clock: packets come unevenly.
@@ -62,7 +64,8 @@ impl Speaking {
     /// # Errors
     /// [`SoundError::Opus`].
     pub fn new() -> Result<Self, SoundError> {
-        let encoder = Encoder::new(VOICE_RATE, Channels::Mono, Application::Voip)?;
+        let mut encoder = Encoder::new(VOICE_RATE, Channels::Mono, Application::Voip)?;
+        encoder.set_bitrate(Bitrate::Bits(BITS_PER_SECOND))?;
         Ok(Self { encoder, queue: VecDeque::new(), silent: TAIL })
     }
 
