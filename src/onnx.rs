@@ -87,6 +87,14 @@ impl Session {
     }
 }
 
+/// Opens the runtime of the folder `models`, for a model that is loaded later.
+///
+/// # Errors
+/// [`Error::NoRuntime`], [`Error::Runtime`].
+pub fn open_runtime(models: &Path) -> Result<(), Error> {
+    environment(&models.join(LIBRARY)).map(drop)
+}
+
 /// One for the whole process; the library that was opened first stays.
 fn environment(library: &Path) -> Result<Environment, Error> {
     static OPENED: Mutex<Option<Environment>> = Mutex::new(None);

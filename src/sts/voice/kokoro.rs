@@ -3,13 +3,15 @@
 //! Source of the model's form: `hexgrad/kokoro` (`KPipeline.infer`, `KModel.forward`; Apache-2.0), and its
 //! `config.json` for the symbols.
 
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 
 use misaki_rs::Language;
+use tokio::sync::OnceCell;
 
 use super::phonemes::Phonemes;
 use super::{VOICE_RATE, VoiceError};
-use crate::onnx::{Input, Session, Worker};
+use crate::onnx::{self, Input, Session, Worker};
 
 const FOLDER: &str = "kokoro";
 const FILE: &str = "kokoro/model.onnx";
@@ -44,10 +46,14 @@ const SYMBOLS: &[(char, i64)] = &[
     ('ᵻ', 177),
 ];
 
-pub struct Kokoro(Worker<String, Option<Vec<f32>>>);
+/// The model is loaded when somebody is first spoken to: a server that only transcribes holds none of it.
+pub struct Kokoro {
+    worker: Worker<String, Option<Vec<f32>>>,
+    loaded: OnceCell<()>,
+}
 
 impl Kokoro {
-    /// `voice`: a file of the model's folder, such as `af_heart`; its first letter says the accent.
+    /// Sees to it that all is there. `voice`: a file of the model's folder, such as `af_heart`; its first letter says the accent.
     ///
     /// # Errors
     /// [`VoiceError`].
@@ -59,47 +65,71 @@ impl Kokoro {
         let language = if voice.starts_with('b') { Language::EnglishGB } else { Language::EnglishUS };
         let models = models.to_owned();
         let load = move || {
-            let bytes = std::fs::read(&path).map_err(|source| VoiceError::Unreadable { path, source })?;
+            let bytes = fs::read(&path).map_err(|source| VoiceError::Unreadable { path, source })?;
             let styles: Vec<f32> =
                 bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             if styles.len() != STYLES * STYLE_VALUES {
                 return Err(VoiceError::Malformed);
             }
-            let mut model = Model {
-                session: Session::load(&models, FILE, THREADS)?,
-                styles,
-                phonemes: Phonemes::new(language),
-            };
-            Ok(move |text: String| model.speak(&text))
+            let file = models.join(FILE);
+            File::open(&file).map_err(|source| VoiceError::Unreadable { path: file, source })?;
+            onnx::open_runtime(&models)?;
+            let mut speaker = Speaker { models, language, styles, model: None };
+            Ok(move |text: String| speaker.speak(&text))
         };
-        Worker::start("kokoro", load).map(Self)
+        Ok(Self { worker: Worker::start("kokoro", load)?, loaded: OnceCell::new() })
+    }
+
+    /// Loads the model, the first time.
+    pub async fn prepare(&self) {
+        let nothing = || async { drop(self.worker.ask(String::new()).await) };
+        self.loaded.get_or_init(nothing).await;
     }
 
     /// None where it cannot say it.
     pub async fn speak(&self, text: String) -> Option<Vec<f32>> {
-        self.0.ask(text).await?
+        self.worker.ask(text).await?
     }
+}
+
+struct Speaker {
+    models: PathBuf,
+    language: Language,
+    styles: Vec<f32>,
+    model: Option<Model>,
 }
 
 struct Model {
     session: Session,
-    styles: Vec<f32>,
     phonemes: Phonemes,
 }
 
-impl Model {
+impl Speaker {
     fn speak(&mut self, text: &str) -> Option<Vec<f32>> {
-        let symbols: Vec<(char, i64)> = self.phonemes.of(text)?.chars().filter_map(symbol).collect();
+        let model = match &mut self.model {
+            Some(model) => model,
+            none => none.insert(Model::load(&self.models, self.language)?),
+        };
+        let symbols: Vec<(char, i64)> = model.phonemes.of(text)?.chars().filter_map(symbol).collect();
         let mut speech = Vec::new();
         for piece in pieces(&symbols) {
-            speech.extend(self.say(piece)?);
+            speech.extend(model.say(&self.styles, piece)?);
         }
         Some(speech)
     }
+}
 
-    fn say(&mut self, symbols: &[(char, i64)]) -> Option<Vec<f32>> {
+impl Model {
+    fn load(models: &Path, language: Language) -> Option<Self> {
+        let session = Session::load(models, FILE, THREADS)
+            .inspect_err(|error| tracing::warn!(%error, "the model of the voice cannot be loaded"))
+            .ok()?;
+        Some(Self { session, phonemes: Phonemes::new(language) })
+    }
+
+    fn say(&mut self, styles: &[f32], symbols: &[(char, i64)]) -> Option<Vec<f32>> {
         let row = symbols.len().checked_sub(1)?.min(STYLES - 1);
-        let style = self.styles.get(row * STYLE_VALUES..(row + 1) * STYLE_VALUES)?.to_vec();
+        let style = styles.get(row * STYLE_VALUES..(row + 1) * STYLE_VALUES)?.to_vec();
         let mut tokens = vec![0];
         tokens.extend(symbols.iter().map(|(_, id)| id));
         tokens.push(0);

@@ -170,6 +170,7 @@ impl Voice {
             }
         }
         if let Some(kokoro) = &self.0.kokoro {
+            kokoro.prepare().await;
             match tokio::time::timeout(SENTENCE_TIMEOUT, kokoro.speak(text.to_owned())).await {
                 Ok(Some(samples)) => return Some(samples),
                 _ => tracing::warn!(voice = "kokoro", "the voice failed, or took too long"),
