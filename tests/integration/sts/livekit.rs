@@ -258,7 +258,13 @@ async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     let interrupted = Instant::now();
     caller.quiet().await;
     assert!(interrupted.elapsed() < Duration::from_secs(2), "it goes on for {:?}", interrupted.elapsed());
-    assert_eq!(patiently(caller.line(&agent)).await["text"], AMIABLE.0);
+    let mut line = patiently(caller.line(&agent)).await;
+    // Before the answer there may come what was heard of the line that was cut.
+    if line["text"] != AMIABLE.0 {
+        assert!(COUNTRY.0.starts_with(line["text"].as_str().expect("text")), "{line}");
+        line = patiently(caller.line(&agent)).await;
+    }
+    assert_eq!(line["text"], AMIABLE.0);
     caller.message("AgentAudioDone").await;
     for state in ["speaking", "listening"] {
         assert!(caller.states.contains(&json!(state)), "{state} is not among {:?}", caller.states);
