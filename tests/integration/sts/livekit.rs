@@ -26,6 +26,8 @@ const KEY: &str = "devkey";
 const SECRET: &str = "a secret of at least thirty-two characters";
 /// As a tenth of a second of speech is, and one of silence is not.
 const LOUD: u64 = 300;
+/// Tenths of a second.
+const QUIET_TENTHS: usize = 7;
 
 fn installed(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim").join(path)
@@ -165,8 +167,21 @@ impl Caller {
         voices::heard(verbatim::audio::Pcm::new(samples)).await
     }
 
-    async fn quiet(&mut self) {
-        self.find(|event| event["event"] == "heard" && event["loudness"].as_u64() < Some(LOUD)).await;
+    /// Waits until it is quiet for longer than one pauses between words; since when.
+    async fn quiet(&mut self) -> Instant {
+        let (mut since, mut count) = (Instant::now(), 0);
+        while count < QUIET_TENTHS {
+            let event = self.find(|event| event["event"] == "heard").await;
+            if event["loudness"].as_u64() >= Some(LOUD) {
+                count = 0;
+                continue;
+            }
+            if count == 0 {
+                since = Instant::now();
+            }
+            count += 1;
+        }
+        since
     }
 }
 
@@ -256,8 +271,8 @@ async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     caller.speak(FOX.1).await;
     caller.message("UserStartedSpeaking").await;
     let interrupted = Instant::now();
-    caller.quiet().await;
-    assert!(interrupted.elapsed() < Duration::from_secs(2), "it goes on for {:?}", interrupted.elapsed());
+    let went_on = caller.quiet().await - interrupted;
+    assert!(went_on < Duration::from_secs(2), "it goes on for {went_on:?}");
     let mut line = patiently(caller.line(&agent)).await;
     // Before the answer there may come what was heard of the line that was cut.
     if line["text"] != AMIABLE.0 {
