@@ -60,10 +60,11 @@ pub(super) async fn accept(
         }
     };
     let idempotency = match idempotency_key {
-        Some(key) => {
-            Some(Idempotency { key, fingerprint: fingerprint(asked, &source, body.as_ref()).await? })
-        }
         None => None,
+        Some(key) => {
+            let audio = body.as_ref().map(Buffered::bytes).unwrap_or_default();
+            Some(Idempotency { key, fingerprint: fingerprint(asked, &source, audio).await? })
+        }
     };
     let order = Order {
         id: JobId(understood.request_id),
@@ -84,7 +85,8 @@ pub(super) async fn accept(
     Ok(json(StatusCode::OK, &wire::Acknowledgement { request_id }))
 }
 
-/// What a client calls its submission, so that it can send it again and have one job (draft-ietf-httpapi-idempotency-key-header).
+/// What a client calls its submission, so that it can send it again and have one job
+/// (draft-ietf-httpapi-idempotency-key-header).
 ///
 /// # Errors
 /// 400 for what is not 1 to 255 visible characters.
@@ -96,15 +98,12 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Of all that a submission asks for. Its callback is part of that, and may hold a password: so only this is kept.
-async fn fingerprint(
-    query: String,
-    source: &jobs::Source,
-    body: Option<&Buffered>,
-) -> Result<[u8; 32], Failure> {
-    let (url, audio) = match source {
-        jobs::Source::Url(url) => (url.clone(), Bytes::new()),
-        jobs::Source::Spooled { .. } => (String::new(), body.map(Buffered::bytes).unwrap_or_default()),
+/// Of all that a submission asks for. Its callback is part of that, and may hold a password: so only this is
+/// kept.
+async fn fingerprint(query: String, source: &jobs::Source, audio: Bytes) -> Result<[u8; 32], Failure> {
+    let url = match source {
+        jobs::Source::Url(url) => url.clone(),
+        jobs::Source::Spooled { .. } => String::new(),
     };
     let digest = move || {
         let mut hash = Sha256::new();

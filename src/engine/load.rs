@@ -90,7 +90,7 @@ pub struct Admission {
 impl State {
     /// Until `work` is done, if it is begun now and nothing else is, in seconds.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.pace.get() * self.lanes.max(1.0))
+        self.cost.of(work) / (self.pace.get() * self.lanes)
     }
 
     fn is_idle(&self) -> bool {
@@ -101,7 +101,7 @@ impl State {
 impl Load {
     pub fn new(config: &Config) -> Self {
         let state = State {
-            lanes: 0.0,
+            lanes: 1.0,
             slots: 0.0,
             cost: Cost::new(),
             pace: Pace::default(),
@@ -119,11 +119,10 @@ impl Load {
         }
     }
 
-    /// One more device works, on so many windows at once.
-    pub fn lane_started(&self, slots: usize) {
+    /// So many devices work, on so many windows at once in all.
+    pub fn started(&self, lanes: usize, slots: usize) {
         let mut state = self.state();
-        state.lanes += 1.0;
-        state.slots += slots as f64;
+        (state.lanes, state.slots) = (lanes as f64, slots as f64);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -214,7 +213,7 @@ impl Load {
             requests: state.requests,
             audio_seconds: state.held.seconds,
             wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
-            real_time_factor: state.pace.audio().map(|factor| factor * state.lanes.max(1.0)),
+            real_time_factor: state.pace.audio().map(|factor| factor * state.lanes),
         }
     }
 

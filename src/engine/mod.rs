@@ -144,11 +144,9 @@ impl Engine {
         let starting = load_models.into_iter().map(|load_model| Starting::new(load.clone(), load_model));
         let starting = starting.collect::<Result<Vec<_>, _>>()?;
         let started = starting.into_iter().map(Starting::wait).collect::<Result<Vec<_>, _>>()?;
-        for (_, info) in &started {
-            load.lane_started(info.slots);
-        }
         let slots = started.iter().map(|(_, info)| info.slots).sum();
         let info = ModelInfo { slots, ..started.first().ok_or(StartError::Died)?.1.clone() };
+        load.started(started.len(), slots);
         let lanes: Vec<Lane> = started.into_iter().map(|(lane, _)| lane).collect();
         let (_alive, alive) = crossbeam_channel::bounded(0);
         let shared = Arc::new(Shared { lanes, load, info, _alive });

@@ -281,21 +281,20 @@ impl Shared {
             self.audio.write(id, audio).await?;
         }
         let (pending_max, bytes_max) = (self.config.pending_max, self.config.spool_bytes_max);
-        let accepted = self.store.accept(order, pending_max, bytes_max).await;
-        // Where the database failed the job may be there all the same: its audio stays, until the next start sweeps
-        // away what belongs to no job.
-        if matches!(accepted, Ok(Acceptance::Known(_) | Acceptance::Conflict | Acceptance::Full)) {
-            self.audio.remove(id);
-        }
-        match accepted? {
-            Acceptance::Taken => {}
-            Acceptance::Known(known) => return Ok(known),
-            Acceptance::Conflict => return Err(Error::Conflict),
-            Acceptance::Full => return Err(full("room")),
-        }
-        metrics::counter!("verbatim_jobs_accepted_total").increment(1);
-        self.queued.notify_one();
-        Ok(id)
+        // Where this fails the job may be there all the same: its audio stays, until the next start sweeps away
+        // what belongs to no job.
+        let refused = match self.store.accept(order, pending_max, bytes_max).await? {
+            Acceptance::Taken => {
+                metrics::counter!("verbatim_jobs_accepted_total").increment(1);
+                self.queued.notify_one();
+                return Ok(id);
+            }
+            Acceptance::Known(known) => Ok(known),
+            Acceptance::Conflict => Err(Error::Conflict),
+            Acceptance::Full => Err(full("room")),
+        };
+        self.audio.remove(id);
+        refused
     }
 }
 

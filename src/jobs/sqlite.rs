@@ -14,13 +14,9 @@ use super::store::{
     Acceptance, Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, State, Store,
 };
 use crate::state;
-use rows::{
-    FROM_1, IDEMPOTENCY, JOB, JOB_WITHOUT_RESULT, SCHEMA, id, parsed, phase, read_job, receiver, time,
-    unix_ms,
-};
+use rows::{FORMATS, JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver, time, unix_ms};
 
 const DATABASE: &str = "jobs.sqlite3";
-const FORMAT: i64 = 2;
 /// How long one process waits for another that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -40,23 +36,20 @@ impl Sqlite {
         state::make_directory(state_dir)
             .and_then(|()| state::make_file(&path))
             .map_err(|source| Error::File { path: path.clone(), source })?;
-        let connection = Connection::open(&path)?;
+        let mut connection = Connection::open(&path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "full")?;
         // What is forgotten is overwritten: results are what people said.
         connection.pragma_update(None, "secure_delete", true)?;
-        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        match found {
-            // Two processes may come here at once: each statement is harmless when repeated.
-            0 => connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE; {SCHEMA} {IDEMPOTENCY} PRAGMA user_version = {FORMAT}; COMMIT;"
-            ))?,
-            1 => connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE; {FROM_1} {IDEMPOTENCY} PRAGMA user_version = {FORMAT}; COMMIT;"
-            ))?,
-            FORMAT => {}
-            found => return Err(Error::Newer { found, known: FORMAT }),
+        if format(&connection)? < FORMATS.len() {
+            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            // Another process may have been here meanwhile.
+            for statements in FORMATS.iter().skip(format(&change)?) {
+                change.execute_batch(statements)?;
+            }
+            change.pragma_update(None, "user_version", FORMATS.len() as i64)?;
+            change.commit()?;
         }
         Ok(Self { connection: Arc::new(Mutex::new(connection)) })
     }
@@ -360,6 +353,14 @@ impl Store for Sqlite {
             Ok(Census { phases, oldest: oldest.map(time), audio_bytes })
         })
     }
+}
+
+/// Of how many formats the database has been made.
+fn format(db: &Connection) -> Result<usize, Error> {
+    let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = FORMATS.len();
+    let newer = Error::Newer { found, known: known as i64 };
+    usize::try_from(found).ok().filter(|found| *found <= known).ok_or(newer)
 }
 
 fn pending(db: &Connection) -> rusqlite::Result<(u64, u64)> {

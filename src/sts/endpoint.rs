@@ -82,11 +82,10 @@ impl Service {
         });
         // A phone's leg gets its own leave to join when the call arrives.
         if let (Channel::Web, Some(reply)) = (channel, reply.as_object_mut()) {
-            match &self.livekit {
+            let (url, token) = match &self.livekit {
                 None => {
                     let token = self.token(&live, Kind::Web);
-                    reply.insert("websocket_url".into(), websocket_url(base, &live.room_name, &token).into());
-                    reply.insert("token".into(), token.into());
+                    (websocket_url(base, &live.room_name, &token), token)
                 }
                 Some(livekit) => {
                     livekit.begin(self, &live).await?;
@@ -96,10 +95,11 @@ impl Service {
                     reply.insert("server_url".into(), url.clone().into());
                     reply.insert("participant_token".into(), token.clone().into());
                     reply.insert("participant_identity".into(), identity.into());
-                    reply.insert("websocket_url".into(), url.into());
-                    reply.insert("token".into(), token.into());
+                    (url, token)
                 }
-            }
+            };
+            reply.insert("websocket_url".into(), url.into());
+            reply.insert("token".into(), token.into());
         }
         Ok(reply)
     }

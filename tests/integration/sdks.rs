@@ -51,9 +51,9 @@ pub fn node(program: &str) -> Option<Command> {
     Some(command)
 }
 
-/// The program of tests/sdks/rust.
-pub fn rust() -> Command {
-    Command::new(installed("sdks/rust/sdk-client"))
+/// `program` of tests/sdks/rust.
+pub fn rust(program: &str) -> Command {
+    Command::new(installed("sdks/rust").join(program))
 }
 
 /// Serves one file over HTTP to whoever asks; its address.
@@ -96,7 +96,7 @@ async fn sdks_work_with_another_address_and_key() {
         ("Python, newest", Some(python("python", "client.py"))),
         ("Python, 3.x", Some(python("python-3", "client.py"))),
         ("Node", node("client.js")),
-        ("Rust", Some(rust())),
+        ("Rust", Some(rust("sdk-client"))),
     ];
     for (name, client) in clients {
         let Some(mut client) = client else { continue };

@@ -10,7 +10,7 @@ fn load(max_held_seconds: f64) -> Arc<Load> {
 /// Of one device that works on three windows at once.
 fn started(config: &Config) -> Arc<Load> {
     let load = Load::new(config);
-    load.lane_started(3);
+    load.started(1, 3);
     Arc::new(load)
 }
 

@@ -8,10 +8,14 @@ use uuid::Uuid;
 
 use crate::jobs::store::{Job, JobId, Phase};
 
+/// What makes the database of each format out of the one before; the first out of nothing.
+///
 /// `due_ms`: when it is run or sent next. `receiver`: host and port of `callback`, which is forgotten on
-/// delivery, as `query` and `url` are when the result is there.
-pub const SCHEMA: &str = "
-    CREATE TABLE IF NOT EXISTS jobs (
+/// delivery, as `query` and `url` are when the result is there. `idempotency_key`: means one job of its tenant,
+/// for as long as the job is known.
+pub const FORMATS: [&str; 2] = [
+    "
+    CREATE TABLE jobs (
         id          TEXT PRIMARY KEY,
         tenant      INTEGER NOT NULL,
         key         TEXT NOT NULL,
@@ -33,22 +37,16 @@ pub const SCHEMA: &str = "
         error       TEXT,
         body        BLOB,
         finished_ms INTEGER,
-        ended_ms    INTEGER,
-        idempotency_key TEXT,
-        fingerprint BLOB
+        ended_ms    INTEGER
     ) STRICT;
-    CREATE INDEX IF NOT EXISTS jobs_due ON jobs (phase, due_ms);
-    CREATE INDEX IF NOT EXISTS jobs_accepted ON jobs (accepted_ms);";
-
-/// A table of format 1 to one of today.
-pub const FROM_1: &str = "
+    CREATE INDEX jobs_due ON jobs (phase, due_ms);
+    CREATE INDEX jobs_accepted ON jobs (accepted_ms);",
+    "
     ALTER TABLE jobs ADD COLUMN idempotency_key TEXT;
-    ALTER TABLE jobs ADD COLUMN fingerprint BLOB;";
-
-/// A key means one job of its tenant, for as long as the job is known.
-pub const IDEMPOTENCY: &str = "
-    CREATE UNIQUE INDEX IF NOT EXISTS jobs_idempotency ON jobs (tenant, idempotency_key)
-        WHERE idempotency_key IS NOT NULL;";
+    ALTER TABLE jobs ADD COLUMN fingerprint BLOB;
+    CREATE UNIQUE INDEX jobs_idempotency ON jobs (tenant, idempotency_key)
+        WHERE idempotency_key IS NOT NULL;",
+];
 
 /// What [`read_job`] reads.
 pub const JOB: &str =

@@ -96,7 +96,7 @@ fn ask(program: &Path, arguments: &[&str], word: &str) -> Option<String> {
 }
 
 /// The phones of flite's voices (CMU's ARPAbet in lower case).
-const PHONES: [(&str, &str); 44] = [
+const PHONES: [(&str, &str); 46] = [
     ("aa", "ɑ"),
     ("ae", "æ"),
     ("ah", "ʌ"),
@@ -119,6 +119,7 @@ const PHONES: [(&str, &str); 44] = [
     ("f", "f"),
     ("g", "ɡ"),
     ("hh", "h"),
+    ("hv", "h"),
     ("ih", "ɪ"),
     ("iy", "i"),
     ("jh", "ʤ"),
@@ -141,17 +142,14 @@ const PHONES: [(&str, &str); 44] = [
     ("w", "w"),
     ("y", "j"),
     ("z", "z"),
+    ("zh", "ʒ"),
 ];
 
 /// Without stress, which flite does not print: the first full vowel gets it.
 fn from_arpabet(phones: &str) -> Option<String> {
     let mut word = String::new();
     for phone in phones.split_whitespace().filter(|phone| *phone != "pau") {
-        let (_, symbol) = PHONES.iter().find(|(name, _)| *name == phone).or(match phone {
-            "zh" => Some(&("zh", "ʒ")),
-            "hv" => Some(&("hv", "h")),
-            _ => None,
-        })?;
+        let (_, symbol) = PHONES.iter().find(|(name, _)| *name == phone)?;
         let is_vowel = phone.starts_with(['a', 'e', 'i', 'o', 'u']) && !symbol.starts_with(['ə', 'ᵊ']);
         if is_vowel && !word.contains('ˈ') {
             word.push('ˈ');

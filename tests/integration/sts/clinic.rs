@@ -16,7 +16,7 @@ use verbatim::sts::config::Secret;
 
 use super::doubles::{self, Double};
 use super::phone::{Call, twiml};
-use super::room::{Caller, recording, silent};
+use super::room::{Caller, recording};
 use super::service::{Service, Setup};
 use super::voices::{self, Voice};
 use crate::server::{Door, answer, client};
@@ -70,7 +70,7 @@ impl Clinic {
     }
 
     async fn usual() -> Self {
-        Self::open(silent(), include_str!("../../../src/demo/records.json")).await
+        Self::open(Setup::default(), include_str!("../../../src/demo/records.json")).await
     }
 
     fn post(&self, path: &str, body: &Value) -> reqwest::RequestBuilder {

@@ -4,8 +4,7 @@
 use serde_json::{Value, json};
 use verbatim::sts::Auth;
 
-use super::room::silent;
-use super::service::Service;
+use super::service::{Service, Setup};
 use crate::socket::{Said, Socket, connect};
 
 const PATH: &str = "/v1/agent/converse";
@@ -47,7 +46,7 @@ async fn said(socket: &mut Socket) -> Value {
 
 #[tokio::test]
 async fn an_sdk_begins_with_its_settings_and_talks() {
-    let service = Service::start(silent()).await;
+    let service = Service::start(Setup::default()).await;
     let mut socket = connect(service.address, PATH, &[]).await.socket.expect("agreed");
     let welcome = socket.message().await;
     assert_eq!(welcome["type"], "Welcome");
@@ -72,7 +71,7 @@ async fn an_sdk_begins_with_its_settings_and_talks() {
 
 #[tokio::test]
 async fn who_begins_otherwise_is_told_why_and_let_go() {
-    let service = Service::start(silent()).await;
+    let service = Service::start(Setup::default()).await;
     let odd = json!({"type": "Settings", "audio": {"input": {"encoding": "opus"}}}).to_string();
     for first in ["{}", "not JSON", r#"{"type":"InjectUserMessage","content":"x"}"#, &odd] {
         let mut socket = connect(service.address, PATH, &[]).await.socket.expect("agreed");
@@ -85,7 +84,7 @@ async fn who_begins_otherwise_is_told_why_and_let_go() {
 
 #[tokio::test]
 async fn where_a_key_is_asked_for_it_may_be_a_subprotocol() {
-    let mut setup = silent();
+    let mut setup = Setup::default();
     setup.config.auth = Auth::Required;
     let service = Service::start(setup).await;
     assert_eq!(connect(service.address, PATH, &[]).await.status, 401);

@@ -15,7 +15,7 @@ use verbatim::http::{self, Failure, Response, Router};
 use verbatim::sts::config::Secret;
 
 use super::doubles::{self, Asked};
-use super::room::{Caller, recording, silent};
+use super::room::{Caller, recording};
 use super::service::{Service, Setup};
 use super::voices::{self, Voice};
 use crate::server::Door;
@@ -114,7 +114,7 @@ async fn a_chat_model_answers_sentence_by_sentence() {
         text("."),
     ])])
     .await;
-    let mut setup = silent();
+    let mut setup = Setup::default();
     model.give(&mut setup);
     let service = Service::start(setup).await;
     let (id, start) = service.session(facts()).await;
@@ -171,7 +171,7 @@ async fn what_a_model_asks_for_by_tools_code_decides() {
     ])
     .await;
     let provider = doubles::provider().await;
-    let mut setup = silent();
+    let mut setup = Setup::default();
     model.give(&mut setup);
     setup.config.twilio.base_url.clone_from(&provider.url);
     setup.config.twilio.account_sid = Some("AC1".into());
@@ -210,7 +210,7 @@ async fn what_a_model_asks_for_by_tools_code_decides() {
 #[tokio::test]
 async fn without_the_model_the_embedded_responder_answers() {
     let model = Model::start(vec![Turn::Fails, Turn::Breaks]).await;
-    let mut setup = silent();
+    let mut setup = Setup::default();
     model.give(&mut setup);
     let service = Service::start(setup).await;
     let (id, start) = service.session(facts()).await;

@@ -4,8 +4,8 @@
 use serde_json::json;
 
 use super::doubles;
-use super::room::{Caller, silent};
-use super::service::Service;
+use super::room::Caller;
+use super::service::{Service, Setup};
 
 #[tokio::test]
 async fn documents_are_read_from_their_addresses() {
@@ -14,7 +14,7 @@ async fn documents_are_read_from_their_addresses() {
         ("/plain.txt", "Dogs are welcome in the waiting room."),
     ];
     let (url, _door) = doubles::website(PAGES).await;
-    let service = Service::start(silent()).await;
+    let service = Service::start(Setup::default()).await;
     let (id, start) = service
         .session(json!({"documents": [
             {"title": "", "type": "url", "content": format!("{url}/prices")},
@@ -49,7 +49,7 @@ async fn documents_that_lie_ready_are_named_by_their_id() {
         std::fs::create_dir_all(&documents).expect("writable");
         std::fs::write(documents.join(id), text).expect("writable");
     }
-    let service = Service::start_in(folder.path(), silent()).await;
+    let service = Service::start_in(folder.path(), Setup::default()).await;
     let ids = json!(["parking", "results", "gone", "secret", "../1/secret"]);
     let (id, start) = service.session(json!({"rag_doc_ids": ids, "rag_max_chunks_per_doc": 5})).await;
     let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use verbatim::sts::config::Secret;
 
-use super::room::{clip, silent};
+use super::room::clip;
 use super::service::{Service, Setup};
 use super::voices::{self, AMIABLE, COUNTRY, FOX, MAN, Voice, patiently};
 use crate::sdks::python;
@@ -219,7 +219,7 @@ async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     // The fox is really heard; nobody has recorded the questions after it.
     let script =
         [None, Some("What may you ask for your country?"), Some("Might he be made amiable himself?")];
-    let mut setup = Setup { recognize: Some(voices::ears(&script)), ..silent() };
+    let mut setup = Setup { recognize: Some(voices::ears(&script)), ..Setup::default() };
     media.give(&mut setup);
     voice.give(&mut setup);
     let service = Service::start(setup).await;
@@ -301,7 +301,7 @@ async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
 #[tokio::test]
 async fn who_leaves_the_room_ends_the_talk() {
     let Some(media) = Media::start().await else { return };
-    let mut setup = silent();
+    let mut setup = Setup::default();
     media.give(&mut setup);
     setup.config.rejoin_seconds = 0;
     let service = Service::start(setup).await;
@@ -317,7 +317,7 @@ async fn who_leaves_the_room_ends_the_talk() {
 #[tokio::test]
 async fn a_server_that_is_not_there_or_does_not_know_us_is_no_silent_agent() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
-    let mut setup = silent();
+    let mut setup = Setup::default();
     setup.config.livekit.url = Some(format!("ws://{nobody}"));
     setup.config.livekit.api_key = Some(KEY.into());
     setup.config.livekit.api_secret = Some(Secret::from(SECRET));
@@ -329,7 +329,7 @@ async fn a_server_that_is_not_there_or_does_not_know_us_is_no_silent_agent() {
     assert!(reply.get("token").is_none(), "{reply}");
 
     let Some(media) = Media::start().await else { return };
-    let mut setup = silent();
+    let mut setup = Setup::default();
     media.give(&mut setup);
     setup.config.livekit.api_secret = Some(Secret::from("another secret of thirty-two characters"));
     let service = Service::start(setup).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use verbatim::audio::g711::linear_to_mulaw;
 use verbatim::sts::config::Secret;
 
-use super::room::{recording, silent};
+use super::room::recording;
 use super::service::{Service, Setup};
 use super::voices::Voice;
 use crate::server::client;
@@ -110,7 +110,7 @@ fn documents() -> Value {
 #[tokio::test]
 async fn a_call_is_bridged_into_its_room() {
     let voice = Voice::start().await;
-    let mut setup = Setup { heard: vec!["Where can I park?"], ..silent() };
+    let mut setup = Setup { heard: vec!["Where can I park?"], ..Setup::default() };
     voice.give(&mut setup);
     let service = Service::start(setup).await;
     let (id, start) = service.session(documents()).await;
@@ -140,7 +140,7 @@ async fn a_call_is_bridged_into_its_room() {
 
 #[tokio::test]
 async fn keys_are_a_turn_of_their_own() {
-    let mut setup = Setup { heard: vec!["What are my test results?"], ..silent() };
+    let mut setup = Setup { heard: vec!["What are my test results?"], ..Setup::default() };
     let records = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(records.path(), r#"[{"digits": "1234"}]"#).expect("written");
     setup.config.verification.records = Some(records.path().to_owned());
@@ -165,7 +165,7 @@ async fn keys_are_a_turn_of_their_own() {
 #[tokio::test]
 async fn a_caller_who_speaks_over_the_agent_clears_the_line() {
     let voice = Voice::start().await;
-    let mut setup = Setup { heard: vec!["Tell me the history.", "Where can I park?"], ..silent() };
+    let mut setup = Setup { heard: vec!["Tell me the history.", "Where can I park?"], ..Setup::default() };
     voice.give(&mut setup);
     let service = Service::start(setup).await;
     let mut start = documents();
@@ -191,7 +191,7 @@ async fn a_caller_who_speaks_over_the_agent_clears_the_line() {
 
 #[tokio::test]
 async fn a_call_that_fits_no_session_is_told_so_in_words() {
-    let service = Service::start(silent()).await;
+    let service = Service::start(Setup::default()).await;
     let (id, _) = service.session(documents()).await;
     for query in [
         "",
@@ -214,7 +214,7 @@ async fn a_call_that_fits_no_session_is_told_so_in_words() {
 
 #[tokio::test]
 async fn with_a_token_configured_the_provider_must_sign() {
-    let mut setup = silent();
+    let mut setup = Setup::default();
     setup.config.twilio.auth_token = Some(Secret::from("12345"));
     setup.config.public_url = Some("https://mycompany.com".into());
     let service = Service::start(setup).await;

@@ -137,10 +137,6 @@ pub fn recording(name: &str) -> Vec<i16> {
     turn(clip(name).samples())
 }
 
-pub fn silent() -> Setup {
-    Setup::default()
-}
-
 fn clinic() -> Value {
     json!({
         "greeting": "Welcome to Acme Dental.",
@@ -158,7 +154,7 @@ fn clinic() -> Value {
 
 #[tokio::test]
 async fn a_caller_is_greeted_and_answered_from_what_was_given() {
-    let service = Service::start(silent()).await;
+    let service = Service::start(Setup::default()).await;
     let (id, start) = service.session(clinic()).await;
     service.until(&id, |status| status["knowledge"]["ready"] == true).await;
     let mut caller = Caller::join(&service, &start).await;
@@ -184,7 +180,7 @@ async fn a_caller_is_greeted_and_answered_from_what_was_given() {
 
 #[tokio::test]
 async fn speech_is_heard_and_answered() {
-    let setup = Setup { heard: vec!["Where can I park?"], ..silent() };
+    let setup = Setup { heard: vec!["Where can I park?"], ..Setup::default() };
     let service = Service::start(setup).await;
     let (id, start) = service.session(clinic()).await;
     service.until(&id, |status| status["knowledge"]["ready"] == true).await;
@@ -199,7 +195,7 @@ async fn speech_is_heard_and_answered() {
 #[tokio::test]
 async fn who_is_verified_by_the_hook_gets_the_answer_and_the_message() {
     let (hook, provider) = (doubles::hook().await, doubles::provider().await);
-    let mut setup = silent();
+    let mut setup = Setup::default();
     setup.config.verification.hook_url = Some(format!("{}/hook", hook.url));
     setup.config.verification.hook_api_key = Some(Secret::from("demo"));
     setup.config.twilio.base_url.clone_from(&provider.url);
@@ -247,7 +243,7 @@ async fn who_is_verified_by_the_hook_gets_the_answer_and_the_message() {
 #[tokio::test]
 async fn a_message_that_the_provider_refuses_is_shown_as_failed() {
     let provider = doubles::provider().await;
-    let mut setup = silent();
+    let mut setup = Setup::default();
     setup.config.twilio.base_url.clone_from(&provider.url);
     setup.config.twilio.account_sid = Some("AC1".into());
     setup.config.twilio.auth_token = Some(Secret::from("token"));
@@ -266,7 +262,7 @@ async fn a_message_that_the_provider_refuses_is_shown_as_failed() {
 
 #[tokio::test]
 async fn what_happens_elsewhere_reaches_the_room() {
-    let service = Service::start(silent()).await;
+    let service = Service::start(Setup::default()).await;
     let mut start = clinic();
     start["page_guidance_enabled"] = json!(true);
     let (id, start) = service.session(start).await;
@@ -287,7 +283,7 @@ async fn what_happens_elsewhere_reaches_the_room() {
 
 #[tokio::test]
 async fn a_room_is_for_those_who_hold_its_token() {
-    let service = Service::start(silent()).await;
+    let service = Service::start(Setup::default()).await;
     let (_, one) = service.session(json!({})).await;
     let (_, other) = service.session(json!({})).await;
     let room = other["room_name"].as_str().expect("a name");
@@ -348,7 +344,7 @@ async fn a_website_is_read_and_answered_from() {
         ("/secret", "<p>The safe is behind the painting.</p>"),
     ];
     let (url, _door) = doubles::website(PAGES).await;
-    let service = Service::start(silent()).await;
+    let service = Service::start(Setup::default()).await;
     let (id, start) = service.session(json!({"website_url": url})).await;
     let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
     assert_eq!(status["knowledge"]["website"]["status"], "ready", "{}", status["knowledge"]);

@@ -251,49 +251,35 @@ impl SupportedAeadAes256Gcm for Ours {
     }
 }
 
-impl AeadAes128GcmCipher for Gcm<Aes128Gcm> {
-    fn encrypt(
-        &mut self,
-        iv: &[u8; 12],
-        aad: &[u8],
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<(), CryptoError> {
-        self.seal(iv, aad, input, output)
-    }
+/// str0m has a trait for each length of the key.
+macro_rules! gcm_cipher {
+    ($cipher:ident for $of:ident) => {
+        impl $cipher for Gcm<$of> {
+            fn encrypt(
+                &mut self,
+                iv: &[u8; 12],
+                aad: &[u8],
+                input: &[u8],
+                output: &mut [u8],
+            ) -> Result<(), CryptoError> {
+                self.seal(iv, aad, input, output)
+            }
 
-    fn decrypt(
-        &mut self,
-        iv: &[u8; 12],
-        aads: &[&[u8]],
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<usize, CryptoError> {
-        self.open(iv, aads, input, output)
-    }
+            fn decrypt(
+                &mut self,
+                iv: &[u8; 12],
+                aads: &[&[u8]],
+                input: &[u8],
+                output: &mut [u8],
+            ) -> Result<usize, CryptoError> {
+                self.open(iv, aads, input, output)
+            }
+        }
+    };
 }
 
-impl AeadAes256GcmCipher for Gcm<Aes256Gcm> {
-    fn encrypt(
-        &mut self,
-        iv: &[u8; 12],
-        aad: &[u8],
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<(), CryptoError> {
-        self.seal(iv, aad, input, output)
-    }
-
-    fn decrypt(
-        &mut self,
-        iv: &[u8; 12],
-        aads: &[&[u8]],
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<usize, CryptoError> {
-        self.open(iv, aads, input, output)
-    }
-}
+gcm_cipher!(AeadAes128GcmCipher for Aes128Gcm);
+gcm_cipher!(AeadAes256GcmCipher for Aes256Gcm);
 
 #[cfg(test)]
 mod tests {

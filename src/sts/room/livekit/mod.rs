@@ -130,7 +130,11 @@ impl LiveKit {
     /// [`Error::MediaServer`].
     pub async fn begin(&self, service: &Arc<Service>, live: &Arc<Live>) -> Result<(), Error> {
         if let Err(error) = self.create_room(service, &live.room_name).await {
-            tracing::error!(session = live.id, error = chain(&error), "the room could not be made");
+            tracing::error!(
+                session = live.id,
+                error = &error as &dyn std::error::Error,
+                "the room could not be made"
+            );
             live.room.set_media(MediaState::Failed(error.to_string()));
             live.end(EndReason::RoomFailed).await?;
             return Err(Error::MediaServer);
@@ -146,7 +150,7 @@ impl LiveKit {
                     for _ in 0..DELETIONS {
                         if let Err(error) = livekit.delete_room(&live.room_name).await {
                             // It closes by itself when nobody is in it.
-                            tracing::warn!(session = live.id, error = chain(&error), "the room is not deleted");
+                            tracing::warn!(session = live.id, error = &error as &dyn std::error::Error, "the room is not deleted");
                         }
                         tokio::time::sleep(DELETION_PAUSE).await;
                     }
@@ -202,17 +206,6 @@ impl LiveKit {
         url.set_path(&format!("{}/{path}", url.path().trim_end_matches('/')));
         url
     }
-}
-
-/// An error and what is behind it, for the log.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

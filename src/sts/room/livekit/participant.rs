@@ -1,5 +1,7 @@
 //! The agent's participant in one room, from its joining to its leaving.
 
+mod callers;
+
 use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -9,26 +11,25 @@ use std::time::Duration;
 use str0m::Event;
 use str0m::channel::ChannelId;
 use str0m::format::Codec;
-use str0m::media::{Frequency, MediaData, MediaTime, Mid, Pt, Writer};
+use str0m::media::{Frequency, MediaTime, Mid, Pt, Writer};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
+use super::LiveKit;
 use super::data::{self, Inbox, Meaning, meaning};
 use super::peer::{Peer, PeerError, local_ip, streams};
 use super::protocol::{
-    ACTIVE, AUDIO, AddTrack, DISCONNECT, DISCONNECTED, MICROPHONE, PUBLISHER, Participant, Ping, Request,
-    Response, SIP, STANDARD, SUBSCRIBER, SessionDescription, Subscription, UpdateMetadata,
+    AUDIO, AddTrack, DISCONNECT, MICROPHONE, PUBLISHER, Participant, Ping, Request, Response, SUBSCRIBER,
+    SessionDescription, UpdateMetadata,
 };
 use super::signal::{Signal, SignalError};
-use super::sound::{Coding, FRAME, FRAME_TICKS, Hearing, SoundError, Speaking};
-use super::{LiveKit, chain};
+use super::sound::{FRAME, FRAME_TICKS, SoundError, Speaking};
 use crate::sts::event::Event as SessionEvent;
-use crate::sts::room::wire::Said;
-use crate::sts::room::{Inbound, MediaState, Outbound, Seat};
+use crate::sts::room::{Inbound, MediaState, Outbound};
 use crate::sts::session::EndReason;
 use crate::sts::sessions::{Live, now};
-use crate::sts::token::Kind;
 use crate::sts::{Error, Service};
+use callers::Caller;
 
 /// To the server's first word, and to its answer to our offer.
 const JOIN_WAIT: Duration = Duration::from_secs(10);
@@ -93,7 +94,12 @@ pub async fn run(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) {
             return;
         }
         attempts = if begun.elapsed() > SETTLED { 1 } else { attempts + 1 };
-        tracing::warn!(session = live.id, attempts, error = chain(&failure), "the agent lost its room");
+        tracing::warn!(
+            session = live.id,
+            attempts,
+            error = &failure as &dyn std::error::Error,
+            "the agent lost its room"
+        );
         if attempts >= ATTEMPTS_MAX {
             live.room.set_media(MediaState::Failed(failure.to_string()));
             return end(live, EndReason::RoomFailed).await;
@@ -206,14 +212,6 @@ struct Connection<'a> {
     ending: Option<Instant>,
 }
 
-struct Caller {
-    sid: String,
-    identity: String,
-    track: String,
-    seat: Seat,
-    hearing: Hearing,
-}
-
 impl Connection<'_> {
     async fn serve(&mut self) -> Result<Over, Failure> {
         let mut events = self.live.watch();
@@ -288,66 +286,6 @@ impl Connection<'_> {
         Ok(None)
     }
 
-    /// People come, go, and begin to send.
-    async fn update(&mut self, participants: Vec<Participant>) -> Result<(), Failure> {
-        let mut wanted = Vec::new();
-        for person in participants {
-            if ![STANDARD, SIP].contains(&person.kind) {
-                continue;
-            }
-            if person.state == DISCONNECTED {
-                self.callers.retain(|caller| caller.sid != person.sid);
-                self.known.remove(&person.sid);
-                continue;
-            }
-            let tracks = person.tracks.iter().filter(|track| track.r#type == AUDIO);
-            for sid in tracks.map(|track| &track.sid).filter(|sid| !sid.is_empty()) {
-                if self.subscribed.insert(sid.clone()) {
-                    wanted.push(sid.clone());
-                }
-                if let Some(caller) = self.callers.iter_mut().find(|caller| caller.sid == person.sid) {
-                    caller.track.clone_from(sid);
-                }
-            }
-            let is_seated = self.callers.iter().any(|caller| caller.sid == person.sid);
-            if person.state == ACTIVE && !is_seated {
-                let since = self.known.get(&person.sid).map_or_else(Instant::now, |(_, since)| *since);
-                self.known.insert(person.sid.clone(), (person, since));
-            }
-        }
-        if !wanted.is_empty() {
-            let wish = Subscription { track_sids: wanted, subscribe: true };
-            self.signal.send(Request::Subscription(wish)).await?;
-        }
-        Ok(())
-    }
-
-    /// Seats those who can hear the agent.
-    async fn seat(&mut self, now: Instant) -> Result<(), Failure> {
-        // A session that is over takes nobody.
-        if self.known.is_empty() || self.channel.is_none() || self.ending.is_some() {
-            return Ok(());
-        }
-        let may_sit = |since: Instant| self.is_subscribed || now >= since + SUBSCRIBE_WAIT;
-        let ready: Vec<String> =
-            self.known.iter().filter(|(_, (_, since))| may_sit(*since)).map(|(sid, _)| sid.clone()).collect();
-        for sid in ready {
-            let Some((person, _)) = self.known.remove(&sid) else { continue };
-            let kind = if person.kind == SIP { Kind::Phone } else { Kind::Web };
-            let seat = match self.service.join(self.live, kind, &person.identity).await {
-                Ok(seat) => seat,
-                Err(Error::Ended) => continue,
-                // One more than there are seats watches.
-                Err(Error::TooMany { .. }) => continue,
-                Err(error) => return Err(Failure::Seat(error)),
-            };
-            let track = person.tracks.into_iter().find(|track| track.r#type == AUDIO).unwrap_or_default().sid;
-            let hearing = Hearing::new(now.into())?;
-            self.callers.push(Caller { sid, identity: person.identity, track, seat, hearing });
-        }
-        Ok(())
-    }
-
     async fn published(&mut self, event: Event) -> Result<(), Failure> {
         match event {
             Event::ChannelOpen(id, _) => {
@@ -368,57 +306,6 @@ impl Connection<'_> {
             _ => {}
         }
         Ok(())
-    }
-
-    async fn heard(&mut self, event: Event) -> Result<(), Failure> {
-        match event {
-            Event::MediaData(media) => self.audio(media).await,
-            Event::ChannelData(channel) => {
-                if let Some((identity, said)) = self.inbox.take(channel.data) {
-                    self.said(&identity, said).await;
-                }
-            }
-            // An agent that hears nothing is none.
-            Event::IceConnectionStateChange(state) if state.is_disconnected() => return Err(Failure::Anew),
-            Event::Closed => return Err(Failure::Anew),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    async fn audio(&mut self, media: MediaData) {
-        let Some(stream) = self.streams.get(&*media.mid) else { return };
-        // The server packs whose it is and which.
-        let sid = stream.split('|').next().unwrap_or_default();
-        let Some(caller) = self.callers.iter_mut().find(|caller| caller.sid == sid) else { return };
-        let coding = match media.params.spec().codec {
-            Codec::Opus => Coding::Opus,
-            Codec::PCMU => Coding::Mulaw,
-            _ => return,
-        };
-        let tick = media.time.rebase(Frequency::FORTY_EIGHT_KHZ).numer();
-        let samples = caller.hearing.packet(coding, tick, &media.data);
-        // Where the agent is gone, its last word says so.
-        caller.seat.audio(samples).await;
-    }
-
-    async fn said(&mut self, identity: &str, said: Said) {
-        let at = self.callers.iter().position(|caller| caller.identity == identity).unwrap_or_default();
-        let Some(caller) = self.callers.get_mut(at) else { return };
-        match said {
-            Said::UserMessage(text) => drop(caller.seat.send(Inbound::Text(text)).await),
-            Said::Digit(digit) => drop(caller.seat.send(Inbound::Digit(digit)).await),
-            Said::PageContext(context) => {
-                let shown = self.live.change(|session, now, events| {
-                    session.check_open()?;
-                    Ok(session.show_page(&context, now, events))
-                });
-                if let Err(error) = shown.await {
-                    tracing::debug!(session = self.live.id, %error, "a page was not noted");
-                }
-            }
-            Said::Settings(_) | Said::KeepAlive | Said::Played(_) | Said::Close | Said::NotHere(_) => {}
-        }
     }
 
     /// What the agent gives to the caller at `at`; none where it is gone.
