@@ -29,6 +29,8 @@ pub const VOICE_RATE: u32 = 24_000;
 
 /// How long one sentence may take.
 const SENTENCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long Kokoro may take where nothing else can say it: on a crowded machine late is better than never.
+const LAST_TIMEOUT: Duration = Duration::from_secs(60);
 /// A sentence has no more audio than this: a minute.
 const AUDIO_BYTES_MAX: usize = 60 * VOICE_RATE as usize * 4;
 /// Greetings and prompts come again and again.
@@ -171,7 +173,8 @@ impl Voice {
         }
         if let Some(kokoro) = &self.0.kokoro {
             kokoro.prepare().await;
-            match tokio::time::timeout(SENTENCE_TIMEOUT, kokoro.speak(text.to_owned())).await {
+            let limit = if self.0.program.is_some() { SENTENCE_TIMEOUT } else { LAST_TIMEOUT };
+            match tokio::time::timeout(limit, kokoro.speak(text.to_owned())).await {
                 Ok(Some(samples)) => return Some(samples),
                 _ => tracing::warn!(voice = "kokoro", "the voice failed, or took too long"),
             }
