@@ -86,7 +86,7 @@ impl Sessions {
                         message.error = Some("interrupted: it may have been sent".into());
                     }
                 }
-                let knowledge = passages.map(|passages| Arc::new(Knowledge::new(passages)));
+                let knowledge = passages.map(|passages| Arc::new(Knowledge::new(passages, setup.rationed())));
                 let live = Live::new(session, setup, store.clone(), limits.idle);
                 *lock(&live.knowledge) = knowledge.unwrap_or_default();
                 (live.id.clone(), Arc::new(live))

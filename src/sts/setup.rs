@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::fields::{Fields, phone_number};
+use super::knowledge::Rationed;
 
 /// Longest instructions, and longest text of a document.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -83,6 +84,12 @@ impl Setup {
     /// Unless it was said, links in the catalogue are there to be sent.
     pub fn sends_sms(&self) -> bool {
         self.sms_enabled.unwrap_or(!self.link_catalog.is_empty())
+    }
+
+    /// How much of each stored document an answer is made of.
+    pub fn rationed(&self) -> Rationed {
+        let passages_max = self.rag_max_chunks_per_doc.map_or(usize::MAX, |count| count as usize);
+        Rationed { sources: self.rag_doc_ids.clone(), passages_max }
     }
 }
 

@@ -57,7 +57,7 @@ impl Library {
         let mut warnings = Vec::new();
         let mut found = at_hand(setup);
         found.extend(self.stored(setup, live.tenant, &mut warnings).await);
-        live.learn(Knowledge::new(found.clone()), false);
+        live.learn(Knowledge::new(found.clone(), setup.rationed()), false);
 
         let Ok(_turn) = self.shared.readers.acquire().await else { return };
         for document in &setup.documents {
@@ -75,7 +75,7 @@ impl Library {
             found.extend(site.passages.iter().cloned());
         }
         let count = found.len();
-        live.learn(Knowledge::new(found), true);
+        live.learn(Knowledge::new(found, setup.rationed()), true);
         let noted = live
             .change(|session, _, events| {
                 let knowledge = &mut session.knowledge;
@@ -142,8 +142,7 @@ impl Library {
                 warnings.push(format!("document `{id}` is not there"));
                 continue;
             };
-            let count_max = setup.rag_max_chunks_per_doc.map_or(usize::MAX, |count| count as usize);
-            found.extend(passages(id, id, &text).into_iter().take(count_max));
+            found.extend(passages(id, id, &text));
         }
         found
     }

@@ -10,6 +10,8 @@ mod robots;
 pub use library::Library;
 pub use rank::{Index, terms};
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Words of a passage, about: long enough to hold an answer, short enough to be about one thing.
@@ -31,6 +33,14 @@ pub struct Passage {
 pub struct Knowledge {
     passages: Vec<Passage>,
     index: Index,
+    rationed: Rationed,
+}
+
+/// Sources of which an answer takes only so many passages.
+#[derive(Debug, Clone, Default)]
+pub struct Rationed {
+    pub sources: Vec<String>,
+    pub passages_max: usize,
 }
 
 /// A passage that has to do with a question.
@@ -44,10 +54,10 @@ pub struct Hit<'a> {
 }
 
 impl Knowledge {
-    pub fn new(passages: Vec<Passage>) -> Self {
+    pub fn new(passages: Vec<Passage>, rationed: Rationed) -> Self {
         // A title is about all of its text.
         let index = Index::new(passages.iter().map(|p| format!("{} {}", p.title, p.text)));
-        Self { passages, index }
+        Self { passages, index, rationed }
     }
 
     pub fn passages(&self) -> &[Passage] {
@@ -56,13 +66,20 @@ impl Knowledge {
 
     /// The passages that fit best, best first.
     pub fn search(&self, question: &str, count_max: usize) -> Vec<Hit<'_>> {
-        let found = self.index.search(&terms(question), count_max);
-        found
+        let Rationed { sources, passages_max } = &self.rationed;
+        let mut left: HashMap<&str, usize> =
+            sources.iter().map(|source| (source.as_str(), *passages_max)).collect();
+        self.index
+            .search(&terms(question))
             .into_iter()
             .filter_map(|found| {
                 let passage = self.passages.get(found.index)?;
+                if let Some(left) = left.get_mut(passage.source.as_str()) {
+                    *left = left.checked_sub(1)?;
+                }
                 Some(Hit { passage, score: found.score, coverage: found.coverage })
             })
+            .take(count_max)
             .collect()
     }
 
@@ -165,6 +182,7 @@ mod tests {
             ]
             .map(|(title, text)| Passage { source: "d".into(), title: title.into(), text: text.into() })
             .to_vec(),
+            Rationed::default(),
         );
         for (question, title) in [
             ("When are you open?", "Opening hours"),

@@ -113,7 +113,7 @@ impl Index {
     }
 
     /// Texts with at least one of the terms, best first.
-    pub fn search(&self, question: &[String], count_max: usize) -> Vec<Found> {
+    pub fn search(&self, question: &[String]) -> Vec<Found> {
         let question: HashSet<&String> = question.iter().collect();
         let whole: f32 = question.iter().map(|term| self.weight(term)).sum();
         let mut found: HashMap<usize, (f32, f32)> = HashMap::new();
@@ -137,7 +137,6 @@ impl Index {
             })
             .collect();
         found.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.index.cmp(&b.index)));
-        found.truncate(count_max);
         found
     }
 
@@ -176,9 +175,9 @@ mod tests {
     fn a_rare_word_counts_more_than_a_common_one() {
         let texts = ["red apple", "red pear", "red plum", "red fig"].map(str::to_owned);
         let index = Index::new(texts.into_iter());
-        let found = index.search(&terms("red plum"), 4);
+        let found = index.search(&terms("red plum"));
         assert_eq!(found[0].index, 2);
         assert!(found[0].coverage > 0.99 && found[1].coverage < 0.4, "{found:?}");
-        assert!(index.search(&terms("tractor"), 4).is_empty());
+        assert!(index.search(&terms("tractor")).is_empty());
     }
 }

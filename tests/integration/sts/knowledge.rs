@@ -63,8 +63,26 @@ async fn documents_that_lie_ready_are_named_by_their_id() {
     assert_eq!(caller.listen().await, "Test results are ready after three days.");
     caller.write("Where is the safe?").await;
     assert!(caller.listen().await.contains("don't have that information"));
-    // No chunks are wanted of any document.
-    let (id, _) = service.session(json!({"rag_doc_ids": ["parking"], "rag_max_chunks_per_doc": 0})).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    assert_eq!(status["knowledge"]["passages"], 0);
+}
+
+#[tokio::test]
+async fn an_answer_is_made_of_the_best_passages_of_a_document_and_of_no_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let documents = folder.path().join("documents/0");
+    std::fs::create_dir_all(&documents).expect("writable");
+    let history: String =
+        (1..60).map(|year| format!("In year {year} the house got a new roof and a new owner. ")).collect();
+    let text = format!("{history}The lift is behind the reception.");
+    std::fs::write(documents.join("house.txt"), text).expect("writable");
+    let service = Service::start_in(folder.path(), Setup::default()).await;
+    for (passages, answer) in [(1, "The lift is behind the reception."), (0, "don't have that information")] {
+        let asked = json!({"rag_doc_ids": ["house"], "rag_max_chunks_per_doc": passages});
+        let (id, start) = service.session(asked).await;
+        service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+        let mut caller = Caller::join(&service, &start).await;
+        caller.listen().await;
+        caller.write("Where is the lift?").await;
+        let heard = caller.listen().await;
+        assert!(heard.contains(answer), "{heard}");
+    }
 }

@@ -20,7 +20,7 @@ fn ask(start: Value, page: Option<Value>, question: &str) -> Vec<Say> {
         "We are open Monday to Friday from nine to five. On Saturday we are open from ten to two.",
     ));
     found.extend(passages("Parking", "Parking", "Parking is free behind the building."));
-    let knowledge = Knowledge::new(found);
+    let knowledge = Knowledge::new(found, start.setup.rationed());
     respond(&Facts { setup: &start.setup, session: &session, knowledge: &knowledge }, question)
 }
 
