@@ -16,7 +16,9 @@ which ./setup makes, will do. Needs what live.py needs.
 
 import argparse
 import asyncio
+import itertools
 import json
+import random
 import sys
 import time
 import urllib.request
@@ -31,7 +33,8 @@ from scoring import percentile, read_lines
 PIECE_MS = 20
 # A frame so much below the loudest one is not speech any more.
 QUIET = 0.01
-ANSWER = "The answer to that is in the second chapter."
+# No two alike, also from run to run: the server remembers how a sentence sounds.
+ANSWERS = (f"The answer to that is on page {page}." for page in itertools.count(random.randrange(1000, 9000)))
 
 
 def end_of_speech(audio: bytes) -> float:
@@ -43,9 +46,9 @@ def end_of_speech(audio: bytes) -> float:
     return (loud[-1] + 1) / 100 if loud else len(values) / RATE
 
 
-def start(options, text: str) -> dict:
+def start(options, question: str, answer: str) -> dict:
     body = {"action": "start", "greeting": "Hello.",
-            "documents": [{"title": text, "type": "text", "content": ANSWER}]}
+            "documents": [{"title": question, "type": "text", "content": answer}]}
     headers = {"Content-Type": "application/json"}
     if options.key:
         headers["Authorization"] = f"Bearer {options.key}"
@@ -62,7 +65,7 @@ async def until(socket, kind: str) -> dict:
 
 
 async def ask(options, clip: dict, audio: bytes) -> tuple[float, float, str]:
-    session = await asyncio.to_thread(start, options, clip["text"])
+    session = await asyncio.to_thread(start, options, clip["text"], next(ANSWERS))
     async with websockets.connect(session["websocket_url"], max_size=None) as socket:
         await until(socket, "AgentAudioDone")
         ends = end_of_speech(audio)
