@@ -68,11 +68,19 @@ fn compiled_kernels_are_kept_for_the_next_start() {
     let nvrtc = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/nvrtc-13.0.88/lib");
     libraries::open_companions(&[nvrtc]);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let first = compiler::kernels((9, 0), folder.path()).expect("it compiles");
+    // Of two devices at once.
+    let of_device = || compiler::kernels((9, 0), folder.path()).expect("it compiles");
+    let (first, second) = std::thread::scope(|scope| {
+        let second = scope.spawn(of_device);
+        (of_device(), second.join().expect("it compiles"))
+    });
+    assert_eq!(first, second);
     let kept: Vec<_> = std::fs::read_dir(folder.path()).expect("there").flatten().collect();
     assert_eq!(kept.len(), 1, "{kept:?}");
-    std::fs::write(kept[0].path(), b"changed").expect("writable");
-    assert_eq!(compiler::kernels((9, 0), folder.path()).expect("kept"), b"changed");
+    std::fs::write(kept[0].path(), b"\x7fELF changed").expect("writable");
+    assert_eq!(of_device(), b"\x7fELF changed");
+    std::fs::write(kept[0].path(), b"").expect("writable");
+    assert_eq!(of_device(), first);
     assert_ne!(compiler::kernels((8, 0), folder.path()).expect("it compiles"), first);
 }
 
