@@ -100,7 +100,6 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
         languages: vec!["en".into()],
         slots: 64,
         encode_batch: 64,
-        heeds_terms: true,
         device: "none".into(),
     };
     let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(Box::new(FixedLatency(info)));

@@ -37,7 +37,6 @@ fn answer(criterion: &mut Criterion) {
         languages: vec!["en".into()],
         slots: 1,
         encode_batch: 1,
-        heeds_terms: true,
         device: String::new(),
     };
     let transcripts = [ten_minutes()];

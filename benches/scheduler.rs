@@ -98,7 +98,6 @@ fn engine(steps: Option<Steps>) -> Engine {
         languages: vec!["en".into()],
         slots: SLOTS,
         encode_batch: SLOTS,
-        heeds_terms: true,
         device: "none".into(),
     };
     let model = Nothing { info, steps };

@@ -1,5 +1,5 @@
-// Attention of single queries over caches in bf16, with heads of 64. A key is read by 8 lanes, 16 bytes each;
-// 16 keys at once in a block of 128. Every sum's order depends on the row's own lengths alone, so a result is
+// Attention of single queries over caches in bf16 or fp8, with heads of 64. A key is read by 8 lanes, 16 or 8 bytes
+// each; 16 keys at once in a block of 128. Every sum's order depends on the row's own lengths alone, so a result is
 // the same to the last bit whatever else is in the batch.
 
 constexpr int HEAD = 64;
@@ -111,12 +111,13 @@ extern "C" __global__ void text_attention(
         attended[(size_t)index * width + head * HEAD + threadIdx.x] = to_bf16(result[threadIdx.x] / total);
 }
 
-// Cross-attention of each row over a part of its slot's audio. Grid (rows, heads, splits). `product`
-// (rows, width) f32: queries without their `bias`. Caches (slots, heads, audio positions, 64), of which each slot
-// has its own length. `parts` (rows, heads, splits, 66): sums, then the maximum, then the total.
-extern "C" __global__ void cross_attention(
+// What `cross_attention` and `cross_attention_fp8` do. A key's and a value's numbers are multiplied by `key_scale`
+// and `value_scale` of the slot and head.
+template <typename Number>
+__device__ inline void attend_to_audio(
     const Row *rows, const int *positions, const float *product, const float *bias, int heads,
-    int audio_positions, const int *lengths, const bf16 *key_cache, const bf16 *value_cache, float *parts) {
+    int audio_positions, const int *lengths, const Number *key_cache, const Number *value_cache,
+    const float *key_scales, const float *value_scales, float *parts) {
     int index = blockIdx.x, head = blockIdx.y, width = heads * HEAD;
     if (positions[index] < 0) return;
     int slot = rows[index].slot;
@@ -129,22 +130,48 @@ extern "C" __global__ void cross_attention(
         return;
     }
     __shared__ float query[HEAD], scores[SPLIT], result[HEAD];
+    size_t cache = (size_t)slot * heads + head;
+    float key_scale = key_scales ? key_scales[cache] : 1.0f;
+    float value_scale = value_scales ? value_scales[cache] : 1.0f;
     if (threadIdx.x < HEAD) {
         int column = head * HEAD + threadIdx.x;
-        query[threadIdx.x] = (product[(size_t)index * width + column] + (bias ? bias[column] : 0.0f)) * 0.125f;
+        float value = product[(size_t)index * width + column] + (bias ? bias[column] : 0.0f);
+        query[threadIdx.x] = value * 0.125f * key_scale;
     }
     __syncthreads();
-    size_t cache = (((size_t)slot * heads + head) * audio_positions + begin) * HEAD;
+    cache = (cache * audio_positions + begin) * HEAD;
     int lane = threadIdx.x % LANES;
     auto keys = [&](int n) { return load_eight(key_cache + cache + (size_t)n * HEAD + lane * 8); };
     auto values = [&](int n) { return load_eight(value_cache + cache + (size_t)n * HEAD + lane * 8); };
     float maximum, total;
     attend(query, count, keys, values, scores, result, &maximum, &total);
-    if (threadIdx.x < HEAD) part[threadIdx.x] = result[threadIdx.x];
+    if (threadIdx.x < HEAD) part[threadIdx.x] = result[threadIdx.x] * value_scale;
     if (threadIdx.x == 0) {
         part[HEAD] = maximum;
         part[HEAD + 1] = total;
     }
+}
+
+// Cross-attention of each row over a part of its slot's audio. Grid (rows, heads, splits). `product`
+// (rows, width) f32: queries without their `bias`. Caches (slots, heads, audio positions, 64), of which each slot
+// has its own length. `parts` (rows, heads, splits, 66): sums, then the maximum, then the total.
+extern "C" __global__ void cross_attention(
+    const Row *rows, const int *positions, const float *product, const float *bias, int heads,
+    int audio_positions, const int *lengths, const bf16 *key_cache, const bf16 *value_cache, float *parts) {
+    const float *as_they_are = nullptr;
+    attend_to_audio(
+        rows, positions, product, bias, heads, audio_positions, lengths, key_cache, value_cache, as_they_are,
+        as_they_are, parts);
+}
+
+// The same over caches in fp8, with their scales (slots, heads).
+extern "C" __global__ void cross_attention_fp8(
+    const Row *rows, const int *positions, const float *product, const float *bias, int heads,
+    int audio_positions, const int *lengths, const fp8 *key_cache, const fp8 *value_cache, const float *key_scales,
+    const float *value_scales, float *parts) {
+    attend_to_audio(
+        rows, positions, product, bias, heads, audio_positions, lengths, key_cache, value_cache, key_scales,
+        value_scales, parts);
 }
 
 // Joins the parts. Grid (rows, heads), blocks of 64.

@@ -22,6 +22,9 @@ struct Index {
 struct alignas(16) uint4 {
     unsigned x, y, z, w;
 };
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
 Index threadIdx, blockIdx, blockDim, gridDim;
 
 template <typename To, typename From> static To cast(From from) {
@@ -61,7 +64,8 @@ change_places:
     popq %r12
     popq %rbx
     popq %rbp
-    ret
+    popq %rax
+    jmp *%rax
 )");
 
 constexpr int THREADS = 1024, STACK = 64 << 10;
@@ -167,6 +171,7 @@ extern "C" int emulate(const char *name, const unsigned *grid, unsigned block, v
     KERNEL(bias_gelu)
     KERNEL(text_attention)
     KERNEL(cross_attention)
+    KERNEL(cross_attention_fp8)
     KERNEL(cross_join)
     KERNEL(choose)
     KERNEL(log_mel)

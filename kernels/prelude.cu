@@ -1,10 +1,12 @@
-// What all kernels share: bf16 without headers, reductions over a warp and a block.
+// What all kernels share: bf16 and fp8 without headers, reductions over a warp and a block.
 //
 // The files of this folder are compiled as one, in the order of src/cuda/kernels.rs, for the device at hand
 // (NVRTC) and, in tests, as C++ for the processor (emulation.cpp). So they use no header, no dynamic shared
 // memory and no cooperative groups.
 
 typedef unsigned short bf16;
+// e4m3: a sign, 4 bits of exponent, 3 of mantissa (Micikevicius et al., arXiv:2209.05433).
+typedef unsigned char fp8;
 
 #define INFINITE __int_as_float(0x7f800000)
 
@@ -19,7 +21,13 @@ __device__ inline bf16 to_bf16(float value) {
     return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// Eight numbers, as many as one load of 16 bytes brings.
+// The bits go to where f32 has such ones, whose exponent is 120 more; numbers below the normal ones come out right,
+// too. Not for the codes 0x7f and 0xff, which are no numbers.
+__device__ inline float to_float(fp8 value) {
+    return __uint_as_float((value & 0x80u) << 24 | (value & 0x7fu) << 20) * 1.329227995784916e36f;
+}
+
+// Eight numbers of one lane.
 struct Eight {
     float at[8];
 };
@@ -33,6 +41,18 @@ __device__ inline Eight load_eight(const bf16 *place) {
     for (int n = 0; n < 4; n++) {
         eight.at[2 * n] = __uint_as_float(pairs[n] << 16);
         eight.at[2 * n + 1] = __uint_as_float(pairs[n] & 0xffff0000u);
+    }
+    return eight;
+}
+
+// `place` lies on a boundary of 8 bytes.
+__device__ inline Eight load_eight(const fp8 *place) {
+    uint2 raw = *(const uint2 *)place;
+    Eight eight;
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        eight.at[n] = to_float((fp8)(raw.x >> 8 * n));
+        eight.at[4 + n] = to_float((fp8)(raw.y >> 8 * n));
     }
     return eight;
 }
@@ -109,7 +129,24 @@ struct State {
     // 0: the likeliest token.
     float temperature;
     unsigned seed;
+    // The deepest place in the trie of the slot's terms where the last tokens lead; below 0: there are no terms.
+    int place;
 };
+
+// A token of a term. Mirrors `Place` in src/cuda/layout.rs, which says how they are ordered.
+struct Place {
+    int token;
+    // What its logit gains.
+    float gain;
+    // The first of the places that follow it, in the order of their tokens, up to the first one of the next place.
+    int first;
+    // Where the same tokens lead without the first of them, or the first few.
+    int otherwise;
+};
+
+// The places where a term begins: anywhere, and after a timestamp.
+constexpr int ANYWHERE = 0;
+constexpr int FIRST = 1;
 
 // What became of one row. Mirrors `Outcome` in src/cuda/layout.rs.
 struct Outcome {

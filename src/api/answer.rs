@@ -122,14 +122,6 @@ pub(super) fn warnings<'a>(
         let message = format!("{without_effect} values of `keywords` had no effect: their intensifier is 0.");
         warnings.push(warning("keywords", wire::WarningKind::PartlyUsed, message));
     }
-    if !model.heeds_terms {
-        let given =
-            [("keyterm", !parameters.keyterms.is_empty()), ("keywords", !parameters.keywords.is_empty())];
-        warnings.extend(given.into_iter().filter(|&(_, is_given)| is_given).map(|(parameter, _)| {
-            let message = format!("`{parameter}` has no effect on a GPU yet.");
-            warning(parameter, wire::WarningKind::UnsupportedParameter, message)
-        }));
-    }
     if parameters.model.as_deref().is_some_and(|asked| !names(asked, model)) {
         let name = &model.name;
         let message = format!("The model asked for is not served here; `{name}` was used.");

@@ -71,7 +71,6 @@ mod tests {
             languages: languages.iter().map(|language| (*language).to_owned()).collect(),
             slots: 1,
             encode_batch: 1,
-            heeds_terms: true,
             device: String::new(),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use cudarc::nvrtc::{result, sys};
 use sha2::{Digest, Sha256};
@@ -10,8 +11,11 @@ use super::Error;
 use super::kernels::SOURCE;
 use super::libraries::Absent;
 
+/// Machine code is an ELF file.
+const MAGIC: &[u8] = b"\x7fELF";
+
 /// The kernels for a compute capability, `(9, 0)`: from `cache`, a folder, where they are there for this source,
-/// this architecture and this NVRTC. An empty path keeps nothing.
+/// these options, this architecture and this NVRTC. An empty path keeps nothing.
 ///
 /// # Errors
 /// [`Absent::Companion`] where there is no NVRTC, otherwise those of the compiler.
@@ -21,10 +25,16 @@ pub fn kernels(capability: (i32, i32), cache: &Path) -> Result<Vec<u8>, Error> {
         return compile(SOURCE, &architecture);
     }
     let (major, minor) = version()?;
-    let key = format!("{architecture}\n{major}.{minor}\n{SOURCE}");
+    let key = format!("{}\n{major}.{minor}\n{SOURCE}", options(&architecture).join(" "));
     let name = format!("{architecture}-{}.cubin", data_encoding::HEXLOWER.encode(&Sha256::digest(key)[..16]));
     let path = cache.join(name);
-    if let Ok(cubin) = std::fs::read(&path) {
+    // Of several devices of one kind, each with its thread, the first one compiles.
+    static COMPILING: Mutex<()> = Mutex::new(());
+    let _alone = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
+    // What a crash of the machine left behind may be empty.
+    if let Ok(cubin) = std::fs::read(&path)
+        && cubin.starts_with(MAGIC)
+    {
         return Ok(cubin);
     }
     let cubin = compile(SOURCE, &architecture)?;
@@ -50,6 +60,10 @@ fn version() -> Result<(i32, i32), Error> {
     Ok((major, minor))
 }
 
+fn options(architecture: &str) -> [String; 2] {
+    [format!("--gpu-architecture={architecture}"), "--std=c++17".into()]
+}
+
 struct Program(sys::nvrtcProgram);
 
 impl Drop for Program {
@@ -68,9 +82,8 @@ pub fn compile(source: &str, architecture: &str) -> Result<Vec<u8>, Error> {
     // No source of ours has a zero in it.
     let source = CString::new(source).unwrap_or_default();
     let program = Program(result::create_program(&source, Some(c"verbatim.cu")).map_err(Error::Nvrtc)?);
-    let options = [format!("--gpu-architecture={architecture}"), "--std=c++17".into()];
     // SAFETY: the program is alive in this and the calls below, and `code` as long as the compiler says.
-    if unsafe { result::compile_program(program.0, &options) }.is_err() {
+    if unsafe { result::compile_program(program.0, &options(architecture)) }.is_err() {
         let log = unsafe { result::get_program_log(program.0) }.map_err(Error::Nvrtc)?;
         let log = String::from_utf8_lossy(&log.into_iter().map(|c| c as u8).collect::<Vec<_>>()).into_owned();
         return Err(Error::Compile { architecture: architecture.into(), log });

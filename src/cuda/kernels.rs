@@ -10,7 +10,7 @@ pub const SOURCE: &str = concat!(
     include_str!("../../kernels/log_mel.cu"),
 );
 
-/// Positions of audio that one block of [`Kernel::CrossAttention`] takes: `SPLIT` in attention.cu.
+/// Positions of audio that one block of [`Kernel::CrossAttention`] and [`Kernel::CrossAttentionFp8`] takes: `SPLIT` in attention.cu.
 pub const ATTENTION_SPLIT: usize = 256;
 
 /// Arguments and grids are described where the kernels are written.
@@ -21,6 +21,7 @@ pub enum Kernel {
     BiasGelu,
     TextAttention,
     CrossAttention,
+    CrossAttentionFp8,
     CrossJoin,
     Choose,
     LogMel,
@@ -28,12 +29,13 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Embed,
         Self::AddNorm,
         Self::BiasGelu,
         Self::TextAttention,
         Self::CrossAttention,
+        Self::CrossAttentionFp8,
         Self::CrossJoin,
         Self::Choose,
         Self::LogMel,
@@ -47,6 +49,7 @@ impl Kernel {
             Self::BiasGelu => "bias_gelu",
             Self::TextAttention => "text_attention",
             Self::CrossAttention => "cross_attention",
+            Self::CrossAttentionFp8 => "cross_attention_fp8",
             Self::CrossJoin => "cross_join",
             Self::Choose => "choose",
             Self::LogMel => "log_mel",
@@ -58,7 +61,7 @@ impl Kernel {
     pub fn threads(self) -> u32 {
         match self {
             Self::Embed | Self::AddNorm | Self::BiasGelu | Self::LogMel | Self::ClampMel => 256,
-            Self::TextAttention | Self::CrossAttention => 128,
+            Self::TextAttention | Self::CrossAttention | Self::CrossAttentionFp8 => 128,
             Self::CrossJoin => 64,
             Self::Choose => 1024,
         }

@@ -55,10 +55,12 @@ pub struct State {
     /// 0: the likeliest token.
     pub temperature: f32,
     pub seed: u32,
+    /// Whether the slot has a trie of terms.
+    pub terms: bool,
 }
 
 impl State {
-    pub const BYTES: usize = 44;
+    pub const BYTES: usize = 48;
 
     pub fn write(&self, bytes: &mut Vec<u8>) {
         // No token, position or timestamp yet; before the first token there is as if a timestamp.
@@ -66,6 +68,36 @@ impl State {
         bytes.extend(numbers.into_iter().flat_map(i32::to_ne_bytes));
         bytes.extend(self.temperature.to_ne_bytes());
         bytes.extend(self.seed.to_ne_bytes());
+        bytes.extend((if self.terms { int(Place::FIRST) } else { -1 }).to_ne_bytes());
+    }
+}
+
+/// A token of a term, in a trie that is an array: breadth first, so that the places that follow a place stand in a
+/// row, here in the order of their tokens. Where the tokens written so far lead to, and where they lead without the
+/// first few of them, is every place that they have reached (Aho and Corasick, 1975).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Place {
+    pub token: u32,
+    /// What its logit gains.
+    pub gain: f32,
+    /// The first of the places that follow it, up to the first one of the next place.
+    pub first: usize,
+    /// Where its tokens lead without the first one or more; of one that stands at a segment's beginning alone, where
+    /// they lead elsewhere.
+    pub otherwise: usize,
+}
+
+impl Place {
+    pub const BYTES: usize = 16;
+    /// Before any token of a term that may stand anywhere.
+    pub const ANYWHERE: usize = 0;
+    /// The same after a timestamp, and at the beginning.
+    pub const FIRST: usize = 1;
+
+    pub fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend((self.token as i32).to_ne_bytes());
+        bytes.extend(self.gain.to_ne_bytes());
+        bytes.extend([self.first, self.otherwise].map(int).into_iter().flat_map(i32::to_ne_bytes));
     }
 }
 

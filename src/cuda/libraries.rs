@@ -10,6 +10,10 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 
 /// CUDA of libtorch 2.11.0's CUDA part, as the driver counts: 1000 · major + 10 · minor.
 const CUDA_VERSION: c_int = 13_000;
+/// Major compute capability: of older devices cuBLASLt has no products in bf16.
+const CAPABILITY: c_int = 8;
+/// CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR of cuda.h.
+const CAPABILITY_MAJOR: c_int = 75;
 /// Where the wheels have the libraries of CUDA, seen from libtorch's.
 const WHEEL_FOLDER: &str = "../../nvidia/cu13/lib";
 /// What is opened by its path where it lies in one of the folders: who asks for it by name finds it open. Those
@@ -23,10 +27,15 @@ pub enum Absent {
     Driver(String),
     #[error("the NVIDIA driver is too old: it is for CUDA {0}, and 13.0 is needed (driver 580 or later)")]
     OldDriver(String),
-    #[error("the NVIDIA driver does not work (error {0} of cuInit): nvidia-smi may say more")]
+    #[error("the NVIDIA driver does not work (error {0}): nvidia-smi may say more")]
     BrokenDriver(c_int),
     #[error("the NVIDIA driver sees no GPU")]
     Devices,
+    #[error(
+        "GPU {0} is too old: its compute capability is {1}.x, and 8.0 is needed (Ampere or later); \
+         CUDA_VISIBLE_DEVICES can leave it out"
+    )]
+    OldDevice(c_int, c_int),
     #[error(
         "there is no CUDA part of libtorch 2.11.0: libtorch_cuda.so is not in {}; set models.libtorch_cuda",
         folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
@@ -61,7 +70,7 @@ pub fn open(folder: Option<&Path>) -> Result<Found, Absent> {
 }
 
 fn open_once(folder: Option<&Path>) -> Result<Found, Absent> {
-    let (devices, driver) = driver()?;
+    let (devices, driver) = driver("libcuda.so.1")?;
     let folders = match folder {
         Some(folder) => vec![folder.to_owned()],
         None => loaded_folders(),
@@ -73,7 +82,10 @@ fn open_once(folder: Option<&Path>) -> Result<Found, Absent> {
     let mut failure = None;
     for path in candidates {
         match open_for_good(&path) {
-            Ok(()) => return Ok(Found { devices, driver, libtorch: path }),
+            Ok(()) => {
+                companions()?;
+                return Ok(Found { devices, driver, libtorch: path });
+            }
             Err(error) => failure = failure.or((path.is_absolute()).then(|| error.to_string())),
         }
     }
@@ -81,19 +93,24 @@ fn open_once(folder: Option<&Path>) -> Result<Found, Absent> {
 }
 
 /// How many devices the driver has, and for which CUDA it is.
-fn driver() -> Result<(usize, String), Absent> {
+fn driver(name: &str) -> Result<(usize, String), Absent> {
     // SAFETY: opening the driver runs its initialisers and nothing of ours.
-    let library = unsafe { Library::open(Some("libcuda.so.1"), RTLD_NOW | RTLD_GLOBAL) };
+    let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) };
     let library = library.map_err(|error| Absent::Driver(error.to_string()))?;
     type Initialise = unsafe extern "C" fn(u32) -> c_int;
     type Number = unsafe extern "C" fn(*mut c_int) -> c_int;
-    // SAFETY: signatures of the CUDA driver API: cuInit(unsigned), cuDriverGetVersion(int *),
-    // cuDeviceGetCount(int *); the pointers are to numbers of this function.
+    type NumberOf = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
+    type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
+    // SAFETY: signatures of the CUDA driver API: cuInit(unsigned), cuDriverGetVersion(int *), cuDeviceGetCount(int *),
+    // cuDeviceGet(CUdevice *, int), cuDeviceGetAttribute(int *, CUdevice_attribute, CUdevice), where CUdevice is an
+    // int; the pointers are to numbers of this function.
     let (version, devices) = unsafe {
         let missing = |error: libloading::Error| Absent::Driver(error.to_string());
         let initialise: Symbol<Initialise> = library.get(b"cuInit\0").map_err(missing)?;
         let version_of: Symbol<Number> = library.get(b"cuDriverGetVersion\0").map_err(missing)?;
         let count: Symbol<Number> = library.get(b"cuDeviceGetCount\0").map_err(missing)?;
+        let device: Symbol<NumberOf> = library.get(b"cuDeviceGet\0").map_err(missing)?;
+        let attribute: Symbol<Attribute> = library.get(b"cuDeviceGetAttribute\0").map_err(missing)?;
         let (mut version, mut devices) = (0, 0);
         match initialise(0) {
             0 => {}
@@ -101,8 +118,16 @@ fn driver() -> Result<(usize, String), Absent> {
             100 => return Err(Absent::Devices),
             error => return Err(Absent::BrokenDriver(error)),
         }
-        if version_of(&mut version) != 0 || count(&mut devices) != 0 {
-            return Err(Absent::BrokenDriver(0));
+        let works = |error: c_int| if error == 0 { Ok(()) } else { Err(Absent::BrokenDriver(error)) };
+        works(version_of(&mut version))?;
+        works(count(&mut devices))?;
+        for index in 0..devices {
+            let (mut handle, mut capability) = (0, 0);
+            works(device(&mut handle, index))?;
+            works(attribute(&mut capability, CAPABILITY_MAJOR, handle))?;
+            if capability < CAPABILITY {
+                return Err(Absent::OldDevice(index, capability));
+            }
         }
         (version, devices)
     };
@@ -149,9 +174,68 @@ pub(super) fn open_companions(folders: &[PathBuf]) {
     }
 }
 
+/// Whether those that are used by name are there, opened by [`open_companions`] or where the loader finds them.
+fn companions() -> Result<(), Absent> {
+    // SAFETY: both ask the loader for a library by name.
+    let (compiler, products) =
+        unsafe { (cudarc::nvrtc::sys::is_culib_present(), cudarc::cublaslt::sys::is_culib_present()) };
+    match (compiler, products) {
+        (false, _) => Err(Absent::Companion("libnvrtc.so.13")),
+        (_, false) => Err(Absent::Companion("libcublasLt.so.13")),
+        _ => Ok(()),
+    }
+}
+
 fn open_for_good(path: &Path) -> Result<(), libloading::Error> {
     // SAFETY: a library of CUDA or libtorch, whose initialisers register it with what is loaded already. It stays.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }?;
     std::mem::forget(library);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// A driver that says what it is told to.
+    const DRIVER: &str = r#"
+        extern "C" int cuInit(unsigned) { return INIT; }
+        extern "C" int cuDriverGetVersion(int *version) { *version = VERSION; return 0; }
+        extern "C" int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
+        extern "C" int cuDeviceGet(int *device, int index) { *device = index; return 0; }
+        extern "C" int cuDeviceGetAttribute(int *value, int attribute, int device) {
+            *value = attribute == 75 ? (device == 0 ? 9 : CAPABILITY) : 0;
+            return 0;
+        }
+    "#;
+
+    #[test]
+    fn what_is_wrong_with_a_driver_is_said() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let source = folder.path().join("driver.cpp");
+        std::fs::write(&source, DRIVER).expect("writable");
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let tried = |[init, version, count, capability]: [u32; 4]| {
+            let library = folder.path().join(format!("driver-{init}-{version}-{count}-{capability}.so"));
+            let compiled = Command::new(&compiler)
+                .args([format!("-DINIT={init}"), format!("-DVERSION={version}"), format!("-DCOUNT={count}")])
+                .args([&format!("-DCAPABILITY={capability}"), "-shared", "-fPIC", "-o"])
+                .args([&library, &source])
+                .status();
+            assert!(compiled.expect("a C++ compiler").success());
+            driver(&library.to_string_lossy())
+        };
+        assert!(matches!(tried([999, 13_000, 1, 9]), Err(Absent::BrokenDriver(999))));
+        assert!(matches!(tried([100, 13_000, 1, 9]), Err(Absent::Devices)));
+        assert!(matches!(tried([0, 13_000, 0, 9]), Err(Absent::Devices)));
+        let old = tried([0, 12_040, 1, 9]).expect_err("too old").to_string();
+        assert!(old.contains("CUDA 12.4") && old.contains("13.0"), "{old}");
+        let old = tried([0, 13_000, 2, 7]).expect_err("too old").to_string();
+        assert!(old.contains("GPU 1") && old.contains("7.x"), "{old}");
+        std::fs::write(folder.path().join("empty.so"), "").expect("writable");
+        let broken = driver(&folder.path().join("empty.so").to_string_lossy());
+        assert!(matches!(broken, Err(Absent::Driver(_))));
+    }
 }

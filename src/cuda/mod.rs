@@ -22,7 +22,7 @@ mod runner;
 mod tests;
 
 pub use kernels::{ATTENTION_SPLIT, Kernel};
-pub use layout::{Outcome, Row, State, Wanted};
+pub use layout::{Outcome, Place, Row, State, Wanted};
 pub use runner::Runner;
 
 /// Widths of heads that the kernels are written for.

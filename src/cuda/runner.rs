@@ -100,6 +100,11 @@ impl Runner {
         })
     }
 
+    /// Of the device's memory; `None` where it does not say.
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.context.mem_get_info().ok().map(|(free, _)| free as u64)
+    }
+
     /// As `NVIDIA H200, 140 GiB`.
     pub fn name(&self) -> String {
         let name = self.context.name().unwrap_or_else(|_| "CUDA device".into());

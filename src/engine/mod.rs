@@ -28,8 +28,8 @@ pub use board::{Condition, Counts};
 pub use load::{Admission, Expected, Held, Place};
 pub use model::{EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
 pub use window::{
-    Class, DecodingOptions, LanguageChoice, Recognition, Task, TenantId, Term, Timings, WINDOW_SAMPLES,
-    Window,
+    Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
+    WINDOW_SAMPLES, Window,
 };
 
 use lane::{Lane, Starting};

@@ -20,8 +20,6 @@ pub struct ModelInfo {
     pub slots: usize,
     /// The most windows that one call of [`SpeechModel::encode`] takes.
     pub encode_batch: usize,
-    /// Whether it heeds [`DecodingOptions::bias`].
-    pub heeds_terms: bool,
     /// For people: `cpu, bf16, 2 threads`.
     pub device: String,
 }

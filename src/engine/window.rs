@@ -52,6 +52,9 @@ pub enum Task {
     Translate,
 }
 
+/// The most terms of one request that are heeded.
+pub const TERMS_MAX: usize = 600;
+
 /// A word or a few, and how much it is expected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
@@ -68,7 +71,8 @@ pub struct DecodingOptions {
     pub task: Task,
     /// Text that precedes the window, to condition on: names, terms, the words before.
     pub prompt: Option<String>,
-    /// Terms that are likelier, or less likely, than the model thinks. Windows of one request share them.
+    /// Terms that are likelier, or less likely, than the model thinks, at most [`TERMS_MAX`]. Windows of one request
+    /// share them.
     pub bias: Arc<[Term]>,
     /// Align words in time. Costs a pass over the decoded tokens.
     pub word_times: bool,

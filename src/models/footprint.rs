@@ -1,13 +1,20 @@
-//! What a model takes up in the machine's memory, before it is loaded.
+//! What a model takes up in memory, the machine's or a device's own, before it is loaded.
 
 use std::path::Path;
 
 use super::weights::{self, Dimensions};
-use super::{ComputeType, Config, Error, place};
+use super::{AudioCache, ComputeType, Config, Error, place};
 use crate::cpu::Level;
 
-/// Encoder positions and text positions whose keys and values a slot holds for each decoder layer.
-const SLOT_POSITIONS: usize = 1500 + 448;
+/// Positions whose keys and values a slot holds for each decoder layer.
+const AUDIO_POSITIONS: usize = 1500;
+const TEXT_POSITIONS: usize = 448;
+
+/// Of a CUDA device: what libtorch and cuBLASLt take for themselves, logits, and the slots' terms. Estimated.
+const DEVICE_BYTES: usize = 768 << 20;
+/// What the encoder works with at once, for each audio position and number of its width. Estimated: the residual in
+/// f32 and, in bf16, a layer's norm, queries, keys and values, and the wide product before and after its function.
+const ENCODER_BYTES: usize = 32;
 
 /// In bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +24,7 @@ pub struct Footprint {
     pub slots: u64,
 }
 
-/// `None` for a model that goes to a device with memory of its own.
+/// `None` for a model that goes to a device with memory of its own: its memory is looked at when it is opened.
 ///
 /// # Errors
 /// A folder without weights, or with damaged ones; a device that is not there.
@@ -30,11 +37,61 @@ pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Er
         ComputeType::Auto if Level::detect() < Level::Avx512Products => 4,
         ComputeType::Auto | ComputeType::Bf16 | ComputeType::Int8 => 2,
     };
-    let Dimensions { width, decoder_layers, elements } = weights::dimensions(folder)?;
-    Ok(Some(Footprint {
-        weights: elements.saturating_mul(number_bytes) as u64,
-        slots: (2 * decoder_layers * SLOT_POSITIONS * number_bytes)
-            .saturating_mul(width)
-            .saturating_mul(config.slots(false)) as u64,
-    }))
+    let dimensions = weights::dimensions(folder)?;
+    Ok(Some(Footprint::new(&dimensions, config.slots(false), number_bytes, number_bytes)))
+}
+
+/// Whether the model fits into what is `free` of a CUDA device's memory, in bf16.
+///
+/// # Errors
+/// [`Error::DeviceMemory`], with what would help.
+pub fn check_device(
+    dimensions: &Dimensions,
+    config: &Config,
+    encode_batch: usize,
+    free: u64,
+) -> Result<(), Error> {
+    let audio_bytes = if config.audio_cache == AudioCache::Fp8 { 1 } else { 2 };
+    let Footprint { weights, slots } = Footprint::new(dimensions, config.slots(true), 2, audio_bytes);
+    let encoder = (ENCODER_BYTES * AUDIO_POSITIONS * encode_batch).saturating_mul(dimensions.width);
+    let working = DEVICE_BYTES.saturating_add(encoder) as u64;
+    let needed = [weights, slots, working].into_iter().fold(0, u64::saturating_add);
+    if needed <= free {
+        return Ok(());
+    }
+    let [needed, free, weights, slots, working] = [needed, free, weights, slots, working].map(|n| n >> 20);
+    Err(Error::DeviceMemory { needed, free, weights, slots, working })
+}
+
+impl Footprint {
+    /// `number_bytes`: of a weight, and of a key's or value's number in the text.
+    fn new(dimensions: &Dimensions, slots: usize, number_bytes: usize, audio_bytes: usize) -> Self {
+        let &Dimensions { width, decoder_layers, elements } = dimensions;
+        let positions = AUDIO_POSITIONS * audio_bytes + TEXT_POSITIONS * number_bytes;
+        let slot = decoder_layers.saturating_mul(2 * positions).saturating_mul(width);
+        Self {
+            weights: elements.saturating_mul(number_bytes) as u64,
+            slots: slot.saturating_mul(slots) as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_without_room_is_refused_with_what_it_lacks() {
+        // large-v3, whose slots have 245.76 MB of audio and 73.4 MB of text each.
+        let large = Dimensions { width: 1280, decoder_layers: 32, elements: 1_543_490_560 };
+        let config = |slots, audio_cache| Config { slots, audio_cache, ..Config::default() };
+        let fits = |slots, audio_cache, gigabytes: u64| {
+            check_device(&large, &config(slots, audio_cache), 8, gigabytes * 1_000_000_000)
+        };
+        assert!(fits(0, AudioCache::Auto, 25).is_ok());
+        assert!(fits(0, AudioCache::Auto, 24).is_err());
+        assert!(fits(0, AudioCache::Fp8, 17).is_ok());
+        let error = fits(128, AudioCache::Auto, 40).expect_err("too many").to_string();
+        assert!(error.contains("38960 for models.slots"), "{error}");
+    }
 }

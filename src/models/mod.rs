@@ -32,6 +32,8 @@ pub struct Config {
     /// How much of its 30 s the encoder sees where a window is shorter. Default `auto`: on a CPU in bf16
     /// and int8 `short`, otherwise `full`.
     pub audio_context: AudioContext,
+    /// In what a slot keeps the audio's keys and values. Default `auto`: as `compute_type` says.
+    pub audio_cache: AudioCache,
     /// Windows decoded side by side; each has its share of memory from the start. Default 0: 64 on CUDA, and
     /// 8 on a CPU, where more gain nothing.
     pub slots: usize,
@@ -52,6 +54,7 @@ impl Default for Config {
             compute_type: ComputeType::Auto,
             threads: 0,
             audio_context: AudioContext::Auto,
+            audio_cache: AudioCache::Auto,
             slots: 0,
             libtorch_cuda: None,
             kernel_dir: PathBuf::new(),
@@ -141,6 +144,14 @@ pub enum AudioContext {
     Short,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AudioCache {
+    Auto,
+    /// On CUDA in bf16: e4m3, in half the memory, of which a step reads half as much. Less exact: benches/RESULTS.md.
+    Fp8,
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{} holds neither model.safetensors nor model.bin", folder.display())]
@@ -155,6 +166,12 @@ pub enum Error {
     Io { path: PathBuf, source: std::io::Error },
     #[error("device cuda:{index} is not there: there are {devices}")]
     NoDevice { index: usize, devices: usize },
+    #[error(
+        "{needed} MiB of the device's memory are needed and {free} are free: {weights} for the model's weights, \
+         {slots} for models.slots, {working} to work with; lower models.slots, set models.audio_cache = \"fp8\", or \
+         choose a smaller models.model"
+    )]
+    DeviceMemory { needed: u64, free: u64, weights: u64, slots: u64, working: u64 },
     #[error("CUDA cannot be used")]
     NoCuda(#[from] crate::cuda::libraries::Absent),
     #[error("the device failed")]

@@ -65,7 +65,6 @@ impl ScriptedModel {
             languages: vec!["en".into(), "de".into()],
             slots,
             encode_batch: 2,
-            heeds_terms: true,
             device: "script".into(),
         };
         Self { info, script, slots: HashMap::new(), calls: Arc::default() }

@@ -182,7 +182,6 @@ impl TestServer {
             languages: vec!["en".into(), "es".into()],
             slots: 4,
             encode_batch: 4,
-            heeds_terms: true,
             device: "script".into(),
         };
         let reader =

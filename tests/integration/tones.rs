@@ -39,7 +39,6 @@ impl Listener {
             languages: vec!["en".into(), "es".into()],
             slots: 4,
             encode_batch: 4,
-            heeds_terms: true,
             device: "script".into(),
         };
         Self { info, heard: Vec::new() }

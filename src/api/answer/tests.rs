@@ -10,7 +10,6 @@ fn model() -> ModelInfo {
         languages: vec!["en".into(), "es".into()],
         slots: 1,
         encode_batch: 1,
-        heeds_terms: true,
         device: String::new(),
     }
 }

@@ -101,6 +101,7 @@ const REPLACE_MAX: usize = 200;
 const KEYWORDS_MAX: usize = 100;
 /// The wire format counts 500 tokens; a term has one at least.
 const KEYTERMS_MAX: usize = 500;
+const _: () = assert!(KEYWORDS_MAX + KEYTERMS_MAX <= crate::engine::TERMS_MAX);
 const TAG_CHARACTERS_MAX: usize = 128;
 const EXTRA_CHARACTERS_MAX: usize = 2048;
 /// For lists that the wire format gives no bound.

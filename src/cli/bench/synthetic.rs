@@ -102,16 +102,19 @@ pub async fn run(
     // Half of a window's tokens are before its average one, and four of the prompt.
     let text = tokens / 2.0 + 4.0;
     let count = windows as f64;
+    // As the device's name says where it is so.
+    let audio_bytes = if engine.model().device.contains("fp8") { 1.0 } else { 2.0 };
+    let token_bytes = shape.token_bytes(text, audio_bytes);
     let steps = (after.steps - before.steps) as f64;
     let flops = count * (shape.window_flops() + tokens * shape.token_flops(text));
-    let bytes = steps * shape.step_bytes() + count * tokens * shape.token_bytes(text);
+    let bytes = steps * shape.step_bytes() + count * tokens * token_bytes;
     let peak = |flag: Option<f64>, known: fn(&(&str, f64, f64)) -> f64| {
         let device = engine.model().device.to_lowercase();
         flag.or_else(|| PEAKS.iter().find(|(part, ..)| device.contains(part)).map(known))
     };
     let peaks = peak(arguments.peak_tflops, |p| p.1).zip(peak(arguments.peak_gbs, |p| p.2));
     let share_of_roofline = peaks.map(|(teraflops, gigabytes)| {
-        let full_step = shape.step_bytes() / slots as f64 + shape.token_bytes(text);
+        let full_step = shape.step_bytes() / slots as f64 + token_bytes;
         let least = shape.window_flops() / (teraflops * 1e12) + tokens * full_step / (gigabytes * 1e9);
         count * least / wall
     });

@@ -15,6 +15,8 @@ use tch::{Kind, Tensor};
 
 use super::Error;
 
+#[cfg(test)]
+pub use random::of_numbers;
 pub use random::{DEVIATION, Shape, random};
 
 /// Weights of a matrix product: `y = x · weightᵀ + bias`.

@@ -71,9 +71,11 @@ impl Shape {
         28.0 * d * d * layers + 2.0 * self.vocabulary as f64 * d
     }
 
-    /// Bytes that it reads for each token after `text` others: keys and values, in two bytes each.
-    pub fn token_bytes(&self, text: f64) -> f64 {
-        4.0 * (AUDIO_POSITIONS as f64 + text) * self.width as f64 * self.decoder_layers as f64
+    /// Bytes that it reads for each token after `text` others: keys and values, of the text in two bytes each, of the
+    /// audio in `audio_bytes`.
+    pub fn token_bytes(&self, text: f64, audio_bytes: f64) -> f64 {
+        let positions = AUDIO_POSITIONS as f64 * audio_bytes + text * 2.0;
+        2.0 * positions * self.width as f64 * self.decoder_layers as f64
     }
 }
 
@@ -82,10 +84,24 @@ impl Shape {
 /// # Errors
 /// Those of libtorch: memory.
 pub fn random(shape: &Shape, deviation: f64, (device, kind): (Device, Kind)) -> Result<Weights, Error> {
-    let width = shape.width;
-    let normal = |size: &[usize]| -> Result<Tensor, Error> {
-        let size: Vec<i64> = size.iter().map(|&length| length as i64).collect();
+    of_numbers(shape, (device, kind), |size| {
         Ok(Tensor::f_randn(size, (kind, device))?.f_mul_scalar_(deviation)?)
+    })
+}
+
+/// Weights of which `numbers` gives each tensor by its size, with norms that change nothing.
+///
+/// # Errors
+/// Those of `numbers`, and of libtorch: memory.
+pub fn of_numbers(
+    shape: &Shape,
+    (device, kind): (Device, Kind),
+    numbers: impl Fn(&[i64]) -> Result<Tensor, Error>,
+) -> Result<Weights, Error> {
+    let width = shape.width;
+    let normal = |size: &[usize]| {
+        let size: Vec<i64> = size.iter().map(|&length| length as i64).collect();
+        numbers(&size)
     };
     let linear = |outputs: usize, inputs: usize| -> Result<Linear, Error> {
         Ok(Linear { weight: normal(&[outputs, inputs])?, bias: Some(normal(&[outputs])?) })
@@ -164,7 +180,7 @@ mod tests {
             close(shape.window_flops() / 1e9, window);
             close(shape.token_flops(0.0) / 1e9, token);
             close(shape.step_bytes() / 1e6, step);
-            close(shape.token_bytes(0.0) / 1e6, audio);
+            close(shape.token_bytes(0.0, 2.0) / 1e6, audio);
         }
     }
 }

@@ -9,7 +9,8 @@
 
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::cpu::{Level, rows};
-use crate::engine::{Term, Token};
+use crate::cuda::Place;
+use crate::engine::{TERMS_MAX, Term, Token};
 
 /// What a token of a term of weight 1 gains for each of its letters, in nats: a single letter begins many
 /// words.
@@ -26,10 +27,14 @@ const WEIGHT_MAX: f32 = 3.0;
 const UNWANTED_WEIGHT_MAX: f32 = 10.0;
 /// Longer terms end here.
 const TOKENS_MAX: usize = 32;
+/// Ways in which a term may be written: as it is and with capitals, each after a space and without.
+const SPELLINGS: usize = 4;
+/// The most of [`Bias::places`]: two roots, the terms, the end.
+pub const PLACES_MAX: usize = 3 + TERMS_MAX * SPELLINGS * TOKENS_MAX;
 
 /// Terms that may stand anywhere, and those that may only where a segment begins.
-const ANYWHERE: usize = 0;
-const FIRST: usize = 1;
+const ANYWHERE: usize = Place::ANYWHERE;
+const FIRST: usize = Place::FIRST;
 
 /// The terms of one request, in a model's tokens.
 pub struct Bias {
@@ -69,7 +74,10 @@ impl Bias {
             end_of_text: tokenizer.special.end_of_text,
             timestamp_begin: tokenizer.special.timestamp_begin,
         };
-        for term in terms {
+        if terms.len() > TERMS_MAX {
+            tracing::warn!(given = terms.len(), heeded = TERMS_MAX, "more terms than are heeded");
+        }
+        for term in terms.iter().take(TERMS_MAX) {
             let text = term.text.trim();
             let capitalised = capitalised(text);
             let spellings = [Some(text), Some(capitalised.as_str()).filter(|&other| other != text)];
@@ -148,11 +156,50 @@ impl Bias {
         Before(before)
     }
 
+    /// The trie for a device.
+    pub fn places(&self) -> Vec<Place> {
+        let root = |place| Place { token: 0, gain: 0.0, first: 0, otherwise: place };
+        let mut places = vec![root(ANYWHERE), root(ANYWHERE)];
+        let mut nodes = vec![ANYWHERE, FIRST];
+        let mut index = 0;
+        while let Some(&node) = nodes.get(index) {
+            places[index].first = places.len();
+            let mut edges: Vec<&Edge> = self.nodes[node].next.iter().collect();
+            edges.sort_unstable_by_key(|edge| edge.token);
+            for edge in edges {
+                // What is shorter, or as long and may stand anywhere, has its place already.
+                let otherwise = match index {
+                    ANYWHERE => ANYWHERE,
+                    _ => after(&places, places[index].otherwise, edge.token),
+                };
+                places.push(Place { token: edge.token, gain: edge.gain, first: 0, otherwise });
+                nodes.push(edge.node);
+            }
+            index += 1;
+        }
+        places.push(Place { first: places.len(), ..root(ANYWHERE) });
+        places
+    }
+
     fn walk(&self, root: usize, tokens: &[Token]) -> Option<&Node> {
         tokens.iter().try_fold(&self.nodes[root], |node, token| {
             let edge = node.next.iter().find(|edge| edge.token == token.id)?;
             self.nodes.get(edge.node)
         })
+    }
+}
+
+/// Where `token` leads from `place`, as the kernel finds it.
+fn after(places: &[Place], mut place: usize, token: TokenId) -> usize {
+    loop {
+        let following = places[place].first..places[place + 1].first;
+        if let Ok(index) = places[following.clone()].binary_search_by_key(&token, |place| place.token) {
+            return following.start + index;
+        }
+        if place == ANYWHERE {
+            return ANYWHERE;
+        }
+        place = places[place].otherwise;
     }
 }
 
@@ -186,6 +233,22 @@ fn is_unspaced(text: &str) -> bool {
     })
 }
 
+/// Where a term may stand, its tokens with their letters, its weight.
+#[cfg(test)]
+pub type Spelled<'a> = (usize, &'a [(TokenId, usize)], f32);
+
+#[cfg(test)]
+impl Bias {
+    pub fn of_tokens(terms: &[Spelled], end_of_text: TokenId, timestamp_begin: TokenId) -> Self {
+        let nodes = vec![Node::default(), Node::default()];
+        let mut bias = Self { nodes, depth: 0, end_of_text, timestamp_begin };
+        for &(root, tokens, weight) in terms {
+            bias.insert(root, tokens.to_vec(), weight);
+        }
+        bias
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,16 +256,8 @@ mod tests {
     const END: TokenId = 8;
     const TIME: TokenId = 9;
 
-    /// Where it may stand, its tokens with their letters, its weight.
-    type Spelled<'a> = (usize, &'a [(TokenId, usize)], f32);
-
     fn bias(terms: &[Spelled]) -> Bias {
-        let nodes = vec![Node::default(), Node::default()];
-        let mut bias = Bias { nodes, depth: 0, end_of_text: END, timestamp_begin: TIME };
-        for &(root, tokens, weight) in terms {
-            bias.insert(root, tokens.to_vec(), weight);
-        }
-        bias
+        Bias::of_tokens(terms, END, TIME)
     }
 
     /// What each of ten tokens gains after `written`, where token 0 is the likeliest.
@@ -273,6 +328,60 @@ mod tests {
         logits[1] = f32::NEG_INFINITY;
         let before = bias.apply(&mut logits, &[]);
         assert_eq!((logits[1], before.logit(1)), (f32::NEG_INFINITY, Some(f32::NEG_INFINITY)));
+    }
+
+    #[test]
+    fn the_places_of_a_device_are_those_of_the_trie() {
+        // Terms of the tokens 1 to 3, which overlap in every way.
+        let mut seed = 1u32;
+        let mut draw = |below: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 16) % below
+        };
+        for _ in 0..50 {
+            let mut bias = bias(&[]);
+            for _ in 0..draw(12) {
+                let tokens = (0..1 + draw(5)).map(|_| (1 + draw(3), draw(4) as usize)).collect();
+                let root = if draw(2) == 0 { ANYWHERE } else { FIRST };
+                bias.insert(root, tokens, if draw(4) == 0 { -1.0 } else { 1.0 });
+            }
+            let places = bias.places();
+            let (mut written, mut place) = (Vec::new(), FIRST);
+            for _ in 0..60 {
+                let mut found = vec![0.0; 10];
+                let mut reached = place;
+                loop {
+                    for next in &places[places[reached].first..places[reached + 1].first] {
+                        let gain = &mut found[next.token as usize];
+                        *gain = stronger(*gain, next.gain);
+                    }
+                    if reached == ANYWHERE {
+                        break;
+                    }
+                    reached = places[reached].otherwise;
+                }
+                assert_eq!(found, gains(&bias, &written));
+                let token = if draw(8) == 0 { TIME } else { 1 + draw(3) };
+                written.push(token);
+                place = if token == TIME { FIRST } else { after(&places, place, token) };
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_terms_as_are_heeded_have_their_places() {
+        let tokenizer = Tokenizer::synthetic(1870).expect("large enough");
+        // Each as long as it may be, and like no other from its first letters on.
+        let terms =
+            (0..TERMS_MAX + 10).map(|n| Term { text: format!("{n:04}{}", "x".repeat(60)), weight: 1.0 });
+        let places = Bias::new(&terms.collect::<Vec<_>>(), &tokenizer).places();
+        assert!((PLACES_MAX / 3..=PLACES_MAX).contains(&places.len()), "{}", places.len());
+        let last = format!(" {:04}", TERMS_MAX - 1);
+        let reached = |text: &str| {
+            tokenizer.encode(text).iter().fold(FIRST, |place, &token| after(&places, place, token))
+        };
+        assert_ne!(reached(&last), ANYWHERE);
+        assert_eq!(reached(&format!(" {TERMS_MAX:04}")), ANYWHERE);
     }
 
     #[test]

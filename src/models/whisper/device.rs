@@ -23,10 +23,12 @@ impl Whisper {
         let prompts = self.prompts(attempts);
         let Decoder::Device(decoder) = &mut self.decoder else { return Ok(()) };
         let starts = attempts.iter().zip(&prompts).filter_map(|(&(slot, ..), prompt)| {
+            let sequence = self.slots[slot.0].sequence.as_ref()?;
             Some(Start {
                 run: Run { slot, position: 0, tokens: &prompt.tokens },
                 start_of_transcript: prompt.start_of_transcript,
-                state: self.slots[slot.0].sequence.as_ref()?.state(),
+                state: sequence.state(),
+                bias: sequence.bias(),
             })
         });
         let begun = decoder.begin(&starts.collect::<Vec<_>>())?;

@@ -17,7 +17,7 @@ use crate::cpu::{Level, Threads};
 use crate::cuda;
 use crate::engine::ModelInfo;
 use crate::models::weights::{self, Shape};
-use crate::models::{AudioContext, ComputeType, Config, Error, place};
+use crate::models::{AudioCache, AudioContext, ComputeType, Config, Error, footprint, place};
 
 /// What a checkpoint holds.
 pub struct Model {
@@ -31,9 +31,14 @@ pub struct Model {
 pub struct Hall {
     pub place: Device,
     pub device: Option<Box<dyn cuda::Device>>,
+    /// Of the device's own memory, where it is known.
+    pub free_bytes: Option<u64>,
     /// For people.
     pub name: String,
 }
+
+/// Windows that a CUDA device encodes at once: more gain nothing.
+const ENCODE_BATCH: usize = 8;
 
 impl Hall {
     /// The device that `config` names. Comes before anything is placed on it.
@@ -45,17 +50,25 @@ impl Hall {
                 let rows_max = decoder::device::rows_max(config.slots(true));
                 let runner = cuda::Runner::new(ordinal, &config.kernel_dir, rows_max)?;
                 let name = format!("cuda:{ordinal}, {}", runner.name());
-                Ok(Self { place, device: Some(Box::new(runner)), name })
+                let free_bytes = runner.free_bytes();
+                Ok(Self { place, device: Some(Box::new(runner)), free_bytes, name })
             }
-            Device::Cuda(ordinal) => Ok(Self { place, device: None, name: format!("cuda:{ordinal}") }),
-            _ => Ok(Self { place, device: None, name: "cpu".into() }),
+            Device::Cuda(ordinal) => Ok(Self::without_kernels(place, format!("cuda:{ordinal}"))),
+            _ => Ok(Self::without_kernels(place, "cpu".into())),
         }
+    }
+
+    pub fn without_kernels(place: Device, name: String) -> Self {
+        Self { place, device: None, free_bytes: None, name }
     }
 }
 
 impl Whisper {
     pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
         let hall = Hall::open(config)?;
+        if let Some(free) = hall.free_bytes {
+            footprint::check_device(&weights::dimensions(folder)?, config, ENCODE_BATCH, free)?;
+        }
         let weights = weights::read(folder)?;
         let (vocabulary, _) = weights.token_embedding.size2()?;
         let model = Model {
@@ -82,7 +95,7 @@ impl Whisper {
 
     pub fn build(model: Model, config: &Config, hall: Hall) -> Result<Self, Error> {
         let Model { name, mut weights, tokenizer, generation } = model;
-        let Hall { place, device, name: hall } = hall;
+        let Hall { place, device, name: hall, .. } = hall;
         let on_cuda = place.is_cuda();
         let compute_type = match config.compute_type {
             ComputeType::Auto if on_cuda => ComputeType::Bf16,
@@ -95,6 +108,14 @@ impl Whisper {
             ComputeType::F32 => (Kind::Float, Numbers::F32),
             ComputeType::Bf16 => (Kind::BFloat16, Numbers::BF16),
             ComputeType::Int8 | ComputeType::Auto => (Kind::BFloat16, Numbers::INT8),
+        };
+        let audio_kind = match config.audio_cache {
+            AudioCache::Fp8 if device.is_some() => Kind::Float8e4m3fn,
+            AudioCache::Fp8 => {
+                tracing::warn!("models.audio_cache = \"fp8\" is for CUDA in bf16, and has no effect");
+                kind
+            }
+            AudioCache::Auto => kind,
         };
         let threads = match config.threads {
             0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
@@ -113,11 +134,10 @@ impl Whisper {
             name,
             languages: if languages.is_empty() { vec!["en".into()] } else { languages },
             slots: config.slots(on_cuda),
-            encode_batch: if on_cuda { 8 } else { 1 },
-            // A device chooses tokens by itself, and its kernel knows no terms.
-            heeds_terms: device.is_none(),
+            encode_batch: if on_cuda { ENCODE_BATCH } else { 1 },
             device: match place {
                 Device::Cpu => format!("{hall}, {compute_type:?}, {threads} threads").to_lowercase(),
+                _ if audio_kind != kind => format!("{hall}, {compute_type:?}, audio in fp8").to_lowercase(),
                 _ => format!("{hall}, {compute_type:?}").to_lowercase(),
             },
         };
@@ -129,8 +149,15 @@ impl Whisper {
             None => None,
         };
         let host = (place == Device::Cpu && device.is_none()).then(|| (numbers.weights, threads.clone()));
-        let placement =
-            Placement { slots: info.slots, place, kind, numbers, threads: threads.clone(), alignment_heads };
+        let placement = Placement {
+            slots: info.slots,
+            place,
+            kind,
+            audio_kind,
+            numbers,
+            threads: threads.clone(),
+            alignment_heads,
+        };
         let on_device = device.map(|device| (device, rules.table(&tokenizer)));
         let encoder = Encoder::new(&weights, (place, kind), host)?;
         weights.encoder_layers.clear();

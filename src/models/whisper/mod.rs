@@ -1,5 +1,7 @@
 //! Whisper (Radford et al., arXiv:2212.04356) behind the engine's [`SpeechModel`].
 
+#[cfg(test)]
+mod backends;
 mod bias;
 mod decoder;
 mod device;
@@ -19,7 +21,7 @@ use std::sync::{Arc, Weak};
 
 use self::bias::Bias;
 use self::decoder::{Decoder, Run};
-use self::encoder::Encoder;
+use self::encoder::{AudioStates, Encoder};
 pub use self::synthetic::Lengths;
 pub use crate::audio::LogMel;
 
@@ -187,24 +189,7 @@ impl Whisper {
     }
 
     fn encode_with(&mut self, requests: &[EncodeRequest], context: usize) -> Result<(), Error> {
-        let audio = match (&mut self.decoder, &self.device_log_mel) {
-            (Decoder::Device(decoder), Some(log_mel)) => {
-                let windows: Vec<&[f32]> = requests.iter().map(|request| request.pcm.samples()).collect();
-                let features = log_mel.compute(decoder.device(), &windows, context)?;
-                self.encoder.forward_tensor(&features)?
-            }
-            _ => {
-                let bands = self.log_mel.bands();
-                // Zero is the value of padding, not of silence: so the reference pads.
-                let mut features = vec![0.0; requests.len() * context * bands];
-                for (request, window) in requests.iter().zip(features.chunks_exact_mut(context * bands)) {
-                    let samples = request.pcm.samples();
-                    let frames = LogMel::frames(samples.len()).min(context);
-                    self.log_mel.compute(&self.threads, samples, &mut window[..frames * bands]);
-                }
-                self.encoder.forward(features, context, bands)?
-            }
-        };
+        let audio = self.states(requests, context)?;
         let slots: Vec<SlotId> = requests.iter().map(|request| request.slot).collect();
         self.decoder.set_audio(&slots, &audio)?;
         for request in requests {
@@ -215,6 +200,28 @@ impl Whisper {
             };
         }
         Ok(())
+    }
+
+    /// What the encoder makes of windows, seeing `context` frames of each.
+    fn states(&mut self, requests: &[EncodeRequest], context: usize) -> Result<Vec<AudioStates>, Error> {
+        match (&mut self.decoder, &self.device_log_mel) {
+            (Decoder::Device(decoder), Some(log_mel)) => {
+                let windows: Vec<&[f32]> = requests.iter().map(|request| request.pcm.samples()).collect();
+                let features = log_mel.compute(decoder.device(), &windows, context)?;
+                self.encoder.forward_tensor(&features)
+            }
+            _ => {
+                let bands = self.log_mel.bands();
+                // Zero is the value of padding, not of silence: so the reference pads.
+                let mut features = vec![0.0; requests.len() * context * bands];
+                for (request, window) in requests.iter().zip(features.chunks_exact_mut(context * bands)) {
+                    let samples = request.pcm.samples();
+                    let frames = LogMel::frames(samples.len()).min(context);
+                    self.log_mel.compute(&self.threads, samples, &mut window[..frames * bands]);
+                }
+                self.encoder.forward(features, context, bands)
+            }
+        }
     }
 
     /// Encodes windows again, whole, whose first attempt after a shortened context was not good enough.

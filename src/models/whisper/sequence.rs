@@ -89,7 +89,13 @@ impl Sequence {
             forced: self.forced,
             temperature: self.temperature,
             seed: self.temperature.to_bits(),
+            terms: self.bias.is_some(),
         }
+    }
+
+    /// The terms that it is to heed.
+    pub fn bias(&self) -> Option<&Arc<Bias>> {
+        self.bias.as_ref()
     }
 
     /// Gumbel-max: the arg-max of logits / t plus Gumbel noise is a sample of their softmax.

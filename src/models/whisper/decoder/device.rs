@@ -7,12 +7,15 @@
 
 mod network;
 
+use std::sync::Arc;
+
 use tch::Tensor;
 
 use self::network::{Network, address};
 use super::{AlignmentWeights, Logits, Placement, Run, plain, torch};
-use crate::cuda::{Device, Download, Outcome, Row, State, Wanted};
+use crate::cuda::{Device, Download, Outcome, Place, Row, State, TRANSFER_BYTES, Wanted};
 use crate::engine::SlotId;
+use crate::models::whisper::bias::Bias;
 use crate::models::whisper::rules::Table;
 use crate::models::{Error, weights};
 
@@ -32,6 +35,8 @@ pub struct Decoder {
     device: Box<dyn Device>,
     /// The step under way.
     pending: Option<(Vec<SlotId>, Download)>,
+    /// Of each slot, whose trie it has on the device.
+    tries: Vec<Option<Arc<Bias>>>,
     network: Network,
     base: torch::Decoder,
 }
@@ -43,6 +48,8 @@ pub struct Start<'a> {
     /// Index of the token that opens the transcript.
     pub start_of_transcript: usize,
     pub state: State,
+    /// Where the state says so.
+    pub bias: Option<&'a Arc<Bias>>,
 }
 
 /// What the prompt's end brought.
@@ -62,7 +69,7 @@ impl Decoder {
         let heads = weights.decoder_heads;
         let base = torch::Decoder::new(weights, placement.clone())?;
         let network = Network::new(&base, &placement, table, heads)?;
-        let mut decoder = Self { device, pending: None, network, base };
+        let mut decoder = Self { device, pending: None, tries: vec![None; network.slots], network, base };
         decoder.device.after_libtorch()?;
         // Once to load what each size needs, once more to capture its graph.
         let mut rows = 1;
@@ -131,6 +138,9 @@ impl Decoder {
             let slot = self.slot(start.run.slot)?;
             let of_slot = self.network.buffers.states.f_get(slot as i64)?;
             self.device.upload(&state, address(&of_slot))?;
+            if let Some(bias) = start.bias {
+                self.expect(slot, bias)?;
+            }
             let last = start.run.tokens.len().saturating_sub(1);
             rows.extend(of_run(&start.run, |index| Wanted {
                 no_speech: index == start.start_of_transcript,
@@ -148,6 +158,24 @@ impl Decoder {
         }
         let begun = no_speech.into_iter().zip(first);
         Ok(begun.map(|(no_speech_probability, first)| Begun { no_speech_probability, first }).collect())
+    }
+
+    /// Puts the trie of `bias` into `slot`, where it is not there from the attempt before.
+    fn expect(&mut self, slot: usize, bias: &Arc<Bias>) -> Result<(), Error> {
+        if self.tries[slot].as_ref().is_some_and(|known| Arc::ptr_eq(known, bias)) {
+            return Ok(());
+        }
+        self.tries[slot] = None;
+        let places = bias.places();
+        let mut bytes = Vec::with_capacity(places.len() * Place::BYTES);
+        places.iter().for_each(|place| place.write(&mut bytes));
+        let trie = self.network.buffers.tries.f_get(slot as i64)?;
+        for (index, part) in bytes.chunks(TRANSFER_BYTES).enumerate() {
+            let to = trie.f_narrow(0, (index * TRANSFER_BYTES) as i64, part.len() as i64)?;
+            self.device.upload(part, address(&to))?;
+        }
+        self.tries[slot] = Some(bias.clone());
+        Ok(())
     }
 
     /// Enqueues the next token of each of `slots`, each of which was begun, and returns what became of the step

@@ -4,7 +4,10 @@
 //! Every call takes runs of tokens. A decode step is a run of one token for each slot; a prompt is a
 //! run of several; both are the same computation.
 
+mod audio_cache;
 pub mod device;
+#[cfg(test)]
+mod exactness;
 mod host;
 mod torch;
 
@@ -65,6 +68,8 @@ pub struct Placement {
     pub place: tch::Device,
     /// Of the encoder's output, and of libtorch's weights.
     pub kind: Kind,
+    /// Of libtorch's keys and values of the audio: the same, or e4m3.
+    pub audio_kind: Kind,
     /// For the CPU's kernels.
     pub numbers: Numbers,
     pub threads: Threads,

@@ -4,6 +4,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::super::layers::{FeedForward, LayerNorm, Linear};
+use super::audio_cache::AudioCache;
 use super::{AlignmentWeights, Logits, Placement, Run};
 use crate::engine::SlotId;
 use crate::models::{Error, weights};
@@ -33,19 +34,17 @@ pub(super) struct Layer {
     pub feed_forward: FeedForward,
     /// Keys and values of the text so far: (2, slots, heads, text positions, d / heads)
     pub text_cache: Tensor,
-    /// Keys and values of the audio: (2, slots, heads, audio positions, d / heads)
-    pub audio_cache: Tensor,
+    pub audio_cache: AudioCache,
 }
 
 impl Decoder {
     pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
-        let Placement { slots, place: device, kind, alignment_heads, .. } = placement;
+        let Placement { slots, place: device, kind, audio_kind, alignment_heads, .. } = placement;
         let place = |tensor: &Tensor, kind| tensor.f_to_device(device)?.f_to_kind(kind);
         let heads = weights.decoder_heads as i64;
         let (text_positions, width) = weights.decoder_positions.size2()?;
         let (audio_positions, _) = weights.encoder_positions.size2()?;
-        let cache =
-            |length: i64| Tensor::f_zeros([2, slots as i64, heads, length, width / heads], (kind, device));
+        let size = |length: i64| [2, slots as i64, heads, length, width / heads];
         let layers = weights.decoder_layers.iter().map(|layer| {
             Ok(Layer {
                 attention_norm: LayerNorm::new(&layer.attention.norm, device, kind)?,
@@ -56,8 +55,8 @@ impl Decoder {
                 cross_key_value: Linear::new(&layer.cross_attention.key_value, device, kind)?,
                 cross_output: Linear::new(&layer.cross_attention.output, device, kind)?,
                 feed_forward: FeedForward::new(&layer.feed_forward, device, kind)?,
-                text_cache: cache(text_positions)?,
-                audio_cache: cache(audio_positions)?,
+                text_cache: Tensor::f_zeros(size(text_positions), (kind, device))?,
+                audio_cache: AudioCache::new(size(audio_positions), (audio_kind, device))?,
             })
         });
         Ok(Self {
@@ -81,11 +80,7 @@ impl Decoder {
                 .f_view([windows, length, 2, self.heads, width / self.heads])?
                 .f_permute([2, 0, 3, 1, 4])?;
             for (window, slot) in slots.iter().enumerate() {
-                layer
-                    .audio_cache
-                    .f_select(1, slot.0 as i64)?
-                    .f_narrow(2, 0, length)?
-                    .f_copy_(&fused.f_select(1, window as i64)?)?;
+                layer.audio_cache.write(slot.0 as i64, &fused.f_select(1, window as i64)?)?;
             }
         }
         for slot in slots {
@@ -120,7 +115,7 @@ impl Decoder {
         collected.iter().map(of_run).collect()
     }
 
-    fn hidden(
+    pub(super) fn hidden(
         &mut self,
         runs: &[Run],
         layers: usize,
@@ -164,7 +159,12 @@ impl Decoder {
         Ok(heads.f_transpose(0, 1)?.f_reshape([length, count * width])?)
     }
 
-    fn text_attention(&self, layer: &Layer, runs: &[Run], fused: &Tensor) -> Result<Tensor, Error> {
+    pub(super) fn text_attention(
+        &self,
+        layer: &Layer,
+        runs: &[Run],
+        fused: &Tensor,
+    ) -> Result<Tensor, Error> {
         let width = fused.size()[1] / 3;
         let mut attended = Vec::with_capacity(runs.len());
         let mut row = 0;
@@ -193,7 +193,7 @@ impl Decoder {
         Ok(Tensor::f_cat(&attended, 0)?)
     }
 
-    fn audio_attention(
+    pub(super) fn audio_attention(
         &self,
         layer: &Layer,
         runs: &[Run],
@@ -204,12 +204,9 @@ impl Decoder {
         let mut row = 0;
         for (index, run) in runs.iter().enumerate() {
             let count = run.tokens.len() as i64;
-            let cache = layer.audio_cache.f_select(1, run.slot.0 as i64)?.f_narrow(
-                2,
-                0,
-                self.audio_lengths[run.slot.0],
-            )?;
             let query = self.split_heads(&query.f_narrow(0, row, count)?)?;
+            let length = self.audio_lengths[run.slot.0];
+            let cache = layer.audio_cache.read(run.slot.0 as i64, length, query.kind())?;
             let (weights, output) = attention(&query, &cache.f_select(0, 0)?, &cache.f_select(0, 1)?, None)?;
             if let Some((heads, collected)) = &mut collected {
                 for &head in *heads {

@@ -81,11 +81,13 @@ impl DeviceLogMel {
             samples.iter_mut().zip(*window).for_each(|(to, from)| *to = (from * 32768.0).round() as i16);
         }
         let counts: Vec<i32> = windows.iter().map(|window| window.len() as i32).collect();
-        let mut samples = Tensor::from_slice(&samples);
-        if self.place.is_cuda() {
-            samples = samples.f_pin_memory(self.place)?.f_to_device_(self.place, Kind::Int16, true, false)?;
-        }
-        let counts = Tensor::from_slice(&counts).f_to_device(self.place)?;
+        // From pinned memory nobody waits for the copy; libtorch keeps it until then.
+        let sent = |tensor: Tensor| match self.place {
+            tch::Device::Cpu => Ok(tensor),
+            place => tensor.f_pin_memory(place)?.f_to_device_(place, tensor.kind(), true, false),
+        };
+        let samples = sent(Tensor::from_slice(&samples))?;
+        let counts = sent(Tensor::from_slice(&counts))?;
         let count = windows.len() as i64;
         let maxima = Tensor::f_full([count], i64::from(i32::MIN), (Kind::Int, self.place))?;
         let size = [count, self.bands as i64, frames as i64];

@@ -5,9 +5,11 @@ use tch::{Kind, Tensor};
 use super::super::{Placement, torch};
 use super::{WIDTH_MAX, rows_max};
 use crate::cuda::{
-    ATTENTION_SPLIT, Address, Error as DeviceError, HEAD, Kernel, Outcome, Product, Queue, Row, State,
+    ATTENTION_SPLIT, Address, Argument, Error as DeviceError, HEAD, Kernel, Outcome, Place, Product, Queue,
+    Row, State,
 };
 use crate::models::Error;
+use crate::models::whisper::bias::PLACES_MAX;
 use crate::models::whisper::layers::{LayerNorm, Linear};
 use crate::models::whisper::rules::Table;
 
@@ -45,6 +47,8 @@ struct Layer {
     text_values: Address,
     audio_keys: Address,
     audio_values: Address,
+    /// Of keys and of values, where they are in fp8.
+    audio_scales: Option<[Address; 2]>,
 }
 
 struct Norm {
@@ -63,6 +67,10 @@ struct Weight {
 pub struct Buffers {
     pub rows: Tensor,
     pub states: Tensor,
+    /// (slots, bytes of [`PLACES_MAX`]).
+    pub tries: Tensor,
+    /// What tokens gain while one is chosen, otherwise 0: (rows, vocabulary), f32.
+    gains: Tensor,
     /// Audio positions of each slot.
     pub lengths: Tensor,
     positions: Tensor,
@@ -86,6 +94,8 @@ impl Buffers {
         Ok(Self {
             rows: zeros([rows, Row::BYTES as i64], Kind::Uint8)?,
             states: zeros([slots, State::BYTES as i64], Kind::Uint8)?,
+            tries: zeros([slots, (PLACES_MAX * Place::BYTES) as i64], Kind::Uint8)?,
+            gains: zeros([rows, vocabulary], Kind::Float)?,
             lengths: zeros([slots, 1], Kind::Int)?,
             positions: zeros([rows, 1], Kind::Int)?,
             x: zeros([rows, width], Kind::Float)?,
@@ -138,7 +148,8 @@ impl Network {
         let mut layers = Vec::with_capacity(base.layers.len());
         let mut audio_positions = 0;
         for layer in &base.layers {
-            audio_positions = layer.audio_cache.size().get(3).copied().unwrap_or(0) as usize;
+            let audio = &layer.audio_cache;
+            audio_positions = audio.numbers.size().get(3).copied().unwrap_or(0) as usize;
             layers.push(Layer {
                 attention_norm: norm(&layer.attention_norm),
                 query_key_value: weight(&layer.query_key_value)?,
@@ -151,8 +162,12 @@ impl Network {
                 contract: weight(&layer.feed_forward.contract)?,
                 text_keys: half(&layer.text_cache, 0)?,
                 text_values: half(&layer.text_cache, 1)?,
-                audio_keys: half(&layer.audio_cache, 0)?,
-                audio_values: half(&layer.audio_cache, 1)?,
+                audio_keys: half(&audio.numbers, 0)?,
+                audio_values: half(&audio.numbers, 1)?,
+                audio_scales: match &audio.scales {
+                    Some(scales) => Some([half(scales, 0)?, half(scales, 1)?]),
+                    None => None,
+                },
             });
         }
         let rows_max = rows_max(placement.slots);
@@ -234,7 +249,7 @@ impl Network {
             multiply(&layer.cross_query)?;
             let splits = self.audio_positions.div_ceil(ATTENTION_SPLIT);
             let parts = address(&at.parts);
-            let attention = [
+            let mut attention = vec![
                 row.into(),
                 positions.into(),
                 product.into(),
@@ -244,9 +259,14 @@ impl Network {
                 address(&at.lengths).into(),
                 layer.audio_keys.into(),
                 layer.audio_values.into(),
-                parts.into(),
             ];
-            queue.launch(Kernel::CrossAttention, [rows, heads, splits], &attention)?;
+            attention.extend(layer.audio_scales.into_iter().flatten().map(Argument::from));
+            attention.push(parts.into());
+            let kernel = match layer.audio_scales {
+                Some(_) => Kernel::CrossAttentionFp8,
+                None => Kernel::CrossAttention,
+            };
+            queue.launch(kernel, [rows, heads, splits], &attention)?;
             let join = [positions.into(), parts.into(), splits.into(), input.into()];
             queue.launch(Kernel::CrossJoin, [rows, heads, 1], &join)?;
             multiply(&layer.cross_output)?;
@@ -281,6 +301,9 @@ impl Network {
             self.table.initial_timestamp_max.into(),
             self.table.no_speech.into(),
             self.text_positions.into(),
+            address(&at.tries).into(),
+            PLACES_MAX.into(),
+            address(&at.gains).into(),
             address(&at.states).into(),
             address(&at.outcomes).into(),
         ];

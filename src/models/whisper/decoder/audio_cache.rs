@@ -1,0 +1,84 @@
+//! Keys and values of the audio in libtorch's tensors: in the type of the weights, or in e4m3, which takes half the
+//! memory of bf16, and half of what a step reads.
+
+use tch::{Device, Kind, Tensor};
+
+use crate::models::Error;
+
+/// The largest number of e4m3 (Micikevicius et al., arXiv:2209.05433).
+const E4M3_MAX: f64 = 448.0;
+
+/// Of one layer, for all slots.
+pub struct AudioCache {
+    /// Keys and values: (2, slots, heads, audio positions, d / heads).
+    pub numbers: Tensor,
+    /// Of e4m3, by what its numbers are to be multiplied: (2, slots, heads), f32. The largest number of a slot's head
+    /// is the largest that there is.
+    pub scales: Option<Tensor>,
+}
+
+impl AudioCache {
+    /// `size`: that of `numbers`.
+    pub fn new(size: [i64; 5], (kind, device): (Kind, Device)) -> Result<Self, Error> {
+        let scales = match kind {
+            Kind::Float8e4m3fn => Some(Tensor::f_zeros(&size[..3], (Kind::Float, device))?),
+            _ => None,
+        };
+        Ok(Self { numbers: Tensor::f_zeros(size, (kind, device))?, scales })
+    }
+
+    /// `audio`: keys and values of a window, (2, heads, positions, d / heads).
+    pub fn write(&self, slot: i64, audio: &Tensor) -> Result<(), Error> {
+        let (_, _, length, _) = audio.size4()?;
+        let mut place = self.numbers.f_select(1, slot)?.f_narrow(2, 0, length)?;
+        let Some(scales) = &self.scales else {
+            place.f_copy_(audio)?;
+            return Ok(());
+        };
+        let audio = audio.f_to_kind(Kind::Float)?;
+        // Of nothing but zeros any scale will do.
+        let largest = audio.f_abs()?.f_amax([2, 3], false)?.f_clamp_min(f64::from(f32::MIN_POSITIVE))?;
+        let scale = largest.f_div_scalar(E4M3_MAX)?;
+        place.f_copy_(&audio.f_div(&scale.f_unsqueeze(2)?.f_unsqueeze(3)?)?)?;
+        scales.f_select(1, slot)?.f_copy_(&scale)?;
+        Ok(())
+    }
+
+    /// Keys and values of a slot's first `length` positions in `kind`: (2, heads, length, d / heads).
+    pub fn read(&self, slot: i64, length: i64, kind: Kind) -> Result<Tensor, Error> {
+        let numbers = self.numbers.f_select(1, slot)?.f_narrow(2, 0, length)?;
+        let Some(scales) = &self.scales else { return Ok(numbers.f_to_kind(kind)?) };
+        let scale = scales.f_select(1, slot)?.f_unsqueeze(2)?.f_unsqueeze(3)?;
+        Ok(numbers.f_to_kind(Kind::Float)?.f_mul(&scale)?.f_to_kind(kind)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_e4m3_are_off_by_a_sixteenth_at_most() {
+        let size = [2, 3, 2, 40, 64];
+        let cache = AudioCache::new(size, (Kind::Float8e4m3fn, Device::Cpu)).expect("memory");
+        let audio = Tensor::randn([2, 2, 30, 64], (Kind::Float, Device::Cpu));
+        // Heads are of very different sizes, and one has nothing.
+        let sizes = Tensor::from_slice(&[1e-3f32, 1.0, 300.0, 0.0]).view([2, 2, 1, 1]);
+        let audio = audio * sizes;
+        cache.write(1, &audio).expect("it fits");
+        let read = cache.read(1, 30, Kind::Float).expect("there");
+        for part in 0..2 {
+            for head in 0..2 {
+                let of = |tensor: &Tensor| tensor.get(part).get(head);
+                let (audio, read) = (of(&audio), of(&read));
+                let largest = f64::try_from(audio.abs().max()).expect("a number");
+                let off = (&read - &audio).abs() - audio.abs() / 16.0;
+                // Below the normal numbers steps are even: 2⁻⁹ of a scale of which the largest is 448.
+                let worst = f64::try_from(off.max()).expect("a number");
+                assert!(worst <= largest / 448.0 / 1024.0, "{worst} of {largest}");
+            }
+        }
+        let untouched = cache.numbers.select(1, 0).to_kind(Kind::Float).abs().max();
+        assert_eq!(f64::try_from(untouched).expect("a number"), 0.0);
+    }
+}
