@@ -3,11 +3,11 @@
 
 Starts a server and sends one clip over and over: first as fast as `--callers` can who wait for their
 answers, which is its capacity; then at 80 % of that; then at `--times` that; then its capacity once more, as
-machines are not the same from minute to minute: what is compared with it is compared with the mean of both. Callers come as those do who know
-nothing of each other, a Poisson process (`--arrivals even`: at even distances). A refused caller goes away. Of
-the refused, every twentieth comes back once, when it was told to: whether Retry-After was true is whether
-it was then taken. The server knows who comes back by what it asks; as all send the same clip here, a tag makes
-the callers differ.
+machines are not the same from minute to minute: what is compared with it is compared with the mean of both.
+Callers come as those do who know nothing of each other, a Poisson process (`--arrivals even`: at even
+distances). A refused caller goes away. Of the refused, every twentieth comes back once, when it was told to:
+whether Retry-After was true is whether it was then taken. The server knows who comes back by what it asks; as
+all send the same clip here, a tag makes the callers differ.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from door import Door, memory_mib, serving
+from door import Answer, Door, memory_mib, serving
 from scoring import percentile
 
 # Requests open at the same time: a bound on threads here, not on the load. Reaching it is reported.
@@ -63,14 +63,17 @@ def offer(door: Door, audio: bytes, rate: float, seconds: float, kind: str) -> d
     answers, returns, unsent = [], [], 0
     room = threading.Semaphore(OPEN_MOST)
 
+    def send(number: int, kept: list) -> Answer:
+        answer = door.listen(audio, language="en", tag=f"caller-{number}")
+        kept.append((time.monotonic(), answer))
+        return answer
+
     def ask(number: int) -> None:
         try:
-            answer = door.listen(audio, language="en", tag=f"caller-{number}")
-            answers.append((time.monotonic(), answer))
+            answer = send(number, answers)
             if answer.status == 503 and answer.retry_after and number % COMING_BACK == 0:
                 time.sleep(answer.retry_after)
-                answer = door.listen(audio, language="en", tag=f"caller-{number}")
-                returns.append((time.monotonic(), answer))
+                send(number, returns)
         finally:
             room.release()
 
@@ -82,14 +85,15 @@ def offer(door: Door, audio: bytes, rate: float, seconds: float, kind: str) -> d
                 pool.submit(ask, number)
             else:
                 unsent += 1
-    taken = [answer.seconds for _, answer in answers + returns if answer.status == 200]
+    both = answers + returns
+    taken = [answer.seconds for _, answer in both if answer.status == 200]
     refused = [answer for _, answer in answers if answer.status == 503]
     # Goodput is counted while the load lasts; what is left in the queue at the end comes on top.
-    in_time = sum(answer.status == 200 and at <= began + seconds for at, answer in answers + returns)
+    in_time = sum(answer.status == 200 and at <= began + seconds for at, answer in both)
     waits = [answer.retry_after for answer in refused if answer.retry_after]
     return {
         "offered_per_s": rate,
-        "statuses": dict(Counter(answer.status for _, answer in answers + returns)),
+        "statuses": dict(Counter(answer.status for _, answer in both)),
         "unsent": unsent,
         "goodput_per_s": in_time / seconds,
         "accepted_p50_s": percentile(taken, 0.5),

@@ -10,7 +10,8 @@ pub const SOURCE: &str = concat!(
     include_str!("../../kernels/log_mel.cu"),
 );
 
-/// Positions of audio that one block of [`Kernel::CrossAttention`] and [`Kernel::CrossAttentionFp8`] takes: `SPLIT` in attention.cu.
+/// Positions of audio that one block of [`Kernel::CrossAttention`] and [`Kernel::CrossAttentionFp8`] takes: `SPLIT`
+/// in attention.cu.
 pub const ATTENTION_SPLIT: usize = 256;
 
 /// Arguments and grids are described where the kernels are written.

@@ -2,13 +2,9 @@
 
 use std::path::Path;
 
-use super::weights::{self, Dimensions};
+use super::weights::{self, AUDIO_POSITIONS, Dimensions, TEXT_POSITIONS};
 use super::{AudioCache, ComputeType, Config, Error, place};
 use crate::cpu::Level;
-
-/// Positions whose keys and values a slot holds for each decoder layer.
-const AUDIO_POSITIONS: usize = 1500;
-const TEXT_POSITIONS: usize = 448;
 
 /// Of a CUDA device: what libtorch and cuBLASLt take for themselves, logits, and the slots' terms. Estimated.
 const DEVICE_BYTES: usize = 768 << 20;

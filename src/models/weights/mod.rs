@@ -19,6 +19,10 @@ use super::Error;
 pub use random::of_numbers;
 pub use random::{DEVIATION, Shape, random};
 
+/// Positions of audio and of text, the same in every size of the model.
+pub const AUDIO_POSITIONS: usize = 1500;
+pub const TEXT_POSITIONS: usize = 448;
+
 /// Weights of a matrix product: `y = x · weightᵀ + bias`.
 pub struct Linear {
     /// (outputs, inputs)
@@ -72,13 +76,13 @@ pub struct Weights {
     pub conv1: Linear,
     /// weight (d, d, 3)
     pub conv2: Linear,
-    /// (1500, d)
+    /// ([`AUDIO_POSITIONS`], d)
     pub encoder_positions: Tensor,
     pub encoder_layers: Vec<EncoderLayer>,
     pub encoder_norm: LayerNorm,
     /// (vocabulary, d); also the output projection.
     pub token_embedding: Tensor,
-    /// (448, d)
+    /// ([`TEXT_POSITIONS`], d)
     pub decoder_positions: Tensor,
     pub decoder_layers: Vec<DecoderLayer>,
     pub decoder_norm: LayerNorm,

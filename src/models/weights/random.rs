@@ -3,14 +3,13 @@
 use tch::{Device, Kind, Tensor};
 
 use super::{
-    CrossAttention, DecoderLayer, EncoderLayer, FeedForward, LayerNorm, Linear, SelfAttention, Weights,
+    AUDIO_POSITIONS, CrossAttention, DecoderLayer, EncoderLayer, FeedForward, LayerNorm, Linear,
+    SelfAttention, TEXT_POSITIONS, Weights,
 };
 use crate::models::Error;
 
 /// Deviation of the weights of a model before it is trained.
 pub const DEVIATION: f64 = 0.02;
-const AUDIO_POSITIONS: usize = 1500;
-const TEXT_POSITIONS: usize = 448;
 
 /// The sizes that models differ in (openai/whisper `model.py`, and its model card for large-v3 and turbo).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

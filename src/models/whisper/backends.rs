@@ -12,6 +12,7 @@ use super::decoder::Run;
 use super::encoder::AudioStates;
 use super::generation::Generation;
 use super::load::{Hall, Model};
+use super::synthetic::split_mix;
 use super::tokenizer::Tokenizer;
 use super::{Lengths, MIN_FRAMES, Slot, WINDOW_FRAMES, Whisper};
 use crate::audio::Pcm;
@@ -53,10 +54,7 @@ pub struct Normal(pub u64);
 
 impl Normal {
     fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + 1e-17
+        (split_mix(&mut self.0) >> 11) as f64 / (1u64 << 53) as f64 + 1e-17
     }
 
     pub fn draw(&mut self) -> f32 {

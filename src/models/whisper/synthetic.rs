@@ -31,12 +31,16 @@ impl Lengths {
     }
 
     pub fn draw(&mut self) -> usize {
-        // SplitMix64 (Steele, Lea and Flood, 2014).
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        self.min + ((z ^ (z >> 31)) % (self.max - self.min + 1) as u64) as usize
+        self.min + (split_mix(&mut self.state) % (self.max - self.min + 1) as u64) as usize
     }
+}
+
+/// The next number of SplitMix64 (Steele, Lea and Flood, 2014).
+pub fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
 impl Tokenizer {

@@ -53,7 +53,8 @@ pub struct Kokoro {
 }
 
 impl Kokoro {
-    /// Sees to it that all is there. `voice`: a file of the model's folder, such as `af_heart`; its first letter says the accent.
+    /// Sees to it that all is there. `voice`: a file of the model's folder, such as `af_heart`; its first letter
+    /// says the accent.
     ///
     /// # Errors
     /// [`VoiceError`].

@@ -150,7 +150,8 @@ impl LiveKit {
                     for _ in 0..DELETIONS {
                         if let Err(error) = livekit.delete_room(&live.room_name).await {
                             // It closes by itself when nobody is in it.
-                            tracing::warn!(session = live.id, error = &error as &dyn std::error::Error, "the room is not deleted");
+                            let error: &dyn std::error::Error = &error;
+                            tracing::warn!(session = live.id, error, "the room is not deleted");
                         }
                         tokio::time::sleep(DELETION_PAUSE).await;
                     }
