@@ -3,6 +3,7 @@
 //! `./setup livekit-server` builds the server where there is a Go to do it. Where there is none the tests are
 //! skipped, and say so; with `TEST_ALL_SDKS` set, as where every change is tested, it has to have been tried.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,8 +12,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use verbatim::sts::config::Secret;
 
 use super::room::clip;
@@ -20,7 +23,7 @@ use super::service::{Service, Setup};
 use super::voices::{self, AMIABLE, COUNTRY, FOX, MAN, Voice, patiently};
 use crate::sdks::python;
 use crate::server::{answer, client};
-use crate::speech::word_errors;
+use crate::speech::{self, word_errors};
 
 const KEY: &str = "devkey";
 const SECRET: &str = "a secret of at least thirty-two characters";
@@ -42,6 +45,10 @@ struct Media {
 impl Media {
     /// None where there is no server to run.
     async fn start() -> Option<Self> {
+        Self::start_with(|_| ()).await
+    }
+
+    async fn start_with(change: impl FnOnce(&mut Value)) -> Option<Self> {
         let program = installed("livekit-server/server");
         if !program.exists() {
             let was_tried = installed("livekit-server/installed").exists();
@@ -53,7 +60,7 @@ impl Media {
         let address = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
         let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
         let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
-        let config = json!({
+        let mut config = json!({
             "port": address.port(), "bind_addresses": ["127.0.0.1"], "keys": {KEY: SECRET},
             "rtc": {
                 "udp_port": udp.port(), "tcp_port": tcp.port(), "node_ip": "127.0.0.1",
@@ -62,6 +69,7 @@ impl Media {
             },
             "logging": {"level": "warn"},
         });
+        change(&mut config["rtc"]);
         let file = folder.path().join("livekit.yaml");
         std::fs::write(&file, config.to_string()).expect("written");
         let process = Command::new(program)
@@ -95,6 +103,10 @@ struct Caller {
     events: Lines<BufReader<ChildStdout>>,
     /// The agent's, that were seen.
     states: Vec<Value>,
+    /// Lines of the talk that came while something else was waited for.
+    lines: VecDeque<Value>,
+    /// All but how loud it is, for who has to find out what did not come.
+    seen: Vec<String>,
     folder: TempDir,
 }
 
@@ -111,7 +123,15 @@ impl Caller {
         let commands = process.stdin.take().expect("piped");
         let events = BufReader::new(process.stdout.take().expect("piped")).lines();
         let folder = TempDir::new().expect("a folder");
-        let mut caller = Self { process, commands, events, states: Vec::new(), folder };
+        let mut caller = Self {
+            process,
+            commands,
+            events,
+            states: Vec::new(),
+            lines: VecDeque::new(),
+            seen: Vec::new(),
+            folder,
+        };
         let joined = caller.find(|event| event["event"] == "joined").await;
         assert_eq!(joined["identity"], start["participant_identity"]);
         caller
@@ -121,24 +141,37 @@ impl Caller {
         self.commands.write_all(format!("{command}\n").as_bytes()).await.expect("it reads");
     }
 
+    async fn next(&mut self) -> Value {
+        let next = tokio::time::timeout(Duration::from_secs(120), self.events.next_line()).await;
+        let Ok(line) = next else { panic!("nothing comes after {:#?}", self.seen) };
+        let line = line.expect("it writes").expect("it goes on");
+        let event: Value = serde_json::from_str(&line).expect("JSON");
+        if event["event"] == "attributes" {
+            self.states.push(event["lk.agent.state"].clone());
+        }
+        if event["event"] != "heard" {
+            self.seen.push(line);
+        }
+        event
+    }
+
     async fn find(&mut self, wish: impl Fn(&Value) -> bool) -> Value {
-        let wait = async {
-            loop {
-                let line = self.events.next_line().await.expect("it writes").expect("it goes on");
-                let event: Value = serde_json::from_str(&line).expect("JSON");
-                if event["event"] == "attributes" {
-                    self.states.push(event["lk.agent.state"].clone());
-                }
-                if wish(&event) {
-                    return event;
-                }
+        loop {
+            let event = self.next().await;
+            if wish(&event) {
+                return event;
             }
-        };
-        tokio::time::timeout(Duration::from_secs(120), wait).await.expect("it comes")
+            if event["event"] == "line" {
+                self.lines.push_back(event);
+            }
+        }
     }
 
     /// The next line of the talk that somebody says, as LiveKit's user interfaces show it.
     async fn line(&mut self, identity: &str) -> Value {
+        if let Some(at) = self.lines.iter().position(|line| line["identity"] == identity) {
+            return self.lines.remove(at).expect("it is there");
+        }
         self.find(|event| event["event"] == "line" && event["identity"] == identity).await
     }
 
@@ -215,6 +248,8 @@ fn start() -> Value {
 #[tokio::test]
 async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     let Some(media) = Media::start().await else { return };
+    // It takes its time, in which no agent is to be deaf.
+    speech::transcriber();
     let voice = Voice::start().await;
     // The fox is really heard; nobody has recorded the questions after it.
     let script =
@@ -296,6 +331,81 @@ async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     let status = service.until(id, |status| status["room"]["state"] == "closed").await;
     assert_eq!((&status["status"], &status["end_reason"]), (&json!("ended"), &json!("goodbye")));
     let _ = caller.process.kill().await;
+}
+
+#[tokio::test]
+async fn where_no_udp_gets_through_the_talk_goes_over_tcp() {
+    let Some(media) = Media::start_with(|rtc| rtc["force_tcp"] = true.into()).await else { return };
+    let voice = Voice::start().await;
+    let mut setup =
+        Setup { recognize: Some(voices::ears(&[Some("How may I help you?")])), ..Setup::default() };
+    media.give(&mut setup);
+    voice.give(&mut setup);
+    let service = Service::start(setup).await;
+    let (_, reply) = service.session(json!({"greeting": MAN.0})).await;
+    let mut caller = Caller::join(&reply).await;
+    caller.find(|event| event["event"] == "heard" && event["loudness"].as_u64() > Some(LOUD)).await;
+    caller.message("AgentAudioDone").await;
+    caller.speak(FOX.1).await;
+    let me = reply["participant_identity"].as_str().expect("text");
+    assert_eq!(caller.line(me).await["text"], "How may I help you?");
+}
+
+/// What lies between the agent and the server. It is the agent's alone.
+struct Way {
+    address: SocketAddr,
+    cut: watch::Sender<()>,
+    _accepts: JoinSet<()>,
+}
+
+impl Way {
+    async fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let (cut, is_cut) = watch::channel(());
+        let mut accepts = JoinSet::new();
+        accepts.spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut is_cut = is_cut.clone();
+                is_cut.mark_unchanged();
+                tokio::spawn(async move {
+                    let mut far = TcpStream::connect(server).await.expect("it is there");
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = is_cut.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { address, cut, _accepts: accepts }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_lost_its_room_comes_back_and_goes_on() {
+    let Some(media) = Media::start().await else { return };
+    let way = Way::to(media.address).await;
+    let mut setup = Setup::default();
+    media.give(&mut setup);
+    setup.config.livekit.url = Some(format!("ws://{}", way.address));
+    setup.config.livekit.client_url = Some(format!("ws://{}", media.address));
+    let service = Service::start(setup).await;
+    let fact = json!([{"title": "Pangram", "type": "text", "content": FOX.0}]);
+    let (id, reply) = service.session(json!({"greeting": "Hello there.", "documents": fact})).await;
+    let mut caller = Caller::join(&reply).await;
+    let agent = format!("agent-{id}");
+    assert_eq!(caller.line(&agent).await["text"], "Hello there.");
+    caller.message("AgentAudioDone").await;
+
+    for _ in 0..2 {
+        way.cut.send(()).expect("somebody is there");
+        service.until(&id, |status| status["participants"].as_array().is_some_and(Vec::is_empty)).await;
+        let one = |status: &Value| status["participants"].as_array().is_some_and(|all| all.len() == 1);
+        service.until(&id, |status| status["room"]["state"] == "ready" && one(status)).await;
+        caller.tell(json!({"type": "What does the quick brown fox do?"})).await;
+        assert_eq!(caller.line(&agent).await["text"], FOX.0, "and no second greeting");
+    }
+    assert_eq!(service.status(&id).await["status"], "active");
 }
 
 #[tokio::test]

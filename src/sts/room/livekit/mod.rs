@@ -18,6 +18,7 @@ mod peer;
 mod protocol;
 mod signal;
 mod sound;
+mod tcp;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -40,7 +40,7 @@ const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
 const SETTLED: Duration = Duration::from_secs(30);
 /// The first caller's seat is taken when the agent's track is subscribed to, so that no word of the
 /// greeting is lost; but it is not waited for longer than this.
-const SUBSCRIBE_WAIT: Duration = Duration::from_secs(2);
+const SUBSCRIBE_WAIT: Duration = Duration::from_secs(5);
 /// What was said last is still on its way when the session is over.
 const GOODBYE: Duration = Duration::from_millis(600);
 /// Where the server does not say.
@@ -139,9 +139,10 @@ async fn connect(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) ->
     let seconds =
         |given: i32, usual| u64::try_from(given).ok().filter(|n| *n > 0).map_or(usual, Duration::from_secs);
     let ip = local_ip(&livekit.0.url).await?;
-    let mut pings = interval(seconds(join.ping_interval, PING_INTERVAL));
+    let ping_interval = seconds(join.ping_interval, PING_INTERVAL);
+    let ping_timeout = seconds(join.ping_timeout, PING_TIMEOUT);
+    let mut pings = interval(ping_interval);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let now = Instant::now();
     let mut agent = Connection {
         service,
         live,
@@ -163,9 +164,10 @@ async fn connect(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) ->
         streams: HashMap::new(),
         inbox: Inbox::default(),
         pings,
-        ping_timeout: seconds(join.ping_timeout, PING_TIMEOUT),
-        answered: now,
-        ready_by: Some(now + JOIN_WAIT),
+        unanswered: 0,
+        unanswered_max: ping_timeout.as_secs().div_ceil(ping_interval.as_secs()),
+        ready_by: Some(Instant::now() + JOIN_WAIT),
+        hears_by: None,
         ending: None,
     };
     let (cid, name) = (agent.cid.clone(), "agent".to_owned());
@@ -203,11 +205,14 @@ struct Connection<'a> {
     streams: HashMap<String, String>,
     inbox: Inbox,
     pings: Interval,
-    ping_timeout: Duration,
-    /// When the server last said anything.
-    answered: Instant,
-    /// When the connection has to stand.
+    /// Pings since the server last said anything. They are counted rather than the time, which goes by as
+    /// well where it is we who stand still.
+    unanswered: u64,
+    unanswered_max: u64,
+    /// When the agent has to be heard, where it is not.
     ready_by: Option<Instant>,
+    /// When it has to hear again, where it does not.
+    hears_by: Option<Instant>,
     /// When to leave.
     ending: Option<Instant>,
 }
@@ -219,8 +224,7 @@ impl Connection<'_> {
             self.ending = Some(Instant::now());
         }
         loop {
-            let due = [self.ready_by, self.ending, Some(self.answered + self.ping_timeout)];
-            let due = due.into_iter().flatten().min().unwrap_or(self.answered);
+            let due = [self.ready_by, self.hears_by, self.ending].into_iter().flatten().min();
             tokio::select! {
                 response = self.signal.next() => {
                     if let Some(over) = self.take(response?).await? {
@@ -238,16 +242,25 @@ impl Connection<'_> {
                     Ok(_) | Err(RecvError::Lagged(_)) => {}
                 },
                 _ = self.pings.tick() => {
+                    if self.unanswered >= self.unanswered_max {
+                        return Err(Failure::Silent);
+                    }
+                    self.unanswered += 1;
                     let timestamp = i64::try_from(now()).unwrap_or_default();
                     self.signal.send(Request::Ping(Ping { timestamp })).await?;
                 }
-                () = sleep_until(due) => {
-                    let now = Instant::now();
+                now = async {
+                    match due {
+                        Some(due) => sleep_until(due).await,
+                        None => std::future::pending().await,
+                    }
+                    Instant::now()
+                } => {
                     if self.ending.is_some_and(|at| now >= at) {
                         self.live.room.set_media(MediaState::Closed);
                         return Ok(Over::Session);
                     }
-                    if self.ready_by.is_some_and(|at| now >= at) || now >= self.answered + self.ping_timeout {
+                    if self.ready_by.is_some_and(|at| now >= at) || self.hears_by.is_some_and(|at| now >= at) {
                         return Err(Failure::Silent);
                     }
                 }
@@ -256,7 +269,7 @@ impl Connection<'_> {
     }
 
     async fn take(&mut self, response: Response) -> Result<Option<Over>, Failure> {
-        self.answered = Instant::now();
+        self.unanswered = 0;
         match response {
             Response::TrackPublished(published) if published.cid == self.cid && self.track.is_none() => {
                 self.track = Some(published.track.unwrap_or_default().sid);
@@ -302,7 +315,9 @@ impl Connection<'_> {
                 // It may come back, but not for ever.
                 self.ready_by.get_or_insert(Instant::now() + JOIN_WAIT);
             }
-            Event::IceConnectionStateChange(_) if self.channel.is_some() => self.ready_by = None,
+            Event::IceConnectionStateChange(state) if state.is_connected() && self.channel.is_some() => {
+                self.ready_by = None;
+            }
             _ => {}
         }
         Ok(())

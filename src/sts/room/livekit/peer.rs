@@ -1,5 +1,5 @@
-//! One peer connection: str0m over a UDP socket. The server's address is known to all, so our own host
-//! candidate is all that ICE needs.
+//! One peer connection: str0m over a UDP socket, and over TCP where the server listens for that. The
+//! server's address is known to all, so our own host candidates are all that ICE needs.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 use str0m::error::{IceError, SdpError};
 use str0m::media::{Direction, MediaKind, Mid};
-use str0m::net::{Protocol, Receive};
+use str0m::net::{Protocol, Receive, TcpType};
 use str0m::{Candidate, Event, Input, Output, Rtc, RtcError};
 use tokio::net::UdpSocket;
 use url::{Host, Url};
 
 use super::crypto;
+use super::tcp::{Arrival, Connections};
 
 /// How long a packet that comes late is waited for.
 const REORDERING: Duration = Duration::from_millis(100);
@@ -38,6 +39,7 @@ pub enum PeerError {
 pub struct Peer {
     pub rtc: Rtc,
     socket: UdpSocket,
+    tcp: Connections,
     /// What the server knows us by.
     local: SocketAddr,
     buffer: Vec<u8>,
@@ -83,7 +85,8 @@ impl Peer {
             .build(Instant::now());
         rtc.add_local_candidate(Candidate::host(local, "udp")?);
         let buffer = vec![0; DATAGRAM_BYTES_MAX];
-        Ok(Self { rtc, socket, local, buffer, pending: None, early: Vec::new(), has_remote: false })
+        let tcp = Connections::new();
+        Ok(Self { rtc, socket, tcp, local, buffer, pending: None, early: Vec::new(), has_remote: false })
     }
 
     /// An offer to send one track, and what we write it by; the server knows it by `cid`.
@@ -108,7 +111,7 @@ impl Peer {
     pub fn answered(&mut self, sdp: &str) -> Result<(), PeerError> {
         let pending = self.pending.take().ok_or(PeerError::Unasked)?;
         self.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(sdp)?)?;
-        self.is_described();
+        self.is_described(sdp);
         Ok(())
     }
 
@@ -118,21 +121,38 @@ impl Peer {
     /// [`PeerError`].
     pub fn answer(&mut self, sdp: &str) -> Result<String, PeerError> {
         let answer = self.rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(sdp)?)?;
-        self.is_described();
+        self.is_described(sdp);
         Ok(answer.to_sdp_string())
     }
 
-    fn is_described(&mut self) {
+    fn is_described(&mut self, sdp: &str) {
         self.has_remote = true;
-        for candidate in self.early.drain(..) {
-            self.rtc.add_remote_candidate(candidate);
+        let named = sdp.lines().filter_map(|line| line.strip_prefix("a=candidate:"));
+        for candidate in
+            named.filter_map(|text| Candidate::from_sdp_string(&format!("candidate:{text}")).ok())
+        {
+            self.dial(&candidate);
+        }
+        for candidate in std::mem::take(&mut self.early) {
+            self.add(candidate);
+        }
+    }
+
+    fn add(&mut self, candidate: Candidate) {
+        self.dial(&candidate);
+        self.rtc.add_remote_candidate(candidate);
+    }
+
+    fn dial(&mut self, candidate: &Candidate) {
+        if candidate.proto() == Protocol::Tcp && candidate.tcptype() == Some(TcpType::Passive) {
+            self.tcp.dial(candidate.addr());
         }
     }
 
     /// A candidate of the server's, as browsers write it. What cannot be understood is left out.
     pub fn candidate(&mut self, init: &str) {
         match serde_json::from_str(init) {
-            Ok(candidate) if self.has_remote => self.rtc.add_remote_candidate(candidate),
+            Ok(candidate) if self.has_remote => self.add(candidate),
             Ok(candidate) if self.early.len() < 32 => self.early.push(candidate),
             _ => {}
         }
@@ -147,8 +167,12 @@ impl Peer {
             let wake = match self.rtc.poll_output()? {
                 Output::Event(event) => return Ok(event),
                 Output::Transmit(datagram) => {
-                    // One that the network does not take now is one that it lost.
-                    let _ = self.socket.try_send_to(&datagram.contents, datagram.destination);
+                    if datagram.proto == Protocol::Udp {
+                        // One that the network does not take now is one that it lost.
+                        let _ = self.socket.try_send_to(&datagram.contents, datagram.destination);
+                    } else {
+                        self.tcp.send(datagram.source, datagram.contents.into());
+                    }
                     continue;
                 }
                 Output::Timeout(wake) => wake,
@@ -163,6 +187,17 @@ impl Peer {
                         self.rtc.handle_input(Input::Receive(Instant::now(), receive))?;
                     }
                 }
+                Some(arrival) = self.tcp.next() => match arrival {
+                    Arrival::Open { local, .. } => {
+                        let candidate = Candidate::builder().tcp().host(local).tcptype(TcpType::Active).build()?;
+                        self.rtc.add_local_candidate(candidate);
+                    }
+                    Arrival::Datagram { local, remote, bytes } => {
+                        if let Ok(receive) = Receive::new(Protocol::Tcp, remote, local, &bytes) {
+                            self.rtc.handle_input(Input::Receive(Instant::now(), receive))?;
+                        }
+                    }
+                },
                 () = tokio::time::sleep_until(wake.into()) => {
                     self.rtc.handle_input(Input::Timeout(Instant::now()))?;
                 }

@@ -9,7 +9,7 @@ use super::super::protocol::{
     ACTIVE, AUDIO, DISCONNECTED, Participant, Request, SIP, STANDARD, Subscription,
 };
 use super::super::sound::{Coding, Hearing};
-use super::{Connection, Failure, SUBSCRIBE_WAIT};
+use super::{Connection, Failure, JOIN_WAIT, SUBSCRIBE_WAIT};
 use crate::sts::Error;
 use crate::sts::room::wire::Said;
 use crate::sts::room::{Inbound, Seat};
@@ -92,8 +92,11 @@ impl Connection<'_> {
                     self.said(&identity, said).await;
                 }
             }
-            // An agent that hears nothing is none.
-            Event::IceConnectionStateChange(state) if state.is_disconnected() => return Err(Failure::Anew),
+            // An agent that hears nothing is none. It may come back, but not for ever.
+            Event::IceConnectionStateChange(state) if state.is_disconnected() => {
+                self.hears_by.get_or_insert(Instant::now() + JOIN_WAIT);
+            }
+            Event::IceConnectionStateChange(state) if state.is_connected() => self.hears_by = None,
             Event::Closed => return Err(Failure::Anew),
             _ => {}
         }
