@@ -33,8 +33,8 @@ from scoring import percentile, read_lines
 PIECE_MS = 20
 # A frame so much below the loudest one is not speech any more.
 QUIET = 0.01
-# No two alike, also from run to run: the server remembers how a sentence sounds.
-ANSWERS = (f"The answer to that is on page {page}." for page in itertools.count(random.randrange(1000, 9000)))
+# No two answers are alike, also from run to run: the server remembers how a sentence sounds.
+PAGES = itertools.count(random.randrange(1000, 9000))
 
 
 def end_of_speech(audio: bytes) -> float:
@@ -65,7 +65,7 @@ async def until(socket, kind: str) -> dict:
 
 
 async def ask(options, clip: dict, audio: bytes) -> tuple[float, float, str]:
-    session = await asyncio.to_thread(start, options, clip["text"], next(ANSWERS))
+    session = await asyncio.to_thread(start, options, clip["text"], options.answer.format(page=next(PAGES)))
     async with websockets.connect(session["websocket_url"], max_size=None) as socket:
         await until(socket, "AgentAudioDone")
         ends = end_of_speech(audio)
@@ -117,6 +117,7 @@ def main() -> int:
     parser.add_argument("--key", help="where the server asks for one")
     parser.add_argument("--manifest", type=Path, default=Path(".verbatim/speech/manifest.jsonl"))
     parser.add_argument("--clips", type=int, default=8, help="no more than so many, the shortest")
+    parser.add_argument("--answer", default="The answer to that is on page {page}.", metavar="TEXT")
     parser.add_argument("--callers", type=int, default=1, help="who talk at once")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--show", action="store_true", help="each answer")

@@ -19,10 +19,12 @@ const FRAME: usize = VOICE_RATE as usize / 50;
 /// How long marks are waited for after the time at which they were to come.
 const MARKS_LATE: Duration = Duration::from_millis(1500);
 
-/// A sentence on its way out.
+/// A sentence on its way out, or a piece of one.
 #[derive(Clone)]
 pub struct Clip {
     pub text: String,
+    /// What is shown when it begins; none where an earlier piece has shown all of it.
+    pub line: Option<String>,
     /// At [`VOICE_RATE`]; empty where there is no voice.
     pub samples: Arc<[f32]>,
 }
@@ -108,7 +110,7 @@ impl Playback {
                     break;
                 }
                 (playing.is_announced, playing.begins) = (true, self.sent);
-                due.push(Due::Begin(playing.clip.text.clone()));
+                due.extend(playing.clip.line.clone().map(Due::Begin));
                 if playing.clip.samples.is_empty() {
                     due.push(Due::Mark(playing.mark));
                 }
@@ -172,7 +174,7 @@ impl Playback {
     pub fn stop(&mut self, now: Instant) -> Stopped {
         self.settle(now, false);
         let mut heard = std::mem::take(&mut self.heard);
-        let mut rest = Vec::new();
+        let mut rest: Vec<Clip> = Vec::new();
         let position = self.begun.map_or(0, |begun| samples_in(now.saturating_duration_since(begun)));
         for playing in std::mem::take(&mut self.playing) {
             let length = playing.clip.samples.len();
@@ -192,11 +194,21 @@ impl Playback {
             }
             if !after.is_empty() {
                 let samples: Arc<[f32]> = playing.clip.samples.get(played..).unwrap_or_default().into();
-                rest.push(Clip { text: after.to_owned(), samples });
+                rest.push(Clip { text: after.to_owned(), line: None, samples });
             }
         }
+        show_anew(&mut rest);
         (self.begun, self.sent) = (None, 0);
         Stopped { heard: heard.join(" "), rest }
+    }
+}
+
+/// Where the rest begins in the middle of a sentence, that is what its first clip shows.
+fn show_anew(rest: &mut [Clip]) {
+    let pieces = rest.iter().take_while(|clip| clip.line.is_none());
+    let line = pieces.map(|clip| clip.text.as_str()).collect::<Vec<_>>().join(" ");
+    if let Some(first) = rest.first_mut().filter(|_| !line.is_empty()) {
+        first.line = Some(line);
     }
 }
 
@@ -215,7 +227,13 @@ mod tests {
     use super::*;
 
     fn clip(text: &str, seconds: f64) -> Clip {
-        Clip { text: text.into(), samples: vec![0.5; samples_in(Duration::from_secs_f64(seconds))].into() }
+        Clip { line: Some(text.into()), ..piece(text, seconds) }
+    }
+
+    /// Of a sentence that was shown before.
+    fn piece(text: &str, seconds: f64) -> Clip {
+        let samples = vec![0.5; samples_in(Duration::from_secs_f64(seconds))].into();
+        Clip { text: text.into(), line: None, samples }
     }
 
     /// Seconds of audio that went out, sentences that began and marks.
@@ -263,6 +281,34 @@ mod tests {
     }
 
     #[test]
+    fn a_sentence_in_pieces_is_shown_once_and_its_rest_once_more() {
+        let (mut playback, start) = (Playback::default(), Instant::now());
+        playback.push(Clip { line: Some("Aaaa bbbb, cccc, dddd.".into()), ..piece("Aaaa bbbb,", 1.0) });
+        playback.push(piece("cccc,", 1.0));
+        playback.push(piece("dddd.", 1.0));
+        playback.push(clip("Eeee.", 1.0));
+        let lines = |due: Vec<Due>| {
+            let line = |due| if let Due::Begin(line) = due { Some(line) } else { None };
+            due.into_iter().filter_map(line).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(playback.due(start)), ["Aaaa bbbb, cccc, dddd."]);
+        assert!(lines(playback.due(start + Duration::from_millis(900))).is_empty());
+        let stopped = playback.stop(start + Duration::from_millis(600));
+        assert_eq!(stopped.heard, "Aaaa");
+        let rest: Vec<_> =
+            stopped.rest.iter().map(|clip| (clip.text.as_str(), clip.line.as_deref())).collect();
+        assert_eq!(
+            rest,
+            [
+                ("bbbb,", Some("bbbb, cccc, dddd.")),
+                ("cccc,", None),
+                ("dddd.", None),
+                ("Eeee.", Some("Eeee."))
+            ]
+        );
+    }
+
+    #[test]
     fn marks_are_believed_and_missing_ones_are_not_waited_for_forever() {
         let (mut playback, start) = (Playback::default(), Instant::now());
         playback.push(clip("Hello.", 0.2));
@@ -284,7 +330,7 @@ mod tests {
     #[test]
     fn a_sentence_without_a_voice_is_over_at_once() {
         let (mut playback, now) = (Playback::default(), Instant::now());
-        playback.push(Clip { text: "Read me.".into(), samples: Arc::from([]) });
+        playback.push(clip("Read me.", 0.0));
         assert_eq!(count(&playback.due(now)), (0.0, 1, 1));
         assert!(playback.is_over(now, false));
         assert_eq!(playback.take_heard(), "Read me.");

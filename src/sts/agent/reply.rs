@@ -146,18 +146,26 @@ async fn think(service: &Service, live: &Live, plan: Plan, says: mpsc::Sender<Sa
 async fn speak(service: &Service, mut says: mpsc::Receiver<Say>, spoken: mpsc::Sender<Spoken>) {
     let mut waited = Instant::now();
     while let Some(say) = says.recv().await {
-        let text_seconds = waited.elapsed().as_secs_f64();
-        let next = match say {
-            Say::Act(effect) => Spoken::Act(effect),
-            Say::Sentence(text) => {
-                let begun = Instant::now();
-                let samples = service.voice.speak(&text).await;
-                let voice_seconds = begun.elapsed().as_secs_f64();
-                Spoken::Clip { clip: Clip { text, samples }, text_seconds, voice_seconds }
+        let mut text_seconds = waited.elapsed().as_secs_f64();
+        match say {
+            Say::Act(effect) => {
+                if spoken.send(Spoken::Act(effect)).await.is_err() {
+                    return;
+                }
             }
-        };
-        if spoken.send(next).await.is_err() {
-            return;
+            Say::Sentence(sentence) => {
+                let mut line = Some(sentence.clone());
+                for piece in service.voice.pieces(&sentence) {
+                    let begun = Instant::now();
+                    let samples = service.voice.speak(piece).await;
+                    let voice_seconds = begun.elapsed().as_secs_f64();
+                    let clip = Clip { text: piece.to_owned(), line: line.take(), samples };
+                    if spoken.send(Spoken::Clip { clip, text_seconds, voice_seconds }).await.is_err() {
+                        return;
+                    }
+                    text_seconds = 0.0;
+                }
+            }
         }
         waited = Instant::now();
     }

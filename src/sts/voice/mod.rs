@@ -3,6 +3,7 @@
 
 mod kokoro;
 mod phonemes;
+mod pieces;
 mod program;
 mod wording;
 
@@ -144,7 +145,13 @@ impl Voice {
         }
     }
 
-    /// One sentence as samples at [`VOICE_RATE`]; none where no voice can say it.
+    /// A sentence in the pieces in which to [`speak`](Self::speak) it, so that its first is heard soon.
+    pub fn pieces<'t>(&self, sentence: &'t str) -> Vec<&'t str> {
+        // The others are quick, or have their own way of being so.
+        if self.name() == "kokoro" { pieces::of(sentence) } else { vec![sentence] }
+    }
+
+    /// One sentence, or a piece of one, as samples at [`VOICE_RATE`]; none where no voice can say it.
     pub async fn speak(&self, text: &str) -> Arc<[f32]> {
         let cache = || self.0.spoken.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(samples) = cache().get(text) {
