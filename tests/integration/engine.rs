@@ -122,7 +122,9 @@ async fn an_improbable_attempt_is_repeated_hotter_and_the_best_is_kept() {
 #[tokio::test]
 async fn a_caller_that_leaves_frees_its_window_and_its_slot() {
     let (open, gate) = mpsc::channel();
-    let (engine, calls) = start(1, Script { gate: Some(gate), ..Script::default() });
+    let (step, step_gate) = mpsc::channel();
+    let (engine, calls) =
+        start(1, Script { gate: Some(gate), step_gate: Some(step_gate), ..Script::default() });
     let running = tokio::spawn({
         let engine = engine.clone();
         async move { text(&engine, window(1, 10_000)).await }
@@ -140,7 +142,7 @@ async fn a_caller_that_leaves_frees_its_window_and_its_slot() {
     while engine.held_seconds() > 0.0 {
         tokio::task::yield_now().await;
     }
-    drop(open);
+    drop((open, step));
     assert_eq!(text(&engine, window(3, 1)).await.expect("accepted"), " word3");
     let calls = calls.lock().expect("no panic").clone();
     assert!(!calls.contains(&Call::Encode(vec![2])), "abandoned work was done: {calls:?}");

@@ -23,7 +23,8 @@ fn engine(compute_type: ComputeType) -> Engine {
         Config { device: DeviceChoice::Cpu, compute_type, threads: 2, slots: 8, ..Config::default() };
     let load = move || models::load(&cache("models/base"), &config);
     // Tests run side by side on one engine: however slow the machine, none is refused.
-    let admission = EngineConfig { max_wait_seconds: 3600.0, ..EngineConfig::default() };
+    let admission =
+        EngineConfig { max_wait_seconds: 3600.0, stall_seconds: 3600.0, ..EngineConfig::default() };
     Engine::start(&admission, load).expect("the model loads")
 }
 

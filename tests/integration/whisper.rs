@@ -17,7 +17,9 @@ fn start(folder: &Path, compute_type: ComputeType) -> Engine {
     let config =
         Config { device: DeviceChoice::Cpu, compute_type, threads: 2, slots: 8, ..Config::default() };
     let folder = folder.to_owned();
-    Engine::start(&EngineConfig::default(), move || models::load(&folder, &config)).expect("the model loads")
+    let admission =
+        EngineConfig { max_wait_seconds: 3600.0, stall_seconds: 3600.0, ..EngineConfig::default() };
+    Engine::start(&admission, move || models::load(&folder, &config)).expect("the model loads")
 }
 
 /// Tones that wander, different for each seed.

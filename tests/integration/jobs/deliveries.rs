@@ -130,7 +130,8 @@ async fn a_receiver_that_is_gone_or_elsewhere_makes_a_dead_job_which_can_be_sent
 async fn a_receiver_that_hangs_holds_up_nobody_else() {
     let mut hangs = Receiver::start(&[""; 100]).await;
     let mut healthy = Receiver::start(&[]).await;
-    let jobs = jobs::Config { deliveries: 8, deliveries_per_host: 3, ..quick() };
+    let jobs =
+        jobs::Config { deliveries: 8, deliveries_per_host: 3, delivery_timeout_ms: 600_000, ..quick() };
     let setup = Setup { fetch: allow(&[&hangs, &healthy]), jobs, ..Setup::default() };
     let server = TestServer::start(setup).await;
     let mut ids = Vec::new();

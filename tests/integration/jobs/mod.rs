@@ -240,8 +240,8 @@ async fn a_job_that_fails_by_our_fault_is_tried_again_and_then_given_up() {
     let mut receiver = Receiver::start(&[]).await;
     let waiting = server(&[&receiver]).await;
     let id = taken(with_callback(&waiting, &to(&receiver), RAW, say(FAILS))).await;
-    let job = job_when(&waiting, id, |job| job["state"] == "queued" && job["runs"] == 1).await;
-    assert_eq!(job["last_error"], "INTERNAL_ERROR");
+    // It is run again, maybe at once.
+    job_when(&waiting, id, |job| job["last_error"] == "INTERNAL_ERROR").await;
     assert!(receiver.is_done());
 
     let jobs = jobs::Config { runs_max: 1, ..quick() };
@@ -258,7 +258,7 @@ async fn a_job_that_fails_by_our_fault_is_tried_again_and_then_given_up() {
 #[tokio::test]
 async fn urls_are_fetched_when_the_job_runs() {
     let mut receiver = Receiver::start(&[]).await;
-    let mut media = Receiver::start(&["404 Not Found", "500 Oops"]).await;
+    let mut media = Receiver::start(&[&["404 Not Found"][..], &["500 Oops"; 100]].concat()).await;
     let server = server(&[&receiver, &media]).await;
     let by_url = || {
         let body = json!({"url": format!("http://127.0.0.1:{}/a.raw", media.port)}).to_string();
@@ -274,9 +274,7 @@ async fn urls_are_fetched_when_the_job_runs() {
     // A server that fails may be well again later.
     let id = taken(failing).await;
     media.next().await;
-    let job = job_when(&server, id, |job| job["runs"] == 1 && job["state"] == "queued").await;
-    assert_eq!(job["last_error"], "REMOTE_CONTENT_ERROR");
-    assert!(job["next"].is_string());
+    job_when(&server, id, |job| job["last_error"] == "REMOTE_CONTENT_ERROR" && job["next"].is_string()).await;
 }
 
 #[tokio::test]

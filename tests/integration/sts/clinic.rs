@@ -169,6 +169,7 @@ async fn a_call_from_its_ring_to_its_end() {
     assert_eq!(status["knowledge"]["website"]["status"], "ready", "{}", status["knowledge"]);
 
     // It is greeted, and asks: μ-law both ways, heard by our own recogniser at either end.
+    let digits = voices::one_to_four().await;
     let mut call = Call::connect(service, &xml).await;
     // The greeting has two sentences.
     for _ in 0..2 {
@@ -186,8 +187,7 @@ async fn a_call_from_its_ring_to_its_end() {
     let question = status["transcript"][1]["text"].as_str().expect("text");
     assert!(word_errors(voices::FOX.0, question) <= 1, "{question}");
     assert_eq!(status["transcript"][2]["text"], voices::MAN.0);
-    let answer = understood(&call.heard).await;
-    assert!(word_errors(voices::MAN.0, &answer) <= 1, "{answer}");
+    let answer = call.heard.clone();
 
     // What is secured is asked for: four digits are said, and the demo's hook knows them.
     call.speak(&recording(voices::FOX.1)).await;
@@ -195,7 +195,7 @@ async fn a_call_from_its_ring_to_its_end() {
     assert_eq!(status["verification"], json!({}));
     call.until("mark").await;
     service.until(&id, |status| status["agent"]["state"] == "listening").await;
-    call.speak(&voices::one_to_four().await).await;
+    call.speak(&digits).await;
     let verified = |status: &Value| status["verification"]["patient_information"]["verified"] == true;
     let status = service.until(&id, verified).await;
     assert_eq!(status["verification"]["patient_information"]["source"], "hook");
@@ -242,6 +242,8 @@ async fn a_call_from_its_ring_to_its_end() {
     assert_eq!(service.status(&id).await["status"], "completed");
     call.send(json!({"event": "stop", "streamSid": "MZ1", "stop": {"callSid": "CA1"}})).await;
     let status = service.until(&id, |status| status["status"] == "ended").await;
+    let answer = understood(&answer).await;
+    assert!(word_errors(voices::MAN.0, &answer) <= 1, "{answer}");
     assert_eq!(status["end_reason"], "hung_up");
     let url = format!("http://{}/webhooks/twilio/call-status", clinic.backend.address);
     let reply = crate::server::answer(signed(&url, &[("CallSid", "CA1"), ("CallStatus", "completed")])).await;

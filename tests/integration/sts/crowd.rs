@@ -39,14 +39,22 @@ async fn two_hundred_idle_sessions_and_four_that_talk_are_held() {
             (document()["content"].clone(), caller.listen().await, caller.voice.len())
         });
     }
-    while let Some(talk) = talks.join_next().await {
+    let mut ticks = tokio::time::interval(std::time::Duration::from_secs(15));
+    loop {
+        let talk = tokio::select! {
+            talk = talks.join_next() => talk,
+            _ = ticks.tick() => {
+                for caller in &mut callers {
+                    caller.keep_alive().await;
+                }
+                continue;
+            }
+        };
+        let Some(talk) = talk else { break };
         let (expected, answer, voice) = talk.expect("no panic");
         assert_eq!(answer, expected.as_str().expect("text"));
         // At least a second of it, 16-bit at 24 kHz.
         assert!(voice > 48_000, "{voice} bytes of voice");
-        for caller in &mut callers {
-            caller.keep_alive().await;
-        }
     }
     // Each still answers.
     for caller in &mut callers {

@@ -156,6 +156,6 @@ impl Service {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(std::time::Duration::from_secs(30), wait).await.expect("it comes about")
+        tokio::time::timeout(std::time::Duration::from_secs(120), wait).await.expect("it comes about")
     }
 }

@@ -166,8 +166,10 @@ async fn connect(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) ->
         pings,
         unanswered: 0,
         unanswered_max: ping_timeout.as_secs().div_ceil(ping_interval.as_secs()),
-        ready_by: Some(Instant::now() + JOIN_WAIT),
-        hears_by: None,
+        // Otherwise there is nothing to hear by until somebody speaks.
+        hears: !join.subscriber_primary,
+        heard_by: Some(Instant::now() + JOIN_WAIT),
+        hears_by: join.subscriber_primary.then(|| Instant::now() + JOIN_WAIT),
         ending: None,
     };
     let (cid, name) = (agent.cid.clone(), "agent".to_owned());
@@ -209,9 +211,10 @@ struct Connection<'a> {
     /// well where it is we who stand still.
     unanswered: u64,
     unanswered_max: u64,
-    /// When the agent has to be heard, where it is not.
-    ready_by: Option<Instant>,
-    /// When it has to hear again, where it does not.
+    /// Whether the way in for data was opened: before, the server passes nothing on.
+    hears: bool,
+    /// When the agent has to be heard, where it is not, and when it has to hear.
+    heard_by: Option<Instant>,
     hears_by: Option<Instant>,
     /// When to leave.
     ending: Option<Instant>,
@@ -224,7 +227,7 @@ impl Connection<'_> {
             self.ending = Some(Instant::now());
         }
         loop {
-            let due = [self.ready_by, self.hears_by, self.ending].into_iter().flatten().min();
+            let due = [self.heard_by, self.hears_by, self.ending].into_iter().flatten().min();
             tokio::select! {
                 response = self.signal.next() => {
                     if let Some(over) = self.take(response?).await? {
@@ -260,7 +263,7 @@ impl Connection<'_> {
                         self.live.room.set_media(MediaState::Closed);
                         return Ok(Over::Session);
                     }
-                    if self.ready_by.is_some_and(|at| now >= at) || self.hears_by.is_some_and(|at| now >= at) {
+                    if self.heard_by.is_some_and(|at| now >= at) || self.hears_by.is_some_and(|at| now >= at) {
                         return Err(Failure::Silent);
                     }
                 }
@@ -302,10 +305,9 @@ impl Connection<'_> {
     async fn published(&mut self, event: Event) -> Result<(), Failure> {
         match event {
             Event::ChannelOpen(id, _) => {
-                self.ready_by = None;
-                self.live.room.set_media(MediaState::Ready);
-                self.set_state("listening").await?;
+                self.heard_by = None;
                 self.channel = Some(id);
+                self.is_there().await?;
                 for packet in std::mem::take(&mut self.waiting) {
                     self.send(&packet);
                 }
@@ -313,12 +315,25 @@ impl Connection<'_> {
             Event::Closed => return Err(Failure::Anew),
             Event::IceConnectionStateChange(state) if state.is_disconnected() => {
                 // It may come back, but not for ever.
-                self.ready_by.get_or_insert(Instant::now() + JOIN_WAIT);
+                self.heard_by.get_or_insert(Instant::now() + JOIN_WAIT);
             }
             Event::IceConnectionStateChange(state) if state.is_connected() && self.channel.is_some() => {
-                self.ready_by = None;
+                self.heard_by = None;
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.channel.is_some() && self.hears
+    }
+
+    /// Says so where the agent is heard and hears.
+    async fn is_there(&mut self) -> Result<(), Failure> {
+        if self.is_ready() {
+            self.live.room.set_media(MediaState::Ready);
+            self.set_state("listening").await?;
         }
         Ok(())
     }

@@ -19,6 +19,8 @@ use super::tcp::{Arrival, Connections};
 /// How long a packet that comes late is waited for.
 const REORDERING: Duration = Duration::from_millis(100);
 const DATAGRAM_BYTES_MAX: usize = 2000;
+/// The data channel, both ways, whose messages arrive all and in order.
+pub const RELIABLE: &str = "_reliable";
 
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
@@ -98,7 +100,7 @@ impl Peer {
         let stream = Some("agent".to_owned());
         let mid =
             changes.add_media(MediaKind::Audio, Direction::SendOnly, stream, Some(cid.to_owned()), None);
-        changes.add_channel("_reliable".into());
+        changes.add_channel(RELIABLE.into());
         let (offer, pending) = changes.apply().ok_or(PeerError::Unasked)?;
         self.pending = Some(pending);
         Ok((mid, offer.to_sdp_string()))

@@ -148,6 +148,9 @@ pub struct Pong {
 pub struct Join {
     #[prost(message, repeated, tag = "3")]
     pub other_participants: Vec<Participant>,
+    /// The connection that we hear by is made at once.
+    #[prost(bool, tag = "6")]
+    pub subscriber_primary: bool,
     /// Seconds without any answer after which the connection is given up.
     #[prost(int32, tag = "10")]
     pub ping_timeout: i32,

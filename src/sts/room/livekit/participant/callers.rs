@@ -5,6 +5,7 @@ use str0m::format::Codec;
 use str0m::media::{Frequency, MediaData};
 use tokio::time::Instant;
 
+use super::super::peer::RELIABLE;
 use super::super::protocol::{
     ACTIVE, AUDIO, DISCONNECTED, Participant, Request, SIP, STANDARD, Subscription,
 };
@@ -61,7 +62,7 @@ impl Connection<'_> {
     /// Seats those who can hear the agent.
     pub(super) async fn seat(&mut self, now: Instant) -> Result<(), Failure> {
         // A session that is over takes nobody.
-        if self.known.is_empty() || self.channel.is_none() || self.ending.is_some() {
+        if self.known.is_empty() || !self.is_ready() || self.ending.is_some() {
             return Ok(());
         }
         let may_sit = |since: Instant| self.is_subscribed || now >= since + SUBSCRIBE_WAIT;
@@ -96,7 +97,13 @@ impl Connection<'_> {
             Event::IceConnectionStateChange(state) if state.is_disconnected() => {
                 self.hears_by.get_or_insert(Instant::now() + JOIN_WAIT);
             }
-            Event::IceConnectionStateChange(state) if state.is_connected() => self.hears_by = None,
+            Event::IceConnectionStateChange(state) if state.is_connected() && self.hears => {
+                self.hears_by = None
+            }
+            Event::ChannelOpen(_, name) if name == RELIABLE => {
+                (self.hears, self.hears_by) = (true, None);
+                self.is_there().await?;
+            }
             Event::Closed => return Err(Failure::Anew),
             _ => {}
         }
