@@ -282,6 +282,21 @@ async fn a_client_that_says_nothing_is_closed_and_keepalive_prevents_it() {
 }
 
 #[tokio::test]
+async fn who_spoke_while_we_stood_still_is_not_taken_for_silent() {
+    let server = start(Config { idle_timeout_ms: 1_000, ..Config::default() }).await;
+    let mut socket = open(&server, RAW).await;
+    for _ in 0..6 {
+        socket.control("KeepAlive").await;
+        // The server runs on this thread, too.
+        std::thread::sleep(Duration::from_millis(1_100));
+        socket.frame(0x89, b"?").await;
+        assert_eq!(socket.said().await, Said::Pong(b"?".to_vec()));
+    }
+    socket.control("CloseStream").await;
+    assert_eq!(socket.rest().await.1, Said::Close(1000, String::new()));
+}
+
+#[tokio::test]
 async fn what_breaks_the_protocol_is_closed_with_its_code() {
     let server = start(Config { message_bytes_max: 100_000, ..Config::default() }).await;
     let unmasked = [0x82, 4, 1, 2, 3, 4];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Asked, Heard};
@@ -22,6 +22,7 @@ use crate::{audio, engine};
 
 /// What a client may be late with its goodbye.
 const GOODBYE: Duration = Duration::from_secs(2);
+const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
 /// What a slow reader may be late with what it is being sent.
 const SLOW_GRACE: Duration = Duration::from_secs(2);
 
@@ -145,18 +146,22 @@ impl<'a> Connection<'a> {
                 // The client is not idle: it is we who do not listen.
                 last_sign = Instant::now();
             }
+            // Who is told that there is no more need not say anything.
+            let limit = if self.is_closing { FOR_EVER } else { idle_timeout };
             let moved = tokio::select! {
-                message = self.socket.next(), if reads => match message {
-                    Ok(message) => {
+                // What has come counts before the time does, which goes by where we stand still, too.
+                message = timeout_at(last_sign + limit, self.socket.next()), if reads => match message {
+                    Err(_) => Err(Left::With(IDLE)),
+                    Ok(Ok(message)) => {
                         if matches!(message, websocket::Message::Text(_) | websocket::Message::Binary(_)) {
                             last_sign = Instant::now();
                         }
                         self.received(message).await
                     }
-                    Err(ReadError::Violation(violation)) => {
+                    Ok(Err(ReadError::Violation(violation))) => {
                         Err(Left::Answer(Some(violation.code), violation.reason))
                     }
-                    Err(ReadError::Gone) => Err(Left::Gone),
+                    Ok(Err(ReadError::Gone)) => Err(Left::Gone),
                 },
                 progress = self.session.next() => match progress {
                     Ok(progress) => self.told(progress).await,
@@ -166,7 +171,6 @@ impl<'a> Connection<'a> {
                     tracing::info!(error = %anyhow::Error::new(lost), "callback lost");
                     Err(Left::With(UNDELIVERED))
                 }
-                () = sleep_until(last_sign + idle_timeout), if reads && !self.is_closing => Err(Left::With(IDLE)),
                 () = stop.cancelled(), if !self.is_closing => {
                     self.end = STOPPING;
                     self.finish()

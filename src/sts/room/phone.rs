@@ -8,6 +8,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::media::{Incoming, Outgoing};
@@ -124,11 +125,13 @@ struct Leg<'a> {
 
 impl Leg<'_> {
     async fn run(&mut self, stop: CancellationToken) -> Result<Infallible, Over> {
-        let mut idle = Box::pin(tokio::time::sleep(IDLE));
+        let mut last_sign = Instant::now();
         loop {
             tokio::select! {
-                message = self.socket.next() => {
-                    idle.as_mut().reset(tokio::time::Instant::now() + IDLE);
+                // What has come counts before the time does, which goes by where we stand still, too.
+                message = timeout_at(last_sign + IDLE, self.socket.next()) => {
+                    let message = message.map_err(|_| Over)?;
+                    last_sign = Instant::now();
                     match message {
                         Ok(Message::Text(text)) => {
                             if let Ok(frame) = serde_json::from_str::<Value>(&text) {
@@ -142,7 +145,6 @@ impl Leg<'_> {
                 }
                 outbound = self.seat.from_agent.recv() => self.give(outbound.ok_or(Over)?).await?,
                 () = stop.cancelled() => return Err(Over),
-                () = &mut idle => return Err(Over),
             }
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 use uuid::Uuid;
@@ -197,18 +198,19 @@ impl Connection {
                 self.socket.send_text(welcome).await?;
             }
         }
-        let mut idle = Box::pin(tokio::time::sleep(IDLE));
+        let mut last_sign = Instant::now();
         loop {
             tokio::select! {
-                message = self.socket.next() => {
-                    idle.as_mut().reset(tokio::time::Instant::now() + IDLE);
+                // What has come counts before the time does, which goes by where we stand still, too.
+                message = timeout_at(last_sign + IDLE, self.socket.next()) => {
+                    let message = message.map_err(|_| Over(Some(CLOSE_IDLE)))?;
+                    last_sign = Instant::now();
                     self.take(message).await?;
                 }
                 outbound = self.seat.from_agent.recv() => {
                     self.give(outbound.ok_or(Over(Some(CLOSE_ENDED)))?).await?;
                 }
                 () = self.stop.cancelled() => return Err(Over(Some(CLOSE_RESTART))),
-                () = &mut idle => return Err(Over(Some(CLOSE_IDLE))),
             }
         }
     }

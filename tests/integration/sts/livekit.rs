@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -36,6 +36,16 @@ fn installed(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim").join(path)
 }
 
+/// None of those that the system hands out: nobody is given it before the server has it.
+fn free_port() -> u16 {
+    loop {
+        let address = ("127.0.0.1", 15_000 + rand::random::<u16>() % 17_000);
+        if std::net::TcpListener::bind(address).is_ok() && std::net::UdpSocket::bind(address).is_ok() {
+            return address.1;
+        }
+    }
+}
+
 struct Media {
     address: SocketAddr,
     _process: Child,
@@ -57,13 +67,11 @@ impl Media {
             return None;
         }
         let folder = TempDir::new().expect("a folder");
-        let address = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
-        let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
-        let udp = UdpSocket::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut config = json!({
             "port": address.port(), "bind_addresses": ["127.0.0.1"], "keys": {KEY: SECRET},
             "rtc": {
-                "udp_port": udp.port(), "tcp_port": tcp.port(), "node_ip": "127.0.0.1",
+                "udp_port": free_port(), "tcp_port": free_port(), "node_ip": "127.0.0.1",
                 "use_external_ip": false, "enable_loopback_candidate": true,
                 "ips": {"includes": ["127.0.0.1/32"]},
             },

@@ -42,7 +42,12 @@ impl Caller {
     pub async fn find(&mut self, wish: impl Fn(&Value) -> bool) -> Value {
         let wait = async {
             loop {
-                match self.socket.said().await {
+                // Who waits for what takes a model is not to be taken for gone.
+                let Ok(said) = tokio::time::timeout(Duration::from_secs(20), self.socket.said()).await else {
+                    self.keep_alive().await;
+                    continue;
+                };
+                match said {
                     Said::Message(message) if wish(&message) => return message,
                     Said::Message(_) | Said::Pong(_) => {}
                     Said::Audio(bytes) => self.voice.extend(bytes),
@@ -50,7 +55,7 @@ impl Caller {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it comes")
+        tokio::time::timeout(Duration::from_secs(120), wait).await.expect("it comes")
     }
 
     /// All that the agent says until it is done.

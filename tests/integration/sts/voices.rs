@@ -147,5 +147,5 @@ pub async fn one_to_four() -> Vec<i16> {
 
 /// The wait for something that takes a model.
 pub async fn patiently<T>(work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(120), work).await.expect("it comes about")
+    tokio::time::timeout(Duration::from_secs(300), work).await.expect("it comes about")
 }

@@ -33,7 +33,7 @@ use callers::Caller;
 
 /// To the server's first word, and to its answer to our offer.
 const JOIN_WAIT: Duration = Duration::from_secs(10);
-/// Joins in a row that may fail, and the pause before each next one.
+/// Joins in a row that may fail, and the pause before the second; before each next one it is twice as long.
 const ATTEMPTS_MAX: u32 = 5;
 const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
 /// A connection that held so long was none of those that fail.
@@ -105,7 +105,7 @@ pub async fn run(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) {
             return end(live, EndReason::RoomFailed).await;
         }
         live.room.set_media(MediaState::Connecting);
-        tokio::time::sleep(ATTEMPT_PAUSE).await;
+        tokio::time::sleep(ATTEMPT_PAUSE * 2_u32.pow(attempts - 1)).await;
     }
 }
 
