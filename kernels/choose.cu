@@ -1,9 +1,14 @@
 // The next token of each row from its logits: suppression, the grammar of timestamps, temperature; and the
-// state of its slot after it. The twin of models/whisper/rules.rs, bias.rs and sequence.rs.
+// state of its slot after it. The twin of models/whisper/rules.rs, bias/search.rs and sequence.rs.
 
 // Bits of `suppressed`.
 constexpr unsigned char NEVER = 1;
 constexpr unsigned char NOT_FIRST = 2;
+// It goes on with the word before it.
+constexpr unsigned char CONTINUES = 4;
+
+// An attempt takes back no more terms than this. As in models/whisper/bias/search.rs.
+constexpr int RETURNS_MAX = 64;
 
 // A uniform number in (0, 1) for one token of one step of one attempt, the same whatever else is in the batch:
 // SplitMix64 (Steele, Lea and Flood, 2014) of all three.
@@ -45,35 +50,50 @@ __device__ inline Best block_best(Best best) {
     return best;
 }
 
-// Of two gains of one token: what is unwanted outweighs what is wanted.
-__device__ inline float stronger(float one, float other) {
-    return one < 0.0f || other < 0.0f ? fminf(one, other) : fmaxf(one, other);
+// Calls `each` with the places that follow `place`, by their indexes: one thread with each.
+template <typename Each> __device__ inline void each_following(const Place *trie, int place, Each each) {
+    for (int n = trie[place].first + threadIdx.x; n < trie[place + 1].first; n += blockDim.x) each(n);
 }
 
-// Calls `each` with what follows `place` or any of those it is otherwise: a thread with each of one, then all of
-// the next one, so that none is in two threads' hands.
-template <typename Each> __device__ inline void each_after(const Place *trie, int place, Each each) {
+// The same for `place` and all that it is otherwise, which `each` gets too: first all of one, then all of the next, so
+// that no token is in two threads' hands.
+template <typename Each> __device__ inline void each_reached(const Place *trie, int place, Each each) {
     while (true) {
-        for (int n = trie[place].first + threadIdx.x; n < trie[place + 1].first; n += blockDim.x) each(trie[n]);
+        each_following(trie, place, [&](int next) { each(place, next); });
         __syncthreads();
         if (place == ANYWHERE) return;
         place = trie[place].otherwise;
     }
 }
 
+// The place of `token` after `place`; below 0: there is none.
+__device__ inline int child(const Place *trie, int place, int token) {
+    int from = trie[place].first, end = trie[place + 1].first, until = end;
+    while (from < until) {
+        int middle = (from + until) / 2;
+        if (trie[middle].token < token)
+            from = middle + 1;
+        else
+            until = middle;
+    }
+    return from < end && trie[from].token == token ? from : -1;
+}
+
 // Where `token` leads from `place`.
 __device__ inline int place_after(const Place *trie, int place, int token) {
     while (true) {
-        int from = trie[place].first, end = trie[place + 1].first, until = end;
-        while (from < until) {
-            int middle = (from + until) / 2;
-            if (trie[middle].token < token)
-                from = middle + 1;
-            else
-                until = middle;
-        }
-        if (from < end && trie[from].token == token) return from;
+        int next = child(trie, place, token);
+        if (next >= 0) return next;
         if (place == ANYWHERE) return ANYWHERE;
+        place = trie[place].otherwise;
+    }
+}
+
+// Whether the term that begins with `token` ends at `place` or any that it is otherwise.
+__device__ inline bool ends_with(const Place *trie, int place, int token) {
+    while (true) {
+        if (trie[place].opening == token) return true;
+        if (place == ANYWHERE) return false;
         place = trie[place].otherwise;
     }
 }
@@ -85,7 +105,7 @@ extern "C" __global__ void choose(
     int end_of_text, int timestamp_begin, int initial_max, int no_speech, int text_positions,
     const Place *tries, int trie_size, float *gains, State *states, Outcome *outcomes) {
     Row row = rows[blockIdx.x];
-    Outcome outcome = {-1, 0, 0.0f, 0.0f, 0.0f};
+    Outcome outcome = {-1, 0, 0, 0.0f, 0.0f, 0.0f};
     if (positions[blockIdx.x] < 0 || row.wanted == 0) {
         if (threadIdx.x == 0) outcomes[blockIdx.x] = outcome;
         return;
@@ -124,28 +144,29 @@ extern "C" __global__ void choose(
     };
 
     const Best NONE = {-INFINITE, 0x7fffffff};
-    float raw_max = -INFINITE, word_max = -INFINITE, text_max = -INFINITE, time_max = -INFINITE;
-    Best text = NONE, time = NONE;
+    float raw_max = -INFINITE, word_max = -INFINITE;
+    Best text_peak = NONE, time_peak = NONE, text = NONE, time = NONE;
     for (int token = threadIdx.x; token < vocabulary; token += blockDim.x) {
         float logit = own[token];
         raw_max = fmaxf(raw_max, logit);
         if (!is_allowed(token)) continue;
         if (token < end_of_text) word_max = fmaxf(word_max, logit);
-        Best one = {scored(logit, token), token};
+        Best likely = {logit, token}, drawn = {scored(logit, token), token};
         if (token < timestamp_begin) {
-            text_max = fmaxf(text_max, logit);
-            text = better(text, one);
+            text_peak = better(text_peak, likely);
+            text = better(text, drawn);
         } else {
-            time_max = fmaxf(time_max, logit);
-            time = better(time, one);
+            time_peak = better(time_peak, likely);
+            time = better(time, drawn);
         }
     }
     raw_max = block_max(raw_max);
     word_max = block_max(word_max);
-    text_max = block_max(text_max);
-    time_max = block_max(time_max);
+    text_peak = block_best(text_peak);
+    time_peak = block_best(time_peak);
     text = block_best(text);
     time = block_best(time);
+    float text_max = text_peak.score, time_max = time_peak.score;
 
     float raw_sum = 0.0f, raw_text_sum = 0.0f, text_sum = 0.0f, time_sum = 0.0f;
     for (int token = threadIdx.x; token < vocabulary; token += blockDim.x) {
@@ -169,39 +190,128 @@ extern "C" __global__ void choose(
     // Where a timestamp as such is likelier than any one text token, it is a timestamp.
     bool is_time = time_total > text_max;
 
-    // A term stands only where the likeliest token is a word. What it gains decides which token it is, and
-    // nothing else: probabilities are those of before.
+    // Probabilities are those without terms.
+    float largest = fmaxf(text_total, time_total);
+    float total = is_time ? time_total : largest + logf(expf(text_total - largest) + expf(time_total - largest));
+    auto log_probability = [&](int token) { return own[token] - total; };
+    auto probability = [&](int token) { return fminf(expf(own[token] - raw_max - logf(raw_text_sum)), 1.0f); };
+
     const Place *trie = tries + (size_t)row.slot * trie_size;
-    if (row.wanted & CHOOSE && state.place >= 0 && !is_time && word_max >= text_max && word_max >= time_max) {
-        float *gained = gains + (size_t)blockIdx.x * vocabulary;
-        each_after(trie, state.place, [&](const Place &next) {
-            gained[next.token] = stronger(gained[next.token], next.gain);
+    float *gained = gains + (size_t)blockIdx.x * vocabulary;
+    bool terms = row.wanted & CHOOSE && state.place >= 0;
+    bool penalised = terms && !is_time && word_max >= text_max && word_max >= time_max;
+    if (penalised) {
+        each_reached(trie, state.place, [&](int, int next) {
+            float gain = trie[next].gain;
+            if (gain < 0.0f) gained[trie[next].token] = fminf(gained[trie[next].token], gain);
         });
-        text = NONE;
-        for (int token = threadIdx.x; token < timestamp_begin; token += blockDim.x)
-            if (is_allowed(token)) text = better(text, {scored(own[token] + gained[token], token), token});
+        text_peak = text = NONE;
+        for (int token = threadIdx.x; token < timestamp_begin; token += blockDim.x) {
+            if (!is_allowed(token)) continue;
+            float logit = own[token] + gained[token];
+            text_peak = better(text_peak, {logit, token});
+            text = better(text, {scored(logit, token), token});
+        }
+        text_peak = block_best(text_peak);
         text = block_best(text);
-        each_after(trie, state.place, [&](const Place &next) { gained[next.token] = 0.0f; });
+    }
+    Best peak = is_time ? time_peak : better(text_peak, time_peak);
+    Best best = is_time ? time : better(text, time);
+    // Nothing is allowed, or the logits are no numbers: the attempt ends.
+    int token = best.token < vocabulary ? best.token : end_of_text;
+    bool is_back = false;
+    if (terms) {
+        bool peak_is_word = peak.token < end_of_text;
+        bool is_settled = false;
+        auto logit = [&](int token) {
+            return is_allowed(token) ? own[token] + (penalised ? gained[token] : 0.0f) : -INFINITE;
+        };
+        if (state.trial_written >= 0) {
+            bool ends = trie[state.trial_place].opening >= 0;
+            Best further = NONE;
+            if (peak_is_word) {
+                // A whole term gives way to a longer one only where that is likeliest.
+                each_following(trie, state.trial_place, [&](int next) {
+                    int token = trie[next].token;
+                    bool fits = state.trial_loss + peak.score - logit(token) <= trie[next].gain;
+                    if (fits && (!ends || token == peak.token)) further = better(further, {logit(token), token});
+                });
+            }
+            further = block_best(further);
+            if (further.token < vocabulary) {
+                is_settled = true;
+                token = further.token;
+                state.trial_loss += peak.score - further.score;
+                state.trial_place = child(trie, state.trial_place, token);
+            } else if (!ends || (peak.token < vocabulary && suppressed[peak.token] & CONTINUES)) {
+                // A whole term is not the beginning of another word.
+                is_settled = is_back = true;
+            } else {
+                state.trial_written = -1;
+            }
+        }
+        if (!is_settled && peak_is_word && token < end_of_text && state.returns < RETURNS_MAX) {
+            Best found = NONE;
+            float is_own = 0.0f;
+            each_reached(trie, state.place, [&](int place, int index) {
+                Place next = trie[index];
+                if (next.gain <= 0.0f) return;
+                if (next.token == token) is_own = 1.0f;
+                // A term that has just been written is not written again for its own sake.
+                bool repeats = place <= FIRST && ends_with(trie, state.place, next.token);
+                float one = logit(next.token);
+                if (peak.score - one <= next.gain && !repeats) found = better(found, {one, next.token});
+            });
+            is_own = block_max(is_own);
+            found = block_best(found);
+            if (is_own == 0.0f && found.token < vocabulary) {
+                float loss = peak.score - found.score;
+                int place = state.place, next = child(trie, place, found.token);
+                while (place != ANYWHERE && (next < 0 || loss > trie[next].gain)) {
+                    place = trie[place].otherwise;
+                    next = child(trie, place, found.token);
+                }
+                state.trial_written = state.written;
+                state.trial_place = next;
+                state.trial_loss = loss;
+                state.before_place = state.place;
+                state.before_trial_is_timestamp = state.last_is_timestamp;
+                state.instead = token;
+                state.instead_position = positions[blockIdx.x] + 1;
+                state.instead_log_probability = log_probability(token);
+                state.instead_probability = probability(token);
+                token = found.token;
+            }
+        }
+        if (penalised)
+            each_reached(trie, state.place, [&](int, int next) { gained[trie[next].token] = 0.0f; });
     }
     if (threadIdx.x > 0) return;
 
     if (row.wanted & NO_SPEECH) outcome.no_speech = expf(own[no_speech] - raw_max - logf(raw_sum));
     if (row.wanted & CHOOSE) {
-        Best best = is_time ? time : better(text, time);
-        float largest = fmaxf(text_total, time_total);
-        float total =
-            is_time ? time_total : largest + logf(expf(text_total - largest) + expf(time_total - largest));
-        // Nothing is allowed, or the logits are no numbers: the attempt ends.
-        int token = best.token < vocabulary ? best.token : end_of_text;
+        int position = positions[blockIdx.x] + 1;
+        outcome.log_probability = log_probability(token);
+        outcome.probability = probability(token);
+        if (is_back) {
+            token = state.instead;
+            position = state.instead_position;
+            outcome.log_probability = state.instead_log_probability;
+            outcome.probability = state.instead_probability;
+            state.written = state.trial_written;
+            state.place = state.before_place;
+            state.last_is_timestamp = state.before_trial_is_timestamp;
+            state.trial_written = -1;
+            state.returns += 1;
+        }
         outcome.token = token;
-        outcome.log_probability = own[token] - total;
-        outcome.probability = fminf(expf(own[token] - raw_max - logf(raw_text_sum)), 1.0f);
+        outcome.written = state.written;
         if (token == end_of_text) {
             state.finished = 1;
         } else {
             bool is_timestamp = token >= timestamp_begin;
             state.token = token;
-            state.position = positions[blockIdx.x] + 1;
+            state.position = position;
             state.before_is_timestamp = state.written == 0 || state.last_is_timestamp;
             state.last_is_timestamp = is_timestamp;
             if (is_timestamp) state.last_timestamp = token;

@@ -131,17 +131,36 @@ struct State {
     unsigned seed;
     // The deepest place in the trie of the slot's terms where the last tokens lead; below 0: there are no terms.
     int place;
+    // A term on trial, one that the model alone would not have written: how many tokens stood before its first such
+    // token; below 0: there is none.
+    int trial_written;
+    // How many terms were taken back.
+    int returns;
+    // The place of the last token of the term on trial; how far its tokens lie below the likeliest, together.
+    int trial_place;
+    float trial_loss;
+    // Where the attempt goes on if it fails: the position of the token `instead`, the place before it, whether the
+    // token before it is a timestamp, and what became of it when it was not written.
+    int instead_position;
+    int before_place;
+    int before_trial_is_timestamp;
+    int instead;
+    float instead_log_probability;
+    float instead_probability;
 };
 
 // A token of a term. Mirrors `Place` in src/cuda/layout.rs, which says how they are ordered.
 struct Place {
     int token;
-    // What its logit gains.
+    // Above 0: how far below the likeliest tokens those of a term up to here may lie, together. Below 0: what the logit
+    // of an unwanted term's last token loses.
     float gain;
     // The first of the places that follow it, in the order of their tokens, up to the first one of the next place.
     int first;
     // Where the same tokens lead without the first of them, or the first few.
     int otherwise;
+    // The first token of the wanted term that ends here; below 0: none ends here.
+    int opening;
 };
 
 // The places where a term begins: anywhere, and after a timestamp.
@@ -153,6 +172,8 @@ struct Outcome {
     // Below 0: none was chosen.
     int token;
     int finished;
+    // Tokens of the attempt that stand before it.
+    int written;
     // ln of the token's probability among those allowed.
     float log_probability;
     // Its probability among text, before the rules.

@@ -60,7 +60,7 @@ pub struct State {
 }
 
 impl State {
-    pub const BYTES: usize = 48;
+    pub const BYTES: usize = 88;
 
     pub fn write(&self, bytes: &mut Vec<u8>) {
         // No token, position or timestamp yet; before the first token there is as if a timestamp.
@@ -69,6 +69,9 @@ impl State {
         bytes.extend(self.temperature.to_ne_bytes());
         bytes.extend(self.seed.to_ne_bytes());
         bytes.extend((if self.terms { int(Place::FIRST) } else { -1 }).to_ne_bytes());
+        // No term is on trial, and none was taken back.
+        let trial = [-1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend(trial.into_iter().flat_map(i32::to_ne_bytes));
     }
 }
 
@@ -78,17 +81,20 @@ impl State {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
     pub token: u32,
-    /// What its logit gains.
+    /// Above 0: how far below the likeliest tokens the tokens of a term up to here may lie, in nats, together. Below
+    /// 0: what the logit of an unwanted term's last token loses.
     pub gain: f32,
     /// The first of the places that follow it, up to the first one of the next place.
     pub first: usize,
     /// Where its tokens lead without the first one or more; of one that stands at a segment's beginning alone, where
     /// they lead elsewhere.
     pub otherwise: usize,
+    /// The first token of the wanted term that ends here.
+    pub opening: Option<u32>,
 }
 
 impl Place {
-    pub const BYTES: usize = 16;
+    pub const BYTES: usize = 20;
     /// Before any token of a term that may stand anywhere.
     pub const ANYWHERE: usize = 0;
     /// The same after a timestamp, and at the beginning.
@@ -97,7 +103,9 @@ impl Place {
     pub fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend((self.token as i32).to_ne_bytes());
         bytes.extend(self.gain.to_ne_bytes());
-        bytes.extend([self.first, self.otherwise].map(int).into_iter().flat_map(i32::to_ne_bytes));
+        let opening = self.opening.map_or(-1, |token| token as i32);
+        let numbers = [int(self.first), int(self.otherwise), opening];
+        bytes.extend(numbers.into_iter().flat_map(i32::to_ne_bytes));
     }
 }
 
@@ -107,6 +115,8 @@ pub struct Outcome {
     pub token: Option<u32>,
     /// The attempt is at its end.
     pub finished: bool,
+    /// The tokens of the attempt that stand before it: fewer than there were where a term was taken back.
+    pub written: usize,
     pub log_probability: f32,
     /// Among text, before the rules; at most 1.
     pub probability: f32,
@@ -114,15 +124,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub const BYTES: usize = 20;
+    pub const BYTES: usize = 24;
 
     /// Of bytes that hold whole outcomes.
     pub fn read_all(bytes: &[u8]) -> Vec<Self> {
         let (words, _) = bytes.as_chunks::<4>();
-        let (outcomes, _) = words.as_chunks::<5>();
-        let of = |&[token, finished, log_probability, probability, no_speech]: &[[u8; 4]; 5]| Self {
+        let (outcomes, _) = words.as_chunks::<6>();
+        let of = |&[token, finished, written, log_probability, probability, no_speech]: &[[u8; 4]; 6]| Self {
             token: u32::try_from(i32::from_ne_bytes(token)).ok(),
             finished: i32::from_ne_bytes(finished) != 0,
+            written: usize::try_from(i32::from_ne_bytes(written)).unwrap_or(0),
             log_probability: f32::from_ne_bytes(log_probability),
             probability: f32::from_ne_bytes(probability),
             no_speech: f32::from_ne_bytes(no_speech),

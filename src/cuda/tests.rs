@@ -98,8 +98,9 @@ fn embeddings_are_those_of_token_and_position() {
         // Given; from the state; nothing; finished; a token that there is not.
         let of = [given(2, 7, 3), Row::step(1, 1), Row::NONE, Row::step(0, 3), given(2, 50, 4)];
         let row_bytes = rows(&of, place);
-        let mut states = vec![0i32; SLOTS as usize * State::BYTES / 4];
-        (states[12], states[13], states[6]) = (49, 39, 1);
+        const NUMBERS: usize = State::BYTES / 4;
+        let mut states = vec![0i32; SLOTS as usize * NUMBERS];
+        (states[NUMBERS], states[NUMBERS + 1], states[6]) = (49, 39, 1);
         let states = ints(&states, place);
         let positions = ints(&[9; ROWS as usize], place);
         let x = random(&[ROWS, WIDTH], Kind::Float).to_device(place);

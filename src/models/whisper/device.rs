@@ -35,7 +35,7 @@ impl Whisper {
         for ((&(id, ..), prompt), begun) in attempts.iter().zip(&prompts).zip(begun) {
             let slot = &mut self.slots[id.0];
             slot.no_speech_probability = begun.no_speech_probability;
-            slot.position = prompt.tokens.len();
+            slot.prompt = prompt.tokens.len();
             if let Some(sequence) = &mut slot.sequence {
                 sequence.take(&begun.first, self.tokenizer.special.end_of_text);
             }
@@ -58,9 +58,7 @@ impl Whisper {
     fn take(&mut self, outcomes: Vec<(SlotId, Outcome)>) {
         let end_of_text = self.tokenizer.special.end_of_text;
         for (id, outcome) in outcomes {
-            let slot = &mut self.slots[id.0];
-            if let Some(sequence) = &mut slot.sequence {
-                slot.position += 1;
+            if let Some(sequence) = &mut self.slots[id.0].sequence {
                 sequence.take(&outcome, end_of_text);
             }
         }

@@ -75,8 +75,16 @@ struct Slot {
     task: Task,
     no_speech_probability: f32,
     sequence: Option<Sequence>,
-    /// Where the next token goes in the text cache.
-    position: usize,
+    /// Tokens before those of the sequence in the text cache.
+    prompt: usize,
+}
+
+impl Slot {
+    /// Where the sequence's last token goes in the text cache.
+    fn position(&self) -> usize {
+        let written = self.sequence.as_ref().map_or(0, |sequence| sequence.tokens.len());
+        (self.prompt + written).saturating_sub(1)
+    }
 }
 
 /// The tokens that an attempt begins with.
@@ -263,7 +271,7 @@ impl Whisper {
             let slot = &mut self.slots[id.0];
             let no_speech = at_start[self.tokenizer.special.no_speech as usize];
             slot.no_speech_probability = (no_speech - rules::log_sum_exp(at_start)).exp();
-            slot.position = prompt.tokens.len();
+            slot.prompt = prompt.tokens.len();
             if let Some(sequence) = &mut slot.sequence {
                 sequence.advance(last, &self.rules, &self.tokenizer);
             }
@@ -306,7 +314,7 @@ impl Whisper {
             .filter_map(|&id| {
                 let slot = &self.slots[id.0];
                 let sequence = slot.sequence.as_ref().filter(|sequence| !sequence.finished)?;
-                Some((id, slot.position, [sequence.tokens.last()?.id]))
+                Some((id, slot.position(), [sequence.tokens.last()?.id]))
             })
             .collect();
         if !last_tokens.is_empty() {
@@ -318,10 +326,9 @@ impl Whisper {
             let mut logits = self.decoder.forward(&runs, &wanted)?;
             for ((id, ..), logits) in last_tokens.iter().zip(logits.rows_mut()) {
                 let slot = &mut self.slots[id.0];
-                slot.position += 1;
                 if let Some(sequence) = &mut slot.sequence {
                     sequence.advance(logits, &self.rules, &self.tokenizer);
-                    sequence.finished |= slot.position >= self.text_positions;
+                    sequence.finished |= slot.prompt + sequence.tokens.len() > self.text_positions;
                 }
             }
         }
@@ -412,6 +419,7 @@ impl Whisper {
             if let Some(end) = last_word_end.filter(|&end| end > 0.0 && !hypothesis.ends_in_silence) {
                 let samples = (end * f64::from(crate::audio::SAMPLE_RATE)).round() as usize;
                 hypothesis.consumed_samples = samples.clamp(1, slot.samples.max(1));
+            }
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 //!
 //! After openai/whisper `decoding.py`: `SuppressBlank`, `SuppressTokens`, `ApplyTimestampRules`.
 
+use super::bias::continues_word;
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::cpu::{Level, rows};
 use crate::engine::Token;
@@ -22,7 +23,7 @@ pub struct Rules {
 
 /// What the kernel `choose` knows of the rules.
 pub struct Table {
-    /// For each token: 1 never written, 2 not written first.
+    /// For each token, bits: 1 never written, 2 not written first, 4 goes on with the word before it.
     pub suppressed: Vec<u8>,
     pub end_of_text: usize,
     pub timestamp_begin: usize,
@@ -76,6 +77,8 @@ impl Rules {
         mark(&self.suppressed, 1);
         mark(&[self.no_timestamps], 1);
         mark(&self.suppressed_first, 2);
+        let continuing = (0..self.end_of_text).filter(|&token| continues_word(tokenizer.bytes(token)));
+        mark(&continuing.collect::<Vec<_>>(), 4);
         Table {
             suppressed,
             end_of_text: self.end_of_text as usize,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::bias::Bias;
+use super::bias::{Bias, Choice, Search, Step};
 use super::rules::{Rules, log_sum_exp};
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::audio::SAMPLE_RATE;
@@ -22,12 +22,14 @@ pub struct Sequence {
     pub tokens: Vec<Token>,
     pub temperature: f32,
     pub finished: bool,
-    sum_log_probability: f32,
+    /// For each token, and for the end of the text where it has come.
+    log_probabilities: Vec<f32>,
     /// The attempt ends with so many tokens, and where they are forced not before.
     tokens_max: usize,
     forced: bool,
     random: SmallRng,
-    bias: Option<Arc<Bias>>,
+    /// Where terms are expected.
+    search: Option<Search>,
 }
 
 impl Sequence {
@@ -38,16 +40,16 @@ impl Sequence {
             tokens: Vec::new(),
             temperature,
             finished: false,
-            sum_log_probability: 0.0,
+            log_probabilities: Vec::new(),
             tokens_max: forced.unwrap_or(MAX_TOKENS),
             forced: forced.is_some(),
             random: SmallRng::seed_from_u64(seed),
-            bias,
+            search: bias.map(Search::new),
         }
     }
 
     /// Takes the next token from `logits` (vocabulary), which are spoiled. Its probability is what the model
-    /// gave it, whatever it gained as a part of a term.
+    /// gave it, whether or not a term is expected. Where a term on trial fails, its tokens go.
     pub fn advance(&mut self, logits: &mut [f32], rules: &Rules, tokenizer: &Tokenizer) {
         let end_of_text = tokenizer.special.end_of_text;
         let all_text = log_sum_exp(&logits[..end_of_text as usize]);
@@ -56,29 +58,50 @@ impl Sequence {
         }
         rules.apply(logits, &self.tokens);
         let allowed = log_sum_exp(logits);
-        let before = self.bias.as_ref().map(|bias| bias.apply(logits, &self.tokens)).unwrap_or_default();
+        let before = self.search.as_ref().map(|search| search.penalise(logits)).unwrap_or_default();
+        let choice = |token: TokenId, logits: &[f32]| {
+            let known = before.iter().find(|(penalised, _)| *penalised == token);
+            let logit = known.map_or(logits[token as usize], |&(_, logit)| logit);
+            let probability = (logit - all_text).exp().min(1.0);
+            Choice { token, log_probability: logit - allowed, probability }
+        };
         let token = if self.temperature > 0.0 {
             self.sample(logits)
         } else {
             rows::arg_max(Level::detect(), logits).1 as TokenId
         };
-        let logit = before.logit(token).unwrap_or(logits[token as usize]);
-        self.sum_log_probability += logit - allowed;
-        if token == end_of_text {
+        let own = choice(token, logits);
+        let step =
+            self.search.as_mut().map_or(Step::Own, |search| search.next(logits, self.tokens.len(), own));
+        let (written, next) = match step {
+            Step::Own => (self.tokens.len(), own),
+            Step::Term(token) => (self.tokens.len(), choice(token, logits)),
+            Step::Back { written, instead } => (written, instead),
+        };
+        self.write(written, next, end_of_text);
+        self.finished |= self.tokens.len() >= self.tokens_max;
+    }
+
+    /// Writes `next` after the first `written` tokens.
+    fn write(&mut self, written: usize, next: Choice, end_of_text: TokenId) {
+        self.tokens.truncate(written);
+        self.log_probabilities.truncate(written);
+        self.log_probabilities.push(next.log_probability);
+        if next.token == end_of_text {
             self.finished = true;
             return;
         }
-        self.tokens.push(Token { id: token, probability: (logit - all_text).exp().min(1.0) });
-        self.finished = self.tokens.len() >= self.tokens_max;
+        self.tokens.push(Token { id: next.token, probability: next.probability });
+        if let Some(search) = &mut self.search {
+            search.wrote(next.token);
+        }
     }
 
     /// Takes the next token as a device chose it. After the end there is none.
     pub fn take(&mut self, outcome: &Outcome, end_of_text: TokenId) {
         let Some(token) = outcome.token.filter(|_| !self.finished) else { return };
-        self.sum_log_probability += outcome.log_probability;
-        if token != end_of_text {
-            self.tokens.push(Token { id: token, probability: outcome.probability });
-        }
+        let Outcome { log_probability, probability, .. } = *outcome;
+        self.write(outcome.written, Choice { token, log_probability, probability }, end_of_text);
         self.finished = outcome.finished;
     }
 
@@ -89,13 +112,13 @@ impl Sequence {
             forced: self.forced,
             temperature: self.temperature,
             seed: self.temperature.to_bits(),
-            terms: self.bias.is_some(),
+            terms: self.search.is_some(),
         }
     }
 
     /// The terms that it is to heed.
     pub fn bias(&self) -> Option<&Arc<Bias>> {
-        self.bias.as_ref()
+        self.search.as_ref().map(Search::bias)
     }
 
     /// Gumbel-max: the arg-max of logits / t plus Gumbel noise is a sample of their softmax.
@@ -113,9 +136,14 @@ impl Sequence {
         best.1
     }
 
+    #[cfg(test)]
+    pub fn last_log_probability(&self) -> f32 {
+        self.log_probabilities.last().copied().unwrap_or_default()
+    }
+
     /// Mean over the tokens and the end of the text.
     pub fn average_log_probability(&self) -> f32 {
-        self.sum_log_probability / (self.tokens.len() + 1) as f32
+        self.log_probabilities.iter().sum::<f32>() / (self.tokens.len() + 1) as f32
     }
 }
 

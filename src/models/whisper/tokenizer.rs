@@ -144,6 +144,11 @@ impl Tokenizer {
         String::from_utf8_lossy(&self.decode_bytes(tokens)).into_owned()
     }
 
+    /// The bytes of a text token; none of a special one.
+    pub fn bytes(&self, token: TokenId) -> &[u8] {
+        self.bytes.get(token as usize).map(Vec::as_slice).unwrap_or_default()
+    }
+
     fn decode_bytes(&self, tokens: &[TokenId]) -> Vec<u8> {
         tokens.iter().filter_map(|&token| self.bytes.get(token as usize)).flatten().copied().collect()
     }

@@ -1,0 +1,248 @@
+//! Terms to expect: `keyterm` and `keywords` as the decoder heeds them. Pure.
+//!
+//! Contextual biasing over a trie of the terms' tokens (Zhao et al., "Shallow-Fusion End-to-End Contextual
+//! Biasing", Interspeech 2019), for decoding that keeps one sequence. Instead of adding to logits, which lets a
+//! large weight write a term that nobody said, a term has a margin: its tokens together may lie this far below
+//! the tokens that the model likes best, and no further. [`Search`] writes a term on trial and takes it back
+//! where the audio does not bear it out.
+//!
+//! An unwanted term loses instead: the last of its tokens becomes less likely.
+
+mod search;
+#[cfg(test)]
+pub mod tests;
+
+pub use search::{Choice, Search, Step};
+
+use super::tokenizer::{TokenId, Tokenizer};
+use crate::cuda::Place;
+use crate::engine::{TERMS_MAX, Term};
+
+/// How far below the likeliest tokens a term of weight 1 may lie, in nats: of one token, and more for each
+/// further one. A word that the tokenizer knows whole is common, and the model hears it without help; a rare one
+/// is spelled in several tokens, each of which has to fit the audio.
+const MARGIN: f32 = 2.0;
+const MARGIN_PER_TOKEN: f32 = 1.5;
+const MARGIN_MAX: f32 = 8.0;
+/// Weights beyond this allow no more.
+const WEIGHT_MAX: f32 = 1.5;
+/// The last token of an unwanted term of weight -1 loses so much, in nats.
+const UNWANTED: f32 = 3.0;
+const UNWANTED_WEIGHT_MAX: f32 = 10.0;
+/// Longer terms end here.
+const TOKENS_MAX: usize = 32;
+/// Ways in which a term may be written: as it is and with capitals, each after a space and without.
+const SPELLINGS: usize = 4;
+/// The most places of a [`Bias`]: two roots, the terms, the end.
+pub const PLACES_MAX: usize = 3 + TERMS_MAX * SPELLINGS * TOKENS_MAX;
+
+const ANYWHERE: usize = Place::ANYWHERE;
+const FIRST: usize = Place::FIRST;
+
+/// The terms of one request, in a model's tokens.
+pub struct Bias {
+    places: Vec<Place>,
+    end_of_text: TokenId,
+    timestamp_begin: TokenId,
+    /// For each text token, whether it goes on with the word before it.
+    continues: Vec<bool>,
+}
+
+impl Bias {
+    pub fn new(terms: &[Term], tokenizer: &Tokenizer) -> Self {
+        if terms.len() > TERMS_MAX {
+            tracing::warn!(given = terms.len(), heeded = TERMS_MAX, "more terms than are heeded");
+        }
+        let mut trie = Trie::default();
+        for term in terms.iter().take(TERMS_MAX) {
+            let text = term.text.trim();
+            let capitalised = capitalised(text);
+            let spellings = [Some(text), Some(capitalised.as_str()).filter(|&other| other != text)];
+            for spelling in spellings.into_iter().flatten() {
+                // Where words are not set apart a term follows any letter.
+                let bare = if is_unspaced(spelling) { ANYWHERE } else { FIRST };
+                for (root, text) in [(ANYWHERE, format!(" {spelling}")), (bare, spelling.to_owned())] {
+                    trie.insert(root, &tokenizer.encode(&text), term.weight);
+                }
+            }
+        }
+        let special = &tokenizer.special;
+        let continues = (0..special.end_of_text).map(|token| continues_word(tokenizer.bytes(token)));
+        Self {
+            places: trie.places(),
+            end_of_text: special.end_of_text,
+            timestamp_begin: special.timestamp_begin,
+            continues: continues.collect(),
+        }
+    }
+
+    /// The trie as an array, see [`Place`].
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    fn is_text(&self, token: TokenId) -> bool {
+        token < self.end_of_text
+    }
+
+    /// The places that follow `place`, by their tokens.
+    fn following(&self, place: usize) -> &[Place] {
+        let ends = [place, place + 1].map(|place| self.places.get(place).map_or(0, |place| place.first));
+        self.places.get(ends[0]..ends[1]).unwrap_or_default()
+    }
+
+    /// The place of `token` after `place`, if there is one.
+    fn child(&self, place: usize, token: TokenId) -> Option<usize> {
+        let index = self.following(place).binary_search_by_key(&token, |next| next.token).ok()?;
+        Some(self.places[place].first + index)
+    }
+
+    /// `place` and all that it is otherwise: every place that the tokens written so far have reached.
+    fn reached(&self, place: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(place), |&place| (place != ANYWHERE).then(|| self.places[place].otherwise))
+    }
+
+    /// Where `token` leads from `place`.
+    fn after(&self, place: usize, token: TokenId) -> usize {
+        if token >= self.timestamp_begin {
+            return FIRST;
+        }
+        self.reached(place).find_map(|place| self.child(place, token)).unwrap_or(ANYWHERE)
+    }
+}
+
+/// Terms by their tokens, while they are gathered.
+struct Trie {
+    /// The first two are the roots.
+    nodes: Vec<Node>,
+}
+
+#[derive(Default)]
+struct Node {
+    next: Vec<Edge>,
+    /// The first token of the term that ends here.
+    opening: Option<TokenId>,
+}
+
+struct Edge {
+    token: TokenId,
+    gain: f32,
+    node: usize,
+}
+
+impl Default for Trie {
+    fn default() -> Self {
+        Self { nodes: vec![Node::default(), Node::default()] }
+    }
+}
+
+impl Trie {
+    fn insert(&mut self, root: usize, tokens: &[TokenId], weight: f32) {
+        let tokens = &tokens[..tokens.len().min(TOKENS_MAX)];
+        let margin = margin(tokens.len(), weight);
+        let mut node = root;
+        for (index, &token) in tokens.iter().enumerate() {
+            let gain = match weight {
+                wanted if wanted > 0.0 => margin,
+                _ if index + 1 == tokens.len() => UNWANTED * weight.max(-UNWANTED_WEIGHT_MAX),
+                _ => 0.0,
+            };
+            node = match self.nodes[node].next.iter_mut().find(|edge| edge.token == token) {
+                Some(edge) => {
+                    edge.gain = stronger(edge.gain, gain);
+                    edge.node
+                }
+                None => {
+                    let child = self.nodes.len();
+                    self.nodes[node].next.push(Edge { token, gain, node: child });
+                    self.nodes.push(Node::default());
+                    child
+                }
+            };
+        }
+        if weight > 0.0 {
+            self.nodes[node].opening = tokens.first().copied();
+        }
+    }
+
+    fn places(&self) -> Vec<Place> {
+        let root = |place| Place { token: 0, gain: 0.0, first: 0, otherwise: place, opening: None };
+        let mut places = vec![root(ANYWHERE), root(ANYWHERE)];
+        let mut nodes = vec![ANYWHERE, FIRST];
+        let mut index = 0;
+        while let Some(&node) = nodes.get(index) {
+            places[index].first = places.len();
+            let mut edges: Vec<&Edge> = self.nodes[node].next.iter().collect();
+            edges.sort_unstable_by_key(|edge| edge.token);
+            for edge in edges {
+                // What is shorter, or as long and may stand anywhere, has its place already.
+                let otherwise = match index {
+                    ANYWHERE => ANYWHERE,
+                    _ => after(&places, places[index].otherwise, edge.token),
+                };
+                let opening = self.nodes[edge.node].opening;
+                places.push(Place { token: edge.token, gain: edge.gain, first: 0, otherwise, opening });
+                nodes.push(edge.node);
+            }
+            index += 1;
+        }
+        places.push(Place { first: places.len(), ..root(ANYWHERE) });
+        places
+    }
+}
+
+/// Where `token` leads from `place` among those that have their followers already.
+fn after(places: &[Place], mut place: usize, token: TokenId) -> usize {
+    loop {
+        let following = places[place].first..places[place + 1].first;
+        if let Ok(index) = places[following.clone()].binary_search_by_key(&token, |place| place.token) {
+            return following.start + index;
+        }
+        if place == ANYWHERE {
+            return ANYWHERE;
+        }
+        place = places[place].otherwise;
+    }
+}
+
+/// How far a term of so many tokens may lie below the likeliest ones, in nats.
+fn margin(tokens: usize, weight: f32) -> f32 {
+    let of_one = MARGIN + MARGIN_PER_TOKEN * tokens.saturating_sub(1) as f32;
+    of_one.min(MARGIN_MAX) * weight.min(WEIGHT_MAX)
+}
+
+/// The gain of a token that two terms share: an unwanted term outweighs a wanted one.
+fn stronger(one: f32, other: f32) -> f32 {
+    if one < 0.0 || other < 0.0 { one.min(other) } else { one.max(other) }
+}
+
+/// Whether a token of these bytes belongs to the word before it: it begins with a letter or a digit, in a script
+/// that sets words apart.
+pub fn continues_word(bytes: &[u8]) -> bool {
+    let begins = bytes.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next());
+    match (begins, bytes.first()) {
+        (Some(letter), _) => letter.is_alphanumeric() && !is_unspaced(letter.encode_utf8(&mut [0; 4])),
+        // A part of a letter: those of two bytes are of alphabets, longer ones mostly not.
+        (None, Some(&byte)) => (0xC3..0xE0).contains(&byte),
+        (None, None) => false,
+    }
+}
+
+/// `nuzhat al-zaman` as `Nuzhat Al-zaman`.
+fn capitalised(text: &str) -> String {
+    let mut begins = true;
+    let letter = |c: char| {
+        let upper = begins.then(|| c.to_uppercase().to_string());
+        begins = c.is_whitespace();
+        upper.unwrap_or_else(|| c.to_string())
+    };
+    text.chars().map(letter).collect()
+}
+
+/// Whether a text is in a script without spaces between words: Han, Kana, Thai, Lao, Burmese.
+fn is_unspaced(text: &str) -> bool {
+    text.chars().next().is_some_and(|first| {
+        matches!(first, '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{3040}'..='\u{30FF}'
+            | '\u{3400}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}')
+    })
+}

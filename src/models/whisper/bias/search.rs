@@ -1,0 +1,180 @@
+//! One attempt's way through the terms: which one is on trial, and what stands in its place if it fails.
+
+use std::sync::Arc;
+
+use super::super::tokenizer::TokenId;
+use super::{ANYWHERE, Bias, FIRST};
+use crate::cpu::{Level, rows};
+
+/// An attempt takes back no more terms than this: with many terms a window would be decoded many times over.
+pub const RETURNS_MAX: usize = 64;
+
+/// A token that may be written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    pub token: TokenId,
+    pub log_probability: f32,
+    pub probability: f32,
+}
+
+/// The next token, and how many of those written stay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Step {
+    /// The token that the model likes best.
+    Own,
+    /// A term's token instead.
+    Term(TokenId),
+    /// The term on trial is not what was said: all after the first `written` tokens goes, and `instead` follows.
+    Back { written: usize, instead: Choice },
+}
+
+pub struct Search {
+    bias: Arc<Bias>,
+    /// The deepest place that the tokens written so far have reached.
+    place: usize,
+    trial: Option<Trial>,
+    returns: usize,
+}
+
+/// A term that the model alone would not have written.
+struct Trial {
+    /// So many tokens stand before the first one that it would not have written.
+    written: usize,
+    /// The place in the trie before it.
+    before: usize,
+    /// The token that it would have written.
+    instead: Choice,
+    /// The term's last token.
+    place: usize,
+    /// How far its tokens lie below the likeliest ones, together.
+    loss: f32,
+}
+
+impl Search {
+    pub fn new(bias: Arc<Bias>) -> Self {
+        Self { bias, place: FIRST, trial: None, returns: 0 }
+    }
+
+    pub fn bias(&self) -> &Arc<Bias> {
+        &self.bias
+    }
+
+    /// Makes the last tokens of unwanted terms less likely, and returns them with their logits of before.
+    ///
+    /// Nothing happens where the likeliest token is a timestamp or the end of the text.
+    pub fn penalise(&self, logits: &mut [f32]) -> Vec<(TokenId, f32)> {
+        let (_, likeliest) = rows::arg_max(Level::detect(), logits);
+        if !self.bias.is_text(likeliest as TokenId) {
+            return Vec::new();
+        }
+        let mut losses: Vec<(TokenId, f32)> = Vec::new();
+        for place in self.bias.reached(self.place) {
+            for next in self.bias.following(place).iter().filter(|next| next.gain < 0.0) {
+                match losses.iter_mut().find(|(token, _)| *token == next.token) {
+                    Some((_, loss)) => *loss = loss.min(next.gain),
+                    None => losses.push((next.token, next.gain)),
+                }
+            }
+        }
+        for (token, loss) in &mut losses {
+            if let Some(logit) = logits.get_mut(*token as usize) {
+                *loss = std::mem::replace(logit, *logit + *loss);
+            }
+        }
+        losses
+    }
+
+    /// What follows the first `written` tokens. `logits`: after the rules and [`Search::penalise`]. `own`: the token
+    /// that would be written without terms. Call [`Search::wrote`] with the token that is written.
+    pub fn next(&mut self, logits: &[f32], written: usize, own: Choice) -> Step {
+        let (peak, likeliest) = rows::arg_max(Level::detect(), logits);
+        let likeliest = likeliest as TokenId;
+        if let Some(trial) = &mut self.trial {
+            let ends = self.bias.places[trial.place].opening.is_some();
+            let further = best(logits, self.bias.following(trial.place), |next| {
+                // A whole term gives way to a longer one only where that is likeliest.
+                let fits = trial.loss + peak - logits[next.token as usize] <= next.gain;
+                fits && (!ends || next.token == likeliest)
+            });
+            if let Some(token) = further.filter(|_| self.bias.is_text(likeliest)) {
+                trial.loss += peak - logits[token as usize];
+                trial.place = self.bias.child(trial.place, token).unwrap_or(ANYWHERE);
+                return Step::Term(token);
+            }
+            // A whole term is not the beginning of another word.
+            let continues = self.bias.continues.get(likeliest as usize).copied().unwrap_or(false);
+            if !ends || continues {
+                return self.back();
+            }
+            self.trial = None;
+        }
+        let is_text = self.bias.is_text(likeliest) && self.bias.is_text(own.token);
+        if !is_text || self.returns >= RETURNS_MAX {
+            return Step::Own;
+        }
+        self.try_term(logits, peak, written, own)
+    }
+
+    /// Begins or goes on with a term that the model alone would not write, where one is near enough.
+    fn try_term(&mut self, logits: &[f32], peak: f32, written: usize, own: Choice) -> Step {
+        let bias = &self.bias;
+        // A term that has just been written is not written again for its own sake.
+        let repeated: Vec<TokenId> =
+            bias.reached(self.place).filter_map(|place| bias.places[place].opening).collect();
+        let mut found: Option<(TokenId, f32)> = None;
+        for place in bias.reached(self.place) {
+            let begins = place == ANYWHERE || place == FIRST;
+            for next in bias.following(place).iter().filter(|next| next.gain > 0.0) {
+                if next.token == own.token {
+                    return Step::Own;
+                }
+                let logit = logits[next.token as usize];
+                let near = peak - logit <= next.gain && !(begins && repeated.contains(&next.token));
+                let nearer =
+                    |(token, best): (TokenId, f32)| logit > best || (logit == best && next.token < token);
+                if near && found.is_none_or(nearer) {
+                    found = Some((next.token, logit));
+                }
+            }
+        }
+        let Some((token, logit)) = found else { return Step::Own };
+        let holds = |&place: &usize| {
+            let child = bias.child(place, token);
+            child.is_some_and(|child| peak - logit <= bias.places[child].gain)
+        };
+        let Some(place) = bias.reached(self.place).find(holds).and_then(|place| bias.child(place, token))
+        else {
+            return Step::Own;
+        };
+        self.trial = Some(Trial { written, before: self.place, instead: own, place, loss: peak - logit });
+        Step::Term(token)
+    }
+
+    fn back(&mut self) -> Step {
+        let Some(trial) = self.trial.take() else { return Step::Own };
+        self.place = trial.before;
+        self.returns += 1;
+        Step::Back { written: trial.written, instead: trial.instead }
+    }
+
+    /// Takes note of the token that was written.
+    pub fn wrote(&mut self, token: TokenId) {
+        self.place = self.bias.after(self.place, token);
+    }
+}
+
+/// The likeliest token of `places` that `fits`; of equal ones the lower.
+fn best(
+    logits: &[f32],
+    places: &[crate::cuda::Place],
+    fits: impl Fn(&crate::cuda::Place) -> bool,
+) -> Option<TokenId> {
+    let mut best: Option<(f32, TokenId)> = None;
+    for next in places.iter().filter(|next| fits(next)) {
+        let logit = logits[next.token as usize];
+        if best.is_none_or(|(most, _)| logit > most) {
+            best = Some((logit, next.token));
+        }
+    }
+    best.map(|(_, token)| token)
+}
