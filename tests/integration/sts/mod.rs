@@ -4,13 +4,13 @@ mod actions;
 mod clinic;
 mod converse;
 mod crowd;
-mod doubles;
+pub mod doubles;
 mod endpoints;
 mod knowledge;
 #[cfg(feature = "livekit")]
 mod livekit;
-mod phone;
-mod room;
+pub mod phone;
+pub mod room;
 pub mod service;
 mod turns;
 mod voice;

@@ -1,5 +1,6 @@
 //! A scripted caller in the embedded room: heard, answered, interrupted, verified and sent off.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,9 +24,14 @@ pub struct Caller {
 
 impl Caller {
     pub async fn join(service: &Service, start: &Value) -> Self {
+        Self::join_at(service.address, start).await
+    }
+
+    /// As [`Self::join`], of any server that serves the room itself.
+    pub async fn join_at(address: SocketAddr, start: &Value) -> Self {
         let url = start["websocket_url"].as_str().expect("an address");
-        let path = url.strip_prefix(&format!("ws://{}", service.address)).expect("our own");
-        let handshake = connect(service.address, path, &[]).await;
+        let path = url.strip_prefix(&format!("ws://{address}")).expect("our own");
+        let handshake = connect(address, path, &[]).await;
         assert_eq!(handshake.status, 101, "{}", handshake.body);
         let mut caller = Self { socket: handshake.socket.expect("agreed"), voice: Vec::new() };
         let welcome = caller.socket.message().await;
