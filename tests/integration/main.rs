@@ -5,6 +5,8 @@ mod autobahn;
 mod callers;
 mod checkpoint;
 mod commands;
+#[path = "../contract/mod.rs"]
+mod contract;
 mod demo;
 mod doors;
 mod engine;
