@@ -273,7 +273,7 @@ fn protocol() -> Vec<Row> {
             answers_in_json(doors, head.as_bytes(), 431).await;
         }),
         row("7", "over HTTP/2 a refusal reaches a client whose body is still on its way", async |doors| {
-            let sent = super::http2::answer_after_all_is_sent(doors.reader.address, "/v1/listen", 3 << 20);
+            let sent = super::http2::answer_after_all_is_sent(doors.program.address, "/v1/listen", 3 << 20);
             let body = tokio::time::timeout(Duration::from_secs(30), sent).await.expect("an answer");
             assert_eq!(body["err_code"], "INVALID_AUTH");
         }),

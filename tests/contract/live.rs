@@ -1,5 +1,6 @@
 //! Section 4.1, streaming: how a stream is opened, what it takes, and what its parameters do.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -183,6 +184,28 @@ fn redaction() -> Vec<Row> {
                     .collect();
                 let shown = format!("{}{words:?}", transcript(message));
                 assert!(!shown.contains(|c: char| c.is_ascii_digit()), "{message}");
+            }
+        }),
+        row("4.1", "redact hides a number that an interim result shows the beginning of", async |_| {
+            for said in [
+                "my social security number is one two three four five",
+                "the number is 123 45 67",
+                "it is double four seven oh one",
+            ] {
+                let says = HashMap::from([(3000, said)]);
+                let server = TestServer::start(Setup { says, ..Setup::default() }).await;
+                let mut socket =
+                    open(&server, &format!("{RAW}&interim_results=true&redact=ssn&language=en")).await;
+                socket.audio(&bytes(&[3000; 40_000])).await;
+                let interim = socket.message().await;
+                assert_eq!(interim["is_final"], false, "{interim}");
+                let shown = interim["channel"].to_string();
+                for digits in ["one", "two", "five", "123", "45", "67", "four", "seven", "oh"] {
+                    assert!(
+                        !shown.contains(&format!("{digits} ")) && !shown.contains(&format!("\"{digits}\"")),
+                        "{shown}"
+                    );
+                }
             }
         }),
         row("wire 3", "redact takes pci, numbers, aggressive_numbers, ssn, true and false", async |doors| {
