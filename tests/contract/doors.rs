@@ -33,6 +33,10 @@ pub const MEDIA_USER: (&str, &str) = ("reader", "p@ss");
 
 /// In this the reader hears two words, a second of silence, and one word.
 pub const PAUSED: i16 = 30_010;
+/// In these it hears English that can be written in more than one way.
+pub const DICTATED: i16 = 30_011;
+pub const RUDE: i16 = 30_012;
+pub const MEASURED: i16 = 30_013;
 
 /// The website of the demo's clinic.
 const WEBSITE: &[(&str, &str)] = &[
@@ -63,7 +67,12 @@ impl Doors {
         let (website, website_door) = doubles::website(WEBSITE).await;
         let nearby = || fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
         let jobs = jobs::Config { retry_delays_seconds: vec![0.01; 7], ..jobs::Config::default() };
-        let says = HashMap::from([(PAUSED, "One two | three")]);
+        let says = HashMap::from([
+            (PAUSED, "One two | three"),
+            (DICTATED, "Um, it's fifty five dollars comma due may second."),
+            (RUDE, "Shit happens."),
+            (MEASURED, "two point five grams"),
+        ]);
         let reader = Setup { fetch: nearby(), jobs, says, ..Setup::default() };
         let listener = Setup { fetch: nearby(), model: Some(Box::new(Listener::new())), ..Setup::default() };
         let settings = settings(&website);

@@ -309,6 +309,25 @@ fn parameters() -> Vec<Row> {
             let (messages, _) = streamed(doors, "utterances=true", &[(5, 0.5, 0.5)]).await;
             assert_eq!(messages.last().expect("metadata")["warnings"][0]["parameter"], "utterances");
         }),
+        row("wire 3", "language=multi says the language of words and alternatives", async |doors| {
+            let (messages, _) = streamed(doors, "language=multi", &[(5, 0.5, 0.5)]).await;
+            let alternative = &messages[0]["channel"]["alternatives"][0];
+            assert_eq!(
+                (&alternative["languages"], &alternative["words"][0]["language"]),
+                (&json!(["en"]), &json!("en"))
+            );
+        }),
+        row(
+            "wire 4",
+            "a handshake with content-type: application/json is one like any other",
+            async |doors| {
+                let token = format!("token, {}", doors.listener.key);
+                let headers =
+                    [("sec-websocket-protocol", token.as_str()), ("content-type", "application/json")];
+                let path = format!("/v1/listen?{RAW}");
+                assert_eq!(crate::socket::connect(doors.listener.address, &path, &headers).await.status, 101);
+            },
+        ),
         row("wire 6", "the usual parameters of agent frameworks are all taken", async |doors| {
             let query = "model=nova-3&no_delay=true&endpointing=25&vad_events=true&filler_words=true&\
                          interim_results=true&profanity_filter=false&numerals=false&mip_opt_out=true&punctuate=true";

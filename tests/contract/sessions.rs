@@ -256,7 +256,7 @@ fn transitions() -> Vec<Row> {
                 let says_it = |message: &Value| {
                     message["role"] == "assistant" && message.to_string().contains("Your form has arrived.")
                 };
-                let heard = tokio::time::timeout(std::time::Duration::from_secs(10), caller.find(says_it));
+                let heard = tokio::time::timeout(std::time::Duration::from_secs(30), caller.find(says_it));
                 heard.await.expect("the agent says it to the caller");
             },
         ),

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use verbatim::http;
 
-use super::doors::{Doors, PAUSED};
+use super::doors::{DICTATED, Doors, MEASURED, PAUSED, RUDE};
 use super::table::{Row, row};
-use crate::server::{RAW, TERMS, answer, client, say, say_for, transcripts};
+use crate::server::{RAW, Setup, TERMS, TestServer, answer, client, refusal, say, say_for, transcripts};
 
 fn alternative(body: &Value) -> &Value {
     &body["results"]["channels"][0]["alternatives"][0]
@@ -38,8 +39,74 @@ pub fn rows() -> Vec<Row> {
     let mut rows = sdks();
     rows.extend(metadata());
     rows.extend(parameters());
+    rows.extend(formatting());
+    rows.extend(bounds());
     rows.extend(results());
     rows
+}
+
+/// The transcript of [`DICTATED`] and its like under a query.
+async fn written(doors: &Doors, query: &str, number: i16) -> String {
+    let (status, body) = answer(doors.reader.listen(&format!("{RAW}&{query}"), say_for(number, 20.0))).await;
+    assert_eq!(status, 200, "{query}: {body}");
+    transcripts(&body)[0].to_owned()
+}
+
+fn formatting() -> Vec<Row> {
+    vec![
+        row("wire 1.1", "filler words are left out unless filler_words=true keeps them", async |doors| {
+            assert!(written(doors, "filler_words=false", DICTATED).await.starts_with("It's "));
+            assert!(written(doors, "filler_words=true", DICTATED).await.starts_with("Um, it's "));
+        }),
+        row("wire 1.1", "smart_format=true writes money as it is written", async |doors| {
+            assert_eq!(written(doors, "smart_format=true", DICTATED).await, "It's $55 comma due may second.");
+        }),
+        row("wire 1.1", "dictation=true writes spoken punctuation as signs", async |doors| {
+            let said = written(doors, "smart_format=true&dictation=true", DICTATED).await;
+            assert_eq!(said, "It's $55, due may second.");
+        }),
+        row("wire 1.1", "profanity_filter=true masks with asterisks", async |doors| {
+            assert_eq!(written(doors, "profanity_filter=true", RUDE).await, "**** happens.");
+        }),
+        row("wire 1.1", "measurements=true abbreviates units", async |doors| {
+            assert_eq!(written(doors, "measurements=true", MEASURED).await, "2.5 g");
+        }),
+    ]
+}
+
+fn bounds() -> Vec<Row> {
+    let refuses = async |doors: &Doors, query: String| {
+        let refused = refusal(doors.reader.listen(&format!("{RAW}{query}"), say(1))).await;
+        assert_eq!(refused, (400, "INVALID_QUERY_PARAMETER".into()), "{query}");
+    };
+    vec![
+        row("wire 1.1", "search takes up to 50 terms", async move |doors| {
+            let terms = |count| (0..count).map(|n| format!("&search=term{n}")).collect::<String>();
+            assert_eq!(answer(doors.reader.listen(&format!("{RAW}{}", terms(50)), say(1))).await.0, 200);
+            refuses(doors, terms(51)).await;
+        }),
+        row("wire 1.1", "a tag has at most 128 characters", async move |doors| {
+            let tag = |length| format!("&tag={}", "t".repeat(length));
+            assert_eq!(answer(doors.reader.listen(&format!("{RAW}{}", tag(128)), say(1))).await.0, 200);
+            refuses(doors, tag(129)).await;
+        }),
+        row("wire 1", "raw audio has at most 20 channels", async move |doors| {
+            assert_eq!(answer(doors.reader.listen(&format!("{RAW}&channels=20"), say(1))).await.0, 200);
+            refuses(doors, "&channels=21".to_owned()).await;
+        }),
+        row("wire 1.3", "pages of an allowed origin may read the answer and its ids", async |_| {
+            let http =
+                http::Config { cors_origins: vec!["https://app.example".into()], ..http::Config::default() };
+            let server = TestServer::start(Setup { http, ..Setup::default() }).await;
+            let request = server.listen(RAW, say(1)).header("origin", "https://app.example");
+            let response = request.send().await.expect("an answer");
+            assert_eq!(response.headers()["access-control-allow-origin"], "https://app.example");
+            let exposed = response.headers()["access-control-expose-headers"].to_str().expect("text");
+            assert!(exposed.contains("dg-request-id") && exposed.contains("dg-error"), "{exposed}");
+            let other = server.listen(RAW, say(1)).header("origin", "https://other.example").send().await;
+            assert!(other.expect("an answer").headers().get("access-control-allow-origin").is_none());
+        }),
+    ]
 }
 
 fn sdks() -> Vec<Row> {
