@@ -8,6 +8,7 @@ mod commands;
 mod demo;
 mod doors;
 mod engine;
+mod formats;
 mod formatting;
 mod fuzzed;
 mod health;
