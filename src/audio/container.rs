@@ -1,4 +1,4 @@
-//! Containers through symphonia, with libopus for Opus and decoders of our own choice for telephones' codecs.
+//! Containers through symphonia, with libopus for Opus and further crates for telephones' codecs.
 //!
 //! Only the readers of formats that are promised are registered: every further one is more code that
 //! reads untrusted bytes.
