@@ -32,6 +32,8 @@ pub struct Heard<'a> {
     pub sha256: [u8; 32],
     pub duration_seconds: f64,
     pub source_channels: u16,
+    /// Some of the audio could not be decoded.
+    pub damaged: bool,
     /// One for each channel that was transcribed by itself.
     pub transcripts: &'a [Transcript],
     pub model: &'a ModelInfo,
@@ -57,14 +59,15 @@ pub async fn respond(asked: &Asked<'_>, heard: &Heard<'_>) -> Result<wire::Respo
         return Ok(response(asked, heard));
     }
     let (request_id, created, words) = (asked.request_id, asked.created, asked.words);
-    let (sha256, duration_seconds, source_channels) =
-        (heard.sha256, heard.duration_seconds, heard.source_channels);
+    let (sha256, duration_seconds) = (heard.sha256, heard.duration_seconds);
+    let (source_channels, damaged) = (heard.source_channels, heard.damaged);
     let parameters = asked.parameters.clone();
     let (transcripts, model) = (heard.transcripts.to_vec(), heard.model.clone());
     let work = move || {
         let asked = Asked { request_id, created, parameters: &parameters, words };
         let transcripts = &transcripts;
-        response(&asked, &Heard { sha256, duration_seconds, source_channels, transcripts, model: &model })
+        let model = &model;
+        response(&asked, &Heard { sha256, duration_seconds, source_channels, damaged, transcripts, model })
     };
     tokio::task::spawn_blocking(work).await
 }
@@ -72,6 +75,14 @@ pub async fn respond(asked: &Asked<'_>, heard: &Heard<'_>) -> Result<wire::Respo
 fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
     let languages = heard.transcripts.iter().map(|transcript| transcript.language.code.as_str());
     let unsupported = asked.parameters.unsupported();
+    let mut warnings = warnings(unsupported, asked.parameters, languages, heard.model);
+    if heard.damaged {
+        let message = format!(
+            "The audio is damaged or breaks off: {} s of it could be decoded and were transcribed.",
+            rounded(heard.duration_seconds, 1e2)
+        );
+        warnings.push(wire::Warning { parameter: "audio", kind: wire::WarningKind::DamagedAudio, message });
+    }
     wire::Metadata {
         transaction_key: "deprecated",
         request_id: asked.request_id,
@@ -81,7 +92,7 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
         channels: heard.source_channels,
         models: vec![heard.model.uuid],
         model_info: BTreeMap::from([(heard.model.uuid, model_info(heard.model))]),
-        warnings: warnings(unsupported, asked.parameters, languages, heard.model),
+        warnings,
         extra: asked.parameters.extra.clone(),
         tags: asked.parameters.tags.clone(),
         metadata: asked.parameters.metadata.clone(),

@@ -72,14 +72,6 @@ pub(super) fn encoded_body() -> Failure {
     )
 }
 
-pub(super) fn unsupported_encoding(encoding: &str) -> Failure {
-    Failure::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "UNSUPPORTED_MEDIA_TYPE",
-        format!("Raw audio of encoding `{encoding}` is not supported."),
-    )
-}
-
 pub(super) fn invalid_callback() -> Failure {
     parameters::Error::Callback.into()
 }
@@ -147,13 +139,16 @@ impl From<jobs::Error> for Failure {
     }
 }
 
+const SUPPORTED: &str = "Supported are MP3, MP2, AAC, ALAC, FLAC, WAV, AIFF, CAF, OGG (Opus, Vorbis, FLAC, Speex), \
+    WebM, Matroska, M4A, MP4, 3GP and AMR, and raw audio with `encoding`.";
+
 impl From<audio::Error> for Failure {
     fn from(error: audio::Error) -> Self {
         match error {
-            audio::Error::Unsupported => Self::new(
+            audio::Error::Unsupported(found) => Self::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "UNSUPPORTED_MEDIA_TYPE",
-                "The audio is of no supported format: MP3, AAC, FLAC, WAV, OGG, WebM, Opus, M4A, or raw with `encoding`.",
+                format!("What was sent is {found}, which is not supported. {SUPPORTED}"),
             ),
             audio::Error::TooLong { limit_seconds } => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,

@@ -18,7 +18,7 @@ use super::answer::{self, Asked, Heard};
 use super::parameters::{Encoding, Parameters};
 use super::source::{self, Source};
 use super::{Services, error, jobs, language, terms, wire};
-use crate::audio::{self, DecodeOptions, Decoded, RawEncoding, RawFormat};
+use crate::audio::{self, Bare, DecodeOptions, Decoded, RawEncoding, RawFormat, SpeechCoding};
 use crate::engine::{Class, LanguageChoice, Task, TenantId};
 use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
@@ -67,7 +67,7 @@ pub(super) struct Understood {
     pub created: SystemTime,
     pub parameters: Parameters,
     pub words: bool,
-    pub raw: Option<RawFormat>,
+    pub raw: Option<Bare>,
     language: LanguageChoice,
 }
 
@@ -82,7 +82,7 @@ impl Understood {
         words: bool,
     ) -> Result<Self, Failure> {
         let language = language::choice(&parameters, services.transcriber.model())?;
-        let raw = raw_format(&parameters)?;
+        let raw = raw_format(&parameters);
         Ok(Self { request_id, created, parameters, words, raw, language })
     }
 }
@@ -139,6 +139,7 @@ pub(super) async fn transcribe(
         sha256,
         duration_seconds: decoded.duration_seconds,
         source_channels: decoded.source_channels,
+        damaged: decoded.damaged,
         transcripts: &transcripts,
         model: services.transcriber.model(),
     };
@@ -181,10 +182,12 @@ fn is_sdk(headers: &HeaderMap) -> bool {
             .any(|name| name.as_str().starts_with("x-deepgram-") || name.as_str().starts_with("x-fern-"))
 }
 
+/// Of Speex where the sender names none: that of telephones.
+const SPEEX_SAMPLE_RATE_HZ: u32 = 8_000;
+
 /// The format of audio without a container; `None` where the bytes tell it.
-pub(super) fn raw_format(parameters: &Parameters) -> Result<Option<RawFormat>, Failure> {
-    let Some(encoding) = parameters.encoding else { return Ok(None) };
-    let encoding = match encoding {
+pub(super) fn raw_format(parameters: &Parameters) -> Option<Bare> {
+    let encoding = match parameters.encoding? {
         Encoding::Linear16 => RawEncoding::Linear16,
         Encoding::Linear32 => RawEncoding::Linear32,
         Encoding::Mulaw => RawEncoding::Mulaw,
@@ -195,16 +198,18 @@ pub(super) fn raw_format(parameters: &Parameters) -> Result<Option<RawFormat>, F
         | Encoding::OggOpus
         | Encoding::WebmOpus
         | Encoding::Mp3
-        | Encoding::Aac => return Ok(None),
-        Encoding::AmrNb | Encoding::AmrWb | Encoding::Speex | Encoding::G729 => {
-            return Err(error::unsupported_encoding(encoding.name()));
+        | Encoding::Aac => return None,
+        Encoding::AmrNb => return Some(Bare::Speech(SpeechCoding::AmrNarrow)),
+        Encoding::AmrWb => return Some(Bare::Speech(SpeechCoding::AmrWide)),
+        Encoding::G729 => return Some(Bare::Speech(SpeechCoding::G729)),
+        Encoding::Speex => {
+            let sample_rate_hz = parameters.sample_rate_hz.unwrap_or(SPEEX_SAMPLE_RATE_HZ);
+            return Some(Bare::Speech(SpeechCoding::Speex { sample_rate_hz }));
         }
     };
-    Ok(parameters.sample_rate_hz.map(|sample_rate_hz| RawFormat {
-        encoding,
-        sample_rate_hz,
-        channels: parameters.channels.unwrap_or(1),
-    }))
+    let channels = parameters.channels.unwrap_or(1);
+    let sample_rate_hz = parameters.sample_rate_hz?;
+    Some(Bare::Samples(RawFormat { encoding, sample_rate_hz, channels }))
 }
 
 /// The audio as PCM, and the SHA-256 of its bytes. Off the async threads, no more at once than there are

@@ -118,6 +118,8 @@ pub enum WarningKind {
     UnsupportedLanguage,
     /// Some of its values had no effect.
     PartlyUsed,
+    /// The audio breaks off or is broken somewhere: the rest was transcribed.
+    DamagedAudio,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

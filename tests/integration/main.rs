@@ -10,6 +10,7 @@ mod contract;
 mod demo;
 mod doors;
 mod engine;
+mod formats;
 mod formatting;
 mod fuzzed;
 mod health;

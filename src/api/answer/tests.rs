@@ -45,6 +45,7 @@ fn answer(query: &str, words: bool, transcripts: &[Transcript]) -> serde_json::V
         sha256: [0xab; 32],
         duration_seconds: 25.933_312_51,
         source_channels: 2,
+        damaged: false,
         transcripts,
         model: &model(),
     };

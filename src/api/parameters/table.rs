@@ -232,9 +232,12 @@ pub const TABLE: &[Parameter] = &[
         "Terms to expect: they are likelier in what is heard.",
         |all, given| given.items(&mut all.keyterms, KEYTERMS_MAX, TEXT_CHARACTERS_MAX),
     ),
-    row("encoding", Kind::OneOf(ENCODINGS), "Of audio without a container.", |all, given| {
-        given.encoding(&mut all.encoding)
-    }),
+    row(
+        "encoding",
+        Kind::OneOf(ENCODINGS),
+        "Of audio without a container: `linear…`, `mulaw` and `alaw` with `sample_rate`; `amr-nb` and `amr-wb` in the frames that files have; `g729` in frames of 10 bytes; on the streaming endpoint `opus` and `speex`, one packet to a message. What a container says of itself comes first.",
+        |all, given| given.encoding(&mut all.encoding),
+    ),
     row(
         "sample_rate",
         Kind::Count { min: 4_000, max: 384_000 },
