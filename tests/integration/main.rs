@@ -11,6 +11,7 @@ mod engine;
 mod formatting;
 mod fuzzed;
 mod health;
+mod http2;
 mod hub;
 mod inside;
 mod job_store;
