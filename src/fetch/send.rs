@@ -49,6 +49,14 @@ pub enum SendError {
 }
 
 impl Fetcher {
+    /// Whether `url` may be reached by what is written in it alone.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn judge(&self, url: &Url) -> Result<(), Error> {
+        policy::check(&without_user(url), &self.allow).map(drop)
+    }
+
     /// Whether `url` may be reached, as far as can be told now: by what is written in it, and by what
     /// its host resolves to where that is known soon. It is judged again each time it is used.
     ///

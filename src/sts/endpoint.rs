@@ -67,8 +67,11 @@ impl Service {
         format!("{}://{host}", if self.parts.is_tls { "https" } else { "http" })
     }
 
-    async fn start(self: &Arc<Self>, tenant: u64, start: Start, base: &str) -> Result<Value, Error> {
+    async fn start(self: &Arc<Self>, tenant: u64, mut start: Start, base: &str) -> Result<Value, Error> {
         let channel = start.channel;
+        if let Some(Err(reason)) = start.setup.website_url.as_deref().map(|url| self.library.judge(url)) {
+            start.warnings.push(format!("`website_url` was not read: {reason}"));
+        }
         let live = self.sessions.create(tenant, start).await?;
         self.read_for(live.clone());
         let mut reply = json!({

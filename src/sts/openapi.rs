@@ -79,7 +79,14 @@ fn answers() -> Value {
     let session = json!({
         "type": "object",
         "required": ["ok", "session_id"],
-        "properties": {"ok": {"type": "boolean"}, "session_id": {"type": "string"}},
+        "properties": {
+            "ok": {"type": "boolean"},
+            "session_id": {"type": "string"},
+            "warnings": {
+                "type": "array", "items": {"type": "string"},
+                "description": "Of a start: fields that are none of its, and what of the others could not be used.",
+            },
+        },
     });
     json!({
         "200": {"description": "Done.", "content": {"application/json": {"schema": session}}},

@@ -50,6 +50,16 @@ impl Library {
         Self { shared: Arc::new(shared) }
     }
 
+    /// Whether the website at `address` may be read, as far as its address says: no look-up happens.
+    ///
+    /// # Errors
+    /// [`CrawlError`], whose text is for the client.
+    pub fn judge(&self, address: &str) -> Result<(), CrawlError> {
+        let url = crawl::normalized(address)?;
+        let judged = self.shared.fetcher.judge(&url);
+        judged.map_err(|error| CrawlError::Unreachable(crawl::reason(&error).into()))
+    }
+
     /// Reads all that `live` was started with. What is at hand is known at once; documents by address
     /// and the website follow, with progress in the snapshot.
     pub async fn read(&self, live: &Live) {
