@@ -208,6 +208,50 @@ async fn audio_is_fetched_from_where_it_may_be() {
 }
 
 #[tokio::test]
+async fn a_user_in_a_url_is_told_to_its_host() {
+    let (sender, seen) = mpsc::channel();
+    let port = guarded(sender, say(9)).await;
+    let fetch = fetch::Config { allow: vec![format!("127.0.0.1:{port}")], ..fetch::Config::default() };
+    let server = TestServer::start(Setup { fetch, ..Setup::default() }).await;
+    let by_url = |user: &str| {
+        let body = json!({"url": format!("http://{user}127.0.0.1:{port}/a.raw")}).to_string();
+        server.listen(RAW, body).header("content-type", "application/json")
+    };
+    let (status, body) = answer(by_url("user:p%40ss@")).await;
+    assert_eq!((status, transcripts(&body)), (200, vec!["Number 9."]), "{body}");
+    assert_eq!(seen.recv().unwrap(), "Basic dXNlcjpwQHNz");
+    let (status, body) = answer(by_url("")).await;
+    assert_eq!(
+        (status, &body["err_msg"]),
+        (400, &json!("The remote server hosting the media returned a client error: 401."))
+    );
+}
+
+/// Serves `body` to whoever says a user, and tells which.
+async fn guarded(seen: mpsc::Sender<String>, body: Vec<u8>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let head = String::from_utf8(head).unwrap();
+            let user = head.lines().find_map(|line| line.strip_prefix("authorization: "));
+            let (status, body) = if user.is_some() { ("200 OK", &body[..]) } else { ("401 No", &[][..]) };
+            if let Some(user) = user {
+                seen.send(user.to_owned()).unwrap();
+            }
+            let reply = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all(reply.as_bytes()).await.unwrap();
+            stream.write_all(body).await.unwrap();
+        }
+    });
+    port
+}
+
+#[tokio::test]
 async fn a_full_engine_is_busy_before_the_body_is_read() {
     let (open, gate) = mpsc::channel();
     let engine = engine::Config { max_held_seconds: 1.0, ..engine::Config::default() };
@@ -302,6 +346,7 @@ async fn nothing_of_a_request_reaches_the_log() {
     let jobs = jobs::Config { retry_delays_seconds: vec![0.01], ..jobs::Config::default() };
     let server = TestServer::start(Setup { fetch, jobs, ..Setup::default() }).await;
     let json = r#"{"url":"http://127.0.0.9/canary?canary=1"}"#;
+    let with_user = json!({"url": format!("http://canary:canary@{}/canary", receiver.allowed())}).to_string();
     let callback = callback_parameter(&format!("http://canary:canary@{}/canary?canary", receiver.allowed()));
     for request in [
         server.listen(&format!("{RAW}&keyterm=canary&metadata=canary&extra=k:canary"), say(1)),
@@ -311,6 +356,7 @@ async fn nothing_of_a_request_reaches_the_log() {
         server.listen(&format!("{RAW}&metadata=canary&{callback}"), say(1)),
         server.listen("", "canary"),
         server.listen(RAW, json).header("content-type", "application/json"),
+        server.listen(RAW, with_user).header("content-type", "application/json"),
         server.listen(RAW, "{canary").header("content-type", "application/json"),
         server.listen(RAW, say(1)).header("timestamps", "canary"),
         server.listen(RAW, say(FAILS)).header("user-agent", "canary"),
