@@ -73,6 +73,14 @@ pub(super) fn encoded_body() -> Failure {
     )
 }
 
+pub(super) fn form_body() -> Failure {
+    Failure::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UNSUPPORTED_MEDIA_TYPE",
+        "A form is not taken: send the audio itself as the body.",
+    )
+}
+
 pub(super) fn unsupported_encoding(encoding: &str) -> Failure {
     Failure::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,

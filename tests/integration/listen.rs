@@ -136,6 +136,18 @@ async fn bodies_that_are_no_audio_are_refused() {
     assert_eq!(refusal(amr).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
     let gzip = server.listen(RAW, say(1)).header("content-encoding", "gzip");
     assert_eq!(refusal(gzip).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
+    for second in ["gzip", "identity, br"] {
+        let request = server.listen(RAW, say(1)).header("content-encoding", "identity");
+        assert_eq!(refusal(request.header("content-encoding", second)).await.0, 415, "{second}");
+    }
+    let plain = server.listen(RAW, say(1)).header("content-encoding", " identity,");
+    assert_eq!(answer(plain).await.0, 200);
+    let form = server.listen("", "--x\r\ncontent-disposition: form-data\r\n\r\nsound\r\n--x--\r\n");
+    let (status, body) = answer(form.header("content-type", "multipart/form-data; boundary=x")).await;
+    assert_eq!(
+        (status, &body["err_msg"]),
+        (415, &json!("A form is not taken: send the audio itself as the body."))
+    );
     assert_eq!(refusal(server.listen(RAW, "")).await, (411, "LENGTH_REQUIRED".into()));
     let empty = server.listen(RAW, "").header("content-length", "0");
     assert_eq!(refusal(empty).await, (400, "Bad Request".into()));
