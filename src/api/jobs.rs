@@ -192,8 +192,12 @@ fn may_pass(error: &fetching::Error) -> bool {
 }
 
 fn setback(task: &Task, failure: &Failure) -> Setback {
-    let metadata = Parameters::parse(&task.query).ok().and_then(|parameters| parameters.metadata);
-    let metadata = metadata.map(|metadata| wire::Echo { metadata });
+    let echo = |parameters| {
+        let Parameters { extra, tags, metadata, .. } = parameters;
+        let says_nothing = extra.is_empty() && tags.is_empty() && metadata.is_none();
+        (!says_nothing).then_some(wire::Echo { extra, tags, metadata })
+    };
+    let metadata = Parameters::parse(&task.query).ok().and_then(echo);
     let body = wire::JobError { error: failure.body(task.id.0), metadata };
     let again = match failure.status() {
         StatusCode::SERVICE_UNAVAILABLE => Again::Busy(BUSY_PAUSE),

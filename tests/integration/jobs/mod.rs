@@ -225,10 +225,12 @@ async fn audio_that_turns_out_to_be_none_is_told_to_the_receiver() {
     let mut receiver = Receiver::start(&[]).await;
     let server = server(&[&receiver]).await;
     let damaged = [b"fLaC".as_slice(), &[0xA5; 500]].concat();
-    let id = taken(with_callback(&server, &to(&receiver), "metadata=mine", damaged.clone())).await;
+    let query = "metadata=mine&tag=a&tag=b&extra=order:7";
+    let id = taken(with_callback(&server, &to(&receiver), query, damaged.clone())).await;
     let mut told = receiver.next().await.json();
     assert_eq!(told["request_id"], id.to_string());
-    assert_eq!(told["metadata"].take(), json!({"metadata": "mine"}));
+    let given = json!({"metadata": "mine", "tags": ["a", "b"], "extra": {"order": "7"}});
+    assert_eq!(told["metadata"].take(), given);
     let (_, answered) = answer(server.listen("", damaged)).await;
     assert_eq!((&told["err_code"], &told["err_msg"]), (&answered["err_code"], &answered["err_msg"]));
     let done = job_in(&server, id, "delivered").await;
