@@ -53,6 +53,19 @@ async fn words_come_where_they_are_asked_for() {
 }
 
 #[tokio::test]
+async fn a_warning_names_the_parameter_that_was_sent() {
+    let server = TestServer::start(Setup::default()).await;
+    for (name, value) in
+        [("diarize", "true"), ("diarization", "True"), ("diarize_model", "latest"), ("diarize_version", "v2")]
+    {
+        let (_, body) = answer(server.listen(&format!("{RAW}&{name}={value}"), say(1))).await;
+        let message = format!("`{name}` is not supported and had no effect.");
+        let warning = json!({"parameter": name, "type": "unsupported_parameter", "message": message});
+        assert_eq!(body["metadata"]["warnings"], json!([warning]));
+    }
+}
+
+#[tokio::test]
 async fn the_aliases_behave_alike() {
     let server = TestServer::start(Setup::default()).await;
     for path in

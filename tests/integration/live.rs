@@ -87,6 +87,17 @@ async fn a_stream_gives_results_then_metadata_then_1000() {
 }
 
 #[tokio::test]
+async fn a_streams_warning_names_the_parameter_that_was_sent() {
+    let server = start(Config::default()).await;
+    for name in ["diarization", "diarize_model", "diarize_version"] {
+        let mut socket = open(&server, &format!("{RAW}&{name}=true")).await;
+        socket.control("CloseStream").await;
+        let (messages, _) = socket.rest().await;
+        assert_eq!(messages[0]["warnings"][0]["parameter"], name);
+    }
+}
+
+#[tokio::test]
 async fn a_stream_without_audio_has_metadata_alone() {
     let server = start(Config::default()).await;
     for query in [RAW, "interim_results=true"] {

@@ -11,6 +11,8 @@ use crate::format::Replacement;
 /// Longer values are cut where they are shown to the client.
 const SHOWN_CHARACTERS_MAX: usize = 80;
 const ITEM_CHARACTERS_MAX: usize = 128;
+/// All that asks to tell speakers apart.
+const DIARIZE_NAMES: [&str; 4] = ["diarize", "diarization", "diarize_model", "diarize_version"];
 
 /// `detect_language`: a switch, or the languages to choose among.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -136,15 +138,19 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A flag that shares its field with others: it switches on and never off.
-    pub(super) fn switch(&self, into: &mut bool) -> Result<(), Error> {
-        *into |= self.boolean().ok_or_else(|| self.invalid("true or false"))?;
+    /// One of several flags for the same: each switches on and none off.
+    pub(super) fn switch(&self, into: &mut Vec<&'static str>) -> Result<(), Error> {
+        if self.boolean().ok_or_else(|| self.invalid("true or false"))? {
+            into.extend(DIARIZE_NAMES.iter().find(|name| **name == self.name));
+        }
         Ok(())
     }
 
     /// The name of a model for something switches that on.
-    pub(super) fn named(&self, into: &mut bool) -> Result<(), Error> {
-        *into |= !self.value.is_empty() && self.boolean() != Some(false);
+    pub(super) fn named(&self, into: &mut Vec<&'static str>) -> Result<(), Error> {
+        if !self.value.is_empty() && self.boolean() != Some(false) {
+            into.extend(DIARIZE_NAMES.iter().find(|name| **name == self.name));
+        }
         Ok(())
     }
 
