@@ -126,7 +126,8 @@ pub(super) async fn transcribe(
         task: Task::Transcribe,
         prompt: None,
         bias: terms::terms(parameters),
-        word_times: words,
+        // Sentences, utterances and what is searched for are told with their times, too.
+        word_times: words || parameters.implies_words(),
         class: urgency.class,
         tenant: urgency.tenant,
         deadline: urgency.deadline,
@@ -158,18 +159,23 @@ fn asker(caller: &Caller, request: &Request) -> u64 {
 ///
 /// The contract has them where `timestamps: true` asks for them; SDKs of the wire format expect them
 /// always, and one fails without. So they are left out only for a request that looks like the
-/// contract's: `Bearer`, no SDK's header, and nothing asked that is told by words.
+/// contract's: `Bearer`, no SDK's header, and nothing asked that is told by words. `timestamps: false` leaves
+/// them out whoever asks, but for what is told by words alone.
 ///
 /// # Errors
 /// 400 for a `timestamps` that is neither true nor false.
 fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) -> Result<bool, Failure> {
-    let asked = match headers.get(TIMESTAMPS).map(HeaderValue::as_bytes) {
-        None => false,
-        Some(value) if value.eq_ignore_ascii_case(b"true") => true,
-        Some(value) if value.eq_ignore_ascii_case(b"false") => false,
-        Some(_) => return Err(error::invalid_header(TIMESTAMPS, "expected true or false")),
-    };
-    Ok(asked || caller.scheme == Scheme::Token || is_sdk(headers) || parameters.implies_words())
+    let mut fields = headers.get_all(TIMESTAMPS).iter();
+    let asked = fields.next();
+    if fields.any(|field| Some(field) != asked) {
+        return Err(error::invalid_header(TIMESTAMPS, "it is there twice, with different values"));
+    }
+    match asked.map(HeaderValue::as_bytes) {
+        None => Ok(caller.scheme == Scheme::Token || is_sdk(headers) || parameters.implies_words()),
+        Some(value) if value.eq_ignore_ascii_case(b"true") => Ok(true),
+        Some(value) if value.eq_ignore_ascii_case(b"false") => Ok(parameters.needs_words()),
+        Some(_) => Err(error::invalid_header(TIMESTAMPS, "expected true or false")),
+    }
 }
 
 /// SDKs of the wire format say who they are, in one way or another.

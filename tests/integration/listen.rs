@@ -53,6 +53,27 @@ async fn words_come_where_they_are_asked_for() {
 }
 
 #[tokio::test]
+async fn words_are_left_out_where_that_is_asked_for() {
+    let server = TestServer::start(Setup::default()).await;
+    let by_token = |query: &str, timestamps: &str| {
+        client()
+            .post(server.url(&format!("/v1/listen?{RAW}&{query}")))
+            .header("authorization", format!("Token {}", server.key))
+            .header("timestamps", timestamps.to_owned())
+            .body(say(7))
+    };
+    for query in ["", "punctuate=true", "smart_format=true", "utterances=true&search=number"] {
+        let (_, body) = answer(by_token(query, "False")).await;
+        assert!(body["results"]["channels"][0]["alternatives"][0].get("words").is_none(), "{query}: {body}");
+        let (_, body) = answer(by_token(query, "true")).await;
+        assert!(body["results"]["channels"][0]["alternatives"][0]["words"].is_array(), "{query}: {body}");
+    }
+    // What is told by words alone comes with them.
+    let (_, body) = answer(by_token("diarize=true", "false")).await;
+    assert!(body["results"]["channels"][0]["alternatives"][0]["words"].is_array(), "{body}");
+}
+
+#[tokio::test]
 async fn a_warning_names_the_parameter_that_was_sent() {
     let server = TestServer::start(Setup::default()).await;
     for (name, value) in
@@ -138,6 +159,8 @@ async fn parameters_are_honoured_warned_of_or_refused() {
     assert_eq!(refusal(redact).await, (400, "INVALID_QUERY_PARAMETER".into()));
     let header = server.listen(RAW, say(1)).header("timestamps", "perhaps");
     assert_eq!(refusal(header).await, (400, "INVALID_HEADER".into()));
+    let both = server.listen(RAW, say(1)).header("timestamps", "true").header("timestamps", "false");
+    assert_eq!(refusal(both).await, (400, "INVALID_HEADER".into()));
 }
 
 #[tokio::test]
