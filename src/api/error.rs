@@ -162,7 +162,7 @@ impl From<audio::Error> for Failure {
             audio::Error::Unsupported => Self::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "UNSUPPORTED_MEDIA_TYPE",
-                "The audio is of no supported format: MP3, AAC, FLAC, WAV, OGG, WebM, Opus, M4A, or raw with `encoding`.",
+                "The audio is of no supported format: MP3, AAC, FLAC, WAV, OGG, WebM, Opus, M4A, or raw with `encoding`, such as `encoding=s16le`.",
             ),
             audio::Error::TooLong { limit_seconds } => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,

@@ -15,10 +15,10 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::answer::{self, Asked, Heard};
-use super::parameters::{Encoding, Parameters};
+use super::parameters::Parameters;
 use super::source::{self, Source};
-use super::{Services, error, jobs, language, terms, wire};
-use crate::audio::{self, DecodeOptions, Decoded, RawEncoding, RawFormat};
+use super::{Services, error, jobs, language, raw, terms, wire};
+use crate::audio::{self, DecodeOptions, Decoded, RawFormat};
 use crate::engine::{Class, LanguageChoice, Task, TenantId};
 use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
@@ -34,7 +34,8 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     let caller = services.authenticator.caller(&request.headers).await?;
     let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
     let words = wants_words(&caller, &request.headers, &parameters)?;
-    let understood = Understood::new(&services, request.id, created, parameters, words)?;
+    let raw = raw::of_request(&request.headers, &parameters)?;
+    let understood = Understood::new(&services, request.id, created, parameters, (words, raw))?;
     if understood.parameters.callback.is_some() {
         return jobs::accept(&services, request, caller, understood).await;
     }
@@ -73,16 +74,15 @@ pub(super) struct Understood {
 
 impl Understood {
     /// # Errors
-    /// 400 for a language that the model lacks, 415 for an encoding that is not read.
+    /// 400 for a language that the model lacks.
     pub fn new(
         services: &Services,
         request_id: Uuid,
         created: SystemTime,
         parameters: Parameters,
-        words: bool,
+        (words, raw): (bool, Option<RawFormat>),
     ) -> Result<Self, Failure> {
         let language = language::choice(&parameters, services.transcriber.model())?;
-        let raw = raw_format(&parameters)?;
         Ok(Self { request_id, created, parameters, words, raw, language })
     }
 }
@@ -185,32 +185,6 @@ fn is_sdk(headers: &HeaderMap) -> bool {
         || headers
             .keys()
             .any(|name| name.as_str().starts_with("x-deepgram-") || name.as_str().starts_with("x-fern-"))
-}
-
-/// The format of audio without a container; `None` where the bytes tell it.
-pub(super) fn raw_format(parameters: &Parameters) -> Result<Option<RawFormat>, Failure> {
-    let Some(encoding) = parameters.encoding else { return Ok(None) };
-    let encoding = match encoding {
-        Encoding::Linear16 => RawEncoding::Linear16,
-        Encoding::Linear32 => RawEncoding::Linear32,
-        Encoding::Mulaw => RawEncoding::Mulaw,
-        Encoding::Alaw => RawEncoding::Alaw,
-        // These come in containers that say so.
-        Encoding::Flac
-        | Encoding::Opus
-        | Encoding::OggOpus
-        | Encoding::WebmOpus
-        | Encoding::Mp3
-        | Encoding::Aac => return Ok(None),
-        Encoding::AmrNb | Encoding::AmrWb | Encoding::Speex | Encoding::G729 => {
-            return Err(error::unsupported_encoding(encoding.name()));
-        }
-    };
-    Ok(parameters.sample_rate_hz.map(|sample_rate_hz| RawFormat {
-        encoding,
-        sample_rate_hz,
-        channels: parameters.channels.unwrap_or(1),
-    }))
 }
 
 /// The audio as PCM, and the SHA-256 of its bytes. Off the async threads, no more at once than there are

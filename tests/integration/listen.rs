@@ -74,6 +74,37 @@ async fn words_are_left_out_where_that_is_asked_for() {
 }
 
 #[tokio::test]
+async fn raw_samples_of_the_contract_need_no_more_than_their_name() {
+    let server = TestServer::start(Setup::default()).await;
+    let typed = |query: &str, media_type: &str, body: Vec<u8>| {
+        server.listen(query, body).header("content-type", media_type.to_owned())
+    };
+    let stereo: Vec<u8> = say(8).chunks(2).flat_map(|sample| [sample, sample].concat()).collect();
+    for (request, seconds, channels) in [
+        (server.listen("encoding=s16le", say(8)), 1.0, 1),
+        (server.listen("encoding=S16LE&sample_rate=8000", say(8)), 2.0, 1),
+        (server.listen("encoding=s16le&channels=2", stereo.clone()), 1.0, 2),
+        (server.listen("sample_rate=8000", say(8)), 2.0, 1),
+        (typed("", "audio/pcm", say(8)), 1.0, 1),
+        (typed("", "audio/x-raw; rate=32000; channels=2", stereo), 0.5, 2),
+        (typed("sample_rate=8000", "audio/s16le", say(8)), 2.0, 1),
+    ] {
+        let (status, body) = answer(request).await;
+        assert_eq!((status, transcripts(&body)), (200, vec!["Number 8."]), "{body}");
+        assert_eq!(
+            (&body["metadata"]["duration"], &body["metadata"]["channels"]),
+            (&json!(seconds), &json!(channels))
+        );
+    }
+    // Noise is told from samples by nothing.
+    let (status, body) = answer(server.listen("", say(8))).await;
+    assert_eq!((status, &body["err_code"]), (415, &json!("UNSUPPORTED_MEDIA_TYPE")));
+    assert!(body["err_msg"].as_str().unwrap().contains("encoding=s16le"), "{body}");
+    let nothing = typed("", "audio/pcm;rate=fast", say(8));
+    assert_eq!(refusal(nothing).await, (400, "INVALID_HEADER".into()));
+}
+
+#[tokio::test]
 async fn a_warning_names_the_parameter_that_was_sent() {
     let server = TestServer::start(Setup::default()).await;
     for (name, value) in
@@ -83,6 +114,17 @@ async fn a_warning_names_the_parameter_that_was_sent() {
         let message = format!("`{name}` is not supported and had no effect.");
         let warning = json!({"parameter": name, "type": "unsupported_parameter", "message": message});
         assert_eq!(body["metadata"]["warnings"], json!([warning]));
+    }
+}
+
+#[tokio::test]
+async fn a_callbacks_method_that_is_none_is_named() {
+    let server = TestServer::start(Setup::default()).await;
+    for method in ["GET", "get", "DELETE", "", "POST "] {
+        let (status, body) = answer(server.listen(&format!("{RAW}&callback_method={method}"), say(1))).await;
+        assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));
+        let expected = format!("invalid value `{method}` for `callback_method`: expected POST or PUT");
+        assert!(body["err_msg"].as_str().unwrap().ends_with(&expected), "{body}");
     }
 }
 

@@ -17,7 +17,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
 use super::parameters::{CallbackMethod, Encoding, LiveParameters, Parameters};
-use super::{Services, State, error, language, listen, terms};
+use super::{Services, State, error, language, raw, terms};
 use crate::audio::StreamFormat;
 use crate::engine::TenantId;
 use crate::fetch::without_user;
@@ -120,7 +120,7 @@ async fn callback_address(
 /// # Errors
 /// 415 for encodings that are not read.
 fn format(parameters: &Parameters) -> Result<StreamFormat, Failure> {
-    Ok(match (listen::raw_format(parameters)?, parameters.encoding) {
+    Ok(match (raw::of_parameters(parameters)?, parameters.encoding) {
         (Some(raw), _) => StreamFormat::Raw(raw),
         (None, Some(Encoding::Mp3)) => StreamFormat::Mpeg,
         (None, Some(Encoding::Aac)) => StreamFormat::Adts,

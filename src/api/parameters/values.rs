@@ -28,6 +28,8 @@ pub enum DetectLanguage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     Linear16,
+    /// The contract's name for `Linear16`, which has a rate where none is said.
+    S16le,
     Linear32,
     Mulaw,
     Alaw,
@@ -44,8 +46,9 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    const NAMES: [(&'static str, Self); 14] = [
+    const NAMES: [(&'static str, Self); 15] = [
         ("linear16", Self::Linear16),
+        ("s16le", Self::S16le),
         ("linear32", Self::Linear32),
         ("mulaw", Self::Mulaw),
         ("alaw", Self::Alaw),

@@ -204,6 +204,16 @@ async fn callbacks_go_to_public_addresses_only() {
 }
 
 #[tokio::test]
+async fn what_a_header_says_of_the_audio_is_known_when_the_job_runs() {
+    let mut receiver = Receiver::start(&[]).await;
+    let server = server(&[&receiver]).await;
+    let request = with_callback(&server, &to(&receiver), "sample_rate=44100&tag=a", say(7));
+    taken(request.header("content-type", "audio/pcm; rate=8000")).await;
+    let told = receiver.next().await.json();
+    assert_eq!((&told["metadata"]["duration"], &told["metadata"]["tags"]), (&json!(2.0), &json!(["a"])));
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused_at_once() {
     let receiver = Receiver::start(&[]).await;
     let server = server(&[&receiver]).await;
