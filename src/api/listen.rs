@@ -159,8 +159,8 @@ fn asker(caller: &Caller, request: &Request) -> u64 {
 ///
 /// The contract has them where `timestamps: true` asks for them; SDKs of the wire format expect them
 /// always, and one fails without. So they are left out only for a request that looks like the
-/// contract's: `Bearer`, no SDK's header, and nothing asked that is told by words. `timestamps: false` leaves
-/// them out whoever asks, but for what is told by words alone.
+/// contract's: `Bearer`, no SDK's header, and nothing asked that shows in words. `timestamps: false` leaves
+/// them out for every client, unless a feature shows in words alone.
 ///
 /// # Errors
 /// 400 for a `timestamps` that is neither true nor false.

@@ -171,7 +171,7 @@ impl Parameters {
         self.punctuate == Some(false) && !self.shows_punctuation()
     }
 
-    /// Whether what was asked for is told by words and by nothing else.
+    /// Whether a feature that was asked for shows in words and nowhere else.
     pub fn needs_words(&self) -> bool {
         !self.diarize.is_empty()
     }

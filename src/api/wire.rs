@@ -50,8 +50,8 @@ pub struct Acknowledgement {
     pub request_id: Uuid,
 }
 
-/// What is delivered instead of a [`Response`] where there is none: an error as of any request, and what the
-/// request gave to tell it by, where a [`Response`] would have it.
+/// Delivered in place of a [`Response`] when a job fails: the error object of any request, and the request's
+/// own labels where a [`Response`] has them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobError<E> {
     #[serde(flatten)]

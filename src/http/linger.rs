@@ -1,4 +1,4 @@
-//! Takes in what comes of a body after its request is refused.
+//! Drains the rest of a body after its request is refused.
 //!
 //! A client in the middle of a large upload often reads nothing before it has sent all. Closing under it, or
 //! resetting its stream, costs it the answer: the kernel throws away what the client has not read yet, and

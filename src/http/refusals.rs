@@ -1,9 +1,9 @@
-//! What hyper refuses by itself, told as the server tells its own refusals.
+//! Gives hyper's own refusals the JSON body of every failure.
 //!
-//! A request whose head cannot be read never becomes a request: hyper answers 400, 414 or 431 without a body
-//! and closes, and offers no say in it. So this layer, between hyper and the socket, looks for that answer in
-//! what is written and puts one in its place that has the JSON of every failure. And it closes only when the
-//! client has been given the time to read it.
+//! A request whose head hyper cannot read never reaches the service: hyper answers 400, 414 or 431 without a
+//! body and closes, and it has no setting for that. So this layer, between hyper and the socket, recognises that
+//! answer in the bytes written and puts a complete one in its place. Then it keeps reading for a while before
+//! it closes, so that the client can read the answer.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -26,7 +26,7 @@ const FAREWELL_TIME_MAX: Duration = Duration::from_secs(5);
 const FAREWELL_BYTES_MAX: usize = 64 << 20;
 const FAREWELL_READ_BYTES: usize = 16 << 10;
 
-/// What the requests of one connection tell the layer under them.
+/// Facts about a connection that its requests know and this layer needs.
 #[derive(Clone, Default)]
 pub(super) struct Course(Arc<Signs>);
 
@@ -37,7 +37,7 @@ struct Signs {
 }
 
 impl Course {
-    /// What follows is no HTTP: it is passed on as it is.
+    /// From here on the connection carries no HTTP: its bytes pass unchanged.
     pub(super) fn upgrades(&self) {
         self.0.is_upgraded.store(true, Ordering::Relaxed);
     }
@@ -145,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Refusals<S> {
                 // It is written with the next write, flush or shutdown, one of which always comes.
                 Poll::Ready(Ok(buf.len()))
             }
-            // What goes before it, first.
+            // The bytes before it go first.
             Some((start, _)) => Pin::new(&mut self.stream).poll_write(cx, &buf[..start]),
         }
     }

@@ -90,7 +90,7 @@ pub(super) fn empty(status: StatusCode) -> Response {
     response
 }
 
-/// What a request's connection knows of it.
+/// A request's connection, as far as the request needs it.
 pub(super) struct Around {
     pub peer: SocketAddr,
     pub upgrades: Upgrades,
@@ -273,7 +273,7 @@ fn headers_too_large() -> Failure {
     )
 }
 
-/// What every answer says of itself.
+/// Adds the headers that every answer carries.
 fn sign(headers: &mut HeaderMap, id: Uuid) {
     if let Ok(id) = HeaderValue::try_from(id.to_string()) {
         headers.insert(DG_REQUEST_ID, id.clone());

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::action::{Action, Notice, Step, Verdict};
 use super::fields::Fields;
+use super::knowledge::unread_website;
 use super::room::Invitation;
 use super::session::{Checked, Source, Status};
 use super::sessions::{Live, now};
@@ -70,7 +71,7 @@ impl Service {
     async fn start(self: &Arc<Self>, tenant: u64, mut start: Start, base: &str) -> Result<Value, Error> {
         let channel = start.channel;
         if let Some(Err(reason)) = start.setup.website_url.as_deref().map(|url| self.library.judge(url)) {
-            start.warnings.push(format!("`website_url` was not read: {reason}"));
+            start.warnings.push(unread_website(&reason));
         }
         let live = self.sessions.create(tenant, start).await?;
         self.read_for(live.clone());

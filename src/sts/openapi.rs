@@ -84,7 +84,7 @@ fn answers() -> Value {
             "session_id": {"type": "string"},
             "warnings": {
                 "type": "array", "items": {"type": "string"},
-                "description": "Of a start: fields that are none of its, and what of the others could not be used.",
+                "description": "After a start: unknown fields, and fields whose values could not be used.",
             },
         },
     });

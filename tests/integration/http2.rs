@@ -31,7 +31,7 @@ struct Http2<S> {
     first_window: i64,
 }
 
-/// What became of a request.
+/// The end of a request.
 #[derive(Default)]
 struct Outcome {
     body: Vec<u8>,

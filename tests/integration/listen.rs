@@ -68,7 +68,7 @@ async fn words_are_left_out_where_that_is_asked_for() {
         let (_, body) = answer(by_token(query, "true")).await;
         assert!(body["results"]["channels"][0]["alternatives"][0]["words"].is_array(), "{query}: {body}");
     }
-    // What is told by words alone comes with them.
+    // Speakers show in words alone, so those stay.
     let (_, body) = answer(by_token("diarize=true", "false")).await;
     assert!(body["results"]["channels"][0]["alternatives"][0]["words"].is_array(), "{body}");
 }
@@ -96,7 +96,7 @@ async fn raw_samples_of_the_contract_need_no_more_than_their_name() {
             (&json!(seconds), &json!(channels))
         );
     }
-    // Noise is told from samples by nothing.
+    // Without an announcement samples look like noise.
     let (status, body) = answer(server.listen("", say(8))).await;
     assert_eq!((status, &body["err_code"]), (415, &json!("UNSUPPORTED_MEDIA_TYPE")));
     assert!(body["err_msg"].as_str().unwrap().contains("encoding=s16le"), "{body}");

@@ -127,7 +127,7 @@ async fn requests_of_two_meanings_are_refused() {
         if statuses(&reply) != expected {
             wrong.push(format!("{request:?}: {:?}, not {expected:?}", statuses(&reply)));
         }
-        // Whoever refuses it, it is told in JSON.
+        // Every refusal has the JSON body, hyper's own ones too.
         failures(&reply);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

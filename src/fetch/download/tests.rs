@@ -61,7 +61,7 @@ async fn a_user_is_told_to_its_own_host_alone() {
         let field = head.lines().find_map(|line| line.strip_prefix("authorization: "));
         let target = head.split(' ').nth(1).unwrap_or_default();
         if !head.is_empty() {
-            seen.lock().unwrap().push(format!("{target} {}", field.unwrap_or("nobody")));
+            seen.lock().unwrap().push(format!("{target} {}", field.unwrap_or("none")));
         }
     };
     let there = seen.clone();
@@ -86,7 +86,7 @@ async fn a_user_is_told_to_its_own_host_alone() {
     let mut seen = seen.lock().unwrap().clone();
     seen.dedup();
     // `user:p@ss` in Base64, for both paths of the host that it is for.
-    assert_eq!(seen, ["/a Basic dXNlcjpwQHNz", "/b Basic dXNlcjpwQHNz", "/c nobody"]);
+    assert_eq!(seen, ["/a Basic dXNlcjpwQHNz", "/b Basic dXNlcjpwQHNz", "/c none"]);
     // A redirect names no user.
     let (port, _) = serve(move |_| {
         let to = format!("http://user:secret@localhost:{other}/c");
