@@ -4,7 +4,7 @@
 //! |--------|-------------------------|------|
 //! | 400    | INVALID_QUERY_PARAMETER | a parameter whose value means nothing |
 //! | 400    | INVALID_HEADER          | a header of ours whose value means nothing |
-//! | 400    | Bad Request             | damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
+//! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
 //! | 404    | NOT_FOUND               | no such path; no such job, or another's |
@@ -12,7 +12,8 @@
 //! | 408    | REQUEST_TIMEOUT         | a body that came too slowly |
 //! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
 //! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
-//! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body |
+//! | 414    | URI_TOO_LONG            | |
+//! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body; a form |
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
 //! | 422    | IDEMPOTENCY_KEY_REUSED  | a key under which something else was submitted |
 //! | 426    | UPGRADE_REQUIRED        | GET where a WebSocket is due; with `Upgrade` |
@@ -69,6 +70,14 @@ pub(super) fn encoded_body() -> Failure {
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UNSUPPORTED_MEDIA_TYPE",
         "A body with a Content-Encoding is not taken: send the audio as it is.",
+    )
+}
+
+pub(super) fn form_body() -> Failure {
+    Failure::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UNSUPPORTED_MEDIA_TYPE",
+        "A form is not taken: send the audio itself as the body.",
     )
 }
 

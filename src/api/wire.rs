@@ -50,8 +50,8 @@ pub struct Acknowledgement {
     pub request_id: Uuid,
 }
 
-/// What is delivered instead of a [`Response`] where there is none: an error as of any request, and the
-/// request's `metadata` where a [`Response`] would have it.
+/// Delivered in place of a [`Response`] when a job fails: the error object of any request, and the request's
+/// own labels where a [`Response`] has them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobError<E> {
     #[serde(flatten)]
@@ -60,9 +60,15 @@ pub struct JobError<E> {
     pub metadata: Option<Echo>,
 }
 
+/// As in [`Metadata`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Echo {
-    pub metadata: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<String>,
 }
 
 /// How a job fares.

@@ -14,6 +14,7 @@ mod formats;
 mod formatting;
 mod fuzzed;
 mod health;
+mod http2;
 mod hub;
 mod inside;
 mod job_store;

@@ -17,7 +17,7 @@ use hyper::header::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
 use super::parameters::{CallbackMethod, Encoding, LiveParameters, Parameters};
-use super::{Services, State, error, language, listen, terms};
+use super::{Services, State, error, language, raw, terms};
 use crate::audio::{Bare, StreamFormat};
 use crate::engine::TenantId;
 use crate::fetch::without_user;
@@ -120,7 +120,7 @@ async fn callback_address(
 /// # Errors
 /// 415 for an encoding that is not read at the sample rate given.
 fn format(parameters: &Parameters) -> Result<StreamFormat, Failure> {
-    Ok(match (listen::raw_format(parameters), parameters.encoding) {
+    Ok(match (raw::of_parameters(parameters), parameters.encoding) {
         (Some(Bare::Samples(raw)), _) => StreamFormat::Raw(raw),
         (Some(Bare::Speech(coding)), _) => {
             coding.check()?;

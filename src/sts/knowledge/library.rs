@@ -37,6 +37,11 @@ struct Shared {
     readers: tokio::sync::Semaphore,
 }
 
+/// The warning about a `website_url` that gave nothing.
+pub fn unread_website(error: &CrawlError) -> String {
+    format!("`website_url` was not read: {error}")
+}
+
 impl Library {
     /// `fetcher` is bound to the limits for one page.
     pub fn new(fetcher: Fetcher, limits: Crawl, state_dir: &Path) -> Self {
@@ -48,6 +53,16 @@ impl Library {
             readers: tokio::sync::Semaphore::new(READERS),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Whether the website at `address` may be read, as far as its address says: no look-up happens.
+    ///
+    /// # Errors
+    /// [`CrawlError`], whose text is for the client.
+    pub fn judge(&self, address: &str) -> Result<(), CrawlError> {
+        let url = crawl::normalized(address)?;
+        let judged = self.shared.fetcher.judge(&url);
+        judged.map_err(|error| CrawlError::Unreachable(crawl::reason(&error).into()))
     }
 
     /// Reads all that `live` was started with. What is at hand is known at once; documents by address
@@ -88,6 +103,11 @@ impl Library {
                         Err(error) => {
                             website.status = CrawlStatus::Failed;
                             website.error = Some(error.to_string());
+                            let warning = unread_website(error);
+                            // Told before where the address alone says it.
+                            if !session.warnings.contains(&warning) {
+                                session.warnings.push(warning);
+                            }
                         }
                     }
                     status = Some(if site.is_ok() { "ready" } else { "failed" });

@@ -7,7 +7,7 @@ mod library;
 mod rank;
 mod robots;
 
-pub use library::Library;
+pub use library::{Library, unread_website};
 pub use rank::{Index, terms};
 
 use std::collections::HashMap;

@@ -372,4 +372,13 @@ async fn a_website_is_read_and_answered_from() {
     let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
     assert_eq!(status["knowledge"]["website"]["status"], "failed");
     assert_eq!(status["knowledge"]["website"]["error"], "the address is not a public one");
+    assert_eq!(status["warnings"], json!(["`website_url` was not read: the address is not a public one"]));
+
+    // Other reasons show only when the website is read.
+    let secret = format!("{}/secret", url.trim_end_matches('/'));
+    let (id, start) = service.session(json!({"website_url": secret})).await;
+    assert_eq!(start["warnings"], json!([]));
+    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let excluded = "`website_url` was not read: the website's robots.txt does not allow it";
+    assert_eq!(status["warnings"], json!([excluded]));
 }
