@@ -9,7 +9,9 @@ mod endpoints;
 mod knowledge;
 #[cfg(feature = "livekit")]
 mod livekit;
+mod messages;
 mod phone;
+mod proofs;
 mod room;
 pub mod service;
 mod turns;
