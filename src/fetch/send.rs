@@ -148,8 +148,8 @@ pub fn without_user(url: &Url) -> Url {
     url
 }
 
-/// Seconds, or a date (RFC 9110, section 10.2.3).
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+/// How long `Retry-After` asks to wait: seconds, or a date (RFC 9110, section 10.2.3).
+pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match value.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),

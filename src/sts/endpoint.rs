@@ -194,14 +194,18 @@ async fn verification(live: &Live, verdict: Verdict) -> Result<Value, Error> {
 }
 
 async fn completion(live: &Live, notice: Notice) -> Result<Value, Error> {
-    live.change(|session, now, events| {
-        session.check_open()?;
-        session.complete(&notice, now, events);
-        Ok(())
-    })
-    .await?;
-    Ok(json!({
-        "ok": true, "session_id": live.id, "status": notice.status, "message": notice.message,
-        "updated_fields": notice.updated_fields,
-    }))
+    let noted = live
+        .change(|session, now, events| {
+            session.check_open()?;
+            session.complete(&notice, now, events);
+            Ok(session.completion.clone())
+        })
+        .await?;
+    let reply = noted.map(|completion| {
+        json!({
+            "ok": true, "session_id": live.id, "status": completion.status, "message": completion.message,
+            "updated_fields": completion.updated_fields,
+        })
+    });
+    Ok(reply.unwrap_or_default())
 }

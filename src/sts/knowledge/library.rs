@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::crawl::{self, CrawlError, Site, crawl};
-use super::{Knowledge, Passage, html, passages};
+use super::sections::Section;
+use super::{Knowledge, Passage, html, of_sections, passages, sections};
 use crate::fetch::Fetcher;
 use crate::sts::config::Crawl;
 use crate::sts::event::Event;
@@ -146,28 +147,28 @@ impl Library {
         let page = match download.media_type.as_deref() {
             None | Some("text/html" | "application/xhtml+xml") => html::read(&text),
             Some(kind) if kind.starts_with("text/") || kind == "application/json" => {
-                html::Page { text: text.into_owned(), ..html::Page::default() }
+                html::Page { sections: sections::of_text(&text), ..html::Page::default() }
             }
             Some(_) => return Err("it is no text"),
         };
         let title = if title.is_empty() { &page.title } else { title };
-        Ok(passages(url, title, &page.text))
+        Ok(of_sections(url, title, &page.sections))
     }
 
     /// The documents that lie ready on this machine.
     async fn stored(&self, setup: &Setup, tenant: u64, warnings: &mut Vec<String>) -> Vec<Passage> {
         let mut found = Vec::new();
         for id in &setup.rag_doc_ids {
-            let Some(text) = self.stored_text(tenant, id).await else {
+            let Some(sections) = self.stored_sections(tenant, id).await else {
                 warnings.push(format!("document `{id}` is not there"));
                 continue;
             };
-            found.extend(passages(id, id, &text));
+            found.extend(of_sections(id, id, &sections));
         }
         found
     }
 
-    async fn stored_text(&self, tenant: u64, id: &str) -> Option<String> {
+    async fn stored_sections(&self, tenant: u64, id: &str) -> Option<Vec<Section>> {
         // Anything else could be a way out of the folder.
         let is_name = !id.is_empty()
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
@@ -177,7 +178,8 @@ impl Library {
             let is_file =
                 tokio::fs::metadata(&path).await.is_ok_and(|m| m.is_file() && m.len() <= DOCUMENT_BYTES_MAX);
             if is_file && let Ok(text) = tokio::fs::read_to_string(&path).await {
-                return Some(if ending == "html" { html::read(&text).text } else { text });
+                let is_html = ending == "html";
+                return Some(if is_html { html::read(&text).sections } else { sections::of_text(&text) });
             }
         }
         None

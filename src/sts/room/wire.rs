@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::sts::action::page_context;
 use crate::sts::fields::Fields;
 
 /// What a client sends as text.
@@ -70,8 +71,10 @@ impl Said {
                 Self::Played(name.parse().map_err(|_| "there is no such mark")?)
             }
             "PageContext" => {
-                let context = fields.any("page_context").filter(|context| context.is_object());
-                Self::PageContext(context.ok_or("`page_context` must be an object")?.clone())
+                let context = page_context(fields);
+                Self::PageContext(
+                    context.map_err(|_| "`page_context` must be an object, neither large nor deep")?,
+                )
             }
             "Close" => Self::Close,
             "UpdatePrompt"

@@ -9,7 +9,9 @@ mod endpoints;
 mod knowledge;
 #[cfg(feature = "livekit")]
 mod livekit;
+mod messages;
 pub mod phone;
+mod proofs;
 pub mod room;
 pub mod service;
 mod turns;
