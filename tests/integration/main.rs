@@ -5,6 +5,7 @@ mod autobahn;
 mod callers;
 mod checkpoint;
 mod commands;
+mod corpus;
 mod demo;
 mod doors;
 mod engine;
