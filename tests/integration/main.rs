@@ -9,6 +9,7 @@ mod corpus;
 mod demo;
 mod doors;
 mod engine;
+mod figures;
 mod formatting;
 mod fuzzed;
 mod health;
