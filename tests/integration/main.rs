@@ -7,9 +7,11 @@ mod checkpoint;
 mod commands;
 #[path = "../contract/mod.rs"]
 mod contract;
+mod corpus;
 mod demo;
 mod doors;
 mod engine;
+mod figures;
 mod formats;
 mod formatting;
 mod fuzzed;

@@ -6,10 +6,11 @@ use std::time::SystemTime;
 use uuid::Uuid;
 
 use super::wire::{Alternative, Channel, Message, Metadata, Results, ResultsMetadata};
-use crate::api::answer::{confidence, format_options, model_info, rounded, search, warnings, word};
+use crate::api::answer::{format_options, model_info, search, warnings, word};
 use crate::api::parameters::LiveParameters;
 use crate::api::wire;
 use crate::engine::ModelInfo;
+use crate::figures::{Probability, Seconds};
 use crate::format::{self, Word, redact};
 use crate::live::{self, Event};
 
@@ -34,10 +35,10 @@ pub fn message(asked: &Asked, event: Event, channels: usize, model: &ModelInfo) 
     match event {
         Event::Results(heard) => Message::Results(Box::new(results(asked, heard, channels, model))),
         Event::SpeechStarted { channel, at } => {
-            Message::SpeechStarted { channel: [channel, channels], timestamp: seconds(at) }
+            Message::SpeechStarted { channel: [channel, channels], timestamp: Seconds::new(at) }
         }
         Event::UtteranceEnd { channel, last_word_end } => {
-            Message::UtteranceEnd { channel: [channel, channels], last_word_end: seconds(last_word_end) }
+            Message::UtteranceEnd { channel: [channel, channels], last_word_end: Seconds::new(last_word_end) }
         }
     }
 }
@@ -51,15 +52,15 @@ fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &Mod
     let each = |shown: &Word| wire::Word { language: language.clone(), ..word(shown, shows) };
     let alternative = Alternative {
         transcript: text,
-        confidence: confidence(format::confidence(&words)),
+        confidence: Probability::new(format::confidence(&words)),
         words: words.iter().map(each).collect(),
         languages: parameters.is_multilingual().then(|| language.into_iter().collect()),
     };
     // The next span starts where this one ends, in what is written as well.
-    let (start, end) = (seconds(heard.start), seconds(heard.start + heard.duration));
+    let (start, end) = (Seconds::new(heard.start), Seconds::new(heard.start + heard.duration));
     Results {
         channel_index: [heard.channel, channels],
-        duration: seconds(end - start),
+        duration: start.until(end),
         start,
         is_final: heard.is_final,
         speech_final: heard.speech_final,
@@ -93,7 +94,7 @@ pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
         request_id: asked.request_id,
         sha256: data_encoding::HEXLOWER.encode(&heard.sha256),
         created: humantime::format_rfc3339_millis(asked.created).to_string(),
-        duration: rounded(heard.duration_seconds, 1e6),
+        duration: Seconds::of_audio(heard.duration_seconds),
         channels: heard.source_channels,
         models: [model.uuid],
         model_info: BTreeMap::from([(model.uuid, model_info(model))]),
@@ -107,8 +108,4 @@ pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
         tags: parameters.tags.clone(),
         metadata: parameters.metadata.clone(),
     }))
-}
-
-fn seconds(value: f64) -> f64 {
-    rounded(value, 1e3)
 }

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::figures::Seconds;
 use crate::sts::action::page_context;
 use crate::sts::fields::Fields;
 
@@ -156,6 +157,7 @@ pub fn thinking() -> String {
 /// Latencies in seconds: from the end of speech to the first sound, and of that the voice's and the
 /// text's part.
 pub fn started_speaking(total: f64, tts: f64, ttt: f64) -> String {
+    let [total, tts, ttt] = [total, tts, ttt].map(Seconds::new);
     json!({"type": "AgentStartedSpeaking", "total_latency": total, "tts_latency": tts, "ttt_latency": ttt})
         .to_string()
 }

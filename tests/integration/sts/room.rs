@@ -416,7 +416,8 @@ async fn an_agent_that_is_spoken_over_is_silent_and_what_was_heard_is_kept() {
     let greeting = caller.voice.len() as f64 / 2.0 / OUTPUT_RATE;
     assert!((0.3..3.0).contains(&greeting), "{greeting} s");
     caller.write("Tell me about the history of the clinic.").await;
-    caller.message("AgentStartedSpeaking").await;
+    let started = caller.message("AgentStartedSpeaking").await;
+    assert_eq!(crate::figures::count(&started), 3, "{started}");
     caller.hear(1.5).await;
     caller.speak(&recording("en_quick_brown_fox.wav")).await;
     caller.message("Clear").await;
