@@ -3,6 +3,7 @@
 mod audio;
 mod autobahn;
 mod callers;
+mod captions;
 mod checkpoint;
 mod commands;
 mod demo;
