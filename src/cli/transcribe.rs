@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Names and terms to expect.
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// Time every word, not only segments.
+    /// Time every word in JSON, not only segments; captions always go by words.
     #[arg(long)]
     word_timestamps: bool,
     /// Files worked on at once.
@@ -135,7 +135,8 @@ fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<T
         task: if arguments.translate { Task::Translate } else { Task::Transcribe },
         prompt: arguments.prompt.clone(),
         bias: Arc::default(),
-        word_times: arguments.word_timestamps,
+        word_times: arguments.word_timestamps
+            || matches!(arguments.format, OutputFormat::Srt | OutputFormat::Vtt),
         class: Class::Interactive,
         tenant: TenantId::default(),
         deadline: None,

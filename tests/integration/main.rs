@@ -3,6 +3,7 @@
 mod audio;
 mod autobahn;
 mod callers;
+mod captions;
 mod checkpoint;
 mod commands;
 #[path = "../contract/mod.rs"]
@@ -28,9 +29,11 @@ mod live_audio;
 mod live_callback;
 mod live_changes;
 mod live_clients;
+mod live_redaction;
 mod live_sdks;
 mod protocol;
 mod receiver;
+mod redaction;
 mod scripted;
 mod sdks;
 mod server;

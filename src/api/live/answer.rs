@@ -7,11 +7,12 @@ use uuid::Uuid;
 
 use super::wire::{Alternative, Channel, Message, Metadata, Results, ResultsMetadata};
 use crate::api::answer::{format_options, model_info, search, warnings, word};
-use crate::api::parameters::LiveParameters;
+use crate::api::parameters::{LiveParameters, Parameters, Redaction};
 use crate::api::wire;
 use crate::engine::ModelInfo;
 use crate::figures::{Probability, Seconds};
-use crate::format::{self, Word, redact};
+use crate::format::redact::Redactor;
+use crate::format::{self, Word};
 use crate::live::{self, Event};
 
 /// What the client said.
@@ -30,10 +31,32 @@ pub struct Heard {
     pub language: Option<String>,
 }
 
+/// Hides numbers, in each channel by itself: one may begin in one result and end in the next.
+#[derive(Default)]
+pub struct Redactors(Vec<Redactor>);
+
+impl Redactors {
+    fn of(&mut self, channel: usize, redaction: &Redaction) -> &mut Redactor {
+        while self.0.len() <= channel {
+            self.0.push(Redactor::new(&redaction.classes, redaction.mode));
+        }
+        &mut self.0[channel]
+    }
+}
+
 /// The message for `event`, of a stream with so many channels.
-pub fn message(asked: &Asked, event: Event, channels: usize, model: &ModelInfo) -> Message {
+pub fn message(
+    asked: &Asked,
+    redactors: &mut Redactors,
+    event: Event,
+    channels: usize,
+    model: &ModelInfo,
+) -> Message {
     match event {
-        Event::Results(heard) => Message::Results(Box::new(results(asked, heard, channels, model))),
+        Event::Results(heard) => {
+            let redactor = redactors.of(heard.channel, &asked.parameters.redaction);
+            Message::Results(Box::new(results(asked, redactor, heard, channels, model)))
+        }
         Event::SpeechStarted { channel, at } => {
             Message::SpeechStarted { channel: [channel, channels], timestamp: Seconds::new(at) }
         }
@@ -43,9 +66,15 @@ pub fn message(asked: &Asked, event: Event, channels: usize, model: &ModelInfo) 
     }
 }
 
-fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &ModelInfo) -> Results {
+fn results(
+    asked: &Asked,
+    redactor: &mut Redactor,
+    heard: live::Results,
+    channels: usize,
+    model: &ModelInfo,
+) -> Results {
     let parameters = &asked.parameters.common;
-    let (words, search) = shape(&mut heard, asked);
+    let (words, search) = shape(&heard, parameters, redactor);
     let text = if parameters.strips_punctuation() { format::bare_text(&words) } else { format::text(&words) };
     let language = heard.language.filter(|_| parameters.is_multilingual());
     let shows = parameters.shows_punctuation();
@@ -78,11 +107,13 @@ fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &Mod
 /// The words of a result as they are to be shown, and where what was searched for is in them: the one place
 /// for all that changes text. What is hidden is hidden first, so that nothing that is written otherwise, or
 /// searched for, escapes it.
-fn shape(heard: &mut live::Results, asked: &Asked) -> (Vec<Word>, Option<Vec<wire::Search>>) {
-    let (parameters, redaction) = (&asked.parameters.common, &asked.parameters.redaction);
-    redact::redact(&mut heard.words, &redaction.classes, redaction.mode);
+fn shape(
+    heard: &live::Results,
+    parameters: &Parameters,
+    redactor: &mut Redactor,
+) -> (Vec<Word>, Option<Vec<wire::Search>>) {
+    let words = redactor.redact(format::gather(&heard.words), heard.is_final);
     let language = heard.language.as_deref().unwrap_or_default();
-    let words = format::gather(&heard.words);
     let search = (!parameters.search.is_empty()).then(|| search(parameters, words.clone(), language));
     (format::format(words, &format_options(parameters, language)), search)
 }
