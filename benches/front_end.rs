@@ -160,7 +160,8 @@ async fn listen(
         return StatusCode::BAD_REQUEST.into_response();
     };
     let raw = RawFormat { encoding: RawEncoding::Linear16, sample_rate_hz: 16_000, channels: 1 };
-    let decoding = DecodeOptions { raw: Some(raw), split_channels: false, limits: parts.audio.clone() };
+    let decoding =
+        DecodeOptions { raw: Some(raw.into()), split_channels: false, limits: parts.audio.clone() };
     let decode = move || {
         let sha256 = Sha256::digest(&body).into();
         audio::decode(body, &decoding).map(|decoded| (decoded, sha256))

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use verbatim::api::Parameters;
 use verbatim::api::parameters::LiveParameters;
-use verbatim::audio::{self, DecodeOptions, Limits};
+use verbatim::audio::{self, Bare, DecodeOptions, Limits, SpeechCoding};
 
 /// A query string, as of a file and as of a stream.
 pub fn query(input: &[u8]) {
@@ -34,11 +34,17 @@ pub fn json_body(input: &[u8]) {
     }
 }
 
-/// A file, of whatever container.
+/// A file, of whatever container, or speech without one.
 pub fn container(input: &[u8]) {
+    for raw in [None, Some(SpeechCoding::AmrNarrow), Some(SpeechCoding::AmrWide), Some(SpeechCoding::G729)] {
+        decoded(input, raw.map(Bare::Speech));
+    }
+}
+
+fn decoded(input: &[u8], raw: Option<Bare>) {
     let limits = Limits { max_seconds: 5.0, ..Limits::default() };
-    let checked = audio::check(input, None);
-    let options = DecodeOptions { raw: None, split_channels: false, limits };
+    let checked = audio::check(input, raw);
+    let options = DecodeOptions { raw, split_channels: false, limits };
     if let Ok(decoded) = audio::decode(Bytes::copy_from_slice(input), &options) {
         assert!(checked.is_ok(), "what is refused at once is never read");
         assert!(decoded.duration_seconds.is_finite() && decoded.duration_seconds <= 5.1);

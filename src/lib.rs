@@ -11,7 +11,7 @@
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall)
-//! 1  audio  transcript  fetch  keys  onnx  state  telemetry          ground
+//! 1  audio  transcript  figures  fetch  identity  keys  onnx  state  telemetry   ground
 //! ```
 //!
 //! # The path of a request
@@ -27,7 +27,9 @@
 //! |------------|---------|
 //! | audio      | |
 //! | transcript | |
+//! | figures    | |
 //! | fetch      | |
+//! | identity   | |
 //! | onnx       | |
 //! | state      | |
 //! | keys       | state |
@@ -42,9 +44,9 @@
 //! | live       | audio, vad, engine, transcript, telemetry |
 //! | jobs       | fetch, state |
 //! | http       | keys, telemetry |
-//! | api        | http, jobs, live, transcribe, engine, fetch, format, keys, transcript, audio, telemetry |
-//! | sts        | http, fetch, onnx, state, audio, vad |
-//! | demo       | http |
+//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, transcript, audio, telemetry |
+//! | sts        | http, fetch, figures, identity, onnx, state, audio, vad |
+//! | demo       | http, identity |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
@@ -59,8 +61,10 @@ pub mod cuda;
 pub mod demo;
 pub mod engine;
 pub mod fetch;
+pub mod figures;
 pub mod format;
 pub mod http;
+mod identity;
 pub mod jobs;
 pub mod keys;
 pub mod live;

@@ -15,6 +15,7 @@ use uuid::Uuid;
 use super::parameters::{DetectLanguage, Parameters};
 use super::{terms, wire};
 use crate::engine::ModelInfo;
+use crate::figures::{Probability, Seconds};
 use crate::format::{self, FillerWords, Word};
 use crate::transcript::Transcript;
 
@@ -32,6 +33,8 @@ pub struct Heard<'a> {
     pub sha256: [u8; 32],
     pub duration_seconds: f64,
     pub source_channels: u16,
+    /// Some of the audio could not be decoded.
+    pub damaged: bool,
     /// One for each channel that was transcribed by itself.
     pub transcripts: &'a [Transcript],
     pub model: &'a ModelInfo,
@@ -57,14 +60,15 @@ pub async fn respond(asked: &Asked<'_>, heard: &Heard<'_>) -> Result<wire::Respo
         return Ok(response(asked, heard));
     }
     let (request_id, created, words) = (asked.request_id, asked.created, asked.words);
-    let (sha256, duration_seconds, source_channels) =
-        (heard.sha256, heard.duration_seconds, heard.source_channels);
+    let (sha256, duration_seconds) = (heard.sha256, heard.duration_seconds);
+    let (source_channels, damaged) = (heard.source_channels, heard.damaged);
     let parameters = asked.parameters.clone();
     let (transcripts, model) = (heard.transcripts.to_vec(), heard.model.clone());
     let work = move || {
         let asked = Asked { request_id, created, parameters: &parameters, words };
         let transcripts = &transcripts;
-        response(&asked, &Heard { sha256, duration_seconds, source_channels, transcripts, model: &model })
+        let model = &model;
+        response(&asked, &Heard { sha256, duration_seconds, source_channels, damaged, transcripts, model })
     };
     tokio::task::spawn_blocking(work).await
 }
@@ -72,16 +76,24 @@ pub async fn respond(asked: &Asked<'_>, heard: &Heard<'_>) -> Result<wire::Respo
 fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
     let languages = heard.transcripts.iter().map(|transcript| transcript.language.code.as_str());
     let unsupported = asked.parameters.unsupported();
+    let mut warnings = warnings(unsupported, asked.parameters, languages, heard.model);
+    if heard.damaged {
+        let message = format!(
+            "The audio is damaged or breaks off: {} s of it could be decoded and were transcribed.",
+            rounded(heard.duration_seconds, 1e2)
+        );
+        warnings.push(wire::Warning { parameter: "audio", kind: wire::WarningKind::DamagedAudio, message });
+    }
     wire::Metadata {
         transaction_key: "deprecated",
         request_id: asked.request_id,
         sha256: data_encoding::HEXLOWER.encode(&heard.sha256),
         created: humantime::format_rfc3339_millis(asked.created).to_string(),
-        duration: rounded(heard.duration_seconds, 1e6),
+        duration: Seconds::of_audio(heard.duration_seconds),
         channels: heard.source_channels,
         models: vec![heard.model.uuid],
         model_info: BTreeMap::from([(heard.model.uuid, model_info(heard.model))]),
-        warnings: warnings(unsupported, asked.parameters, languages, heard.model),
+        warnings,
         extra: asked.parameters.extra.clone(),
         tags: asked.parameters.tags.clone(),
         metadata: asked.parameters.metadata.clone(),
@@ -181,7 +193,7 @@ impl<'a> Channel<'a> {
         let divides = parameters.paragraphs || (parameters.smart_format && format::is_spaced(&language.code));
         let alternative = wire::Alternative {
             transcript: self.text(shown),
-            confidence: confidence(format::confidence(shown)),
+            confidence: Probability::new(format::confidence(shown)),
             words: asked.words.then(|| self.words(shown)),
             paragraphs: divides.then(|| paragraphs(shown)),
             languages: multilingual.then(|| vec![language.code.clone()]),
@@ -190,7 +202,7 @@ impl<'a> Channel<'a> {
             search: (!parameters.search.is_empty())
                 .then(|| search(parameters, self.heard.clone(), &language.code)),
             detected_language: detects.then(|| language.code.clone()),
-            language_confidence: detects.then(|| confidence(language.probability)),
+            language_confidence: detects.then(|| Probability::new(language.probability)),
             alternatives: vec![alternative],
         }
     }
@@ -217,9 +229,9 @@ pub(super) fn search(parameters: &Parameters, heard: Vec<Word>, language: &str) 
     let words = format::format(heard, &options);
     let searcher = format::Searcher::new(&words);
     let hit = |hit: format::Hit| wire::Hit {
-        confidence: rounded(hit.confidence, 1e6),
-        start: rounded(hit.start, 1e3),
-        end: rounded(hit.end, 1e3),
+        confidence: Probability::new(hit.confidence),
+        start: Seconds::new(hit.start),
+        end: Seconds::new(hit.end),
         snippet: hit.snippet,
     };
     let search = |query: &String| wire::Search {
@@ -233,9 +245,9 @@ fn utterances(asked: &Asked<'_>, channels: &[Channel<'_>]) -> Vec<wire::Utteranc
     let split = asked.parameters.utterance_split_seconds.unwrap_or(format::SPLIT_SECONDS);
     let of_channel = |(index, channel): (usize, &Channel<'_>)| {
         let utterance = |(place, words): (usize, &[Word])| wire::Utterance {
-            start: rounded(words.first().map_or(0.0, |word| word.start), 1e3),
-            end: rounded(words.last().map_or(0.0, |word| word.end), 1e3),
-            confidence: confidence(format::confidence(words)),
+            start: Seconds::new(words.first().map_or(0.0, |word| word.start)),
+            end: Seconds::new(words.last().map_or(0.0, |word| word.end)),
+            confidence: Probability::new(format::confidence(words)),
             channel: index,
             transcript: channel.text(words),
             words: channel.words(words),
@@ -245,7 +257,7 @@ fn utterances(asked: &Asked<'_>, channels: &[Channel<'_>]) -> Vec<wire::Utteranc
         format::utterances(&channel.shown, split).enumerate().map(utterance).collect::<Vec<_>>()
     };
     let mut utterances: Vec<_> = channels.iter().enumerate().flat_map(of_channel).collect();
-    utterances.sort_by(|a, b| a.start.total_cmp(&b.start));
+    utterances.sort_by(|a, b| a.start.get().total_cmp(&b.start.get()));
     utterances
 }
 
@@ -253,14 +265,14 @@ fn paragraphs(words: &[Word]) -> wire::Paragraphs {
     let paragraphs = format::paragraphs(words);
     let sentence = |sentence: &format::Sentence| wire::Sentence {
         text: sentence.text.clone(),
-        start: rounded(sentence.start, 1e3),
-        end: rounded(sentence.end, 1e3),
+        start: Seconds::new(sentence.start),
+        end: Seconds::new(sentence.end),
     };
     let paragraph = |paragraph: &format::Paragraph| wire::Paragraph {
         sentences: paragraph.sentences.iter().map(sentence).collect(),
         num_words: paragraph.words,
-        start: rounded(paragraph.start, 1e3),
-        end: rounded(paragraph.end, 1e3),
+        start: Seconds::new(paragraph.start),
+        end: Seconds::new(paragraph.end),
     };
     wire::Paragraphs {
         transcript: format::paragraphs_text(&paragraphs),
@@ -272,22 +284,12 @@ fn paragraphs(words: &[Word]) -> wire::Paragraphs {
 pub(super) fn word(shown: &Word, punctuated: bool) -> wire::Word {
     wire::Word {
         word: shown.bare.clone(),
-        start: rounded(shown.start, 1e3),
-        end: rounded(shown.end, 1e3),
-        confidence: confidence(shown.confidence),
+        start: Seconds::new(shown.start),
+        end: Seconds::new(shown.end),
+        confidence: Probability::new(shown.confidence),
         punctuated_word: punctuated.then(|| shown.written.clone()),
         language: None,
     }
-}
-
-/// As short in JSON as it is exact: an f32 written as f64 shows digits that it does not have.
-pub(super) fn confidence(probability: f32) -> f64 {
-    rounded(f64::from(probability).clamp(0.0, 1.0), 1e6)
-}
-
-/// To the nearest 1/`scale`. JSON has no way to write what is not finite.
-pub(super) fn rounded(value: f64, scale: f64) -> f64 {
-    if value.is_finite() { (value * scale).round() / scale } else { 0.0 }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! |--------|-------------------------|------|
 //! | 400    | INVALID_QUERY_PARAMETER | a parameter whose value means nothing |
 //! | 400    | INVALID_HEADER          | a header of ours whose value means nothing |
-//! | 400    | Bad Request             | damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
+//! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
 //! | 404    | NOT_FOUND               | no such path; no such job, or another's |
@@ -12,7 +12,8 @@
 //! | 408    | REQUEST_TIMEOUT         | a body that came too slowly |
 //! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
 //! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
-//! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body |
+//! | 414    | URI_TOO_LONG            | |
+//! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body; a form |
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
 //! | 422    | IDEMPOTENCY_KEY_REUSED  | a key under which something else was submitted |
 //! | 426    | UPGRADE_REQUIRED        | GET where a WebSocket is due; with `Upgrade` |
@@ -72,11 +73,11 @@ pub(super) fn encoded_body() -> Failure {
     )
 }
 
-pub(super) fn unsupported_encoding(encoding: &str) -> Failure {
+pub(super) fn form_body() -> Failure {
     Failure::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UNSUPPORTED_MEDIA_TYPE",
-        format!("Raw audio of encoding `{encoding}` is not supported."),
+        "A form is not taken: send the audio itself as the body.",
     )
 }
 
@@ -147,13 +148,16 @@ impl From<jobs::Error> for Failure {
     }
 }
 
+const SUPPORTED: &str = "Supported are MP3, MP2, AAC, ALAC, FLAC, WAV, AIFF, CAF, OGG (Opus, Vorbis, FLAC, Speex), \
+    WebM, Matroska, M4A, MP4, 3GP and AMR, and raw audio with `encoding`.";
+
 impl From<audio::Error> for Failure {
     fn from(error: audio::Error) -> Self {
         match error {
-            audio::Error::Unsupported => Self::new(
+            audio::Error::Unsupported(found) => Self::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "UNSUPPORTED_MEDIA_TYPE",
-                "The audio is of no supported format: MP3, AAC, FLAC, WAV, OGG, WebM, Opus, M4A, or raw with `encoding`.",
+                format!("What was sent is {found}, which is not supported. {SUPPORTED}"),
             ),
             audio::Error::TooLong { limit_seconds } => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,

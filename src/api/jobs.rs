@@ -17,7 +17,8 @@ use uuid::Uuid;
 use super::listen::{Fetched, Understood, Urgency, fetch, transcribe};
 use super::parameters::CallbackMethod;
 use super::source::{self, Source};
-use super::{Parameters, Services, error, wire};
+use super::{Parameters, Services, error, raw, wire};
+use crate::audio::{Bare, RawFormat};
 use crate::engine::{Class, TenantId};
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
 use crate::jobs::{Again, Idempotency, Input, JobId, Order, Setback, Task, Work};
@@ -47,7 +48,11 @@ pub(super) async fn accept(
 
     let idempotency_key = idempotency_key(&request.headers)?;
     let asked = request.uri.query().unwrap_or_default().to_owned();
-    let query = kept_query(&asked);
+    let told = match understood.raw {
+        Some(Bare::Samples(format)) if understood.parameters.encoding.is_none() => Some(format),
+        _ => None,
+    };
+    let query = kept_query(&asked, told);
     let (source, body) = match source::read(request.version, &request.headers, request.body).await? {
         Source::Audio(body) => {
             audio::check(&body.bytes(), understood.raw)?;
@@ -115,11 +120,23 @@ async fn fingerprint(query: String, source: &jobs::Source, audio: Bytes) -> Resu
     tokio::task::spawn_blocking(digest).await.map_err(Failure::internal)
 }
 
-/// Without the callback, which is kept apart, as it may hold a password.
-fn kept_query(query: &str) -> String {
-    let kept = form_urlencoded::parse(query.as_bytes())
-        .filter(|(name, _)| !matches!(name.as_ref(), "callback" | "callback_method"));
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(kept).finish()
+/// Without the callback, which is kept apart, as it may hold a password; and with the format of raw audio that
+/// a header told.
+fn kept_query(query: &str, told: Option<RawFormat>) -> String {
+    let is_kept = |name: &str| match name {
+        "callback" | "callback_method" => false,
+        "sample_rate" | "channels" => told.is_none(),
+        _ => true,
+    };
+    let kept = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| is_kept(name));
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(kept);
+    if let Some(RawFormat { sample_rate_hz, channels, .. }) = told {
+        query.append_pair("encoding", "s16le");
+        query.append_pair("sample_rate", &sample_rate_hz.to_string());
+        query.append_pair("channels", &channels.to_string());
+    }
+    query.finish()
 }
 
 /// How a job fares, for the organisation that it belongs to; for others there is none.
@@ -157,7 +174,8 @@ impl JobWork {
         let services = &self.0;
         let understand = || {
             let parameters = Parameters::parse(&task.query)?;
-            Understood::new(services, task.id.0, task.accepted, parameters, task.words)
+            let raw = raw::of_parameters(&parameters);
+            Understood::new(services, task.id.0, task.accepted, parameters, (task.words, raw))
         };
         let understood = understand().map_err(|failure| setback(task, &failure))?;
         let audio = match input {
@@ -192,8 +210,12 @@ fn may_pass(error: &fetching::Error) -> bool {
 }
 
 fn setback(task: &Task, failure: &Failure) -> Setback {
-    let metadata = Parameters::parse(&task.query).ok().and_then(|parameters| parameters.metadata);
-    let metadata = metadata.map(|metadata| wire::Echo { metadata });
+    let echo = |parameters| {
+        let Parameters { extra, tags, metadata, .. } = parameters;
+        let says_nothing = extra.is_empty() && tags.is_empty() && metadata.is_none();
+        (!says_nothing).then_some(wire::Echo { extra, tags, metadata })
+    };
+    let metadata = Parameters::parse(&task.query).ok().and_then(echo);
     let body = wire::JobError { error: failure.body(task.id.0), metadata };
     let again = match failure.status() {
         StatusCode::SERVICE_UNAVAILABLE => Again::Busy(BUSY_PAUSE),
@@ -212,11 +234,19 @@ mod tests {
     fn the_kept_query_means_the_same_without_its_callback() {
         let query =
             "callback=https%3A%2F%2Fuser%3Asecret%40c.example%2F&tag=a%26b&callback_method=put&tag=c+d&x";
-        let kept = kept_query(query);
+        let kept = kept_query(query, None);
         assert!(!kept.contains("secret") && !kept.contains("callback"), "{kept}");
         let whole = Parameters::parse(query).unwrap();
         let expected = Parameters { callback: None, callback_method: CallbackMethod::Post, ..whole };
         assert_eq!(Parameters::parse(&kept).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_kept_query_holds_what_a_header_told() {
+        let told = RawFormat { encoding: audio::RawEncoding::Linear16, sample_rate_hz: 8000, channels: 2 };
+        let kept = Parameters::parse(&kept_query("sample_rate=16000&tag=a", Some(told))).unwrap();
+        assert_eq!(raw::of_parameters(&kept), Some(Bare::Samples(told)));
+        assert_eq!(kept.tags, ["a"]);
     }
 
     #[test]

@@ -15,10 +15,10 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::answer::{self, Asked, Heard};
-use super::parameters::{Encoding, Parameters};
+use super::parameters::Parameters;
 use super::source::{self, Source};
-use super::{Services, error, jobs, language, terms, wire};
-use crate::audio::{self, DecodeOptions, Decoded, RawEncoding, RawFormat};
+use super::{Services, error, jobs, language, raw, terms, wire};
+use crate::audio::{self, Bare, DecodeOptions, Decoded};
 use crate::engine::{Class, LanguageChoice, Task, TenantId};
 use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
@@ -34,7 +34,8 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     let caller = services.authenticator.caller(&request.headers).await?;
     let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
     let words = wants_words(&caller, &request.headers, &parameters)?;
-    let understood = Understood::new(&services, request.id, created, parameters, words)?;
+    let raw = raw::of_request(&request.headers, &parameters)?;
+    let understood = Understood::new(&services, request.id, created, parameters, (words, raw))?;
     if understood.parameters.callback.is_some() {
         return jobs::accept(&services, request, caller, understood).await;
     }
@@ -67,22 +68,21 @@ pub(super) struct Understood {
     pub created: SystemTime,
     pub parameters: Parameters,
     pub words: bool,
-    pub raw: Option<RawFormat>,
+    pub raw: Option<Bare>,
     language: LanguageChoice,
 }
 
 impl Understood {
     /// # Errors
-    /// 400 for a language that the model lacks, 415 for an encoding that is not read.
+    /// 400 for a language that the model lacks.
     pub fn new(
         services: &Services,
         request_id: Uuid,
         created: SystemTime,
         parameters: Parameters,
-        words: bool,
+        (words, raw): (bool, Option<Bare>),
     ) -> Result<Self, Failure> {
         let language = language::choice(&parameters, services.transcriber.model())?;
-        let raw = raw_format(&parameters)?;
         Ok(Self { request_id, created, parameters, words, raw, language })
     }
 }
@@ -126,7 +126,8 @@ pub(super) async fn transcribe(
         task: Task::Transcribe,
         prompt: None,
         bias: terms::terms(parameters),
-        word_times: words,
+        // Sentences, utterances and what is searched for are told with their times, too.
+        word_times: words || parameters.implies_words(),
         class: urgency.class,
         tenant: urgency.tenant,
         deadline: urgency.deadline,
@@ -139,6 +140,7 @@ pub(super) async fn transcribe(
         sha256,
         duration_seconds: decoded.duration_seconds,
         source_channels: decoded.source_channels,
+        damaged: decoded.damaged,
         transcripts: &transcripts,
         model: services.transcriber.model(),
     };
@@ -158,18 +160,23 @@ fn asker(caller: &Caller, request: &Request) -> u64 {
 ///
 /// The contract has them where `timestamps: true` asks for them; SDKs of the wire format expect them
 /// always, and one fails without. So they are left out only for a request that looks like the
-/// contract's: `Bearer`, no SDK's header, and nothing asked that is told by words.
+/// contract's: `Bearer`, no SDK's header, and nothing asked that shows in words. `timestamps: false` leaves
+/// them out for every client, unless a feature shows in words alone.
 ///
 /// # Errors
 /// 400 for a `timestamps` that is neither true nor false.
 fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) -> Result<bool, Failure> {
-    let asked = match headers.get(TIMESTAMPS).map(HeaderValue::as_bytes) {
-        None => false,
-        Some(value) if value.eq_ignore_ascii_case(b"true") => true,
-        Some(value) if value.eq_ignore_ascii_case(b"false") => false,
-        Some(_) => return Err(error::invalid_header(TIMESTAMPS, "expected true or false")),
-    };
-    Ok(asked || caller.scheme == Scheme::Token || is_sdk(headers) || parameters.implies_words())
+    let mut fields = headers.get_all(TIMESTAMPS).iter();
+    let asked = fields.next();
+    if fields.any(|field| Some(field) != asked) {
+        return Err(error::invalid_header(TIMESTAMPS, "it is there twice, with different values"));
+    }
+    match asked.map(HeaderValue::as_bytes) {
+        None => Ok(caller.scheme == Scheme::Token || is_sdk(headers) || parameters.implies_words()),
+        Some(value) if value.eq_ignore_ascii_case(b"true") => Ok(true),
+        Some(value) if value.eq_ignore_ascii_case(b"false") => Ok(parameters.needs_words()),
+        Some(_) => Err(error::invalid_header(TIMESTAMPS, "expected true or false")),
+    }
 }
 
 /// SDKs of the wire format say who they are, in one way or another.
@@ -179,32 +186,6 @@ fn is_sdk(headers: &HeaderMap) -> bool {
         || headers
             .keys()
             .any(|name| name.as_str().starts_with("x-deepgram-") || name.as_str().starts_with("x-fern-"))
-}
-
-/// The format of audio without a container; `None` where the bytes tell it.
-pub(super) fn raw_format(parameters: &Parameters) -> Result<Option<RawFormat>, Failure> {
-    let Some(encoding) = parameters.encoding else { return Ok(None) };
-    let encoding = match encoding {
-        Encoding::Linear16 => RawEncoding::Linear16,
-        Encoding::Linear32 => RawEncoding::Linear32,
-        Encoding::Mulaw => RawEncoding::Mulaw,
-        Encoding::Alaw => RawEncoding::Alaw,
-        // These come in containers that say so.
-        Encoding::Flac
-        | Encoding::Opus
-        | Encoding::OggOpus
-        | Encoding::WebmOpus
-        | Encoding::Mp3
-        | Encoding::Aac => return Ok(None),
-        Encoding::AmrNb | Encoding::AmrWb | Encoding::Speex | Encoding::G729 => {
-            return Err(error::unsupported_encoding(encoding.name()));
-        }
-    };
-    Ok(parameters.sample_rate_hz.map(|sample_rate_hz| RawFormat {
-        encoding,
-        sample_rate_hz,
-        channels: parameters.channels.unwrap_or(1),
-    }))
 }
 
 /// The audio as PCM, and the SHA-256 of its bytes. Off the async threads, no more at once than there are

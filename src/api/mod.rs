@@ -1,6 +1,6 @@
 //! The endpoints: the contract's and those for operators. One file for each.
 //!
-//! `parameters.rs` and `source.rs` say what a request asks, `answer.rs` and `wire.rs` how it is
+//! `parameters.rs`, `raw.rs` and `source.rs` say what a request asks, `answer.rs` and `wire.rs` how it is
 //! answered, `openapi.rs` describes both, and `error.rs`, alone, says what goes wrong under which status.
 
 pub mod answer;
@@ -12,6 +12,7 @@ mod listen;
 mod live;
 mod openapi;
 pub mod parameters;
+mod raw;
 mod source;
 mod terms;
 pub mod wire;

@@ -162,7 +162,7 @@ fn listen(id: &str) -> Value {
             }}},
             "4XX": failure("The request's fault; it says what to change."),
             "401": failure("No valid key."),
-            "415": failure("Audio of no known format."),
+            "415": failure("A format that is not read; the message names it."),
             "5XX": failure("The server's fault."),
             "503": busy("Busy."),
         },

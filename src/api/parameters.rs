@@ -60,8 +60,9 @@ pub struct Parameters {
     pub paragraphs: bool,
     pub utterances: bool,
     pub utterance_split_seconds: Option<f64>,
-    /// `diarize`, `diarize_model`, `diarize_version` and the contract's `diarization`: one switch.
-    pub diarize: bool,
+    /// `diarize`, `diarize_model`, `diarize_version` and the contract's `diarization` are one switch: those of
+    /// them that turned it on.
+    pub diarize: Vec<&'static str>,
     pub numerals: bool,
     pub measurements: bool,
     pub dictation: bool,
@@ -170,9 +171,14 @@ impl Parameters {
         self.punctuate == Some(false) && !self.shows_punctuation()
     }
 
+    /// Whether a feature that was asked for shows in words and nowhere else.
+    pub fn needs_words(&self) -> bool {
+        !self.diarize.is_empty()
+    }
+
     /// Whether what was asked for is told word by word.
     pub fn implies_words(&self) -> bool {
-        self.diarize || self.utterances || !self.search.is_empty() || self.shows_punctuation()
+        !self.diarize.is_empty() || self.utterances || !self.search.is_empty() || self.shows_punctuation()
     }
 
     /// Those that were asked for and do nothing for a language other than English.
@@ -189,13 +195,13 @@ impl Parameters {
     /// Parameters that were understood, ask for something, and are not honoured by this build.
     pub fn unsupported(&self) -> Vec<&'static str> {
         let asked = [
-            (self.diarize, "diarize"),
             (self.alternatives.is_some_and(|count| count > 1), "alternatives"),
             (self.version.as_deref().is_some_and(|version| version != "latest"), "version"),
             (self.tier.is_some(), "tier"),
         ];
         let asked = asked.into_iter().filter_map(|(asked, name)| asked.then_some(name));
-        asked.chain(self.intelligence.iter().copied()).collect()
+        let speakers = self.diarize.iter().copied();
+        speakers.chain(asked).chain(self.intelligence.iter().copied()).collect()
     }
 }
 

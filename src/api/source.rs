@@ -19,7 +19,7 @@ pub(super) enum Source {
 
 /// Reads the body of a request with `headers`.
 ///
-/// The media type decides one thing alone: whether this is JSON. Audio comes under any type or none,
+/// The media type decides here one thing alone: whether this is JSON. Audio comes under any type or none,
 /// and is told by its bytes.
 ///
 /// # Errors
@@ -27,7 +27,12 @@ pub(super) enum Source {
 pub(super) async fn read(version: Version, headers: &HeaderMap, body: Body) -> Result<Source, Failure> {
     check_framing(version, headers, &body)?;
     if !is_json(headers) {
-        return Ok(Source::Audio(body.collect().await?));
+        let audio = body.collect().await?;
+        return if is_form(headers, &audio.bytes()) {
+            Err(error::form_body())
+        } else {
+            Ok(Source::Audio(audio))
+        };
     }
     let json = body.collect_at_most(JSON_BYTES_MAX).await?;
     url_of(&json.bytes()).map(Source::Url).ok_or_else(error::invalid_json)
@@ -38,11 +43,23 @@ fn check_framing(version: Version, headers: &HeaderMap, body: &Body) -> Result<(
     if version < Version::HTTP_2 && !is_framed && body.is_empty() {
         return Err(error::length_required());
     }
-    let is_identity = |value: &hyper::header::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
-    if headers.get(CONTENT_ENCODING).is_some_and(|encoding| !is_identity(encoding)) {
+    // Several fields are one list (RFC 9110, section 5.3).
+    let mut encodings = headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .flat_map(|field| field.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii);
+    if encodings.any(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity")) {
         return Err(error::encoded_body());
     }
     Ok(())
+}
+
+/// A form, where the audio itself should be: `curl -F` sends one.
+fn is_form(headers: &HeaderMap, body: &[u8]) -> bool {
+    let media_type = headers.get(CONTENT_TYPE).map_or(&[][..], |value| value.as_bytes());
+    let kind = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    kind.eq_ignore_ascii_case(b"multipart/form-data") && body.starts_with(b"--")
 }
 
 /// Exactly `application/json`, with or without parameters.

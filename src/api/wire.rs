@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::figures::{Probability, Seconds};
+
 /// The answer to a transcription.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Response {
@@ -25,7 +27,7 @@ pub struct Metadata {
     /// When the request came, `2024-02-06T19:56:16.180Z`.
     pub created: String,
     /// Seconds of audio.
-    pub duration: f64,
+    pub duration: Seconds,
     /// Channels of the audio as it was sent.
     pub channels: u16,
     pub models: Vec<Uuid>,
@@ -50,8 +52,8 @@ pub struct Acknowledgement {
     pub request_id: Uuid,
 }
 
-/// What is delivered instead of a [`Response`] where there is none: an error as of any request, and the
-/// request's `metadata` where a [`Response`] would have it.
+/// Delivered in place of a [`Response`] when a job fails: the error object of any request, and the request's
+/// own labels where a [`Response`] has them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobError<E> {
     #[serde(flatten)]
@@ -60,9 +62,15 @@ pub struct JobError<E> {
     pub metadata: Option<Echo>,
 }
 
+/// As in [`Metadata`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Echo {
-    pub metadata: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub extra: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<String>,
 }
 
 /// How a job fares.
@@ -118,6 +126,8 @@ pub enum WarningKind {
     UnsupportedLanguage,
     /// Some of its values had no effect.
     PartlyUsed,
+    /// The audio breaks off or is broken somewhere: the rest was transcribed.
+    DamagedAudio,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -132,9 +142,9 @@ pub struct Results {
 /// Words without a long pause between them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Utterance {
-    pub start: f64,
-    pub end: f64,
-    pub confidence: f64,
+    pub start: Seconds,
+    pub end: Seconds,
+    pub confidence: Probability,
     pub channel: usize,
     pub transcript: String,
     pub words: Vec<Word>,
@@ -149,7 +159,7 @@ pub struct Channel {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detected_language: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub language_confidence: Option<f64>,
+    pub language_confidence: Option<Probability>,
     /// The best first.
     pub alternatives: Vec<Alternative>,
 }
@@ -164,9 +174,9 @@ pub struct Search {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Hit {
     /// 0 to 1.
-    pub confidence: f64,
-    pub start: f64,
-    pub end: f64,
+    pub confidence: Probability,
+    pub start: Seconds,
+    pub end: Seconds,
     /// What was heard there.
     pub snippet: String,
 }
@@ -175,7 +185,7 @@ pub struct Hit {
 pub struct Alternative {
     pub transcript: String,
     /// Mean of the words' confidences, 0 to 1; 0 where nothing was said.
-    pub confidence: f64,
+    pub confidence: Probability,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<Vec<Word>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -196,15 +206,15 @@ pub struct Paragraphs {
 pub struct Paragraph {
     pub sentences: Vec<Sentence>,
     pub num_words: usize,
-    pub start: f64,
-    pub end: f64,
+    pub start: Seconds,
+    pub end: Seconds,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sentence {
     pub text: String,
-    pub start: f64,
-    pub end: f64,
+    pub start: Seconds,
+    pub end: Seconds,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -212,10 +222,10 @@ pub struct Word {
     /// Lower case, without adjoining punctuation.
     pub word: String,
     /// Seconds from the start of the audio.
-    pub start: f64,
-    pub end: f64,
+    pub start: Seconds,
+    pub end: Seconds,
     /// 0 to 1.
-    pub confidence: f64,
+    pub confidence: Probability,
     /// As written, where punctuation was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub punctuated_word: Option<String>,

@@ -1,24 +1,30 @@
-//! Containers through symphonia, with libopus for Opus.
+//! Containers through symphonia, with libopus for Opus and further crates for telephones' codecs.
 //!
 //! Only the readers of formats that are promised are registered: every further one is more code that
 //! reads untrusted bytes.
 
-use std::io::ErrorKind;
+use std::io::{Cursor, ErrorKind};
 use std::sync::LazyLock;
 
-use symphonia::core::codecs::audio::{AudioDecoder, AudioDecoderOptions};
+use bytes::Bytes;
+use symphonia::core::codecs::audio::well_known as codec;
+use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
 use symphonia::core::codecs::registry::CodecRegistry;
 use symphonia::core::errors::Error as SymphoniaError;
 use symphonia::core::formats::probe::{Hint, Probe};
 use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
 use symphonia::core::io::{MediaSource, MediaSourceStream};
 use symphonia::core::meta::MetadataOptions;
+use symphonia::core::packet::Packet;
 use symphonia::default::{codecs, formats, meta};
 use symphonia_adapter_libopus::OpusDecoder;
 
 use super::decode::{Error, SAMPLE_RATES};
 use super::gather::Gather;
-use super::sniff::Container;
+use super::opus::{self, Surround};
+use super::sniff::{Band, Container, foreign};
+use super::speech::{amr, g729, speex};
+use super::{aac, mp4};
 
 /// Packets in a row that may yield nothing before the file is given up.
 const MAX_BARREN_PACKETS: usize = 4_096;
@@ -28,16 +34,22 @@ static CODECS: LazyLock<CodecRegistry> = LazyLock::new(|| {
     registry.register_audio_decoder::<codecs::FlacDecoder>();
     registry.register_audio_decoder::<codecs::MpaDecoder>();
     registry.register_audio_decoder::<codecs::AacDecoder>();
+    registry.register_audio_decoder::<codecs::AdpcmDecoder>();
+    registry.register_audio_decoder::<codecs::AlacDecoder>();
     registry.register_audio_decoder::<codecs::PcmDecoder>();
     registry.register_audio_decoder::<codecs::VorbisDecoder>();
     registry.register_audio_decoder::<OpusDecoder>();
     registry
 });
 
-/// Only the reader of `container`: another one's would find something to read in anything.
-fn probe(container: Container) -> Probe {
+/// Only the reader of `container`: another one's would find something to read in anything. `None` for
+/// those that are read without one.
+fn probe(container: Container) -> Option<Probe> {
     let mut probe = Probe::new();
     match container {
+        Container::Amr(_) | Container::G729 | Container::Speex => return None,
+        Container::Aiff => probe.register_format::<formats::AiffReader<'_>>(),
+        Container::Caf => probe.register_format::<formats::CafReader<'_>>(),
         Container::Wave => probe.register_format::<formats::WavReader<'_>>(),
         Container::Flac => probe.register_format::<formats::FlacReader<'_>>(),
         Container::Ogg => probe.register_format::<formats::OggReader<'_>>(),
@@ -49,7 +61,7 @@ fn probe(container: Container) -> Probe {
     if matches!(container, Container::Mpeg | Container::Adts | Container::Flac) {
         probe.register_metadata::<meta::Id3v2Reader<'_>>();
     }
-    probe
+    Some(probe)
 }
 
 /// What is read, and how.
@@ -58,6 +70,16 @@ pub struct Source {
     pub container: Container,
     /// Take off what the encoder added at the ends, where the container says how much.
     pub trims: bool,
+    /// Of an MP4 file, as by [`mp4::codings`].
+    pub codings: Vec<[u8; 4]>,
+}
+
+impl Source {
+    /// A file of which all is here.
+    pub fn whole(bytes: Bytes, container: Container, trims: bool) -> Self {
+        let codings = if container == Container::Mp4 { mp4::codings(&bytes) } else { Vec::new() };
+        Self { bytes: Box::new(Cursor::new(bytes)), container, trims, codings }
+    }
 }
 
 /// Where the reading stopped.
@@ -78,23 +100,79 @@ pub fn read(
     gather: &mut Gather,
     decoded: &mut dyn FnMut(&mut Gather) -> Result<(), Error>,
 ) -> Result<Ending, Error> {
-    let Source { bytes, container, trims } = source;
+    let Source { bytes, container, trims, codings } = source;
+    let probe = match container {
+        Container::Amr(band) => return amr::read(bytes, band, gather, decoded),
+        Container::G729 => return g729::read(bytes, gather, decoded),
+        Container::Speex => return speex::read(bytes, gather, decoded),
+        container => probe(container).ok_or_else(|| Error::Unsupported("a container".into()))?,
+    };
     let stream = MediaSourceStream::new(bytes, Default::default());
-    let mut format = probe(container)
+    let mut format = probe
         .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
         .map_err(|error| Error::Corrupt(error.to_string()))?;
     loop {
-        let (track_id, mut decoder) = decoder(&*format, trims)?;
-        match packets(&mut *format, &mut *decoder, track_id, gather, decoded)? {
+        let (track_id, mut decoder) = decoder(&*format, container, trims, &codings)?;
+        match packets(&mut *format, &mut decoder, track_id, gather, decoded)? {
             Ending::Next => {}
             ending => return Ok(ending),
         }
     }
 }
 
+/// What makes samples of packets.
+enum Decoder {
+    Registered(Box<dyn AudioDecoder>),
+    Surround(Box<Surround>),
+    Amr(amr::Frames),
+}
+
+/// How a packet went.
+enum Outcome {
+    /// Frames of so many channels at such a rate; there may be none.
+    Frames { channels: usize, sample_rate_hz: u32 },
+    /// This one cannot be decoded, and the next one may be.
+    Damaged,
+    /// Nor can those that follow.
+    Lost,
+}
+
+impl Decoder {
+    fn decode(&mut self, packet: &Packet, samples: &mut Vec<f32>) -> Outcome {
+        samples.clear();
+        match self {
+            Self::Registered(decoder) => match decoder.decode(packet) {
+                Ok(buffer) => {
+                    samples.resize(buffer.samples_interleaved(), 0.0);
+                    buffer.copy_to_slice_interleaved(samples);
+                    let (channels, sample_rate_hz) = (buffer.spec().channels().count(), buffer.spec().rate());
+                    Outcome::Frames { channels, sample_rate_hz }
+                }
+                Err(SymphoniaError::DecodeError(_)) => Outcome::Damaged,
+                Err(_) => Outcome::Lost,
+            },
+            Self::Surround(decoder) => match decoder.decode(packet, samples) {
+                Ok(channels) => Outcome::Frames { channels, sample_rate_hz: Surround::SAMPLE_RATE_HZ },
+                Err(_) => Outcome::Damaged,
+            },
+            Self::Amr(frames) => match frames.decode_packet(&packet.data, samples) {
+                false if samples.is_empty() => Outcome::Damaged,
+                _ => Outcome::Frames { channels: 1, sample_rate_hz: frames.sample_rate_hz() },
+            },
+        }
+    }
+}
+
 /// The first audio track, and what decodes it.
-fn decoder(format: &dyn FormatReader, trims: bool) -> Result<(u32, Box<dyn AudioDecoder>), Error> {
-    let track = format.default_track(TrackType::Audio).ok_or(Error::Empty)?;
+fn decoder(
+    format: &dyn FormatReader,
+    container: Container,
+    trims: bool,
+    codings: &[[u8; 4]],
+) -> Result<(u32, Decoder), Error> {
+    let Some(track) = format.default_track(TrackType::Audio) else {
+        return unknown_to_reader(format, codings);
+    };
     let parameters = track
         .codec_params
         .as_ref()
@@ -105,17 +183,81 @@ fn decoder(format: &dyn FormatReader, trims: bool) -> Result<(u32, Box<dyn Audio
     {
         return Err(Error::Corrupt(format!("a sample rate of {rate} Hz")));
     }
+    let mut parameters = parameters.clone();
+    if parameters.codec == codec::CODEC_ID_OPUS {
+        parameters.extra_data = parameters.extra_data.map(opus::head);
+    }
+    let channels = parameters.channels.as_ref().map_or(0, |channels| channels.count());
+    if parameters.codec == codec::CODEC_ID_OPUS && channels > 2 {
+        let head = parameters.extra_data.as_deref().unwrap_or(&[]);
+        return Ok((track.id, Decoder::Surround(Box::new(Surround::new(head)?))));
+    }
+    if parameters.codec == codec::CODEC_ID_AAC
+        && let Some(core) = parameters.extra_data.as_deref().and_then(aac::core)
+    {
+        parameters.extra_data = Some(core.into());
+    }
     let options = AudioDecoderOptions::default().gapless(trims);
-    let decoder = CODECS.make_audio_decoder(parameters, &options).map_err(|error| match error {
-        SymphoniaError::Unsupported(_) => Error::Unsupported,
+    let decoder = CODECS.make_audio_decoder(&parameters, &options).map_err(|error| match error {
+        SymphoniaError::Unsupported(_) => Error::Unsupported(name(&parameters, container)),
         error => Error::Corrupt(error.to_string()),
     })?;
-    Ok((track.id, decoder))
+    Ok((track.id, Decoder::Registered(decoder)))
+}
+
+/// A track of AMR in MP4, of which the reader knows nothing but the packets.
+fn unknown_to_reader(format: &dyn FormatReader, codings: &[[u8; 4]]) -> Result<(u32, Decoder), Error> {
+    const PICTURES: [&[u8; 4]; 12] = [
+        b"none", b"avc1", b"avc3", b"hvc1", b"hev1", b"mp4v", b"vp08", b"vp09", b"av01", b"jpeg", b"tx3g",
+        b"s263",
+    ];
+    let band = |coding: &[u8; 4]| match coding {
+        b"samr" => Some(Band::Narrow),
+        b"sawb" => Some(Band::Wide),
+        _ => None,
+    };
+    // The reader lists all tracks in the order of the file.
+    for (track, coding) in format.tracks().iter().zip(codings) {
+        if let Some(band) = band(coding) {
+            return Ok((track.id, Decoder::Amr(amr::Frames::new(band)?)));
+        }
+    }
+    match codings.iter().find(|coding| !PICTURES.contains(coding)) {
+        Some(coding) => Err(Error::Unsupported(foreign::in_mp4(*coding))),
+        None => Err(Error::Empty),
+    }
+}
+
+/// What a refusal calls a codec.
+fn name(parameters: &AudioCodecParameters, container: Container) -> String {
+    let container = match container {
+        Container::Mp4 => "MP4",
+        Container::Matroska => "Matroska",
+        Container::Ogg => "Ogg",
+        Container::Wave => "WAV",
+        Container::Aiff => "AIFF",
+        Container::Caf => "CAF",
+        _ => "its container",
+    };
+    let codec = match parameters.codec {
+        codec::CODEC_ID_AC3 => "AC-3",
+        codec::CODEC_ID_EAC3 => "E-AC-3",
+        codec::CODEC_ID_AC4 => "AC-4",
+        codec::CODEC_ID_DCA => "DTS",
+        codec::CODEC_ID_TRUEHD => "TrueHD",
+        codec::CODEC_ID_WAVPACK => "WavPack",
+        codec::CODEC_ID_TTA => "True Audio",
+        codec::CODEC_ID_WMA => "Windows Media Audio",
+        codec::CODEC_ID_AAC => "AAC of more than two channels, or of another profile than LC and HE,",
+        codec::CODEC_ID_OPUS => "Opus of so many channels",
+        _ => "an unknown codec",
+    };
+    format!("{codec} in {container}")
 }
 
 fn packets(
     format: &mut dyn FormatReader,
-    decoder: &mut dyn AudioDecoder,
+    decoder: &mut Decoder,
     track_id: u32,
     gather: &mut Gather,
     decoded: &mut dyn FnMut(&mut Gather) -> Result<(), Error>,
@@ -138,29 +280,27 @@ fn packets(
         if packet.track_id != track_id {
             continue;
         }
-        let buffer = match decoder.decode(&packet) {
-            Ok(buffer) => buffer,
-            Err(SymphoniaError::DecodeError(_)) => {
+        let (channels, rate) = match decoder.decode(&packet, &mut samples) {
+            Outcome::Frames { channels, sample_rate_hz } => (channels, sample_rate_hz),
+            Outcome::Damaged => {
                 gather.mark_damaged();
                 continue;
             }
-            Err(_) => break,
+            Outcome::Lost => break,
         };
-        let (channels, rate) = (buffer.spec().channels().count(), buffer.spec().rate());
-        if buffer.frames() == 0 {
+        if samples.is_empty() {
             continue;
         }
         if !SAMPLE_RATES.contains(&rate) {
             break;
         }
-        // A file whose format changes on the way is kept up to there.
+        // A file whose format changes too often is kept up to there, and so is one whose channels are
+        // kept apart and are suddenly more or fewer.
         match gather.begin(channels, rate) {
             Ok(()) => {}
             Err(error) if gather.is_empty() => return Err(error),
             Err(_) => break,
         }
-        samples.resize(buffer.samples_interleaved(), 0.0);
-        buffer.copy_to_slice_interleaved(&mut samples);
         gather.push(&mut samples)?;
         decoded(gather)?;
         barren = 0;

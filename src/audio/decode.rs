@@ -1,13 +1,12 @@
 //! Bytes to PCM: which reader, within which limits, and a wall around it.
 
-use std::io::Cursor;
-
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::gather::Gather;
 use super::raw::{self, RawFormat};
-use super::sniff::{self, Container};
+use super::sniff::{self, Band, Container, foreign};
+use super::wave::{self, Coding};
 use super::{Pcm, container};
 
 /// What one piece of audio may cost.
@@ -29,10 +28,62 @@ impl Default for Limits {
 /// Sample rates that are read, in Hz. Outside them a file is damaged or hostile.
 pub(super) const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 4_000..=384_000;
 
+/// What bytes are that are no container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bare {
+    Samples(RawFormat),
+    Speech(SpeechCoding),
+}
+
+/// How speech without a container is coded; each has one channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpeechCoding {
+    /// At 8 kHz, in the frames of files.
+    AmrNarrow,
+    /// At 16 kHz, likewise.
+    AmrWide,
+    /// At 8 kHz, in frames of 10 bytes.
+    G729,
+    /// In packets, whose bounds are those of the messages that bring them.
+    Speex { sample_rate_hz: u32 },
+}
+
+impl SpeechCoding {
+    /// # Errors
+    /// [`Error::Unsupported`] for a sample rate that it does not have.
+    pub fn check(self) -> Result<(), Error> {
+        match self {
+            Self::Speex { sample_rate_hz } if !SPEEX_SAMPLE_RATES.contains(&sample_rate_hz) => {
+                Err(Error::Unsupported(format!("Speex at {sample_rate_hz} Hz instead of 8, 16 or 32 kHz")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// As what a stream of bytes is read; `None` where those do not tell packets apart.
+    pub(super) fn container(self) -> Option<Container> {
+        match self {
+            Self::AmrNarrow => Some(Container::Amr(Band::Narrow)),
+            Self::AmrWide => Some(Container::Amr(Band::Wide)),
+            Self::G729 => Some(Container::G729),
+            Self::Speex { .. } => None,
+        }
+    }
+}
+
+impl From<RawFormat> for Bare {
+    fn from(format: RawFormat) -> Self {
+        Self::Samples(format)
+    }
+}
+
+/// Narrowband, wideband and ultra-wideband, in Hz.
+const SPEEX_SAMPLE_RATES: [u32; 3] = [8_000, 16_000, 32_000];
+
 #[derive(Debug, Clone)]
 pub struct DecodeOptions {
     /// For bytes that are no container.
-    pub raw: Option<RawFormat>,
+    pub raw: Option<Bare>,
     /// One [`Pcm`] for each source channel instead of their mean.
     pub split_channels: bool,
     pub limits: Limits,
@@ -51,8 +102,9 @@ pub struct Decoded {
 
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    #[error("the format is none of those that are read")]
-    Unsupported,
+    /// Another format: what it is, as far as that can be told.
+    #[error("{0} is not read")]
+    Unsupported(String),
     #[error("the audio is corrupt: {0}")]
     Corrupt(String),
     #[error("there is no audio")]
@@ -67,13 +119,41 @@ pub enum Error {
 ///
 /// # Errors
 /// [`Error::Empty`], [`Error::Unsupported`], and [`Error::Corrupt`] for a header that makes no sense.
-pub fn check(bytes: &[u8], raw: Option<RawFormat>) -> Result<(), Error> {
-    match (sniff::container(bytes), raw) {
-        _ if bytes.is_empty() => Err(Error::Empty),
-        (Some(Container::Wave), _) => sniff::check_wave(bytes),
-        (Some(_), _) | (None, Some(_)) => Ok(()),
-        (None, None) => Err(Error::Unsupported),
+pub fn check(bytes: &[u8], raw: Option<Bare>) -> Result<(), Error> {
+    match container_or_bare(bytes, raw)? {
+        Reading::Container(Container::Wave) => wave_header(bytes).map(drop),
+        Reading::Container(_) | Reading::Samples(_) => Ok(()),
     }
+}
+
+/// How bytes are read.
+enum Reading {
+    Container(Container),
+    Samples(RawFormat),
+}
+
+/// What the bytes are by themselves comes before what is said of them.
+fn container_or_bare(bytes: &[u8], raw: Option<Bare>) -> Result<Reading, Error> {
+    if bytes.is_empty() {
+        return Err(Error::Empty);
+    }
+    if let Some(container) = sniff::container(bytes) {
+        return Ok(Reading::Container(container));
+    }
+    match raw {
+        Some(Bare::Samples(format)) => Ok(Reading::Samples(format)),
+        Some(Bare::Speech(coding)) => match coding.container() {
+            Some(container) => Ok(Reading::Container(container)),
+            None => {
+                Err(Error::Unsupported("Speex without Ogg, whose packets do not tell where they end,".into()))
+            }
+        },
+        None => Err(Error::Unsupported(foreign::name(bytes).into())),
+    }
+}
+
+fn wave_header(bytes: &[u8]) -> Result<wave::Header, Error> {
+    wave::header(bytes)?.ok_or_else(|| Error::Corrupt("it ends in its header".into()))
 }
 
 /// Decodes a whole file, or raw samples where `options` describe them. The format is known by the
@@ -84,30 +164,40 @@ pub fn check(bytes: &[u8], raw: Option<RawFormat>) -> Result<(), Error> {
 /// # Errors
 /// See [`Error`]. A file that breaks off yields what comes before, marked as damaged.
 pub fn decode(bytes: Bytes, options: &DecodeOptions) -> Result<Decoded, Error> {
-    if bytes.is_empty() {
-        return Err(Error::Empty);
-    }
     let mut gather = Gather::new(options);
-    match (sniff::container(&bytes), options.raw) {
-        (Some(container), _) => {
-            if container == Container::Wave {
-                sniff::check_wave(&bytes)?;
-            }
-            // Readers of untrusted files have panicked on arithmetic before: that costs this file,
-            // not the process.
-            let trims = container != Container::Mpeg || sniff::tells_its_length(&bytes);
-            let source = container::Source { bytes: Box::new(Cursor::new(bytes)), container, trims };
-            let read = std::panic::AssertUnwindSafe(|| container::read(source, &mut gather, &mut |_| Ok(())));
-            match std::panic::catch_unwind(read) {
-                Ok(result) => drop(result?),
-                Err(_) if gather.is_empty() => {
-                    return Err(Error::Corrupt("its structure makes no sense".into()));
-                }
-                Err(_) => gather.mark_damaged(),
-            }
-        }
-        (None, Some(format)) => raw::read(&bytes, format, &mut gather)?,
-        (None, None) => return Err(Error::Unsupported),
+    match container_or_bare(&bytes, options.raw)? {
+        Reading::Samples(format) => raw::read(&bytes, format, &mut gather)?,
+        Reading::Container(Container::Wave) => read_wave(bytes, &mut gather)?,
+        Reading::Container(container) => read_container(bytes, container, &mut gather)?,
     }
     gather.finish()
+}
+
+fn read_wave(bytes: Bytes, gather: &mut Gather) -> Result<(), Error> {
+    let header = wave_header(&bytes)?;
+    let (audio, is_whole) = header.audio(&bytes);
+    if !is_whole {
+        gather.mark_damaged();
+    }
+    match header.coding {
+        Coding::Samples(format) => raw::read(audio, format, gather),
+        Coding::Mpeg => read_container(bytes.slice_ref(audio), Container::Mpeg, gather),
+        Coding::Adpcm => read_container(bytes, Container::Wave, gather),
+    }
+}
+
+fn read_container(bytes: Bytes, container: Container, gather: &mut Gather) -> Result<(), Error> {
+    let trims = container != Container::Mpeg || sniff::tells_its_length(&bytes);
+    let source = container::Source::whole(bytes, container, trims);
+    // Readers of untrusted files have panicked on arithmetic before: that costs this file, not the
+    // process.
+    let read = std::panic::AssertUnwindSafe(|| container::read(source, gather, &mut |_| Ok(())));
+    match std::panic::catch_unwind(read) {
+        Ok(result) => result.map(drop),
+        Err(_) if gather.is_empty() => Err(Error::Corrupt("its structure makes no sense".into())),
+        Err(_) => {
+            gather.mark_damaged();
+            Ok(())
+        }
+    }
 }

@@ -6,6 +6,9 @@ use super::{Pcm, SAMPLE_RATE};
 
 /// Full scale is 1; what is far above it is damage.
 const SAMPLE_LIMIT: f32 = 8.0;
+/// So many times a format may change on the way, as where files are put one after another: each time
+/// costs a new resampler.
+const CHANGES_MAX: usize = 256;
 
 pub struct Gather {
     limits: Limits,
@@ -16,10 +19,18 @@ pub struct Gather {
 }
 
 struct State {
+    /// Of the frames that come now.
     sample_rate_hz: u32,
-    source_channels: usize,
+    channels: usize,
+    /// Since they began.
     frames: u64,
     max_frames: u64,
+    /// What was before them.
+    seconds_before: f64,
+    changes: usize,
+    /// Of the source as it began, with the most channels that it has had.
+    source_sample_rate_hz: u32,
+    source_channels: usize,
     outputs: Vec<Resampling>,
     /// One channel of one push, kept for its room.
     lane: Vec<f32>,
@@ -42,11 +53,11 @@ impl Gather {
         Self { limits, split, is_stream: true, state: None, damaged: false }
     }
 
-    /// Says what the frames will be; may be called again with the same.
+    /// Says what the frames will be; may be called again, and with another format where the channels
+    /// are mixed.
     pub fn begin(&mut self, channels: usize, sample_rate_hz: u32) -> Result<(), Error> {
-        if let Some(state) = &self.state {
-            let same = state.source_channels == channels && state.sample_rate_hz == sample_rate_hz;
-            return if same { Ok(()) } else { Err(Error::Corrupt("its format changes on the way".into())) };
+        if self.state.as_ref().is_some_and(|state| state.is_of(channels, sample_rate_hz)) {
+            return Ok(());
         }
         if channels == 0 || channels > self.limits.max_channels {
             return Err(Error::Corrupt(format!(
@@ -54,13 +65,24 @@ impl Gather {
                 self.limits.max_channels
             )));
         }
+        if let Some(state) = &mut self.state {
+            let is_another = self.split && state.channels != channels;
+            if is_another || state.changes == CHANGES_MAX {
+                return Err(Error::Corrupt("its format changes on the way".into()));
+            }
+            return state.change(channels, sample_rate_hz, &self.limits);
+        }
         let outputs = if self.split { channels } else { 1 };
         let resampling = if self.is_stream { Resampling::prompt } else { Resampling::new };
         self.state = Some(State {
             sample_rate_hz,
-            source_channels: channels,
+            channels,
             frames: 0,
             max_frames: (self.limits.max_seconds * f64::from(sample_rate_hz)) as u64,
+            seconds_before: 0.0,
+            changes: 0,
+            source_sample_rate_hz: sample_rate_hz,
+            source_channels: channels,
             outputs: (0..outputs).map(|_| resampling(sample_rate_hz)).collect::<Result<_, _>>()?,
             lane: Vec::new(),
         });
@@ -74,7 +96,7 @@ impl Gather {
             *sample = if sample.is_finite() { sample.clamp(-SAMPLE_LIMIT, SAMPLE_LIMIT) } else { 0.0 };
         }
         let samples = &*samples;
-        let channels = state.source_channels;
+        let channels = state.channels;
         state.frames += (samples.len() / channels) as u64;
         if state.frames > state.max_frames {
             return Err(Error::TooLong { limit_seconds: self.limits.max_seconds });
@@ -113,7 +135,7 @@ impl Gather {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.state.as_ref().is_none_or(|state| state.frames == 0)
+        self.state.as_ref().is_none_or(|state| state.seconds() == 0.0)
     }
 
     pub fn mark_damaged(&mut self) {
@@ -121,28 +143,49 @@ impl Gather {
     }
 
     pub fn finish(self) -> Result<Decoded, Error> {
-        let Some(state) = self.state.filter(|state| state.frames > 0) else {
+        let Some(state) = self.state.filter(|state| state.seconds() > 0.0) else {
             return Err(if self.damaged {
                 Error::Corrupt("none of it can be decoded".into())
             } else {
                 Error::Empty
             });
         };
+        let seconds = state.seconds();
         let finish = |output: Resampling| Ok(Pcm::new(output.finish()?));
         let channels = state.outputs.into_iter().map(finish).collect::<Result<Vec<_>, Error>>()?;
-        debug_assert!(
-            channels.iter().all(|pcm| pcm.len().abs_diff(expected(state.frames, state.sample_rate_hz)) <= 1)
-        );
+        let expected = (seconds * f64::from(SAMPLE_RATE)).round() as usize;
+        debug_assert!(channels.iter().all(|pcm| pcm.len().abs_diff(expected) <= 1 + state.changes));
         Ok(Decoded {
             channels,
             source_channels: state.source_channels as u16,
-            source_sample_rate_hz: state.sample_rate_hz,
-            duration_seconds: state.frames as f64 / f64::from(state.sample_rate_hz),
+            source_sample_rate_hz: state.source_sample_rate_hz,
+            duration_seconds: seconds,
             damaged: self.damaged,
         })
     }
 }
 
-fn expected(frames: u64, sample_rate_hz: u32) -> usize {
-    (frames as f64 * f64::from(SAMPLE_RATE) / f64::from(sample_rate_hz)).round() as usize
+impl State {
+    fn is_of(&self, channels: usize, sample_rate_hz: u32) -> bool {
+        self.channels == channels && self.sample_rate_hz == sample_rate_hz
+    }
+
+    fn seconds(&self) -> f64 {
+        self.seconds_before + self.frames as f64 / f64::from(self.sample_rate_hz)
+    }
+
+    fn change(&mut self, channels: usize, sample_rate_hz: u32, limits: &Limits) -> Result<(), Error> {
+        if self.sample_rate_hz != sample_rate_hz {
+            self.outputs.iter_mut().try_for_each(|output| output.change(sample_rate_hz))?;
+            self.seconds_before = self.seconds();
+            self.frames = 0;
+            self.max_frames =
+                ((limits.max_seconds - self.seconds_before) * f64::from(sample_rate_hz)).max(0.0) as u64;
+            self.sample_rate_hz = sample_rate_hz;
+        }
+        self.channels = channels;
+        self.source_channels = self.source_channels.max(channels);
+        self.changes += 1;
+        Ok(())
+    }
 }

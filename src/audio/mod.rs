@@ -1,21 +1,25 @@
 //! Audio in any supported container, to mono PCM at [`SAMPLE_RATE`].
 
+mod aac;
 mod container;
 mod decode;
 pub mod g711;
 mod gather;
 mod log_mel;
+mod mp4;
+mod ogg;
 mod opus;
 mod rate;
 mod raw;
 mod resample;
 mod sniff;
+mod speech;
 mod stream;
 mod wave;
 
 use std::sync::Arc;
 
-pub use decode::{DecodeOptions, Decoded, Error, Limits, check, decode};
+pub use decode::{Bare, DecodeOptions, Decoded, Error, Limits, SpeechCoding, check, decode};
 pub use log_mel::{FFT_SAMPLES, HOP_SAMPLES, LogMel, clamp_log_mel};
 pub use rate::RateConverter;
 pub use raw::{RawEncoding, RawFormat};

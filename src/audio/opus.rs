@@ -1,16 +1,78 @@
-//! Opus packets without a container (RFC 6716), each by itself in the message that brings it.
+//! Opus that the containers' decoder does not take: packets without a container (RFC 6716), each by itself
+//! in the message that brings it, and more than two channels.
 
 use symphonia::core::audio::layouts::{CHANNEL_LAYOUT_MONO, CHANNEL_LAYOUT_STEREO};
 use symphonia::core::codecs::audio::well_known::CODEC_ID_OPUS;
 use symphonia::core::codecs::audio::{AudioCodecParameters, AudioDecoder, AudioDecoderOptions};
 use symphonia::core::codecs::registry::RegisterableAudioDecoder as _;
-use symphonia::core::packet::PacketRef;
+use symphonia::core::packet::{Packet, PacketRef};
 use symphonia::core::units::{Duration, Timestamp};
 use symphonia_adapter_libopus::OpusDecoder;
 
 use super::SAMPLE_RATE;
 use super::decode::Error;
 use super::gather::Gather;
+
+/// The head of a stream, as Ogg has it. MP4 has another version of it, whose numbers are the other way round
+/// (Encapsulation of Opus in ISO Base Media File Format, section 4.3.2).
+pub fn head(mut head: Box<[u8]>) -> Box<[u8]> {
+    const MP4_VERSION: u8 = 0;
+    if let [b'O', b'p', b'u', b's', b'H', b'e', b'a', b'd', version @ MP4_VERSION, _, skip @ ..] = &mut *head
+        && let Some(skip) = skip.get_mut(..2)
+    {
+        *version = 1;
+        skip.reverse();
+    }
+    head
+}
+
+/// Opus of more than two channels in a container, which are streams of one or two (RFC 7845, section 5.1.1).
+pub struct Surround {
+    decoder: ::opus::MSDecoder,
+    channels: usize,
+    /// Frames at the start that are the encoder's delay.
+    skip: usize,
+}
+
+impl Surround {
+    pub const SAMPLE_RATE_HZ: u32 = 48_000;
+    /// 120 ms, the longest packet.
+    const FRAMES_MAX: usize = Self::SAMPLE_RATE_HZ as usize * 120 / 1000;
+
+    /// `head` is the stream's first packet, or what a container makes of it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a head that makes no sense.
+    pub fn new(head: &[u8]) -> Result<Self, Error> {
+        let nonsense = || Error::Corrupt("its channels make no sense".into());
+        let head = head.strip_prefix(b"OpusHead").unwrap_or(head);
+        let &[_, channels, s0, s1, _, _, _, _, _, _, _, streams, coupled, ref mapping @ ..] = head else {
+            return Err(nonsense());
+        };
+        let mapping = mapping.get(..usize::from(channels)).ok_or_else(nonsense)?;
+        let decoder = ::opus::MSDecoder::new(Self::SAMPLE_RATE_HZ, streams, coupled, mapping)
+            .map_err(|_| nonsense())?;
+        Ok(Self { decoder, channels: mapping.len(), skip: usize::from(u16::from_le_bytes([s0, s1])) })
+    }
+
+    /// Decodes one packet to interleaved `samples` of so many channels.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for what is no packet.
+    pub fn decode(&mut self, packet: &Packet, samples: &mut Vec<f32>) -> Result<usize, Error> {
+        samples.resize(Self::FRAMES_MAX * self.channels, 0.0);
+        let frames = self
+            .decoder
+            .decode_float(&packet.data, samples, false)
+            .map_err(|_| Error::Corrupt("this is no packet of Opus".into()))?;
+        let end = frames.saturating_sub(packet.trim_end.get() as usize);
+        let start = (self.skip + packet.trim_start.get() as usize).min(end);
+        self.skip = self.skip.saturating_sub(frames);
+        samples.truncate(end * self.channels);
+        samples.drain(..start * self.channels);
+        Ok(self.channels)
+    }
+}
 
 /// Packets in a row that may be none before what comes is taken for something else.
 const BROKEN_MAX: usize = 25;
@@ -31,12 +93,12 @@ impl Packets {
         let layout = match channels {
             1 => CHANNEL_LAYOUT_MONO,
             2 => CHANNEL_LAYOUT_STEREO,
-            _ => return Err(Error::Unsupported),
+            _ => return Err(Error::Unsupported(format!("Opus of {channels} channels without a container"))),
         };
         let mut parameters = AudioCodecParameters::new();
         parameters.for_codec(CODEC_ID_OPUS).with_sample_rate(SAMPLE_RATE).with_channels(layout);
         let decoder = OpusDecoder::try_registry_new(&parameters, &AudioDecoderOptions::default())
-            .map_err(|_| Error::Unsupported)?;
+            .map_err(|error| Error::Unsupported(error.to_string()))?;
         Ok(Self { decoder, samples: Vec::new(), broken: 0 })
     }
 

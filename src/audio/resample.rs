@@ -21,6 +21,10 @@ pub struct Resampling {
     /// Room for one chunk of output.
     chunk: Vec<f32>,
     output: Vec<f32>,
+    /// Output of another rate, which comes before all of `output`.
+    before: Vec<f32>,
+    /// Input frames that are resampled at a time, about.
+    chunk_frames: usize,
     /// Output samples at the start that are delay, and not yet taken off.
     delay: usize,
     /// Output samples that were taken already.
@@ -53,10 +57,19 @@ impl Resampling {
             fft,
             pending: Vec::new(),
             output: Vec::new(),
+            before: Vec::new(),
+            chunk_frames,
             taken: 0,
             pushed: 0,
             ratio: f64::from(SAMPLE_RATE) / f64::from(sample_rate_hz),
         })
+    }
+
+    /// Goes on at another rate, with what comes out where the first ended.
+    pub fn change(&mut self, sample_rate_hz: u32) -> Result<(), Error> {
+        let next = Self::in_chunks(sample_rate_hz, self.chunk_frames)?;
+        self.before = std::mem::replace(self, next).finish()?;
+        Ok(())
     }
 
     pub fn push(&mut self, samples: &[f32]) -> Result<(), Error> {
@@ -95,13 +108,13 @@ impl Resampling {
         self.delay -= delay;
         self.output.drain(..delay);
         self.taken += self.output.len() as u64;
-        std::mem::take(&mut self.output)
+        joined(std::mem::take(&mut self.before), std::mem::take(&mut self.output))
     }
 
     /// What is left of the output.
     pub fn finish(mut self) -> Result<Vec<f32>, Error> {
         if self.fft.is_none() {
-            return Ok(self.output);
+            return Ok(joined(self.before, self.output));
         }
         let length = (self.pushed as f64 * self.ratio).round() as u64;
         let wanted = length.saturating_sub(self.taken) as usize + self.delay;
@@ -112,8 +125,16 @@ impl Resampling {
         }
         self.output.truncate(wanted);
         self.output.drain(..self.delay);
-        Ok(self.output)
+        Ok(joined(self.before, self.output))
     }
+}
+
+fn joined(mut before: Vec<f32>, after: Vec<f32>) -> Vec<f32> {
+    if before.is_empty() {
+        return after;
+    }
+    before.extend_from_slice(&after);
+    before
 }
 
 #[cfg(test)]
@@ -141,6 +162,36 @@ mod tests {
             // samples, so the phase may be off by one: 2π · 440 / 16000.
             let worst = (2_000..46_000).map(|n| (output[n] - expected[n]).abs()).fold(0.0, f32::max);
             assert!(worst < 0.173, "{rate}: {worst}");
+        }
+    }
+
+    #[test]
+    fn a_tone_goes_on_where_the_rate_changes() {
+        let rates = [44_100, 16_000, 8_000, 16_000, 48_000];
+        for takes in [false, true] {
+            let mut resampling = Resampling::prompt(rates[0]).expect("a usual rate");
+            let mut output = Vec::new();
+            for (second, rate) in rates.into_iter().enumerate() {
+                if second > 0 {
+                    resampling.change(rate).expect("a usual rate");
+                }
+                let input: Vec<f32> = (0..rate)
+                    .map(|n| (n as f32 / rate as f32 * 440.0 * std::f32::consts::TAU).sin())
+                    .collect();
+                for piece in input.chunks(500) {
+                    resampling.push(piece).expect("pushed");
+                    if takes {
+                        output.extend(resampling.take());
+                    }
+                }
+            }
+            output.extend(resampling.finish().expect("finished"));
+            assert_eq!(output.len(), rates.len() * 16_000);
+            for (second, output) in output.chunks_exact(16_000).enumerate() {
+                let expected = |n: usize| (n as f32 / 16_000.0 * 440.0 * std::f32::consts::TAU).sin();
+                let worst = (1_000..15_000).map(|n| (output[n] - expected(n)).abs()).fold(0.0, f32::max);
+                assert!(worst < 0.173, "second {second}: {worst}");
+            }
         }
     }
 

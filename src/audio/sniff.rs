@@ -1,21 +1,40 @@
 //! What a file is, by its first bytes. What the sender calls it counts for nothing.
 
-use super::decode::Error;
+pub mod foreign;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Container {
+    /// RIFF, and RF64 or BW64 for what is larger than 4 GiB.
     Wave,
+    Aiff,
+    Caf,
     Flac,
     Ogg,
     /// Matroska and WebM.
     Matroska,
     /// MP4, M4A and QuickTime.
     Mp4,
-    /// MPEG audio: MP3 with or without an ID3 tag.
+    /// MPEG audio: MP3 or MP2, with or without an ID3 tag.
     Mpeg,
     /// AAC in ADTS frames.
     Adts,
+    /// Frames of AMR one after another, with or without the line that begins a file (RFC 4867, section 5).
+    Amr(Band),
+    /// Frames of G.729, one after another.
+    G729,
+    /// Speex in Ogg.
+    Speex,
 }
+
+/// Narrowband at 8 kHz, wideband at 16 kHz.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Band {
+    Narrow,
+    Wide,
+}
+
+/// As many bytes of Ogg tell which codec begins.
+pub const OGG_BYTES: usize = 27 + 255 + 8;
 
 /// Zeros at the start that are passed over: some encoders pad.
 const MAX_LEADING_ZEROS: usize = 65_536;
@@ -31,8 +50,14 @@ pub fn packaged(bytes: &[u8]) -> Option<Container> {
 
 pub fn container(bytes: &[u8]) -> Option<Container> {
     let found = match bytes {
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => Container::Wave,
+        [b'R', b'I' | b'F', b'F' | b'6', b'F' | b'4', _, _, _, _, b'W', b'A', b'V', b'E', ..]
+        | [b'B', b'W', b'6', b'4', _, _, _, _, b'W', b'A', b'V', b'E', ..] => Container::Wave,
+        [b'F', b'O', b'R', b'M', _, _, _, _, b'A', b'I', b'F', b'F' | b'C', ..] => Container::Aiff,
+        [b'c', b'a', b'f', b'f', 0, ..] => Container::Caf,
+        [b'#', b'!', b'A', b'M', b'R', b'\n', ..] => Container::Amr(Band::Narrow),
+        [b'#', b'!', b'A', b'M', b'R', b'-', b'W', b'B', b'\n', ..] => Container::Amr(Band::Wide),
         [b'f', b'L', b'a', b'C', ..] => Container::Flac,
+        [b'O', b'g', b'g', b'S', ..] if first_packet(bytes).starts_with(b"Speex   ") => Container::Speex,
         [b'O', b'g', b'g', b'S', ..] => Container::Ogg,
         [0x1A, 0x45, 0xDF, 0xA3, ..] => Container::Matroska,
         [_, _, _, _, b'f', b't', b'y', b'p', ..] => Container::Mp4,
@@ -44,6 +69,12 @@ pub fn container(bytes: &[u8]) -> Option<Container> {
         _ => frames(bytes)?,
     };
     Some(found)
+}
+
+/// Where the first packet of an Ogg file begins (RFC 3533, section 6).
+fn first_packet(bytes: &[u8]) -> &[u8] {
+    let segments = usize::from(bytes.get(26).copied().unwrap_or(0));
+    bytes.get(27 + segments..).unwrap_or(&[])
 }
 
 /// What follows an ID3v2 tag; MP3 where that cannot be seen.
@@ -84,48 +115,29 @@ fn frame(bytes: &[u8]) -> Option<(Container, usize)> {
     Some((Container::Mpeg, mpeg_frame_length(second, third)?))
 }
 
-/// ISO/IEC 11172-3 and 13818-3: layer III alone is decoded here.
+/// ISO/IEC 11172-3 and 13818-3: layers II and III are decoded here.
 fn mpeg_frame_length(second: u8, third: u8) -> Option<usize> {
     const KILOBITS_1: [usize; 15] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
+    const KILOBITS_1_II: [usize; 15] = [0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384];
     const KILOBITS_2: [usize; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
     let (version, layer) = ((second >> 3) & 3, (second >> 1) & 3);
     let bit_rate_index = usize::from(third >> 4);
     let base = *[44_100, 48_000, 32_000].get(usize::from((third >> 2) & 3))?;
-    // 3 is MPEG 1, 2 is MPEG 2, 0 is MPEG 2.5; layer III is 1.
-    let (rates, divisor, samples_in_bytes) = match version {
-        3 => (&KILOBITS_1, 1, 144),
-        2 => (&KILOBITS_2, 2, 72),
-        0 => (&KILOBITS_2, 4, 72),
+    // Versions: 3 is MPEG 1, 2 is MPEG 2, 0 is MPEG 2.5. Layers: 2 is II, 1 is III.
+    let (rates, divisor, samples_in_bytes) = match (version, layer) {
+        (3, 1) => (&KILOBITS_1, 1, 144),
+        (3, 2) => (&KILOBITS_1_II, 1, 144),
+        (2, 1) => (&KILOBITS_2, 2, 72),
+        (2, 2) => (&KILOBITS_2, 2, 144),
+        (0, 1) => (&KILOBITS_2, 4, 72),
         _ => return None,
     };
     let kilobits = *rates.get(bit_rate_index)?;
-    if layer != 1 || kilobits == 0 {
+    if kilobits == 0 {
         return None;
     }
     let padding = usize::from((third >> 1) & 1);
     Some(samples_in_bytes * kilobits * 1000 / (base / divisor) + padding)
-}
-
-/// Refuses a WAVE file whose `fmt ` chunk cannot be what it says, before a reader believes it.
-pub fn check_wave(bytes: &[u8]) -> Result<(), Error> {
-    let mut at = 12;
-    while let Some(&[a, b, c, d, s0, s1, s2, s3]) = bytes.get(at..at + 8) {
-        let size = u32::from_le_bytes([s0, s1, s2, s3]) as usize;
-        if [a, b, c, d] == *b"fmt " {
-            let field = |offset: usize| bytes.get(at + 8 + offset..at + 10 + offset).map(|f| [f[0], f[1]]);
-            let (Some(channels), Some(bits)) = (field(2), field(14)) else {
-                return Err(Error::Corrupt("it ends in its header".into()));
-            };
-            let (channels, bits) = (u16::from_le_bytes(channels), u16::from_le_bytes(bits));
-            if !(16..=4096).contains(&size) || channels == 0 || !(1..=64).contains(&bits) {
-                return Err(Error::Corrupt("its header makes no sense".into()));
-            }
-            return Ok(());
-        }
-        // Chunks are padded to whole 16-bit words.
-        at = at.saturating_add(8 + size).saturating_add(size & 1);
-    }
-    Err(Error::Corrupt("it has no format chunk".into()))
 }
 
 /// Whether an MPEG file begins with a frame that says how long it is and what its encoder added. Without

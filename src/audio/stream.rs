@@ -7,26 +7,35 @@
 //!
 //! A stream ends when the sender says so, not where a container says that it ends: what comes after is
 //! audio still in a WAVE file, and passed over in others.
+//!
+//! An MP4 file whose index stands behind its audio tells nothing before its end, and nor does CAF: it is
+//! kept, up to [`KEPT_BYTES_MAX`], and read when the sender ends the stream.
 
 mod reading;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::decode::Error;
+use super::decode::{Error, SpeechCoding};
 use super::gather::Gather;
+use super::mp4::{self, Index};
 use super::opus::Packets;
 use super::raw::{self, RawFormat};
-use super::sniff::{self, Container};
-use super::wave;
-use reading::Reading;
+use super::sniff::{self, Container, foreign};
+use super::speech::speex;
+use super::wave::{self, Coding as WaveCoding};
+use reading::{Input, Reading};
 
 /// Bytes by which a container must be known.
 const SNIFFED_BYTES_MAX: usize = 4096;
 /// Fewer are not looked at: a frame of MPEG audio is told by the header of the next one.
 const SNIFFED_BYTES_MIN: usize = 16;
+/// A file that can be read only as a whole may be so long: half an hour of AAC at 64 kbit/s.
+pub const KEPT_BYTES_MAX: usize = 16 << 20;
+/// The index of an MP4 file may end here.
+const INDEX_BYTES_MAX: usize = 4 << 20;
 
 /// What the sender says that the bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +44,8 @@ pub enum StreamFormat {
     Raw(RawFormat),
     /// Opus packets, one to a push, of so many channels; or the container that they are in.
     Opus { channels: u16 },
+    /// Frames of speech, or a file of them. Speex packets are one to a push.
+    Speech(SpeechCoding),
     /// A container, to be known by its first bytes.
     Container,
     /// MPEG audio, which may begin in the middle of a frame.
@@ -79,7 +90,11 @@ enum State {
         output: Vec<Vec<f32>>,
     },
     /// The first bytes of a container.
-    Unknown(Vec<u8>),
+    Unknown {
+        first: Vec<u8>,
+        /// Where much is kept, the place of its reader.
+        place: Option<OwnedSemaphorePermit>,
+    },
     Reading(Reading),
     Ended,
 }
@@ -91,6 +106,7 @@ enum Coding {
         rest: Vec<u8>,
     },
     Opus(Box<Packets>),
+    Speex(Box<speex::Packets>),
 }
 
 impl Coding {
@@ -102,6 +118,7 @@ impl Coding {
         match self {
             Self::Samples { format, rest } => read_raw(bytes, *format, rest, gather),
             Self::Opus(packets) => packets.push(bytes, gather),
+            Self::Speex(packets) => packets.push(bytes, gather),
         }
     }
 }
@@ -110,7 +127,7 @@ impl PcmStream {
     pub fn new(options: StreamOptions) -> Self {
         let state = match options.format {
             StreamFormat::Raw(format) => State::direct(Coding::samples(format), &options),
-            _ => State::Unknown(Vec::new()),
+            _ => State::Unknown { first: Vec::new(), place: None },
         };
         Self { options, state, source_channels: None, is_caught_up: true, has_ended: false }
     }
@@ -125,7 +142,7 @@ impl PcmStream {
         match &self.state {
             State::Direct { output, .. } => output.is_empty(),
             State::Reading(reading) => reading.is_hungry(),
-            State::Unknown(_) | State::Ended => true,
+            State::Unknown { .. } | State::Ended => true,
         }
     }
 
@@ -147,13 +164,12 @@ impl PcmStream {
                 *output = gather.take();
                 Ok(())
             }
-            State::Unknown(first) => {
-                if let StreamFormat::Opus { channels } = self.options.format
-                    && first.is_empty()
+            State::Unknown { first, .. } => {
+                if first.is_empty()
                     && sniff::packaged(&bytes).is_none()
+                    && let Some(coding) = in_packets(self.options.format)?
                 {
-                    let packets = Box::new(Packets::new(channels)?);
-                    self.state = State::direct(Coding::Opus(packets), &self.options);
+                    self.state = State::direct(coding, &self.options);
                     return self.push(bytes);
                 }
                 first.extend_from_slice(&bytes);
@@ -174,8 +190,8 @@ impl PcmStream {
     pub fn finish(&mut self) -> Result<(), Error> {
         self.has_ended = true;
         match &mut self.state {
-            State::Unknown(first) if first.is_empty() => self.state = State::Ended,
-            State::Unknown(_) => self.begin(true)?,
+            State::Unknown { first, .. } if first.is_empty() => self.state = State::Ended,
+            State::Unknown { .. } => self.begin(true)?,
             _ => {}
         }
         match &mut self.state {
@@ -188,7 +204,7 @@ impl PcmStream {
                 }
             }
             State::Reading(reading) => reading.finish(),
-            State::Unknown(_) | State::Ended => {}
+            State::Unknown { .. } | State::Ended => {}
         }
         Ok(())
     }
@@ -220,7 +236,7 @@ impl PcmStream {
                     return Err(error);
                 }
             },
-            State::Unknown(_) | State::Ended => {}
+            State::Unknown { .. } | State::Ended => {}
         }
         if self.has_ended && matches!(self.state, State::Ended) {
             return Ok(Piece::End);
@@ -233,35 +249,114 @@ impl PcmStream {
 
     /// Begins to read once the container is known.
     fn begin(&mut self, is_all: bool) -> Result<(), Error> {
-        let State::Unknown(first) = &mut self.state else { return Ok(()) };
+        let State::Unknown { first, place } = &mut self.state else { return Ok(()) };
         if first.len() < SNIFFED_BYTES_MIN && !is_all {
             return Ok(());
         }
-        let container = match self.options.format {
-            StreamFormat::Mpeg => sniff::container(first).or(Some(Container::Mpeg)),
-            StreamFormat::Adts => sniff::container(first).or(Some(Container::Adts)),
-            _ => sniff::container(first),
+        let container = match (sniff::container(first), self.options.format) {
+            (Some(container), _) => Some(container),
+            (None, StreamFormat::Mpeg) => Some(Container::Mpeg),
+            (None, StreamFormat::Adts) => Some(Container::Adts),
+            (None, StreamFormat::Speech(coding)) => coding.container(),
+            (None, _) => None,
         };
         let Some(container) = container else {
-            return if is_all || first.len() >= SNIFFED_BYTES_MAX { Err(Error::Unsupported) } else { Ok(()) };
+            let is_hopeless = is_all || first.len() >= SNIFFED_BYTES_MAX;
+            return if is_hopeless { Err(Error::Unsupported(foreign::name(first).into())) } else { Ok(()) };
         };
         if container == Container::Wave {
-            return match wave::header(first)? {
-                Some((format, samples)) => {
-                    let first = Bytes::from(std::mem::take(first)).slice(samples..);
-                    self.state = State::direct(Coding::samples(format), &self.options);
-                    self.push(first)
-                }
-                None if is_all => Err(Error::Corrupt("it ends in its header".into())),
-                None => Ok(()),
-            };
+            return self.begin_wave(is_all);
         }
-        let place = self.options.readers.clone().try_acquire_owned().map_err(|_| Error::Busy)?;
-        let first = Bytes::from(std::mem::take(first));
+        let arrived = if is_all { Arrival::All } else { arrival(container, first)? };
+        let input = match arrived {
+            Arrival::All => Input::Whole(Bytes::from(std::mem::take(first))),
+            Arrival::Enough => Input::Arriving(Bytes::from(std::mem::take(first))),
+            Arrival::TooLittle => return Ok(()),
+            Arrival::Kept if first.len() > KEPT_BYTES_MAX => {
+                let reason =
+                    format!("more than {KEPT_BYTES_MAX} bytes of it would have to be kept until its end");
+                return Err(Error::Corrupt(reason));
+            }
+            Arrival::Kept => {
+                if place.is_none() {
+                    *place = Some(self.options.readers.clone().try_acquire_owned().map_err(|_| Error::Busy)?);
+                }
+                return Ok(());
+            }
+        };
+        self.read(container, input)
+    }
+
+    /// As [`Self::begin`], of what begins as a WAVE file.
+    fn begin_wave(&mut self, is_all: bool) -> Result<(), Error> {
+        let State::Unknown { first, .. } = &mut self.state else { return Ok(()) };
+        let Some(header) = wave::header(first)? else {
+            return if is_all { Err(Error::Corrupt("it ends in its header".into())) } else { Ok(()) };
+        };
+        let bytes = Bytes::from(std::mem::take(first));
+        let audio = bytes.slice(header.start..);
+        match header.coding {
+            WaveCoding::Samples(format) => {
+                self.state = State::direct(Coding::samples(format), &self.options);
+                self.push(audio)
+            }
+            WaveCoding::Mpeg => self.read(Container::Mpeg, Input::Arriving(audio)),
+            WaveCoding::Adpcm => self.read(Container::Wave, Input::Arriving(bytes)),
+        }
+    }
+
+    fn read(&mut self, container: Container, input: Input) -> Result<(), Error> {
+        let held = match &mut self.state {
+            State::Unknown { place, .. } => place.take(),
+            _ => None,
+        };
+        let place = match held {
+            Some(place) => place,
+            None => self.options.readers.clone().try_acquire_owned().map_err(|_| Error::Busy)?,
+        };
         let gather = Gather::stream(self.options.split_channels, self.options.max_channels);
-        self.state = State::Reading(Reading::start(first, container, gather, place)?);
+        self.state = State::Reading(Reading::start(input, container, gather, place)?);
         Ok(())
     }
+}
+
+/// How much of a file is here.
+enum Arrival {
+    TooLittle,
+    /// Enough to begin to read it.
+    Enough,
+    /// It cannot be read before its end.
+    Kept,
+    All,
+}
+
+fn arrival(container: Container, first: &[u8]) -> Result<Arrival, Error> {
+    Ok(match container {
+        // What is in it is told by its first packet.
+        Container::Ogg if first.len() < sniff::OGG_BYTES => Arrival::TooLittle,
+        // The sizes of its packets may be behind them.
+        Container::Caf => Arrival::Kept,
+        Container::Mp4 => match mp4::index(first) {
+            Some(Index::Ahead) => Arrival::Enough,
+            Some(Index::Behind) => Arrival::Kept,
+            None if first.len() > INDEX_BYTES_MAX => {
+                return Err(Error::Corrupt(format!("its index is longer than {INDEX_BYTES_MAX} bytes")));
+            }
+            None => Arrival::TooLittle,
+        },
+        _ => Arrival::Enough,
+    })
+}
+
+/// How packets are decoded that come one to a push; `None` for other formats.
+fn in_packets(format: StreamFormat) -> Result<Option<Coding>, Error> {
+    Ok(match format {
+        StreamFormat::Opus { channels } => Some(Coding::Opus(Box::new(Packets::new(channels)?))),
+        StreamFormat::Speech(SpeechCoding::Speex { sample_rate_hz }) => {
+            Some(Coding::Speex(Box::new(speex::Packets::new(sample_rate_hz)?)))
+        }
+        _ => None,
+    })
 }
 
 impl State {

@@ -17,6 +17,7 @@ use crate::api::{Parameters, language};
 use crate::audio::{self, DecodeOptions};
 use crate::config::Config;
 use crate::engine::{self, Class, Task, TenantId};
+use crate::figures::{Probability, Score, Seconds};
 use crate::format::captions;
 use crate::transcribe::{TranscribeOptions, Transcriber};
 use crate::transcript::Transcript;
@@ -43,7 +44,7 @@ pub struct Arguments {
     /// Names and terms to expect.
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// Time every word, not only segments.
+    /// Time every word in JSON, not only segments; captions always go by words.
     #[arg(long)]
     word_timestamps: bool,
     /// Files worked on at once.
@@ -134,7 +135,8 @@ fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<T
         task: if arguments.translate { Task::Translate } else { Task::Transcribe },
         prompt: arguments.prompt.clone(),
         bias: Arc::default(),
-        word_times: arguments.word_timestamps,
+        word_times: arguments.word_timestamps
+            || matches!(arguments.format, OutputFormat::Srt | OutputFormat::Vtt),
         class: Class::Interactive,
         tenant: TenantId::default(),
         deadline: None,
@@ -193,16 +195,20 @@ fn write(output: Option<&Path>, text: &str) -> anyhow::Result<()> {
 fn json(transcript: &Transcript, words: bool) -> String {
     let segments = transcript.segments.iter().map(|segment| {
         let mut value = serde_json::json!({
-            "start": segment.start,
-            "end": segment.end,
+            "start": Seconds::new(segment.start),
+            "end": Seconds::new(segment.end),
             "text": segment.text.trim(),
-            "average_log_probability": segment.average_log_probability,
-            "no_speech_probability": segment.no_speech_probability,
+            "average_log_probability": Score::new(segment.average_log_probability),
+            "no_speech_probability": Probability::new(segment.no_speech_probability),
         });
         if words {
             let word = |word: &crate::transcript::Word| {
-                serde_json::json!({"word": word.text.trim(), "start": word.start, "end": word.end,
-                                   "probability": word.probability})
+                serde_json::json!({
+                    "word": word.text.trim(),
+                    "start": Seconds::new(word.start),
+                    "end": Seconds::new(word.end),
+                    "probability": Probability::new(word.probability),
+                })
             };
             value["words"] = segment.words.iter().map(word).collect();
         }
@@ -211,9 +217,9 @@ fn json(transcript: &Transcript, words: bool) -> String {
     let value = serde_json::json!({
         "text": transcript.text(),
         "language": transcript.language.code,
-        "language_probability": transcript.language.probability,
-        "duration": transcript.duration,
-        "confidence": transcript.confidence(),
+        "language_probability": Probability::new(transcript.language.probability),
+        "duration": Seconds::of_audio(transcript.duration),
+        "confidence": Probability::new(transcript.confidence()),
         "segments": segments.collect::<Vec<_>>(),
     });
     format!("{value}\n")
@@ -226,4 +232,39 @@ fn progress_bar(files: usize) -> ProgressBar {
     }
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} files, {eta} left");
     ProgressBar::new(files as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transcript::{DetectedLanguage, Segment, Word};
+
+    #[test]
+    fn json_has_no_digits_without_meaning() {
+        let word = Word { text: " Hello.".into(), start: 1.1, end: 1.1 + 2.2, probability: 0.9 };
+        let segment = Segment {
+            text: " Hello.".into(),
+            start: 1.1,
+            end: 1.1 + 2.2,
+            words: vec![word],
+            average_log_probability: -0.1,
+            no_speech_probability: 0.2,
+            ..Segment::default()
+        };
+        let language = DetectedLanguage { code: "en".into(), probability: 0.7 };
+        let transcript = Transcript { segments: vec![segment], language, duration: 3.0 + 1.0 / 3.0 };
+        let value: serde_json::Value = serde_json::from_str(&json(&transcript, true)).expect("JSON");
+        assert_eq!(
+            value,
+            serde_json::json!({
+                "text": "Hello.", "language": "en", "language_probability": 0.7, "duration": 3.333333,
+                "confidence": 0.9,
+                "segments": [{
+                    "start": 1.1, "end": 3.3, "text": "Hello.", "average_log_probability": -0.1,
+                    "no_speech_probability": 0.2,
+                    "words": [{"word": "Hello.", "start": 1.1, "end": 3.3, "probability": 0.9}],
+                }],
+            })
+        );
+    }
 }

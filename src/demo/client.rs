@@ -6,16 +6,20 @@ use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::fields::{Fields, invalid};
-use super::identity::without_identity;
 use super::records::{Credentials, Records};
 use super::{Demo, Refusal};
 use crate::http::Failure;
+use crate::identity::{without_identity, without_identity_within};
 
 /// The form for people whom no number is known of yet.
 const SIGNUP: &str = "healthcare_signup";
 const PATIENT_INFORMATION: &str = "patient_information";
 /// Members of a form event that are not the page's state.
 const NOT_PAGE: [&str; 2] = ["session_id", "visit"];
+/// What the voice service takes of a completion.
+const STATUS_BYTES_MAX: usize = 200;
+const UPDATED_BYTES_MAX: usize = 32 << 10;
+const DEPTH_MAX: usize = 8;
 
 /// `POST /api/client/form-event`: the payload becomes the `page_context`.
 pub async fn form_event(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusal> {
@@ -37,22 +41,19 @@ pub async fn form_event(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusa
     Ok(json!({"ok": true, "session_id": session_id, "page_context": page}))
 }
 
-/// `POST /api/client/verify-and-submit`: `session_id`, `form_name`, `ssn_last4`, `date_of_birth`,
-/// `caller_number` unless somebody signs up, and optional `category`, `message`, `updated_fields`.
+/// `POST /api/client/verify-and-submit`: `session_id`, `form_name`, `ssn_last4`, `date_of_birth`, and optional
+/// `category`, `message`, `updated_fields`. Unless somebody signs up, the number that is bound to the session
+/// must be theirs; one that is sent along proves nothing.
 pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusal> {
     let session_id = session(&demo, &fields)?;
     let form_name = fields.required("form_name")?;
-    let (category, caller_number) = if form_name == SIGNUP {
-        ("form", None)
-    } else {
-        (fields.text("category")?.unwrap_or(PATIENT_INFORMATION), Some(fields.required("caller_number")?))
-    };
-    let credentials = Credentials {
-        ssn_last4: fields.ssn_last4()?,
-        date_of_birth: fields.required("date_of_birth")?,
-        caller_number,
-    };
+    let is_signup = form_name == SIGNUP;
+    let category = if is_signup { "form" } else { fields.text("category")?.unwrap_or(PATIENT_INFORMATION) };
+    let (ssn_last4, date_of_birth) = (fields.ssn_last4()?, fields.required("date_of_birth")?);
+    fields.text("caller_number")?;
     let completion = completion(&session_id, &fields)?;
+    let bound = if is_signup { None } else { Some(bound_number(&demo, &session_id).await?) };
+    let credentials = Credentials { ssn_last4, date_of_birth, caller_number: bound.as_deref() };
     demo.prove(&session_id, |records| records.knows(&credentials).then_some(()))?.ok_or_else(not_verified)?;
     let verification = json!({
         "action": "verification", "session_id": session_id, "category": category, "verified": true,
@@ -63,6 +64,16 @@ pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields) -> Result<Value,
     Ok(json!({
         "ok": true, "session_id": session_id, "verified": true, "category": category, "completed": true,
     }))
+}
+
+/// The number that the voice service knows the session's caller by.
+async fn bound_number(demo: &Demo, session_id: &str) -> Result<String, Refusal> {
+    let status = demo.voice.act(&json!({"action": "status", "session_id": session_id})).await?;
+    let number = status.get("caller_number").and_then(Value::as_str);
+    number.map(str::to_owned).ok_or_else(|| {
+        let message = "No number is bound to the session, so that it cannot be a known caller's.";
+        Failure::new(StatusCode::FORBIDDEN, "NOT_VERIFIED", message).into()
+    })
 }
 
 /// `POST /api/client/verify-patient-info-demo`: `session_id`, `ssn_last4`, optional `patient_id`.
@@ -90,18 +101,37 @@ pub async fn form_completed(demo: Arc<Demo>, fields: Fields) -> Result<Value, Re
     Ok(json!({"ok": true, "session_id": session_id, "completed": true}))
 }
 
+/// Whatever the voice service would refuse is refused here, before anything is done: a form is not to be
+/// verified and then not completed.
 fn completion(session_id: &str, fields: &Fields) -> Result<Value, Failure> {
     let mut action = Map::new();
     action.insert("action".into(), "completion".into());
     action.insert("session_id".into(), session_id.into());
-    action.insert("status".into(), fields.text("status")?.unwrap_or("completed").into());
+    let status = fields.text("status")?.unwrap_or("completed");
+    if status.len() > STATUS_BYTES_MAX {
+        return Err(too_long("`status` is too long."));
+    }
+    action.insert("status".into(), status.into());
     if let Some(message) = fields.text("message")? {
-        action.insert("message".into(), message.into());
+        action.insert("message".into(), unidentified(message, fields).into());
     }
     if let Some(updated) = fields.0.get("updated_fields") {
-        action.insert("updated_fields".into(), updated.clone());
+        if depth(updated) > DEPTH_MAX {
+            return Err(invalid("`updated_fields` has more than 8 levels."));
+        }
+        if updated.to_string().len() > UPDATED_BYTES_MAX {
+            return Err(too_long("`updated_fields` is too long."));
+        }
+        action.insert("updated_fields".into(), without_identity_within(updated.clone()));
     }
     Ok(action.into())
+}
+
+/// A message without what the same request shows as proof.
+fn unidentified(message: &str, fields: &Fields) -> String {
+    let proofs = ["ssn_last4", "date_of_birth"].into_iter().filter_map(|name| fields.0.get(name)?.as_str());
+    let proofs = proofs.map(str::trim).filter(|proof| !proof.is_empty());
+    proofs.fold(message.to_owned(), |message, proof| message.replace(proof, "••••"))
 }
 
 /// The session that is meant, by its id or by the visit of a link.
@@ -112,6 +142,19 @@ fn session(demo: &Demo, fields: &Fields) -> Result<String, Failure> {
             Failure::new(StatusCode::NOT_FOUND, "VISIT_NOT_FOUND", "The link is no longer known.")
         }),
     }
+}
+
+/// Levels of arrays and objects in `value`, 0 for a plain one.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn too_long(message: &'static str) -> Failure {
+    Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message)
 }
 
 fn not_verified() -> Refusal {

@@ -14,7 +14,6 @@ mod digits;
 mod fields;
 mod guesses;
 mod hook;
-mod identity;
 mod phone;
 mod records;
 mod site;

@@ -39,7 +39,10 @@ pub fn site(demo: &Arc<Demo>) -> Router {
 /// `POST /events/{name}`: one of the backend's client routes, by its last name.
 async fn event(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
     // Pages of other origins may send forms and text without being asked; JSON they may not.
-    if request.headers.get(CONTENT_TYPE).is_none_or(|value| value != "application/json") {
+    let media_type =
+        request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
         let message = "The body must be JSON, with `Content-Type: application/json`.";
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message));
     }

@@ -10,6 +10,7 @@ use url::Url;
 
 use super::policy::{self, AllowList, Reach};
 use super::resolver::{LookUp, Resolver, system};
+use super::send::without_user;
 use super::{Config, Error, SetupError};
 
 const REDIRECTS_MAX: usize = 3;
@@ -49,7 +50,7 @@ impl Clients {
 #[derive(Debug, Clone)]
 pub struct Download {
     pub bytes: Bytes,
-    /// Where the last redirect led.
+    /// Where the last redirect led, without a user.
     pub url: Url,
     /// Without parameters, in lower case; none where the server gave none.
     pub media_type: Option<String>,
@@ -86,7 +87,8 @@ impl Fetcher {
         })
     }
 
-    /// Fetches the whole of `url`. Dropping the future ends the transfer.
+    /// Fetches the whole of `url`. A user in it is sent as Basic authentication (RFC 7617) to that very host, and
+    /// to none that a redirect leads to. Dropping the future ends the transfer.
     ///
     /// # Errors
     /// See [`Error`]; past `total_timeout_ms` it is [`Error::Failed`].
@@ -98,9 +100,10 @@ impl Fetcher {
     }
 
     async fn follow(&self, url: &str) -> Result<Download, Error> {
-        let mut url = policy::parse(url)?;
+        let named = policy::parse(url)?;
+        let mut url = without_user(&named);
         for _ in 0..=REDIRECTS_MAX {
-            let response = self.request(&url).await?;
+            let response = self.request(&url, &named).await?;
             if !response.status().is_redirection() {
                 return self.read(url, response).await;
             }
@@ -110,8 +113,15 @@ impl Fetcher {
         Err(Error::TooManyRedirects)
     }
 
-    async fn request(&self, url: &Url) -> Result<Response, Error> {
-        self.client(url)?.get(url.clone()).send().await.map_err(|error| verdict(&error))
+    /// `named`: the URL with the user that it was given for.
+    async fn request(&self, url: &Url, named: &Url) -> Result<Response, Error> {
+        let client = self.client(url)?;
+        let mut url = url.clone();
+        if url.origin() == named.origin() {
+            url.set_username(named.username()).map_err(|()| Error::InvalidUrl)?;
+            url.set_password(named.password()).map_err(|()| Error::InvalidUrl)?;
+        }
+        client.get(url).send().await.map_err(|error| verdict(&error))
     }
 
     /// The client that reaches as far as `url` may.

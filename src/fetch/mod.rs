@@ -15,7 +15,7 @@ mod resolver;
 mod send;
 
 pub use download::{Download, Fetcher};
-pub use send::{Message, Reply, SendError, without_user};
+pub use send::{Message, Reply, SendError, retry_after, without_user};
 
 use serde::{Deserialize, Serialize};
 

@@ -49,6 +49,14 @@ pub enum SendError {
 }
 
 impl Fetcher {
+    /// Whether `url` may be reached by what is written in it alone.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn judge(&self, url: &Url) -> Result<(), Error> {
+        policy::check(&without_user(url), &self.allow).map(drop)
+    }
+
     /// Whether `url` may be reached, as far as can be told now: by what is written in it, and by what
     /// its host resolves to where that is known soon. It is judged again each time it is used.
     ///
@@ -58,7 +66,7 @@ impl Fetcher {
         if url.as_str().len() > policy::URL_BYTES_MAX {
             return Err(Error::InvalidUrl);
         }
-        let reach = policy::check(url, &self.allow)?;
+        let reach = policy::check(&without_user(url), &self.allow)?;
         let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
         match tokio::time::timeout(LOOK_UP_TIME_MAX, (self.look_up)(host.to_owned())).await {
             Ok(Ok(addresses)) if !addresses.is_empty() => policy::may_connect(&addresses, reach, &self.allow),
@@ -140,8 +148,8 @@ pub fn without_user(url: &Url) -> Url {
     url
 }
 
-/// Seconds, or a date (RFC 9110, section 10.2.3).
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+/// How long `Retry-After` asks to wait: seconds, or a date (RFC 9110, section 10.2.3).
+pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match value.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),

@@ -237,7 +237,8 @@ fn searches_find_words_and_what_sounds_like_them() {
 fn any_word() -> impl Strategy<Value = String> {
     let known = "one|two|five|ten|twelve|nineteen|twenty|ninety|hundred|thousand|million|point|and|a|oh|dollars|\
                  cents|percent|pm|a\\.m\\.|at|dot|com|slash|may|second|of|double|comma|period|new|line|um|grams|\
-                 street|3|\\.5|5th|phone|code|twenty-five|email";
+                 street|3|\\.5|5th|phone|code|twenty-five|email|one|to|past|between|half|8\\.37|8:37pm|\\$55|444|9913|\
+                 call|room|b|plus|in|out|Main|kilometers|444\\.814\\.9913";
     prop_oneof![
         3 => (" ?", known, "[,.?]?").prop_map(|(space, word, close)| format!("{space}{word}{close}")),
         1 => any::<String>(),

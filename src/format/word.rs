@@ -119,7 +119,7 @@ fn goes_on(word: &str, text: &str) -> bool {
 }
 
 /// Letters of scripts that set no spaces between words: Thai and Lao, Burmese, Khmer, kana, Han.
-fn is_unspaced(letter: char) -> bool {
+pub(super) fn is_unspaced(letter: char) -> bool {
     matches!(letter,
         '\u{0e00}'..='\u{0eff}'
         | '\u{1000}'..='\u{109f}'

@@ -13,7 +13,8 @@ use crate::keys::{KeyId, Verifier};
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Accept `Authorization: Token KEY` beside `Bearer KEY`, as the SDKs of the wire format send it.
-    /// Default true; false is the letter of the contract.
+    /// Default true; false is the letter of the contract. `Sec-WebSocket-Protocol: token, KEY` is taken in
+    /// either case, as the contract has it.
     pub accept_token_scheme: bool,
 }
 
@@ -66,7 +67,12 @@ impl Authenticator {
     /// # Errors
     /// 401, the same whether the key is missing, malformed or unknown; 500 where keys cannot be read.
     pub async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
-        self.verify(credentials(headers)).await
+        match credentials(headers) {
+            Some((scheme, key)) if scheme == Scheme::Bearer || self.config.accept_token_scheme => {
+                self.verify(scheme, key).await
+            }
+            _ => Err(Failure::unauthorized()),
+        }
     }
 
     /// Who sent a WebSocket's handshake, and the subprotocol to agree to. A browser can set no header
@@ -80,19 +86,16 @@ impl Authenticator {
     ) -> Result<(Caller, Option<HeaderValue>), Failure> {
         let offered = offered_credentials(headers);
         let caller = match (&offered, headers.contains_key(AUTHORIZATION)) {
-            (Some((scheme, _, key)), false) => self.verify(Some((*scheme, key))).await?,
-            _ => self.verify(credentials(headers)).await?,
+            // There it is the contract itself that says `token`.
+            (Some((scheme, _, key)), false) => self.verify(*scheme, key).await?,
+            _ => self.caller(headers).await?,
         };
         // Clients fail where none of what they offered is agreed to. The key is never sent back.
         let agreed = offered.and_then(|(_, name, _)| HeaderValue::from_str(name).ok());
         Ok((caller, agreed))
     }
 
-    async fn verify(&self, credentials: Option<(Scheme, &str)>) -> Result<Caller, Failure> {
-        let Some((scheme, key)) = credentials else { return Err(Failure::unauthorized()) };
-        if scheme == Scheme::Token && !self.config.accept_token_scheme {
-            return Err(Failure::unauthorized());
-        }
+    async fn verify(&self, scheme: Scheme, key: &str) -> Result<Caller, Failure> {
         match self.verifier.verify(key).await {
             Ok(Some(identity)) => Ok(Caller { key: identity.key, tenant: identity.tenant, scheme }),
             Ok(None) => Err(Failure::unauthorized()),

@@ -79,15 +79,26 @@ impl Limits {
 
 /// Holds what the handler has not read, so that the connection can deal with it afterwards.
 #[derive(Clone)]
-pub(super) struct Unread(Arc<Mutex<Option<Incoming>>>);
+pub(super) struct Unread(Arc<Mutex<Rest>>);
+
+struct Rest {
+    incoming: Option<Incoming>,
+    is_begun: bool,
+}
 
 impl Unread {
     fn take(&self) -> Option<Incoming> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).incoming.take()
     }
 
     fn put(&self, incoming: Incoming) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(incoming);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            Rest { incoming: Some(incoming), is_begun: true };
+    }
+
+    /// Whether some of it was read, which gives leave to send to a client that asked for it.
+    pub(super) fn is_begun(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_begun
     }
 
     /// The rest of the body, if there is any.
@@ -108,7 +119,7 @@ impl Body {
     pub(super) fn new(incoming: Incoming, limits: Arc<Limits>) -> (Self, Unread) {
         let declared = incoming.size_hint().exact();
         let is_empty = incoming.is_end_stream();
-        let unread = Unread(Arc::new(Mutex::new(Some(incoming))));
+        let unread = Unread(Arc::new(Mutex::new(Rest { incoming: Some(incoming), is_begun: false })));
         (Self { unread: unread.clone(), declared, is_empty, limits }, unread)
     }
 

@@ -15,15 +15,16 @@ use tokio_util::task::TaskTracker;
 
 use super::Config;
 use super::admission::Place;
-use super::service::Service;
+use super::refusals::{Course, Refusals};
+use super::service::{Around, Service};
 use super::stall::StallGuard;
 use super::websocket::Upgrades;
 
 const H2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 const H2_PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Hyper's own refusal has no body: it sees up to so many times the fields that are let in, and the
-/// service refuses those in between, saying why.
+/// Hyper sees up to so many times the head that is let in, and the service refuses what lies in between: over
+/// HTTP/2, hyper's own refusal has no body.
 const HEADERS_SEEN: usize = 4;
 /// How long a connection that is closed for idleness may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -54,7 +55,9 @@ impl Connections {
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(config.streams_max)
-            .max_header_list_size(u32::try_from(config.header_bytes_max).unwrap_or(u32::MAX))
+            .max_header_list_size(
+                u32::try_from(config.header_bytes_max.saturating_mul(HEADERS_SEEN)).unwrap_or(u32::MAX),
+            )
             .initial_stream_window_size(H2_STREAM_WINDOW_BYTES)
             .initial_connection_window_size(H2_CONNECTION_WINDOW_BYTES)
             .keep_alive_interval(H2_PING_INTERVAL)
@@ -103,7 +106,13 @@ impl Connections {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Arc::new(Activity::default());
-        let io = TokioIo::new(StallGuard::new(stream, self.write_timeout));
+        let course = Course::default();
+        let refuse = {
+            let connections = self.clone();
+            Box::new(move |status| connections.service.refuse(status))
+        };
+        let guarded = StallGuard::new(stream, self.write_timeout);
+        let io = TokioIo::new(Refusals::new(guarded, course.clone(), refuse));
         // HTTP/2 answers each stream in a task of its own.
         let (connections, begun) = (self.clone(), activity.clone());
         let upgrades = Upgrades {
@@ -113,8 +122,9 @@ impl Connections {
             cut: self.cut.clone(),
         };
         let service = service_fn(move |request| {
-            let (connections, in_flight, upgrades) = (connections.clone(), begun.begin(), upgrades.clone());
-            async move { connections.service.answer(request, peer, upgrades, in_flight).await }
+            let (connections, in_flight) = (connections.clone(), begun.begin());
+            let around = Around { peer, upgrades: upgrades.clone(), course: course.clone() };
+            async move { connections.service.answer(request, around, in_flight).await }
         });
         let mut connection = pin!(self.builder.serve_connection_with_upgrades(io, service));
         let ended = tokio::select! {

@@ -1,8 +1,8 @@
 //! The front door: sockets, HTTP/1.1 and HTTP/2, limits and time. Knows nothing of speech.
 //!
 //! ```text
-//! listener ─ admission ─ (TLS) ─ stall guard ─ hyper ─ service ─ router ─ handler
-//!            how many            slow readers          id, CORS, panics, log
+//! listener ─ admission ─ (TLS) ─ stall guard ─ refusals ─ hyper ─ service ─ router ─ handler
+//!            how many            slow readers  hyper's own        id, CORS, panics, log
 //! ```
 //! [`run`] is given the socket and the future that stops it, so tests bind port 0 and need no signals.
 //! A handler gets a [`Request`] whose [`Body`] is still unread: it refuses first and reads afterwards.
@@ -15,6 +15,8 @@ pub mod body;
 mod connection;
 mod cors;
 mod failure;
+mod linger;
+mod refusals;
 mod router;
 mod server;
 mod service;

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -14,7 +14,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HeaderName, HeaderValue,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::Extensions;
 use hyper::http::request::Parts;
@@ -28,19 +29,15 @@ use uuid::Uuid;
 use super::body::Limits;
 use super::connection::InFlight;
 use super::cors::Cors;
+use super::refusals::Course;
 use super::router::Found;
 use super::websocket::Upgrades;
-use super::{Body, Config, Error, Failure, Router};
+use super::{Body, Config, Error, Failure, Router, linger};
 use crate::telemetry::metrics::HTTP_REQUEST;
 
 /// The request's id in an answer, under the wire format's name and under the usual one.
 const DG_REQUEST_ID: HeaderName = HeaderName::from_static("dg-request-id");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// How much of an unread body is taken in after a refusal, and for how long, so that the client gets
-/// to read the answer: closing at once resets the connection under it.
-const LINGER_BYTES_MAX: u64 = 64 << 20;
-const LINGER_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// The body of an answer, whole or streamed.
 pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -93,6 +90,13 @@ pub(super) fn empty(status: StatusCode) -> Response {
     response
 }
 
+/// A request's connection, as far as the request needs it.
+pub(super) struct Around {
+    pub peer: SocketAddr,
+    pub upgrades: Upgrades,
+    pub course: Course,
+}
+
 /// Shared by all connections of a server.
 pub(super) struct Service {
     router: Router,
@@ -100,6 +104,7 @@ pub(super) struct Service {
     limits: Arc<Limits>,
     headers_max: usize,
     header_bytes_max: usize,
+    linger: linger::Bounds,
     /// The tasks that take in unread bodies. They end with their connections at the latest.
     pub(super) lingering: TaskTracker,
 }
@@ -112,6 +117,7 @@ impl Service {
             limits: Arc::new(Limits::new(config)),
             headers_max: config.headers_max,
             header_bytes_max: config.header_bytes_max,
+            linger: linger::Bounds::new(config),
             lingering: TaskTracker::new(),
         })
     }
@@ -120,13 +126,13 @@ impl Service {
     pub(super) async fn answer(
         &self,
         request: hyper::Request<Incoming>,
-        peer: SocketAddr,
-        upgrades: Upgrades,
+        around: Around,
         in_flight: InFlight,
     ) -> Result<hyper::Response<Held>, Infallible> {
         let id = Uuid::new_v4();
         let span = tracing::info_span!("request", %id, method = %request.method());
-        let response = self.answer_as(id, request, peer, upgrades).instrument(span).await;
+        let in_flight = Arc::new(in_flight);
+        let response = self.answer_as(id, request, around, &in_flight).instrument(span).await;
         Ok(response.map(|body| Held { body, _in_flight: in_flight }))
     }
 
@@ -134,14 +140,15 @@ impl Service {
         &self,
         id: Uuid,
         request: hyper::Request<Incoming>,
-        peer: SocketAddr,
-        upgrades: Upgrades,
+        Around { peer, upgrades, course }: Around,
+        in_flight: &Arc<InFlight>,
     ) -> Response {
         let begun = Instant::now();
         let (parts, incoming) = request.into_parts();
         let (method, version) = (parts.method.clone(), parts.version);
         let awaits_continue = parts.headers.contains_key(EXPECT);
         let origin = self.cors.origin(&parts.headers);
+        let stop = upgrades.stop.clone();
         let (body, unread) = Body::new(incoming, self.limits.clone());
 
         let mut route = String::from("none");
@@ -153,28 +160,64 @@ impl Service {
             }
         };
 
-        let out = response.headers_mut();
-        if let Ok(id) = HeaderValue::try_from(id.to_string()) {
-            out.insert(DG_REQUEST_ID, id.clone());
-            out.insert(X_REQUEST_ID, id);
-        }
-        out.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        out.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-        self.cors.mark(origin, out);
-        if let Some(rest) = unread.rest()
-            && version < Version::HTTP_2
-            && response.status() != StatusCode::SWITCHING_PROTOCOLS
-        {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            // A client that waits for leave to send sends nothing when it is refused; reading on
-            // would give it leave.
-            if !awaits_continue {
-                self.lingering.spawn(linger(rest));
+        sign(response.headers_mut(), id);
+        self.cors.mark(origin, response.headers_mut());
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            course.upgrades();
+        } else if let Some(rest) = unread.rest() {
+            let is_http2 = version >= Version::HTTP_2;
+            if !is_http2 {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            // To read on would give leave to send to a client that asks for it. Most that are refused send
+            // nothing then; what the others send is taken in when the connection closes.
+            if awaits_continue && !unread.is_begun() && !is_http2 {
+                course.may_go_on();
+            } else {
+                let (in_flight, bounds) = (in_flight.clone(), self.linger);
+                self.lingering.spawn(async move {
+                    let _in_flight = in_flight;
+                    linger::drop_body(rest, bounds, stop).await;
+                });
             }
         }
 
-        observe(&method, &route, response.status(), begun.elapsed());
+        observe(Some(&method), &route, response.status(), begun.elapsed());
         response
+    }
+
+    /// The whole of an answer, head and body, to what hyper could not read and refuses with `status`.
+    pub(super) fn refuse(&self, status: StatusCode) -> Bytes {
+        let id = Uuid::new_v4();
+        let failure = match status {
+            StatusCode::URI_TOO_LONG => uri_too_long(),
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => headers_too_large(),
+            _ => Failure::new(
+                StatusCode::BAD_REQUEST,
+                "Bad Request",
+                "The request's line or its header fields are malformed.",
+            ),
+        };
+        tracing::info_span!("request", %id).in_scope(|| {
+            report(&failure);
+            observe(None, "none", status, Duration::ZERO);
+        });
+        let body = serde_json::to_vec(&failure.body(id)).unwrap_or_default();
+        let mut headers = HeaderMap::new();
+        sign(&mut headers, id);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(SystemTime::now())) {
+            headers.insert(DATE, date);
+        }
+        let mut answer = format!("HTTP/1.1 {status}\r\n").into_bytes();
+        for (name, value) in &headers {
+            answer.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+        }
+        answer.extend(b"\r\n");
+        answer.extend(body);
+        answer.into()
     }
 
     async fn dispatch(
@@ -185,12 +228,14 @@ impl Service {
         (peer, upgrades): (SocketAddr, Upgrades),
         route: &mut String,
     ) -> Result<Response, Failure> {
-        if parts.headers.len() > self.headers_max || header_bytes(&parts) > self.header_bytes_max {
-            return Err(Failure::new(
-                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "HEADERS_TOO_LARGE",
-                "The request's head is larger than the server takes.",
-            ));
+        let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
+        if target > self.header_bytes_max {
+            return Err(uri_too_long());
+        }
+        if parts.headers.len() > self.headers_max
+            || target + header_bytes(&parts.headers) > self.header_bytes_max
+        {
+            return Err(headers_too_large());
         }
         let path = parts.uri.path();
         let preflight = self
@@ -212,9 +257,34 @@ impl Service {
     }
 }
 
-fn header_bytes(parts: &Parts) -> usize {
-    let target = parts.uri.path_and_query().map_or(0, |target| target.as_str().len());
-    parts.headers.iter().fold(target, |sum, (name, value)| sum + name.as_str().len() + value.len())
+fn uri_too_long() -> Failure {
+    Failure::new(
+        StatusCode::URI_TOO_LONG,
+        "URI_TOO_LONG",
+        "The request's target is longer than the server takes.",
+    )
+}
+
+fn headers_too_large() -> Failure {
+    Failure::new(
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        "HEADERS_TOO_LARGE",
+        "The request's head is larger than the server takes.",
+    )
+}
+
+/// Adds the headers that every answer carries.
+fn sign(headers: &mut HeaderMap, id: Uuid) {
+    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+        headers.insert(DG_REQUEST_ID, id.clone());
+        headers.insert(X_REQUEST_ID, id);
+    }
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 fn report(failure: &Failure) {
@@ -226,16 +296,12 @@ fn report(failure: &Failure) {
     }
 }
 
-fn observe(method: &Method, route: &str, status: StatusCode, elapsed: Duration) {
+fn observe(method: Option<&Method>, route: &str, status: StatusCode, elapsed: Duration) {
     let seconds = elapsed.as_secs_f64();
     tracing::info!(route, status = status.as_u16(), seconds, "answered");
     // Methods are the client's to invent; labels are not.
-    let method = match *method {
-        Method::GET | Method::HEAD | Method::POST | Method::PUT | Method::DELETE | Method::OPTIONS => {
-            method.as_str().to_owned()
-        }
-        _ => "other".to_owned(),
-    };
+    let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
+    let method = method.filter(|method| known.contains(method)).map_or("other", Method::as_str).to_owned();
     let labels = vec![
         Label::new("method", method),
         Label::new("route", route.to_owned()),
@@ -244,23 +310,10 @@ fn observe(method: &Method, route: &str, status: StatusCode, elapsed: Duration) 
     HTTP_REQUEST.with_owned(labels).record(seconds);
 }
 
-async fn linger(mut rest: Incoming) {
-    let take_in = async {
-        let mut taken = 0;
-        while let Some(Ok(frame)) = rest.frame().await {
-            taken += frame.data_ref().map_or(0, |data| data.len() as u64);
-            if taken > LINGER_BYTES_MAX {
-                break;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(LINGER_TIME_MAX, take_in).await;
-}
-
 /// An answer's body that counts its request as being served until the last byte is handed over.
 pub(super) struct Held {
     body: ReplyBody,
-    _in_flight: InFlight,
+    _in_flight: Arc<InFlight>,
 }
 
 impl hyper::body::Body for Held {

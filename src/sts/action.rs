@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::Error;
 use super::fields::{Fields, depth};
 use super::setup::{Start, caller_number};
+use crate::identity::without_identity_within;
 
 const NAME_BYTES_MAX: usize = 200;
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
@@ -67,12 +68,12 @@ impl Action {
             "bind_caller" => {
                 Step::BindCaller { number: caller_number(fields)?.ok_or(Error::Missing("caller_number"))? }
             }
-            "page_context" => {
-                fields.object("page_context")?.ok_or(Error::Missing("page_context"))?;
-                Step::PageContext(bounded(fields, "page_context")?)
-            }
+            "page_context" => Step::PageContext(page_context(fields)?),
             "verification" => {
-                fields.object("details")?;
+                let key = fields.object("details")?.and_then(|details| details.any("sms_catalog_key"));
+                if key.is_some_and(|key| !key.is_string()) {
+                    return Err(Error::Kind { field: "details.sms_catalog_key", expected: "a string" });
+                }
                 Step::Verification(Verdict {
                     category: fields.required_text("category", NAME_BYTES_MAX)?.to_owned(),
                     verified: fields.flag("verified")?.ok_or(Error::Missing("verified"))?,
@@ -90,7 +91,17 @@ impl Action {
     }
 }
 
-/// A member of any shape that is neither large nor deep; `null` where it is missing.
+/// The state of the page that a caller has open.
+///
+/// # Errors
+/// It is missing, no object, too large or too deep.
+pub fn page_context(fields: Fields<'_>) -> Result<Value, Error> {
+    fields.object("page_context")?.ok_or(Error::Missing("page_context"))?;
+    bounded(fields, "page_context")
+}
+
+/// A member of any shape that is neither large nor deep, without what identifies somebody; `null` where it is
+/// missing.
 fn bounded(fields: Fields<'_>, field: &'static str) -> Result<Value, Error> {
     let Some(value) = fields.any(field) else { return Ok(Value::Null) };
     if value.to_string().len() > PAGE_BYTES_MAX {
@@ -99,7 +110,7 @@ fn bounded(fields: Fields<'_>, field: &'static str) -> Result<Value, Error> {
     if depth(value) > DEPTH_MAX {
         return Err(Error::Kind { field, expected: "at most 8 levels deep" });
     }
-    Ok(value.clone())
+    Ok(without_identity_within(value.clone()))
 }
 
 #[cfg(test)]
@@ -132,6 +143,10 @@ mod tests {
             (
                 json!({"action": "verification", "session_id": "s", "category": "c", "verified": true, "details": 1}),
                 "`details`",
+            ),
+            (
+                json!({"action": "verification", "session_id": "s", "category": "c", "verified": true, "details": {"sms_catalog_key": 1}}),
+                "`details.sms_catalog_key`",
             ),
             (json!({"action": "completion", "session_id": "s", "status": 1}), "`status`"),
         ] {

@@ -62,7 +62,7 @@ pub fn digits(text: &str) -> String {
     out
 }
 
-fn number(word: &str) -> Option<String> {
+pub fn number(word: &str) -> Option<String> {
     if word.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(word.to_owned());
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::action::{Action, Notice, Step, Verdict};
 use super::fields::Fields;
+use super::knowledge::unread_website;
 use super::room::Invitation;
 use super::session::{Checked, Source, Status};
 use super::sessions::{Live, now};
@@ -67,8 +68,11 @@ impl Service {
         format!("{}://{host}", if self.parts.is_tls { "https" } else { "http" })
     }
 
-    async fn start(self: &Arc<Self>, tenant: u64, start: Start, base: &str) -> Result<Value, Error> {
+    async fn start(self: &Arc<Self>, tenant: u64, mut start: Start, base: &str) -> Result<Value, Error> {
         let channel = start.channel;
+        if let Some(Err(reason)) = start.setup.website_url.as_deref().map(|url| self.library.judge(url)) {
+            start.warnings.push(unread_website(&reason));
+        }
         let live = self.sessions.create(tenant, start).await?;
         self.read_for(live.clone());
         let mut reply = json!({
@@ -190,14 +194,18 @@ async fn verification(live: &Live, verdict: Verdict) -> Result<Value, Error> {
 }
 
 async fn completion(live: &Live, notice: Notice) -> Result<Value, Error> {
-    live.change(|session, now, events| {
-        session.check_open()?;
-        session.complete(&notice, now, events);
-        Ok(())
-    })
-    .await?;
-    Ok(json!({
-        "ok": true, "session_id": live.id, "status": notice.status, "message": notice.message,
-        "updated_fields": notice.updated_fields,
-    }))
+    let noted = live
+        .change(|session, now, events| {
+            session.check_open()?;
+            session.complete(&notice, now, events);
+            Ok(session.completion.clone())
+        })
+        .await?;
+    let reply = noted.map(|completion| {
+        json!({
+            "ok": true, "session_id": live.id, "status": completion.status, "message": completion.message,
+            "updated_fields": completion.updated_fields,
+        })
+    });
+    Ok(reply.unwrap_or_default())
 }

@@ -17,6 +17,7 @@
 mod access;
 mod action;
 mod agent;
+mod concealed;
 pub mod config;
 mod digits;
 mod endpoint;

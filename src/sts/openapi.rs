@@ -79,7 +79,14 @@ fn answers() -> Value {
     let session = json!({
         "type": "object",
         "required": ["ok", "session_id"],
-        "properties": {"ok": {"type": "boolean"}, "session_id": {"type": "string"}},
+        "properties": {
+            "ok": {"type": "boolean"},
+            "session_id": {"type": "string"},
+            "warnings": {
+                "type": "array", "items": {"type": "string"},
+                "description": "After a start: unknown fields, and fields whose values could not be used.",
+            },
+        },
     });
     json!({
         "200": {"description": "Done.", "content": {"application/json": {"schema": session}}},

@@ -6,13 +6,14 @@
 //! ```
 //! `completed` says that the client's flow is done; the talk goes on until it ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Error;
 use super::action::Notice;
+use super::concealed::{Caution, Given};
 use super::event::Event;
 use super::setup::{Channel, Link, Setup, Start};
 
@@ -20,9 +21,13 @@ use super::setup::{Channel, Link, Setup, Start};
 const TRANSCRIPT_LINES_MAX: usize = 500;
 /// Messages that one session may send: each costs money.
 const MESSAGES_MAX: usize = 20;
+/// Completions that nobody has been told of.
+const ANNOUNCEMENTS_MAX: usize = 8;
 /// Wrong answers after which a category stays shut, unless its rule says otherwise.
 const ATTEMPTS_MAX: u32 = 3;
 const CATEGORIES_MAX: usize = 50;
+/// Said of a completion that comes without a message.
+const COMPLETED: &str = "That is done. Is there anything else?";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -71,9 +76,18 @@ pub struct Session {
     pub verifications: BTreeMap<String, Verification>,
     /// The category whose answer the agent waits for.
     pub pending_verification: Option<String>,
+    /// Categories that a proof was asked for.
+    #[serde(default)]
+    pub asked: BTreeSet<String>,
+    /// Proofs that callers gave. Never on disk.
+    #[serde(skip)]
+    pub given: Given,
     pub page: Option<Page>,
     pub messages: Vec<Sms>,
     pub completion: Option<Completion>,
+    /// What the agent has to say of completions when somebody is there to hear it.
+    #[serde(default)]
+    pub announcements: Vec<String>,
     pub transcript: Vec<Line>,
     pub call: Option<Call>,
     pub knowledge: KnowledgeState,
@@ -131,6 +145,12 @@ pub struct Sms {
     pub error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+    /// How often the provider was asked.
+    #[serde(default)]
+    pub attempts: u32,
+    /// When it is asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at_ms: Option<Millis>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,9 +253,12 @@ impl Session {
             caller_number: start.caller_number.clone(),
             verifications: BTreeMap::new(),
             pending_verification: None,
+            asked: BTreeSet::new(),
+            given: Given::default(),
             page: None,
             messages: Vec::new(),
             completion: None,
+            announcements: Vec::new(),
             transcript: Vec::new(),
             call: None,
             knowledge: KnowledgeState { website, ..KnowledgeState::default() },
@@ -251,6 +274,24 @@ impl Session {
 
     pub fn is_verified(&self, category: &str) -> bool {
         self.verifications.get(category).is_some_and(|state| state.verified)
+    }
+
+    /// Which digits of what callers say are hidden. Who could not prove who they are may try on, asked or not.
+    pub fn caution(&self, setup: &Setup) -> Caution {
+        let is_owed = self.asked.iter().any(|category| !self.is_verified(category))
+            || self.verifications.values().any(|state| state.locked);
+        match (is_owed, setup.verification_rules.is_empty()) {
+            (true, _) => Caution::Digits,
+            (false, true) => Caution::None,
+            (false, false) => Caution::Codes,
+        }
+    }
+
+    /// Asks for proof of a category, and waits for it.
+    pub fn ask(&mut self, category: &str, events: &mut Vec<Event>) {
+        self.asked.insert(category.to_owned());
+        self.pending_verification = Some(category.to_owned());
+        events.push(Event::VerificationRequested { category: category.to_owned() });
     }
 
     /// Binds the caller's number, and lets go the messages that waited for one. What another number was
@@ -274,8 +315,9 @@ impl Session {
     /// Replaces the page's state; returns its version.
     pub fn show_page(&mut self, context: &Value, now: Millis, events: &mut Vec<Event>) -> u64 {
         let version = self.page.as_ref().map_or(0, |page| page.version) + 1;
+        let context = self.given.concealed_within(context);
         self.page = Some(Page { context: context.clone(), version, updated: now });
-        events.push(Event::PageContextUpdated { version, page_context: context.clone() });
+        events.push(Event::PageContextUpdated { version, page_context: context });
         version
     }
 
@@ -307,7 +349,7 @@ impl Session {
             state.locked = state.attempts >= attempts_max;
         }
         let (attempts, locked) = (state.attempts, state.locked);
-        state.details = checked.details;
+        state.details = self.given.concealed_within(&checked.details);
         let key = state.details.get("sms_catalog_key").and_then(Value::as_str);
         let key = key.or(rule.and_then(|rule| rule.sms_catalog_key.as_deref())).map(str::to_owned);
         let verified = checked.verified;
@@ -351,6 +393,8 @@ impl Session {
             sid: None,
             error: None,
             to: self.caller_number.clone(),
+            attempts: 0,
+            retry_at_ms: None,
         };
         events.push(Event::SmsUpdated(Box::new(message.clone())));
         self.messages.push(message);
@@ -358,6 +402,16 @@ impl Session {
     }
 
     pub fn complete(&mut self, notice: &Notice, now: Millis, events: &mut Vec<Event>) {
+        let notice = Notice {
+            message: notice.message.as_deref().map(|message| self.given.concealed(message)),
+            updated_fields: self.given.concealed_within(&notice.updated_fields),
+            ..notice.clone()
+        };
+        let line = notice.message.as_deref().unwrap_or(COMPLETED).to_owned();
+        // Said once, where it came several times before somebody was there.
+        if self.announcements.len() < ANNOUNCEMENTS_MAX && self.announcements.last() != Some(&line) {
+            self.announcements.push(line);
+        }
         self.completion = Some(Completion {
             status: notice.status.clone(),
             message: notice.message.clone(),
@@ -365,12 +419,13 @@ impl Session {
             at: now,
         });
         self.status = Status::Completed;
-        events.push(Event::CompletionNotice(notice.clone()));
+        events.push(Event::CompletionNotice(notice));
     }
 
     /// Notes a line of the talk.
     pub fn say(&mut self, mut line: Line, events: &mut Vec<Event>) {
         line.id = self.transcript.last().map_or(0, |last| last.id) + 1;
+        line.content = self.given.concealed(&line.content);
         if self.transcript.len() >= TRANSCRIPT_LINES_MAX {
             self.transcript.remove(0);
         }

@@ -20,6 +20,31 @@ const LINE_BYTES_MAX: usize = 8 << 10;
 const NAME_BYTES_MAX: usize = 200;
 const DOCUMENTS_MAX: usize = 100;
 const ENTRIES_MAX: usize = 200;
+/// Unknown fields that are named in warnings, and how much of their names.
+const UNKNOWN_NAMED_MAX: usize = 20;
+const UNKNOWN_SHOWN_CHARACTERS: usize = 80;
+
+/// All that a start may say. `session_id` belongs to the other actions: a client that sends it with each means
+/// nothing by it.
+const FIELDS: [&str; 17] = [
+    "action",
+    "instructions",
+    "greeting",
+    "documents",
+    "rag_doc_ids",
+    "rag_max_chunks_per_doc",
+    "website_url",
+    "link_catalog",
+    "verification_rules",
+    "caller_number",
+    "channel",
+    "sms_enabled",
+    "page_guidance_enabled",
+    "integration_id",
+    "client_reference_id",
+    "tenant_id",
+    "session_id",
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -107,7 +132,7 @@ impl Start {
     /// # Errors
     /// A field of another kind, too long or too many of them; a number that is none.
     pub fn read(fields: Fields<'_>) -> Result<Self, Error> {
-        let mut warnings = Vec::new();
+        let mut warnings = unknown(fields);
         let channel = match fields.text("channel", NAME_BYTES_MAX)? {
             None => Channel::Web,
             Some(name) if name.eq_ignore_ascii_case("web") => Channel::Web,
@@ -133,6 +158,21 @@ impl Start {
         };
         Ok(Self { setup, channel, caller_number, warnings })
     }
+}
+
+/// A warning for each field that a start does not have: a slip in a name is not passed over in silence.
+fn unknown(fields: Fields<'_>) -> Vec<String> {
+    let mut names = fields.0.keys().filter(|name| !FIELDS.contains(&name.as_str()));
+    let warning = |name: &String| {
+        let shown: String = name.chars().take(UNKNOWN_SHOWN_CHARACTERS).collect();
+        format!("`{shown}` is not a field of a start and was left out")
+    };
+    let mut warnings: Vec<_> = names.by_ref().take(UNKNOWN_NAMED_MAX).map(warning).collect();
+    match names.count() {
+        0 => {}
+        more => warnings.push(format!("{more} more fields are not those of a start and were left out")),
+    }
+    warnings
 }
 
 /// # Errors
@@ -272,6 +312,19 @@ mod tests {
         );
         assert_eq!(start.warnings.len(), 2);
         assert!(start.setup.sends_sms());
+    }
+
+    #[test]
+    fn unknown_fields_are_named_and_not_without_end() {
+        let start =
+            read(json!({"action": "start", "session_id": "s", "instruction": "x", "Greeting": 1})).unwrap();
+        let warning = |name| format!("`{name}` is not a field of a start and was left out");
+        assert_eq!(start.warnings, [warning("Greeting"), warning("instruction")]);
+        let many: serde_json::Map<_, _> = (0..100).map(|n| (format!("{n:0>1000}"), json!(n))).collect();
+        let start = read(many.into()).unwrap();
+        assert_eq!(start.warnings.len(), UNKNOWN_NAMED_MAX + 1);
+        assert!(start.warnings.iter().all(|warning| warning.len() < 200), "{:?}", start.warnings);
+        assert!(start.warnings[UNKNOWN_NAMED_MAX].starts_with("80 more"));
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //! 2010-04-01, or one that speaks it).
 //!
 //! A message is marked as being sent, on disk, before the provider is asked. So it goes out once at
-//! most, whatever breaks in between; what is found so after a restart is shown as failed.
+//! most, whatever breaks in between; what is found so after a restart is shown as failed. Where the provider
+//! says that it has not taken a message, the message is queued again with the time of its next attempt, which a
+//! restart does not lose either.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use reqwest::Client;
-use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::header::CONTENT_TYPE;
 use serde_json::Value;
 use url::Url;
 use url::form_urlencoded::Serializer;
@@ -17,13 +19,16 @@ use super::Error;
 use super::config::{Secret, Twilio};
 use super::event::Event;
 use super::outbound;
-use super::session::{Sms, SmsStatus, sms_body};
-use super::sessions::Live;
+use super::session::{Millis, Sms, SmsStatus, sms_body};
+use super::sessions::{Live, now};
+use crate::fetch::retry_after;
 
 const TIMEOUT: Duration = Duration::from_secs(15);
-const ATTEMPTS_MAX: u32 = 3;
+const ATTEMPTS_MAX: u32 = 5;
+/// After the first attempt that the provider did not take; twice as long after each further one.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
-const RETRY_WAIT_MAX: Duration = Duration::from_secs(30);
+/// A provider that wants to be left alone for longer does not get the message.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(15 * 60);
 /// The provider takes no longer ones.
 const BODY_CHARACTERS_MAX: usize = 1600;
 
@@ -57,8 +62,11 @@ enum Answer {
     Refused {
         error: String,
     },
-    /// It has not taken the message, for sure.
-    Later(Duration),
+    /// It has not taken the message, and says perhaps when to ask again.
+    Later {
+        error: String,
+        retry_after: Option<Duration>,
+    },
 }
 
 impl Courier {
@@ -87,23 +95,35 @@ impl Courier {
         Ok(Self { provider: Some(Arc::new(provider)) })
     }
 
+    /// Whether messages go anywhere.
+    pub fn can_send(&self) -> bool {
+        self.provider.is_some()
+    }
+
     /// For the snapshot.
     pub fn provider(&self) -> &'static str {
         if self.provider.is_some() { "twilio" } else { "none" }
     }
 
-    /// Sends all that is queued in a session, one after the other.
+    /// Sends all that is queued in a session, one after the other, each when its time has come.
     pub async fn deliver(&self, live: &Live) {
         let Some(provider) = &self.provider else { return };
-        loop {
+        while let Some(due) = live.read(|session| next_due(&session.messages)) {
+            let wait = Duration::from_millis(due.saturating_sub(now()));
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+                continue;
+            }
             match take(live).await {
                 Ok(Some(message)) => {
-                    let answer = provider.send_patiently(live, &message).await;
+                    let answer = provider.bring(live, &message).await;
                     if let Err(error) = note(live, &message.id, answer).await {
                         tracing::error!(session = live.id, %error, "what became of a message is not noted");
+                        return;
                     }
                 }
-                Ok(None) => return,
+                // Another task has taken it.
+                Ok(None) => {}
                 Err(error) => {
                     tracing::error!(session = live.id, %error, "a message could not be marked as being sent");
                     return;
@@ -113,15 +133,22 @@ impl Courier {
     }
 }
 
-/// Takes the next queued message, for this caller alone.
+/// When the next queued message may be sent.
+fn next_due(messages: &[Sms]) -> Option<Millis> {
+    let queued = messages.iter().filter(|message| message.status == SmsStatus::Queued);
+    queued.map(|message| message.retry_at_ms.unwrap_or(0)).min()
+}
+
+/// Takes the next queued message whose time has come, for this caller alone.
 async fn take(live: &Live) -> Result<Option<Sms>, Error> {
-    if !live.read(|session| session.messages.iter().any(|message| message.status == SmsStatus::Queued)) {
-        return Ok(None);
-    }
-    live.change(|session, _, events| {
-        let queued = session.messages.iter_mut().find(|message| message.status == SmsStatus::Queued);
+    live.change(|session, now, events| {
+        let is_due = |message: &Sms| {
+            message.status == SmsStatus::Queued && message.retry_at_ms.is_none_or(|at| at <= now)
+        };
+        let queued = session.messages.iter_mut().find(|message| is_due(message));
         Ok(queued.map(|message| {
-            message.status = SmsStatus::Sending;
+            (message.status, message.retry_at_ms) = (SmsStatus::Sending, None);
+            message.attempts += 1;
             events.push(Event::SmsUpdated(Box::new(message.clone())));
             message.clone()
         }))
@@ -130,18 +157,9 @@ async fn take(live: &Live) -> Result<Option<Sms>, Error> {
 }
 
 async fn note(live: &Live, id: &str, answer: Answer) -> Result<(), Error> {
-    live.change(|session, _, events| {
+    live.change(|session, now, events| {
         if let Some(message) = session.messages.iter_mut().find(|message| message.id == id) {
-            match answer {
-                Answer::Sent { sid } => (message.status, message.sid) = (SmsStatus::Sent, sid),
-                Answer::Refused { error } => {
-                    (message.status, message.error) = (SmsStatus::Failed, Some(error));
-                }
-                Answer::Later(_) => {
-                    (message.status, message.error) =
-                        (SmsStatus::Failed, Some("the provider could not be reached".into()));
-                }
-            }
+            settle(message, answer, now);
             events.push(Event::SmsUpdated(Box::new(message.clone())));
         }
         Ok(())
@@ -149,20 +167,34 @@ async fn note(live: &Live, id: &str, answer: Answer) -> Result<(), Error> {
     .await
 }
 
+/// What becomes of a message by an answer.
+fn settle(message: &mut Sms, answer: Answer, now: Millis) {
+    match answer {
+        Answer::Sent { sid } => {
+            (message.status, message.sid, message.error) = (SmsStatus::Sent, sid, None);
+        }
+        Answer::Refused { error } => (message.status, message.error) = (SmsStatus::Failed, Some(error)),
+        Answer::Later { error, retry_after } => {
+            let backoff = RETRY_WAIT * 2_u32.pow(message.attempts.saturating_sub(1).min(ATTEMPTS_MAX));
+            let wait = retry_after.unwrap_or_default().max(backoff);
+            message.error = Some(error);
+            if message.attempts >= ATTEMPTS_MAX || wait > RETRY_AFTER_MAX {
+                message.status = SmsStatus::Failed;
+            } else {
+                let wait = Millis::try_from(wait.as_millis()).unwrap_or(Millis::MAX);
+                (message.status, message.retry_at_ms) = (SmsStatus::Queued, Some(now.saturating_add(wait)));
+            }
+        }
+    }
+}
+
 impl Provider {
-    async fn send_patiently(&self, live: &Live, message: &Sms) -> Answer {
+    async fn bring(&self, live: &Live, message: &Sms) -> Answer {
         let Some(link) = live.setup.link_catalog.get(&message.sms_catalog_key) else {
             return Answer::Refused { error: "the link is not in the catalogue".into() };
         };
         let body: String = sms_body(link).chars().take(BODY_CHARACTERS_MAX).collect();
-        let to = message.to.as_deref().unwrap_or_default();
-        let mut answer = self.send(to, &body).await;
-        for _ in 1..ATTEMPTS_MAX {
-            let Answer::Later(wait) = answer else { break };
-            tokio::time::sleep(wait).await;
-            answer = self.send(to, &body).await;
-        }
-        answer
+        self.send(message.to.as_deref().unwrap_or_default(), &body).await
     }
 
     async fn send(&self, to: &str, body: &str) -> Answer {
@@ -182,24 +214,77 @@ impl Provider {
         let response = match request.send().await {
             Ok(response) => response,
             // Nothing was sent where there was no connection to send it over.
-            Err(error) if error.is_connect() => return Answer::Later(RETRY_WAIT),
+            Err(error) if error.is_connect() => {
+                let error = "the provider could not be reached".into();
+                return Answer::Later { error, retry_after: None };
+            }
             Err(_) => return Answer::Refused { error: "no answer: it may have been sent".into() },
         };
         let status = response.status();
-        if status.as_u16() == 429 {
-            let wait =
-                response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-            let wait = wait.map_or(RETRY_WAIT, Duration::from_secs);
-            return Answer::Later(wait.min(RETRY_WAIT_MAX));
+        if status.as_u16() == 429 || status.is_server_error() {
+            let retry_after = retry_after(response.headers(), SystemTime::now());
+            return Answer::Later { error: format!("status {}", status.as_u16()), retry_after };
         }
         let reply = outbound::read_json(response).await.unwrap_or(Value::Null);
-        if status.is_success() {
-            return Answer::Sent { sid: reply.get("sid").and_then(Value::as_str).map(str::to_owned) };
-        }
         // Its texts quote the number; its codes do not.
-        let code = reply.get("code").and_then(Value::as_u64);
-        Answer::Refused {
-            error: code.map_or(format!("status {}", status.as_u16()), |code| format!("code {code}")),
+        let code = |name: &str| reply.get(name).and_then(Value::as_u64);
+        if !status.is_success() {
+            let error =
+                code("code").map_or(format!("status {}", status.as_u16()), |code| format!("code {code}"));
+            return Answer::Refused { error };
         }
+        // A message that it has taken may have failed already.
+        let fate = reply.get("status").and_then(Value::as_str).unwrap_or_default();
+        if matches!(fate, "failed" | "undelivered" | "canceled") {
+            let error = code("error_code").map_or_else(|| fate.to_owned(), |code| format!("code {code}"));
+            return Answer::Refused { error };
+        }
+        Answer::Sent { sid: reply.get("sid").and_then(Value::as_str).map(str::to_owned) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Sms {
+        Sms {
+            id: "c:forms".into(),
+            category: "c".into(),
+            sms_catalog_key: "forms".into(),
+            status: SmsStatus::Queued,
+            sid: None,
+            error: None,
+            to: None,
+            attempts: 0,
+            retry_at_ms: None,
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_not_taken_waits_longer_each_time_and_not_forever() {
+        let mut message = message();
+        let mut waits = Vec::new();
+        while message.status == SmsStatus::Queued {
+            message.attempts += 1;
+            let later = Answer::Later { error: "status 503".into(), retry_after: None };
+            settle(&mut message, later, 1000);
+            waits.extend(message.retry_at_ms.take());
+        }
+        assert_eq!(waits, [2000, 3000, 5000, 9000]);
+        assert_eq!((message.status, message.error.as_deref()), (SmsStatus::Failed, Some("status 503")));
+    }
+
+    #[test]
+    fn what_the_provider_asks_for_is_waited_for_within_reason() {
+        let settled = |seconds| {
+            let mut message = Sms { attempts: 1, ..message() };
+            let retry_after = Some(Duration::from_secs(seconds));
+            settle(&mut message, Answer::Later { error: "status 429".into(), retry_after }, 0);
+            (message.status, message.retry_at_ms)
+        };
+        assert_eq!(settled(0), (SmsStatus::Queued, Some(1000)));
+        assert_eq!(settled(120), (SmsStatus::Queued, Some(120_000)));
+        assert_eq!(settled(3600), (SmsStatus::Failed, None));
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
-use super::session::{Millis, Session, Sms};
+use super::session::{Millis, Session, Sms, SmsStatus};
 use super::setup::Setup;
 
 /// The last lines of the talk are shown.
@@ -33,10 +33,10 @@ fn time_or_null(at: Option<Millis>) -> Value {
 
 /// The snapshot: the session without what would be too long or is nobody's business.
 pub fn snapshot(session: &Session, setup: &Setup, around: Around) -> Value {
-    let pending: Vec<Value> =
-        session.messages.iter().filter(|message| message.status.is_pending()).map(sms).collect();
-    let done: Vec<Value> =
-        session.messages.iter().filter(|message| !message.status.is_pending()).map(sms).collect();
+    let of = |is: fn(SmsStatus) -> bool| -> Vec<Value> {
+        session.messages.iter().filter(|message| is(message.status)).map(sms).collect()
+    };
+    let pending = of(SmsStatus::is_pending);
     let verification: Map<String, Value> = session
         .verifications
         .iter()
@@ -95,7 +95,8 @@ pub fn snapshot(session: &Session, setup: &Setup, around: Around) -> Value {
         "page_context_updated_at": time_or_null(session.page.as_ref().map(|page| page.updated)),
         "page_guidance_enabled": setup.page_guidance_enabled,
         "sms": {
-            "enabled": setup.sends_sms(), "provider": around.sms_provider, "pending": pending, "sent": done,
+            "enabled": setup.sends_sms(), "provider": around.sms_provider, "pending": pending,
+            "sent": of(|status| status == SmsStatus::Sent), "failed": of(|status| status == SmsStatus::Failed),
         },
         "pending_sms": pending,
         "completion": session.completion.as_ref().map(|completion| json!({

@@ -15,6 +15,7 @@ use super::config::{self, Secret};
 use super::digits::four_digits;
 use super::outbound;
 use super::session::Source;
+use crate::identity::without_identity_within;
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -108,6 +109,7 @@ impl Verifier {
                 Some(reply) => match reply.get("verified").and_then(Value::as_bool) {
                     Some(verified) => {
                         let details = reply.get("details").cloned().unwrap_or(Value::Null);
+                        let details = without_identity_within(details);
                         return Outcome::Checked { verified, source: Source::Hook, details };
                     }
                     None => "its answer does not say `verified`".to_owned(),

@@ -38,10 +38,11 @@ fn every_container_keeps_its_length() {
 fn channels_are_mixed_or_kept_apart() {
     let samples: Vec<u8> = (0..16_000i16).flat_map(|n| [n, -n]).flat_map(i16::to_le_bytes).collect();
     let raw = RawFormat { encoding: RawEncoding::Linear16, sample_rate_hz: 16_000, channels: 2 };
-    let mixed = decode(samples.clone().into(), &DecodeOptions { raw: Some(raw), ..options() }).expect("raw");
+    let mixed =
+        decode(samples.clone().into(), &DecodeOptions { raw: Some(raw.into()), ..options() }).expect("raw");
     assert_eq!(mixed.channels.len(), 1);
     assert!(mixed.channels[0].samples().iter().all(|&sample| sample == 0.0));
-    let options = DecodeOptions { raw: Some(raw), split_channels: true, ..options() };
+    let options = DecodeOptions { raw: Some(raw.into()), split_channels: true, ..options() };
     let split = decode(samples.into(), &options).expect("raw");
     assert_eq!((split.channels.len(), split.source_channels), (2, 2));
     assert_eq!(split.channels[0].samples()[100], -split.channels[1].samples()[100]);
@@ -53,8 +54,8 @@ fn what_is_not_audio_is_told_apart_from_what_is_broken_or_too_long() {
         decode(Bytes::copy_from_slice(bytes), options).expect_err("refused")
     };
     assert_eq!(refusal(b"", &options()), Error::Empty);
-    assert_eq!(refusal(b"{\"url\": \"https://example.com\"}", &options()), Error::Unsupported);
-    assert_eq!(refusal(&[0x89; 5000], &options()), Error::Unsupported);
+    assert_eq!(refusal(b"{\"url\": \"https://example.com\"}", &options()), Error::Unsupported("JSON".into()));
+    assert_eq!(refusal(&[0x89; 5000], &options()), Error::Unsupported("audio of no known format".into()));
     assert!(matches!(refusal(b"RIFF\x10\0\0\0WAVEjunk", &options()), Error::Corrupt(_)));
     assert!(matches!(refusal(b"fLaC and then nothing of the kind", &options()), Error::Corrupt(_)));
     let short = DecodeOptions { limits: Limits { max_seconds: 5.0, ..Limits::default() }, ..options() };

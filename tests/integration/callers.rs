@@ -7,6 +7,7 @@ use verbatim::http::auth;
 use verbatim::keys::{REFRESH_INTERVAL, Secret, Store};
 
 use crate::server::{RAW, Setup, TestServer, answer, client, read, refusal, say};
+use crate::socket::connect;
 
 #[tokio::test]
 async fn only_a_valid_key_opens() {
@@ -67,6 +68,17 @@ async fn the_token_scheme_can_be_turned_off() {
         .body(say(1));
     assert_eq!(refusal(token).await, (401, "INVALID_AUTH".into()));
     assert_eq!(answer(server.listen(RAW, say(1))).await.0, 200);
+    // A WebSocket's key comes as the contract says: under `token`, in the subprotocol alone.
+    let path = format!("/v1/listen?{RAW}");
+    for (header, value, status) in [
+        ("sec-websocket-protocol", format!("token, {}", server.key), 101),
+        ("sec-websocket-protocol", "token, org_nobody".to_owned(), 401),
+        ("authorization", format!("Bearer {}", server.key), 101),
+        ("authorization", format!("Token {}", server.key), 401),
+    ] {
+        let handshake = connect(server.address, &path, &[(header, &value)]).await;
+        assert_eq!(handshake.status, status, "{header}: {value}");
+    }
 }
 
 #[tokio::test]

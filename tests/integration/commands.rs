@@ -123,6 +123,7 @@ fn files_are_transcribed_past_the_servers_limit_and_in_any_spelling_of_a_languag
     let (code, text, error) = transcribe(&["--language", "en-US", "--format", "json"]);
     assert_eq!((code, error.as_str()), (Some(0), ""));
     let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert!(crate::figures::count(&value) > 2, "{text}");
     assert_eq!((value["duration"].as_f64(), value["text"].as_str()), (Some(601.0), Some("")));
     let (code, text, error) = transcribe(&["--max-seconds", "600"]);
     assert_eq!((code, text.as_str()), (Some(1), ""));

@@ -56,6 +56,22 @@ pub fn statuses(reply: &str) -> Vec<u16> {
     lines.filter_map(|line| line.get(..3)?.parse().ok()).collect()
 }
 
+/// The bodies of the failures in `reply`, after checks that hold for each of them.
+pub fn failures(reply: &str) -> Vec<serde_json::Value> {
+    let answers = reply.split("HTTP/1.1 ").skip(1).filter(|answer| answer.starts_with(['4', '5']));
+    let failure = |answer: &str| {
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+        assert_eq!(field("content-type: "), "application/json");
+        let length: usize = field("content-length: ").parse().expect("a number");
+        let body: serde_json::Value = serde_json::from_str(&body[..length]).expect("JSON");
+        assert_eq!(body["request_id"], field("dg-request-id: "));
+        assert!(body["err_code"].is_string() && body["err_msg"].is_string(), "{body}");
+        body
+    };
+    answers.map(failure).collect()
+}
+
 #[tokio::test]
 async fn health_needs_no_key_and_readiness_follows_the_app() {
     let server = TestServer::start(Setup::default()).await;

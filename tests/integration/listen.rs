@@ -53,6 +53,82 @@ async fn words_come_where_they_are_asked_for() {
 }
 
 #[tokio::test]
+async fn words_are_left_out_where_that_is_asked_for() {
+    let server = TestServer::start(Setup::default()).await;
+    let by_token = |query: &str, timestamps: &str| {
+        client()
+            .post(server.url(&format!("/v1/listen?{RAW}&{query}")))
+            .header("authorization", format!("Token {}", server.key))
+            .header("timestamps", timestamps.to_owned())
+            .body(say(7))
+    };
+    for query in ["", "punctuate=true", "smart_format=true", "utterances=true&search=number"] {
+        let (_, body) = answer(by_token(query, "False")).await;
+        assert!(body["results"]["channels"][0]["alternatives"][0].get("words").is_none(), "{query}: {body}");
+        let (_, body) = answer(by_token(query, "true")).await;
+        assert!(body["results"]["channels"][0]["alternatives"][0]["words"].is_array(), "{query}: {body}");
+    }
+    // Speakers show in words alone, so those stay.
+    let (_, body) = answer(by_token("diarize=true", "false")).await;
+    assert!(body["results"]["channels"][0]["alternatives"][0]["words"].is_array(), "{body}");
+}
+
+#[tokio::test]
+async fn raw_samples_of_the_contract_need_no_more_than_their_name() {
+    let server = TestServer::start(Setup::default()).await;
+    let typed = |query: &str, media_type: &str, body: Vec<u8>| {
+        server.listen(query, body).header("content-type", media_type.to_owned())
+    };
+    let stereo: Vec<u8> = say(8).chunks(2).flat_map(|sample| [sample, sample].concat()).collect();
+    for (request, seconds, channels) in [
+        (server.listen("encoding=s16le", say(8)), 1.0, 1),
+        (server.listen("encoding=S16LE&sample_rate=8000", say(8)), 2.0, 1),
+        (server.listen("encoding=s16le&channels=2", stereo.clone()), 1.0, 2),
+        (server.listen("sample_rate=8000", say(8)), 2.0, 1),
+        (typed("", "audio/pcm", say(8)), 1.0, 1),
+        (typed("", "audio/x-raw; rate=32000; channels=2", stereo), 0.5, 2),
+        (typed("sample_rate=8000", "audio/s16le", say(8)), 2.0, 1),
+    ] {
+        let (status, body) = answer(request).await;
+        assert_eq!((status, transcripts(&body)), (200, vec!["Number 8."]), "{body}");
+        assert_eq!(
+            (&body["metadata"]["duration"], &body["metadata"]["channels"]),
+            (&json!(seconds), &json!(channels))
+        );
+    }
+    // Without an announcement samples look like noise.
+    let (status, body) = answer(server.listen("", say(8))).await;
+    assert_eq!((status, &body["err_code"]), (415, &json!("UNSUPPORTED_MEDIA_TYPE")));
+    assert!(body["err_msg"].as_str().unwrap().contains("encoding=s16le"), "{body}");
+    let nothing = typed("", "audio/pcm;rate=fast", say(8));
+    assert_eq!(refusal(nothing).await, (400, "INVALID_HEADER".into()));
+}
+
+#[tokio::test]
+async fn a_warning_names_the_parameter_that_was_sent() {
+    let server = TestServer::start(Setup::default()).await;
+    for (name, value) in
+        [("diarize", "true"), ("diarization", "True"), ("diarize_model", "latest"), ("diarize_version", "v2")]
+    {
+        let (_, body) = answer(server.listen(&format!("{RAW}&{name}={value}"), say(1))).await;
+        let message = format!("`{name}` is not supported and had no effect.");
+        let warning = json!({"parameter": name, "type": "unsupported_parameter", "message": message});
+        assert_eq!(body["metadata"]["warnings"], json!([warning]));
+    }
+}
+
+#[tokio::test]
+async fn a_callbacks_method_that_is_none_is_named() {
+    let server = TestServer::start(Setup::default()).await;
+    for method in ["GET", "get", "DELETE", "", "POST "] {
+        let (status, body) = answer(server.listen(&format!("{RAW}&callback_method={method}"), say(1))).await;
+        assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));
+        let expected = format!("invalid value `{method}` for `callback_method`: expected POST or PUT");
+        assert!(body["err_msg"].as_str().unwrap().ends_with(&expected), "{body}");
+    }
+}
+
+#[tokio::test]
 async fn the_aliases_behave_alike() {
     let server = TestServer::start(Setup::default()).await;
     for path in
@@ -125,6 +201,8 @@ async fn parameters_are_honoured_warned_of_or_refused() {
     assert_eq!(refusal(redact).await, (400, "INVALID_QUERY_PARAMETER".into()));
     let header = server.listen(RAW, say(1)).header("timestamps", "perhaps");
     assert_eq!(refusal(header).await, (400, "INVALID_HEADER".into()));
+    let both = server.listen(RAW, say(1)).header("timestamps", "true").header("timestamps", "false");
+    assert_eq!(refusal(both).await, (400, "INVALID_HEADER".into()));
 }
 
 #[tokio::test]
@@ -133,9 +211,23 @@ async fn bodies_that_are_no_audio_are_refused() {
     let server = TestServer::start(Setup { audio, ..Setup::default() }).await;
     assert_eq!(refusal(server.listen("", "not audio")).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
     let amr = server.listen("encoding=amr-nb&sample_rate=8000", say(1));
-    assert_eq!(refusal(amr).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
+    assert_eq!(refusal(amr).await, (400, "Bad Request".into()));
+    let speex = server.listen("encoding=speex&sample_rate=8000", say(1));
+    assert_eq!(refusal(speex).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
     let gzip = server.listen(RAW, say(1)).header("content-encoding", "gzip");
     assert_eq!(refusal(gzip).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
+    for second in ["gzip", "identity, br"] {
+        let request = server.listen(RAW, say(1)).header("content-encoding", "identity");
+        assert_eq!(refusal(request.header("content-encoding", second)).await.0, 415, "{second}");
+    }
+    let plain = server.listen(RAW, say(1)).header("content-encoding", " identity,");
+    assert_eq!(answer(plain).await.0, 200);
+    let form = server.listen("", "--x\r\ncontent-disposition: form-data\r\n\r\nsound\r\n--x--\r\n");
+    let (status, body) = answer(form.header("content-type", "multipart/form-data; boundary=x")).await;
+    assert_eq!(
+        (status, &body["err_msg"]),
+        (415, &json!("A form is not taken: send the audio itself as the body."))
+    );
     assert_eq!(refusal(server.listen(RAW, "")).await, (411, "LENGTH_REQUIRED".into()));
     let empty = server.listen(RAW, "").header("content-length", "0");
     assert_eq!(refusal(empty).await, (400, "Bad Request".into()));
@@ -205,6 +297,50 @@ async fn audio_is_fetched_from_where_it_may_be() {
     // Without the media type it is audio, and no good as such.
     let body = json!({"url": format!("http://127.0.0.1:{port}/a.raw")}).to_string();
     assert_eq!(refusal(server.listen("", body)).await.0, 415);
+}
+
+#[tokio::test]
+async fn a_user_in_a_url_is_told_to_its_host() {
+    let (sender, seen) = mpsc::channel();
+    let port = guarded(sender, say(9)).await;
+    let fetch = fetch::Config { allow: vec![format!("127.0.0.1:{port}")], ..fetch::Config::default() };
+    let server = TestServer::start(Setup { fetch, ..Setup::default() }).await;
+    let by_url = |user: &str| {
+        let body = json!({"url": format!("http://{user}127.0.0.1:{port}/a.raw")}).to_string();
+        server.listen(RAW, body).header("content-type", "application/json")
+    };
+    let (status, body) = answer(by_url("user:p%40ss@")).await;
+    assert_eq!((status, transcripts(&body)), (200, vec!["Number 9."]), "{body}");
+    assert_eq!(seen.recv().unwrap(), "Basic dXNlcjpwQHNz");
+    let (status, body) = answer(by_url("")).await;
+    assert_eq!(
+        (status, &body["err_msg"]),
+        (400, &json!("The remote server hosting the media returned a client error: 401."))
+    );
+}
+
+/// Serves `body` to whoever says a user, and tells which.
+async fn guarded(seen: mpsc::Sender<String>, body: Vec<u8>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let head = String::from_utf8(head).unwrap();
+            let user = head.lines().find_map(|line| line.strip_prefix("authorization: "));
+            let (status, body) = if user.is_some() { ("200 OK", &body[..]) } else { ("401 No", &[][..]) };
+            if let Some(user) = user {
+                seen.send(user.to_owned()).unwrap();
+            }
+            let reply = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+            stream.write_all(reply.as_bytes()).await.unwrap();
+            stream.write_all(body).await.unwrap();
+        }
+    });
+    port
 }
 
 #[tokio::test]
@@ -302,6 +438,7 @@ async fn nothing_of_a_request_reaches_the_log() {
     let jobs = jobs::Config { retry_delays_seconds: vec![0.01], ..jobs::Config::default() };
     let server = TestServer::start(Setup { fetch, jobs, ..Setup::default() }).await;
     let json = r#"{"url":"http://127.0.0.9/canary?canary=1"}"#;
+    let with_user = json!({"url": format!("http://canary:canary@{}/canary", receiver.allowed())}).to_string();
     let callback = callback_parameter(&format!("http://canary:canary@{}/canary?canary", receiver.allowed()));
     for request in [
         server.listen(&format!("{RAW}&keyterm=canary&metadata=canary&extra=k:canary"), say(1)),
@@ -311,6 +448,7 @@ async fn nothing_of_a_request_reaches_the_log() {
         server.listen(&format!("{RAW}&metadata=canary&{callback}"), say(1)),
         server.listen("", "canary"),
         server.listen(RAW, json).header("content-type", "application/json"),
+        server.listen(RAW, with_user).header("content-type", "application/json"),
         server.listen(RAW, "{canary").header("content-type", "application/json"),
         server.listen(RAW, say(1)).header("timestamps", "canary"),
         server.listen(RAW, say(FAILS)).header("user-agent", "canary"),

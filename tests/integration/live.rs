@@ -87,6 +87,28 @@ async fn a_stream_gives_results_then_metadata_then_1000() {
 }
 
 #[tokio::test]
+async fn a_streams_warning_names_the_parameter_that_was_sent() {
+    let server = start(Config::default()).await;
+    for name in ["diarization", "diarize_model", "diarize_version"] {
+        let mut socket = open(&server, &format!("{RAW}&{name}=true")).await;
+        socket.control("CloseStream").await;
+        let (messages, _) = socket.rest().await;
+        assert_eq!(messages[0]["warnings"][0]["parameter"], name);
+    }
+}
+
+#[tokio::test]
+async fn the_contracts_raw_samples_need_no_rate() {
+    let server = start(Config::default()).await;
+    let mut socket = open(&server, "encoding=s16le").await;
+    socket.audio(&bytes(&utter(&[(5, 0.5, 0.1), (6, 0.5, 0.9)]))).await;
+    socket.control("CloseStream").await;
+    let (messages, _) = socket.rest().await;
+    assert_eq!(finals(&messages), "W5, W6,");
+    assert_eq!(messages.last().unwrap()["duration"], 2.0);
+}
+
+#[tokio::test]
 async fn a_stream_without_audio_has_metadata_alone() {
     let server = start(Config::default()).await;
     for query in [RAW, "interim_results=true"] {
@@ -232,11 +254,12 @@ async fn what_cannot_be_served_is_refused_before_the_upgrade() {
     let server = start(Config { max_streams: 1, ..Config::default() }).await;
     for (query, status, code) in [
         ("encoding=linear16", 400, "INVALID_QUERY_PARAMETER"),
-        ("encoding=speex&sample_rate=16000", 415, "UNSUPPORTED_MEDIA_TYPE"),
+        ("encoding=speex&sample_rate=44100", 415, "UNSUPPORTED_MEDIA_TYPE"),
         ("redact=name", 400, "INVALID_QUERY_PARAMETER"),
         ("redact=ssn&redact_mode=burn", 400, "INVALID_QUERY_PARAMETER"),
         ("endpointing=soon", 400, "INVALID_QUERY_PARAMETER"),
         ("language=tlh", 400, "Bad Request"),
+        ("callback_method=get", 400, "INVALID_QUERY_PARAMETER"),
         ("callback=http://127.0.0.1:9/", 400, "INVALID_QUERY_PARAMETER"),
         ("callback=ws://localhost/", 400, "INVALID_QUERY_PARAMETER"),
     ] {

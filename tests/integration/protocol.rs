@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use verbatim::http::{Config, TlsConfig};
 
-use crate::doors::{door, raw, statuses};
+use crate::doors::{door, failures, raw, statuses};
 use crate::server::{RAW, Setup, TestServer, client, read, refusal, say, transcripts};
 
 #[tokio::test]
@@ -127,6 +127,8 @@ async fn requests_of_two_meanings_are_refused() {
         if statuses(&reply) != expected {
             wrong.push(format!("{request:?}: {:?}, not {expected:?}", statuses(&reply)));
         }
+        // Every refusal has the JSON body, hyper's own ones too.
+        failures(&reply);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -141,9 +143,33 @@ async fn heads_beyond_the_limits_are_refused() {
         assert_eq!(statuses(&reply), [431]);
         assert!(reply.contains("\"err_code\":\"HEADERS_TOO_LARGE\""), "{reply}");
     }
-    assert_eq!(statuses(&raw(&door, get(&"a: b\r\n".repeat(200))).await), [431]);
-    let long = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "a".repeat(70_000));
-    assert_eq!(statuses(&raw(&door, long).await), [414]);
+    let target = |length: usize| {
+        format!("GET /{} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", "a".repeat(length))
+    };
+    for (request, status, code) in [
+        (get(&"a: b\r\n".repeat(200)), 431, "HEADERS_TOO_LARGE"),
+        // More than is ever held: the rest of it is on its way when it is refused.
+        (get(&format!("a: {}\r\n", "b".repeat(4 << 20))), 431, "HEADERS_TOO_LARGE"),
+        (target(4 << 20), 431, "HEADERS_TOO_LARGE"),
+        (target(70_000), 414, "URI_TOO_LONG"),
+        (target(5000), 414, "URI_TOO_LONG"),
+        ("hello\r\n\r\n".to_owned(), 400, "Bad Request"),
+    ] {
+        let reply = raw(&door, &request).await;
+        assert_eq!(statuses(&reply), [status]);
+        assert_eq!(failures(&reply)[0]["err_code"], code, "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused_after_what_could() {
+    let door = door(Config::default()).await;
+    let request = "GET /ok HTTP/1.1\r\nhost: x\r\n\r\n";
+    let reply = raw(&door, format!("{request}{request}GET /o k HTTP/1.1\r\n\r\n{request}")).await;
+    assert_eq!(statuses(&reply), [200, 200, 400], "{reply}");
+    let [failure] = &failures(&reply)[..] else { panic!("{reply}") };
+    assert_eq!(failure["err_code"], "Bad Request");
+    assert!(reply.contains("\r\nconnection: close\r\n"), "{reply}");
 }
 
 #[tokio::test]
@@ -211,6 +237,11 @@ async fn leave_to_send_is_not_given_to_what_is_refused() {
     };
     let refused = raw(&door, ask(1001)).await;
     assert_eq!(statuses(&refused), [413], "{refused}");
+    // One that does not wait for leave gets its refusal all the same.
+    let bytes = 20 << 20;
+    let sent = raw(&door, [ask(bytes).into_bytes(), vec![0; bytes]].concat()).await;
+    assert_eq!(statuses(&sent), [413], "{sent}");
+    assert_eq!(failures(&sent)[0]["err_code"], "PAYLOAD_TOO_LARGE");
     let mut stream = TcpStream::connect(door.address).await.unwrap();
     stream.write_all(ask(4).as_bytes()).await.unwrap();
     let mut leave = [0; 25];

@@ -132,11 +132,14 @@ async fn containers_are_read_as_they_come_and_as_whole_files_are() {
     }
 }
 
-/// The packets of the fixture, 20 ms each, without the pages of Ogg that they come in (RFC 3533), and without
-/// the two that describe them.
+/// The packets of the fixture, 20 ms each.
 pub fn opus_packets() -> Vec<Vec<u8>> {
-    let bytes = fixture("opus.ogg");
-    let (mut packets, mut packet, mut rest) = (Vec::new(), Vec::new(), bytes.as_slice());
+    ogg_packets(&fixture("opus.ogg"))
+}
+
+/// Packets without the pages of Ogg that they come in (RFC 3533), and without the two that describe them.
+pub fn ogg_packets(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let (mut packets, mut packet, mut rest) = (Vec::new(), Vec::new(), bytes);
     while let [b'O', b'g', b'g', b'S', ..] = rest {
         let segments = usize::from(rest[26]);
         let (lengths, mut body) = rest[27..].split_at(segments);
@@ -178,7 +181,7 @@ async fn what_is_no_container_is_refused_and_threads_are_bounded() {
     let noise = vec![b'x'; 10_000];
     assert_eq!(
         decoded(options(StreamFormat::Container, false), &[&noise]).await,
-        Err(audio::Error::Unsupported)
+        Err(audio::Error::Unsupported("audio of no known format".into()))
     );
     let cut_off = &fixture("flac.flac")[..200];
     assert!(decoded(options(StreamFormat::Container, false), &[cut_off]).await.is_err());

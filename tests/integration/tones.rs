@@ -1,5 +1,7 @@
 //! A language of levels: a word is a stretch of samples of one value, and a model that understands it.
 
+use std::sync::{Arc, Mutex};
+
 use verbatim::engine::{
     DecodingOptions, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
 };
@@ -25,10 +27,14 @@ pub fn bytes(samples: &[i16]) -> Vec<u8> {
     samples.iter().flat_map(|sample| sample.to_le_bytes()).collect()
 }
 
-/// Hears `w7` where the samples are 7/128.
+/// The texts of words 1, 2 and so on, which a test may exchange between two streams.
+pub type Script = Arc<Mutex<Vec<String>>>;
+
+/// Hears `W7,` where the samples are 7/128, or the seventh word of its script.
 pub struct Listener {
     info: ModelInfo,
     heard: Vec<(SlotId, Vec<Word>, usize)>,
+    script: Option<Script>,
 }
 
 impl Listener {
@@ -41,11 +47,25 @@ impl Listener {
             encode_batch: 4,
             device: "script".into(),
         };
-        Self { info, heard: Vec::new() }
+        Self { info, heard: Vec::new(), script: None }
+    }
+
+    pub fn saying(script: Script) -> Self {
+        Self { script: Some(script), ..Self::new() }
+    }
+
+    fn text(&self, number: usize) -> String {
+        match &self.script {
+            Some(script) => {
+                let texts = script.lock().expect("no test panics while it holds this");
+                format!(" {}", texts.get(number - 1).map_or("…", String::as_str))
+            }
+            None => format!(" W{number},"),
+        }
     }
 }
 
-fn words(samples: &[f32]) -> Vec<Word> {
+fn words(samples: &[f32], text: impl Fn(usize) -> String) -> Vec<Word> {
     let mut words = Vec::new();
     let mut at = 0;
     for stretch in samples.chunk_by(|a, b| (a - b).abs() < 0.5 / 128.0) {
@@ -53,7 +73,7 @@ fn words(samples: &[f32]) -> Vec<Word> {
         if number > 0 && stretch.len() >= MIN_WORD_SAMPLES {
             let seconds = |samples: usize| samples as f64 / 16_000.0;
             let (start, end) = (seconds(at), seconds(at + stretch.len()));
-            words.push(Word { text: format!(" W{number},"), start, end, probability: 0.9 });
+            words.push(Word { text: text(number as usize), start, end, probability: 0.9 });
         }
         at += stretch.len();
     }
@@ -67,7 +87,7 @@ impl SpeechModel for Listener {
 
     fn encode(&mut self, requests: &[EncodeRequest]) -> Result<(), Error> {
         for request in requests {
-            let words = words(request.pcm.samples());
+            let words = words(request.pcm.samples(), |number| self.text(number));
             if words.iter().any(|word| word.text == format!(" W{FAILS},")) {
                 return Err(Error::ModelFailed("as the script says".into()));
             }

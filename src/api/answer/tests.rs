@@ -45,6 +45,7 @@ fn answer(query: &str, words: bool, transcripts: &[Transcript]) -> serde_json::V
         sha256: [0xab; 32],
         duration_seconds: 25.933_312_51,
         source_channels: 2,
+        damaged: false,
         transcripts,
         model: &model(),
     };
@@ -272,12 +273,4 @@ fn models_go_by_several_names() {
     ] {
         assert!(answer(query, false, &[])["metadata"].get("warnings").is_none(), "{query}");
     }
-}
-
-#[test]
-fn numbers_are_always_json() {
-    assert_eq!(rounded(f64::NAN, 1e3), 0.0);
-    assert_eq!(confidence(f32::NAN), 0.0);
-    assert_eq!(confidence(1.5), 1.0);
-    assert_eq!(rounded(0.1 + 0.2, 1e3), 0.3);
 }

@@ -6,11 +6,13 @@ use std::time::SystemTime;
 use uuid::Uuid;
 
 use super::wire::{Alternative, Channel, Message, Metadata, Results, ResultsMetadata};
-use crate::api::answer::{confidence, format_options, model_info, rounded, search, warnings, word};
-use crate::api::parameters::LiveParameters;
+use crate::api::answer::{format_options, model_info, search, warnings, word};
+use crate::api::parameters::{LiveParameters, Parameters, Redaction};
 use crate::api::wire;
 use crate::engine::ModelInfo;
-use crate::format::{self, Word, redact};
+use crate::figures::{Probability, Seconds};
+use crate::format::redact::Redactor;
+use crate::format::{self, Word};
 use crate::live::{self, Event};
 
 /// What the client said.
@@ -29,37 +31,65 @@ pub struct Heard {
     pub language: Option<String>,
 }
 
+/// Hides numbers, in each channel by itself: one may begin in one result and end in the next.
+#[derive(Default)]
+pub struct Redactors(Vec<Redactor>);
+
+impl Redactors {
+    fn of(&mut self, channel: usize, redaction: &Redaction) -> &mut Redactor {
+        while self.0.len() <= channel {
+            self.0.push(Redactor::new(&redaction.classes, redaction.mode));
+        }
+        &mut self.0[channel]
+    }
+}
+
 /// The message for `event`, of a stream with so many channels.
-pub fn message(asked: &Asked, event: Event, channels: usize, model: &ModelInfo) -> Message {
+pub fn message(
+    asked: &Asked,
+    redactors: &mut Redactors,
+    event: Event,
+    channels: usize,
+    model: &ModelInfo,
+) -> Message {
     match event {
-        Event::Results(heard) => Message::Results(Box::new(results(asked, heard, channels, model))),
+        Event::Results(heard) => {
+            let redactor = redactors.of(heard.channel, &asked.parameters.redaction);
+            Message::Results(Box::new(results(asked, redactor, heard, channels, model)))
+        }
         Event::SpeechStarted { channel, at } => {
-            Message::SpeechStarted { channel: [channel, channels], timestamp: seconds(at) }
+            Message::SpeechStarted { channel: [channel, channels], timestamp: Seconds::new(at) }
         }
         Event::UtteranceEnd { channel, last_word_end } => {
-            Message::UtteranceEnd { channel: [channel, channels], last_word_end: seconds(last_word_end) }
+            Message::UtteranceEnd { channel: [channel, channels], last_word_end: Seconds::new(last_word_end) }
         }
     }
 }
 
-fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &ModelInfo) -> Results {
+fn results(
+    asked: &Asked,
+    redactor: &mut Redactor,
+    heard: live::Results,
+    channels: usize,
+    model: &ModelInfo,
+) -> Results {
     let parameters = &asked.parameters.common;
-    let (words, search) = shape(&mut heard, asked);
+    let (words, search) = shape(&heard, parameters, redactor);
     let text = if parameters.strips_punctuation() { format::bare_text(&words) } else { format::text(&words) };
     let language = heard.language.filter(|_| parameters.is_multilingual());
     let shows = parameters.shows_punctuation();
     let each = |shown: &Word| wire::Word { language: language.clone(), ..word(shown, shows) };
     let alternative = Alternative {
         transcript: text,
-        confidence: confidence(format::confidence(&words)),
+        confidence: Probability::new(format::confidence(&words)),
         words: words.iter().map(each).collect(),
         languages: parameters.is_multilingual().then(|| language.into_iter().collect()),
     };
     // The next span starts where this one ends, in what is written as well.
-    let (start, end) = (seconds(heard.start), seconds(heard.start + heard.duration));
+    let (start, end) = (Seconds::new(heard.start), Seconds::new(heard.start + heard.duration));
     Results {
         channel_index: [heard.channel, channels],
-        duration: seconds(end - start),
+        duration: start.until(end),
         start,
         is_final: heard.is_final,
         speech_final: heard.speech_final,
@@ -77,11 +107,13 @@ fn results(asked: &Asked, mut heard: live::Results, channels: usize, model: &Mod
 /// The words of a result as they are to be shown, and where what was searched for is in them: the one place
 /// for all that changes text. What is hidden is hidden first, so that nothing that is written otherwise, or
 /// searched for, escapes it.
-fn shape(heard: &mut live::Results, asked: &Asked) -> (Vec<Word>, Option<Vec<wire::Search>>) {
-    let (parameters, redaction) = (&asked.parameters.common, &asked.parameters.redaction);
-    redact::redact(&mut heard.words, &redaction.classes, redaction.mode);
+fn shape(
+    heard: &live::Results,
+    parameters: &Parameters,
+    redactor: &mut Redactor,
+) -> (Vec<Word>, Option<Vec<wire::Search>>) {
+    let words = redactor.redact(format::gather(&heard.words), heard.is_final);
     let language = heard.language.as_deref().unwrap_or_default();
-    let words = format::gather(&heard.words);
     let search = (!parameters.search.is_empty()).then(|| search(parameters, words.clone(), language));
     (format::format(words, &format_options(parameters, language)), search)
 }
@@ -93,7 +125,7 @@ pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
         request_id: asked.request_id,
         sha256: data_encoding::HEXLOWER.encode(&heard.sha256),
         created: humantime::format_rfc3339_millis(asked.created).to_string(),
-        duration: rounded(heard.duration_seconds, 1e6),
+        duration: Seconds::of_audio(heard.duration_seconds),
         channels: heard.source_channels,
         models: [model.uuid],
         model_info: BTreeMap::from([(model.uuid, model_info(model))]),
@@ -107,8 +139,4 @@ pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
         tags: parameters.tags.clone(),
         metadata: parameters.metadata.clone(),
     }))
-}
-
-fn seconds(value: f64) -> f64 {
-    rounded(value, 1e3)
 }

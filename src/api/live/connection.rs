@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, Asked, Heard};
+use super::answer::{self, Asked, Heard, Redactors};
 use super::callback::{Callback, Lost};
 use super::control::{Change, Control};
 use super::wire::Message;
@@ -95,6 +95,7 @@ pub struct Connection<'a> {
     socket: Socket,
     session: Session,
     asked: Asked,
+    redactors: Redactors,
     live: &'a Live,
     /// Takes the messages about what was heard, where the client wants that.
     callback: Option<Callback>,
@@ -116,7 +117,18 @@ impl<'a> Connection<'a> {
         callback: Option<Callback>,
     ) -> Self {
         let sha256 = Sha256::new();
-        Self { socket, session, asked, live, callback, sha256, language: None, is_closing: false, end: DONE }
+        Self {
+            socket,
+            session,
+            asked,
+            redactors: Redactors::default(),
+            live,
+            callback,
+            sha256,
+            language: None,
+            is_closing: false,
+            end: DONE,
+        }
     }
 
     /// The stream, from here to its end.
@@ -269,7 +281,8 @@ impl<'a> Connection<'a> {
         if let Event::Results(heard) = &event {
             self.language.clone_from(&heard.language);
         }
-        let message = answer::message(&self.asked, event, self.session.channels(), self.live.model());
+        let (channels, model) = (self.session.channels(), self.live.model());
+        let message = answer::message(&self.asked, &mut self.redactors, event, channels, model);
         if self.callback.is_some() { self.deliver(&message).await } else { self.send(message).await }
     }
 

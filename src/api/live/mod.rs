@@ -17,8 +17,8 @@ use hyper::header::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
 use super::parameters::{CallbackMethod, Encoding, LiveParameters, Parameters};
-use super::{Services, State, error, language, listen, terms};
-use crate::audio::StreamFormat;
+use super::{Services, State, error, language, raw, terms};
+use crate::audio::{Bare, StreamFormat};
 use crate::engine::TenantId;
 use crate::fetch::without_user;
 use crate::http::websocket::{self, Limits};
@@ -118,10 +118,14 @@ async fn callback_address(
 /// How the bytes are to be read.
 ///
 /// # Errors
-/// 415 for encodings that are not read.
+/// 415 for an encoding that is not read at the sample rate given.
 fn format(parameters: &Parameters) -> Result<StreamFormat, Failure> {
-    Ok(match (listen::raw_format(parameters)?, parameters.encoding) {
-        (Some(raw), _) => StreamFormat::Raw(raw),
+    Ok(match (raw::of_parameters(parameters), parameters.encoding) {
+        (Some(Bare::Samples(raw)), _) => StreamFormat::Raw(raw),
+        (Some(Bare::Speech(coding)), _) => {
+            coding.check()?;
+            StreamFormat::Speech(coding)
+        }
         (None, Some(Encoding::Mp3)) => StreamFormat::Mpeg,
         (None, Some(Encoding::Aac)) => StreamFormat::Adts,
         (None, Some(Encoding::Opus)) => StreamFormat::Opus { channels: parameters.channels.unwrap_or(1) },

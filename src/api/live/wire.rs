@@ -8,6 +8,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::api::wire::{ModelInfo, Search, Warning, Word};
+use crate::figures::{Probability, Seconds};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type")]
@@ -16,12 +17,12 @@ pub enum Message {
     /// Voice begins; only with `vad_events`.
     SpeechStarted {
         channel: [usize; 2],
-        timestamp: f64,
+        timestamp: Seconds,
     },
     /// Nobody went on speaking; only with `utterance_end_ms`.
     UtteranceEnd {
         channel: [usize; 2],
-        last_word_end: f64,
+        last_word_end: Seconds,
     },
     /// The last message of a stream.
     Metadata(Box<Metadata>),
@@ -49,8 +50,8 @@ pub enum Message {
 pub struct Results {
     /// Which channel of how many.
     pub channel_index: [usize; 2],
-    pub duration: f64,
-    pub start: f64,
+    pub duration: Seconds,
+    pub start: Seconds,
     pub is_final: bool,
     pub speech_final: bool,
     pub channel: Channel,
@@ -70,7 +71,7 @@ pub struct Channel {
 pub struct Alternative {
     pub transcript: String,
     /// Mean of the words' confidences, 0 to 1; 0 where nothing was said.
-    pub confidence: f64,
+    pub confidence: Probability,
     /// With `language=multi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub languages: Option<Vec<String>>,
@@ -95,7 +96,7 @@ pub struct Metadata {
     pub sha256: String,
     pub created: String,
     /// Seconds of audio.
-    pub duration: f64,
+    pub duration: Seconds,
     /// Channels of the audio; 0 where there was none.
     pub channels: u16,
     pub models: [Uuid; 1],

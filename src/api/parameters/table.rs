@@ -232,13 +232,16 @@ pub const TABLE: &[Parameter] = &[
         "Terms to expect: they are likelier in what is heard.",
         |all, given| given.items(&mut all.keyterms, KEYTERMS_MAX, TEXT_CHARACTERS_MAX),
     ),
-    row("encoding", Kind::OneOf(ENCODINGS), "Of audio without a container.", |all, given| {
-        given.encoding(&mut all.encoding)
-    }),
+    row(
+        "encoding",
+        Kind::OneOf(ENCODINGS),
+        "Of audio without a container: `linear…`, `mulaw` and `alaw` with `sample_rate`; `amr-nb` and `amr-wb` in the frames that files have; `g729` in frames of 10 bytes; on the streaming endpoint `opus` and `speex`, one packet to a message. What a container says of itself comes first.",
+        |all, given| given.encoding(&mut all.encoding),
+    ),
     row(
         "sample_rate",
         Kind::Count { min: 4_000, max: 384_000 },
-        "Samples in a second; read with `encoding`.",
+        "Samples in a second, as `encoding` needs them; `s16le` has 16000 where none are told. Without an `encoding`, of raw s16le.",
         |all, given| given.number(&mut all.sample_rate_hz, 4_000..=384_000),
     ),
     row("channels", Kind::Count { min: 1, max: 20 }, "Channels; read with `encoding`.", |all, given| {

@@ -81,7 +81,7 @@ fn every_default_means_what_is_meant_without_it() {
     for row in TABLE.iter().filter(|row| !row.default.is_empty()) {
         let parameters = parse(&pair(row.name, row.default));
         assert_eq!(parameters.unsupported(), [""; 0], "{}", row.name);
-        assert!(!parameters.shows_punctuation() && !parameters.diarize && !parameters.multichannel);
+        assert!(!parameters.shows_punctuation() && parameters.diarize.is_empty() && !parameters.multichannel);
     }
     for (row, name) in TABLE.iter().filter_map(|row| match row.kind {
         Kind::OneOf(names) => Some((row, names)),
@@ -104,7 +104,13 @@ fn what_is_not_asked_for_is_not_unsupported() {
     ] {
         assert_eq!(parse(query).unsupported(), [""; 0], "{query}");
     }
-    assert_eq!(parse("topics=true&diarization=true").unsupported(), ["diarize", "topics"]);
+    for name in ["diarize", "diarization", "diarize_model", "diarize_version"] {
+        let query = format!("topics=true&{name}=true&language=en");
+        assert_eq!(parse(&query).unsupported(), [name, "topics"]);
+        assert!(parse(&query).implies_words());
+        assert_eq!(parse(&format!("{name}=false")).unsupported(), [""; 0]);
+    }
+    assert_eq!(parse("diarize_model=v2&diarize=true").unsupported(), ["diarize_model", "diarize"]);
 }
 
 #[test]

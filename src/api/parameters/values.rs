@@ -11,6 +11,8 @@ use crate::format::Replacement;
 /// Longer values are cut where they are shown to the client.
 const SHOWN_CHARACTERS_MAX: usize = 80;
 const ITEM_CHARACTERS_MAX: usize = 128;
+/// All that asks to tell speakers apart.
+const DIARIZE_NAMES: [&str; 4] = ["diarize", "diarization", "diarize_model", "diarize_version"];
 
 /// `detect_language`: a switch, or the languages to choose among.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum DetectLanguage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     Linear16,
+    /// The contract's name for `Linear16`, which has a rate where none is said.
+    S16le,
     Linear32,
     Mulaw,
     Alaw,
@@ -42,8 +46,9 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    const NAMES: [(&'static str, Self); 14] = [
+    const NAMES: [(&'static str, Self); 15] = [
         ("linear16", Self::Linear16),
+        ("s16le", Self::S16le),
         ("linear32", Self::Linear32),
         ("mulaw", Self::Mulaw),
         ("alaw", Self::Alaw),
@@ -136,15 +141,19 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A flag that shares its field with others: it switches on and never off.
-    pub(super) fn switch(&self, into: &mut bool) -> Result<(), Error> {
-        *into |= self.boolean().ok_or_else(|| self.invalid("true or false"))?;
+    /// One of several flags for the same: each switches on and none off.
+    pub(super) fn switch(&self, into: &mut Vec<&'static str>) -> Result<(), Error> {
+        if self.boolean().ok_or_else(|| self.invalid("true or false"))? {
+            into.extend(DIARIZE_NAMES.iter().find(|name| **name == self.name));
+        }
         Ok(())
     }
 
     /// The name of a model for something switches that on.
-    pub(super) fn named(&self, into: &mut bool) -> Result<(), Error> {
-        *into |= !self.value.is_empty() && self.boolean() != Some(false);
+    pub(super) fn named(&self, into: &mut Vec<&'static str>) -> Result<(), Error> {
+        if !self.value.is_empty() && self.boolean() != Some(false) {
+            into.extend(DIARIZE_NAMES.iter().find(|name| **name == self.name));
+        }
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use super::Piece;
 use crate::audio::container::{self, Ending, Source};
 use crate::audio::decode::Error;
 use crate::audio::gather::Gather;
+use crate::audio::mp4;
 use crate::audio::sniff::Container;
 
 /// Pieces on their way to the thread and back.
@@ -27,6 +28,14 @@ pub struct Reading {
     pieces: mpsc::Receiver<Report>,
 }
 
+/// What a reader begins with.
+pub enum Input {
+    /// The first bytes, which more follow.
+    Arriving(Bytes),
+    /// All that there will be.
+    Whole(Bytes),
+}
+
 enum Report {
     Pcm {
         channels: Vec<Vec<f32>>,
@@ -39,18 +48,32 @@ enum Report {
 
 impl Reading {
     pub fn start(
-        first: Bytes,
+        input: Input,
         container: Container,
         gather: Gather,
         place: OwnedSemaphorePermit,
     ) -> Result<Self, Error> {
         let (bytes, incoming) = mpsc::channel(PIECES_MAX);
         let (reports, pieces) = mpsc::channel(PIECES_MAX);
-        let arriving =
-            Arriving { current: first, taken: 1, incoming, reports: reports.clone(), has_ended: false };
+        // A stream has no end that could be trimmed; what comes before its start is in its first packets.
+        let trims = container != Container::Mpeg;
+        let source = match input {
+            Input::Whole(bytes) => Source::whole(bytes, container, trims),
+            Input::Arriving(first) => {
+                let codings = if container == Container::Mp4 { mp4::codings(&first) } else { Vec::new() };
+                let arriving = Arriving {
+                    current: first,
+                    taken: 1,
+                    incoming,
+                    reports: reports.clone(),
+                    has_ended: false,
+                };
+                Source { bytes: Box::new(arriving), container, trims, codings }
+            }
+        };
         let run = move || {
             let _place = place;
-            read_container(arriving, container, gather, &reports);
+            read_container(source, gather, &reports);
         };
         thread::Builder::new().name("audio-stream".into()).spawn(run).map_err(|_| Error::Busy)?;
         Ok(Self { bytes: Some(bytes), pending: None, pushed: 1, pieces })
@@ -80,14 +103,17 @@ impl Reading {
             }
             let report = match (&self.bytes, &self.pending) {
                 (Some(bytes), Some(_)) => tokio::select! {
-                    room = bytes.reserve() => {
-                        // Where the reader has ended, what it ended with is on its way.
-                        if let (Ok(room), Some(pending)) = (room, self.pending.take()) {
-                            room.send(pending);
+                    room = bytes.reserve() => match room {
+                        Ok(room) => {
+                            if let Some(pending) = self.pending.take() {
+                                room.send(pending);
+                            }
+                            // Whoever waits to push may.
+                            return Ok(Piece::Pcm(Vec::new()));
                         }
-                        // Whoever waits to push may.
-                        return Ok(Piece::Pcm(Vec::new()));
-                    }
+                        // The reader has ended: what it ended with is on its way.
+                        Err(_) => self.pieces.recv().await,
+                    },
                     report = self.pieces.recv() => report,
                 },
                 _ => self.pieces.recv().await,
@@ -110,19 +136,12 @@ impl Reading {
 }
 
 /// The reader's thread: ends with the bytes, with an error, or when nobody listens.
-fn read_container(
-    arriving: Arriving,
-    container: Container,
-    mut gather: Gather,
-    reports: &mpsc::Sender<Report>,
-) {
+fn read_container(source: Source, mut gather: Gather, reports: &mpsc::Sender<Report>) {
     let mut send = |gather: &mut Gather| {
         let report = Report::Pcm { channels: gather.take(), source_channels: gather.source_channels() };
         // Nobody listens: whatever ends the reading will do.
         reports.blocking_send(report).map_err(|_| Error::Empty)
     };
-    // A stream has no end that could be trimmed; what comes before its start is in its first packets.
-    let source = Source { bytes: Box::new(arriving), container, trims: container != Container::Mpeg };
     // Readers of untrusted bytes have panicked on arithmetic before: that costs this stream alone.
     let read = AssertUnwindSafe(|| container::read(source, &mut gather, &mut send));
     let read = catch_unwind(read).unwrap_or_else(|_| Err(Error::Corrupt("it makes no sense".into())));

@@ -55,6 +55,48 @@ fn resolving(config: &Config, to: &'static [&'static str]) -> Fetcher {
 }
 
 #[tokio::test]
+async fn a_user_is_told_to_its_own_host_alone() {
+    let seen: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let record = |seen: &Arc<std::sync::Mutex<Vec<String>>>, head: &str| {
+        let field = head.lines().find_map(|line| line.strip_prefix("authorization: "));
+        let target = head.split(' ').nth(1).unwrap_or_default();
+        if !head.is_empty() {
+            seen.lock().unwrap().push(format!("{target} {}", field.unwrap_or("none")));
+        }
+    };
+    let there = seen.clone();
+    let (other, _) = serve(move |head| {
+        record(&there, head);
+        ok("sound")
+    })
+    .await;
+    let here = seen.clone();
+    let (port, _) = serve(move |head| {
+        record(&here, head);
+        let to =
+            if head.starts_with("GET /a ") { "/b".to_owned() } else { format!("http://localhost:{other}/c") };
+        format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n").into_bytes()
+    })
+    .await;
+    let fetcher = fetcher(&["localhost".to_owned()]);
+    let url = format!("http://us%65r:p%40ss@localhost:{port}/a");
+    fetcher.check(&Url::parse(&url).unwrap()).await.unwrap();
+    let download = fetcher.fetch(&url).await.unwrap();
+    assert_eq!(download.url.as_str(), format!("http://localhost:{other}/c"));
+    let mut seen = seen.lock().unwrap().clone();
+    seen.dedup();
+    // `user:p@ss` in Base64, for both paths of the host that it is for.
+    assert_eq!(seen, ["/a Basic dXNlcjpwQHNz", "/b Basic dXNlcjpwQHNz", "/c none"]);
+    // A redirect names no user.
+    let (port, _) = serve(move |_| {
+        let to = format!("http://user:secret@localhost:{other}/c");
+        format!("HTTP/1.1 302 Found\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n").into_bytes()
+    })
+    .await;
+    assert_eq!(fetcher.fetch(&format!("http://localhost:{port}/")).await.unwrap_err(), Error::InvalidUrl);
+}
+
+#[tokio::test]
 async fn an_allowed_host_is_fetched() {
     let (port, _) = serve(|head| {
         assert!(head.is_empty() || head.starts_with("GET /a.wav?x=1 HTTP/1.1\r\n"), "{head}");

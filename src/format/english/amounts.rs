@@ -1,28 +1,8 @@
 //! How many, and of what: numbers in prose, money, percentages, measures, ordinals.
 
-use super::Rules;
 use super::numbers::{self, Number};
 use super::spoken::{Joint, Match, Spoken};
-
-/// After these a small number is a name: `page five`.
-const NUMBERED: [&str; 16] = [
-    "apartment",
-    "chapter",
-    "channel",
-    "exit",
-    "extension",
-    "flight",
-    "gate",
-    "highway",
-    "interstate",
-    "page",
-    "platform",
-    "room",
-    "route",
-    "section",
-    "suite",
-    "version",
-];
+use super::{Rules, pronouns, sequences};
 
 /// The units that the wire format names, and their signs.
 const UNITS: [(&str, &str); 16] = [
@@ -46,27 +26,95 @@ const UNITS: [(&str, &str); 16] = [
 const METRES: [(&str, &str); 4] =
     [("millimetre", "mm"), ("centimetre", "cm"), ("metre", "m"), ("kilometre", "km")];
 
-/// Where `one` stands for a thing or a person that was spoken of.
-const BEFORE_PRONOUN: [&str; 22] = [
-    "this", "that", "the", "which", "each", "every", "no", "any", "another", "some", "someone", "last",
-    "next", "only", "good", "bad", "big", "small", "new", "old", "other", "right",
+/// Signs of money before a sum, and the coins.
+const SIGNS: [(char, &str); 3] = [('$', "cent"), ('€', "cent"), ('£', "penny")];
+const OWNERS: [&str; 6] = ["her", "his", "my", "our", "their", "your"];
+
+/// Before these `two thousand` is a year.
+const YEARS: [&str; 9] = ["after", "before", "by", "from", "in", "of", "since", "until", "year"];
+/// Before these words a step or a number has no name of its own.
+const BEFORE_NOUNS: [&str; 22] = [
+    "a", "an", "another", "big", "each", "every", "final", "first", "her", "his", "last", "my", "next", "no",
+    "one", "our", "same", "that", "the", "their", "this", "your",
 ];
-const AFTER_PRONOUN: [&str; 20] = [
-    "of", "another", "who", "whom", "whose", "that", "thing", "day", "by", "can", "could", "should", "would",
-    "must", "may", "might", "is", "was", "has", "at",
+
+/// Before these a fraction alone is a number: `point five milligrams`.
+const FINE_UNITS: [&str; 8] = ["degree", "degrees", "inch", "inches", "mile", "miles", "percent", "per"];
+/// After these, `point` is a noun.
+const BEFORE_POINT: [&str; 24] = [
+    "a", "any", "boiling", "decimal", "every", "freezing", "good", "her", "high", "his", "low", "main", "my",
+    "no", "one", "our", "same", "some", "starting", "that", "the", "their", "this", "your",
 ];
+
+/// A number, with the half that is said after it where a unit follows: `two and a half million`.
+fn number(spoken: &Spoken<'_>, at: usize) -> Option<Number> {
+    let mut number = point(spoken, at).or_else(|| numbers::number(spoken, at))?;
+    let half =
+        ["and", "a", "half"].iter().enumerate().all(|(place, word)| spoken.open(number.end + place) == *word);
+    let follows = spoken.open(number.end + 3);
+    let large = numbers::scale(follows).filter(|(_, value)| *value > 1000);
+    let whole = number.literal.as_ref().map_or(Some(number.whole), |literal| literal.parse().ok());
+    if half
+        && number.fraction.is_empty()
+        && number.scale.is_none()
+        && let Some(whole) = whole
+        && (large.is_some() || is_unit(follows))
+    {
+        (number.whole, number.literal, number.fraction) = (whole, None, "5".to_owned());
+        number.scale = large.map(|(name, _)| name);
+        number.scale_at = number.end + 3;
+        number.end = number.scale_at + usize::from(large.is_some());
+    }
+    Some(number)
+}
+
+/// Whether a number before `text` is written with its fraction.
+fn is_unit(text: &str) -> bool {
+    let one = text.strip_suffix('s').unwrap_or(text);
+    let measure = UNITS.iter().chain(&METRES).any(|(unit, _)| *unit == one);
+    measure || matches!(text, "percent" | "per" | "dollars" | "euros")
+}
+
+/// `point five`, where it is one.
+fn point(spoken: &Spoken<'_>, at: usize) -> Option<Number> {
+    let before = spoken.before(at);
+    if spoken.atom(at) != "point" || numbers::is_number(before) {
+        return None;
+    }
+    let (fraction, end) = numbers::fraction(spoken, at + 1)?;
+    // `a point two percent rise`.
+    let rise = before == "a" && percent(spoken, end).is_some();
+    if BEFORE_POINT.contains(&before) && !rise {
+        return None;
+    }
+    let follows = spoken.open(end);
+    (is_unit(follows) || FINE_UNITS.contains(&follows)).then_some(Number {
+        whole: 0,
+        fraction,
+        scale: None,
+        literal: None,
+        scale_at: end,
+        end,
+    })
+}
 
 /// `$5`, `€2.50`, `$2 million`, `5 cents`.
 pub fn money(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
-    let number = numbers::number(spoken, at)?;
+    if let Some(found) = sum_and_coins(spoken, at) {
+        return Some(found);
+    }
+    let number = number(spoken, at)?;
     let unit = spoken.open(number.end);
-    if matches!(unit, "cent" | "cents") && number.scale.is_none() {
+    // `my two cents` are an opinion.
+    let opinion = number.whole == 2 && OWNERS.contains(&spoken.before(at));
+    if matches!(unit, "cent" | "cents") && number.scale.is_none() && !opinion {
         return spoken.one(number.plain(), at, number.end).filter(|_| number.literal.is_none());
     }
     let after = number.end + 1;
     let (sign, change, end) = match unit {
-        // `a million dollar idea` is no sum.
+        // `a million dollar idea` is no sum, and `half a million dollars` is not a million.
         "dollar" if numbers::is_article(spoken, at) => return None,
+        _ if numbers::is_article(spoken, at) && is_part(spoken, at) => return None,
         "dollar" | "dollars" => ("$", "cent", after),
         "euro" | "euros" => ("€", "cent", after),
         "yen" => ("¥", "", after),
@@ -81,21 +129,50 @@ pub fn money(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         let scale = spoken.piece(scale, number.scale_at, end)?;
         return Some(Match::of(vec![amount, scale], end));
     }
-    let coins = coins(spoken, end, change).filter(|_| number.fraction.is_empty() && number.literal.is_none());
-    match coins {
+    let round = number.fraction.is_empty() && !number.grouped().contains('.');
+    match coins(spoken, end, change).filter(|_| round) {
         Some((coins, end)) => spoken.one(format!("{sign}{}.{coins:02}", number.grouped()), at, end),
         None if change == "penny" => None,
-        None => {
-            let short = if number.fraction.len() == 1 { "0" } else { "" };
-            spoken.one(format!("{sign}{}{short}", number.grouped()), at, end)
-        }
+        None => spoken.one(format!("{sign}{}", in_coins(&number)), at, end),
     }
+}
+
+/// With two digits after the point, or none.
+pub fn in_coins(number: &Number) -> String {
+    let short = if number.fraction.len() == 1 { "0" } else { "" };
+    format!("{}{short}", number.grouped())
+}
+
+/// `$55 and 20 cents`: the model wrote the sum, and left the coins.
+fn sum_and_coins(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
+    let sum = spoken.atom(at);
+    let (change, amount) =
+        SIGNS.iter().find_map(|(sign, change)| Some((*change, sum.strip_prefix(*sign)?)))?;
+    let round = numbers::is_literal(amount) && !amount.contains('.');
+    let (coins, end) = coins(spoken, at + 1, change).filter(|_| round)?;
+    spoken.one(format!("{sum}.{coins:02}"), at, end)
+}
+
+/// Whether only a part of what is at `at` is meant: `half a million`, `a quarter of a million`.
+fn is_part(spoken: &Spoken<'_>, at: usize) -> bool {
+    let part = |text: &str| matches!(text.trim_end_matches('s'), "half" | "quarter" | "third" | "fraction");
+    let before = spoken.before(at);
+    part(before) || (before == "of" && at > 1 && part(spoken.before(at - 1)))
 }
 
 /// `[and] twenty cents` after a sum.
 fn coins(spoken: &Spoken<'_>, at: usize, unit: &str) -> Option<(u64, usize)> {
     let start = at + usize::from(spoken.open(at) == "and");
-    let (value, next) = numbers::cardinal(spoken, start).filter(|_| spoken.joint(start) == Joint::Open)?;
+    if spoken.joint(start) != Joint::Open {
+        return None;
+    }
+    let text = spoken.atom(start);
+    // `50p` is one word.
+    if let Some(pence) = text.strip_suffix('p').filter(|_| unit == "penny") {
+        return Some((small(pence)?, start + 1));
+    }
+    let literal = || small(text).map(|value| (value, start + 1));
+    let (value, next) = literal().or_else(|| numbers::cardinal(spoken, start))?;
     let named = match unit {
         "cent" => matches!(spoken.open(next), "cent" | "cents"),
         "penny" => matches!(spoken.open(next), "p" | "pence" | "penny"),
@@ -104,15 +181,15 @@ fn coins(spoken: &Spoken<'_>, at: usize, unit: &str) -> Option<(u64, usize)> {
     (named && value < 100).then_some((value, next + 1))
 }
 
+/// One digit or two.
+fn small(text: &str) -> Option<u64> {
+    let digits = text.len() <= 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
 /// `25%`.
 pub fn percentage(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
-    if spoken.atom(at) == "point"
-        && spoken.before(at).is_empty()
-        && let Some((fraction, next)) = numbers::fraction(spoken, at + 1)
-    {
-        return spoken.one(format!("0.{fraction}%"), at, percent(spoken, next)?);
-    }
-    let number = numbers::number(spoken, at).filter(|number| number.scale.is_none())?;
+    let number = number(spoken, at).filter(|number| number.scale.is_none())?;
     let end = percent(spoken, number.end)?;
     spoken.one(format!("{}%", number.grouped()), at, end)
 }
@@ -127,7 +204,7 @@ fn percent(spoken: &Spoken<'_>, at: usize) -> Option<usize> {
 
 /// `33 g`.
 pub fn measurement(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
-    let number = numbers::number(spoken, at).filter(|number| number.scale.is_none())?;
+    let number = number(spoken, at).filter(|number| number.scale.is_none())?;
     let name = spoken.open(number.end);
     let one = name.strip_suffix('s').unwrap_or(name);
     let (_, sign) = UNITS.iter().chain(&METRES).find(|(unit, _)| *unit == one)?;
@@ -141,7 +218,9 @@ pub fn ordinal(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     let (value, end) = numbers::ordinal(spoken, at).filter(|(value, _)| *value >= 10)?;
     // `one tenth`, `a hundredth of`, and `a twenty second delay`.
     let before = spoken.before(at);
-    let fraction = numbers::is_number(before) || spoken.atom(end - 1).ends_with("hundredth");
+    let counted = before == "the" && end > at + 1 && spoken.open(end) != "of";
+    let hundredth = spoken.atom(end - 1).ends_with("hundredth") && !counted;
+    let fraction = numbers::is_number(before) || hundredth;
     let seconds = spoken.atom(end - 1) == "second" && matches!(before, "a" | "an" | "every" | "each" | "per");
     if fraction || seconds {
         return None;
@@ -159,7 +238,7 @@ pub fn plain(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
             None => written(spoken, &number, format!("-{digits}"), at),
         };
     }
-    let number = numbers::number(spoken, at)?;
+    let number = number(spoken, at)?;
     let next = spoken.open(number.end);
     if rules.smart && number.whole == 24 && next == "seven" {
         return spoken.one("24/7", at, number.end + 1);
@@ -167,25 +246,39 @@ pub fn plain(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
     if let Some((text, end)) = version(spoken, &number) {
         return spoken.one(text, at, end);
     }
-    // `a hundred times`, `eighteen hundreds`.
+    // `a hundred times`, `twenty something`, `eighteen hundreds`.
     let idiom = (numbers::is_article(spoken, at) && number.end == at + 2)
+        || next == "something"
         || next.strip_suffix('s').is_some_and(|next| next == "hundred" || numbers::scale(next).is_some());
-    // `six forty five` may be a time, a price or a number: it stays as it was said.
+    // `six forty five` may be a time, a price or a number: it stays as it was said. So does `a dollar fifty`.
+    let before = spoken.before(at);
     let doubtful = !rules.numerals
         && number.whole < 100
-        && (numbers::is_number(spoken.before(at)) || numbers::is_number(next));
+        && (numbers::is_number(before) || matches!(before, "buck" | "dollar") || numbers::is_number(next));
+    let named = rules.smart && is_name(spoken, at, number.end);
     let in_digits = number.literal.is_none()
         && !idiom
         && ((number.whole >= 10 && !doubtful)
             || !number.fraction.is_empty()
             || number.scale.is_some()
-            || (rules.numerals && !is_pronoun(spoken, at))
-            || (rules.smart && (NUMBERED.contains(&spoken.before(at)) || begins_range(spoken, number.end))));
+            || (rules.numerals && !is_fraction(next) && !pronouns::is_pronoun(spoken, at))
+            || named);
     if !in_digits {
         return None;
     }
-    let digits = if rules.smart { number.prose() } else { number.plain() };
+    let digits = match rules.smart {
+        // A year is announced, a number of things is not.
+        true if number.whole == 2000 && !YEARS.contains(&before) => number.grouped(),
+        true => number.prose(),
+        false => number.plain(),
+    };
     written(spoken, &number, digits, at)
+}
+
+/// `two thirds`.
+fn is_fraction(text: &str) -> bool {
+    matches!(text, "half" | "halves" | "quarter" | "quarters" | "third" | "thirds" | "fourth" | "fourths")
+        || matches!(text, "fifth" | "fifths" | "sixth" | "sixths" | "eighth" | "eighths" | "tenth" | "tenths")
 }
 
 /// `2.1.3`: more than one point.
@@ -200,7 +293,7 @@ fn version(spoken: &Spoken<'_>, number: &Number) -> Option<(String, usize)> {
     (end > number.end && parts > 1 && number.scale.is_none()).then_some((text, end))
 }
 
-fn written(spoken: &Spoken<'_>, number: &Number, digits: String, at: usize) -> Option<Match> {
+pub fn written(spoken: &Spoken<'_>, number: &Number, digits: String, at: usize) -> Option<Match> {
     let mut pieces = vec![spoken.piece(digits, at, number.scale_at)?];
     if let Some(scale) = number.scale {
         pieces.push(spoken.piece(scale, number.scale_at, number.end)?);
@@ -208,15 +301,11 @@ fn written(spoken: &Spoken<'_>, number: &Number, digits: String, at: usize) -> O
     Some(Match::of(pieces, number.end))
 }
 
-/// `five to ten percent`: what follows is in digits, so this is too.
-fn begins_range(spoken: &Spoken<'_>, end: usize) -> bool {
-    let next = end + 1;
-    matches!(spoken.open(end), "to" | "or")
-        && !spoken.open(next).is_empty()
-        && (percentage(spoken, next).is_some() || money(spoken, next).is_some())
-}
-
-fn is_pronoun(spoken: &Spoken<'_>, at: usize) -> bool {
-    spoken.atom(at) == "one"
-        && (BEFORE_PRONOUN.contains(&spoken.before(at)) || AFTER_PRONOUN.contains(&spoken.open(at + 1)))
+/// `step two`, but not `the next step two people took` or `number one reason`.
+fn is_name(spoken: &Spoken<'_>, at: usize, end: usize) -> bool {
+    let before = spoken.before(at);
+    let noun = at > 0 && BEFORE_NOUNS.contains(&spoken.before(at - 1));
+    let goes_on = spoken.open(end);
+    let closed = goes_on.is_empty() || pronouns::is_function_word(goes_on);
+    sequences::NUMBERED.contains(&before) || (pronouns::is_named(before) && closed && !noun)
 }

@@ -1,4 +1,4 @@
-//! Dates, years and times of day.
+//! Dates and years.
 
 use super::numbers;
 use super::spoken::{Joint, Match, Spoken};
@@ -19,7 +19,7 @@ const MONTHS: [&str; 12] = [
 ];
 
 /// Before these a pair of numbers is an amount: `fifteen twenty minutes`.
-const COUNTED: [&str; 20] = [
+pub const COUNTED: [&str; 20] = [
     "minutes",
     "hours",
     "seconds",
@@ -48,8 +48,13 @@ const ANNOUNCING: [&str; 14] = [
     "circa",
 ];
 
+/// After a day with its article: `May the fourth be with you`.
+const AFTER_DAY: [&str; 12] = ["at", "be", "by", "he", "i", "is", "it", "on", "she", "they", "was", "we"];
+
 /// Before these a pair of numbers is a price.
 const PRICED: [&str; 7] = ["cost", "costs", "for", "just", "only", "paid", "pay"];
+
+const SIGHT_REACH: usize = 3;
 
 /// The month at `at`, if it is one there and not the verb.
 fn month(spoken: &Spoken<'_>, at: usize) -> bool {
@@ -77,6 +82,19 @@ pub fn date(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         return None;
     }
     let name = spoken.piece(spoken.word(at)?.parts().1, at, at + 1)?;
+    if spoken.before(at) != "in"
+        && let Some((day, end)) = day_with_article(spoken, at + 1)
+    {
+        let mut pieces = vec![name, spoken.piece("the", at + 1, at + 2)?, spoken.piece(day, at + 2, end)?];
+        let mut last = end;
+        if !spoken.open(end).is_empty()
+            && let Some((year, after)) = year_after(spoken, end)
+        {
+            pieces.push(spoken.piece(year.to_string(), end, after)?);
+            last = after;
+        }
+        return Some(Match::of(pieces, last));
+    }
     if !spoken.open(at + 1).is_empty()
         && let Some((year, end)) = year_after(spoken, at + 1)
     {
@@ -96,6 +114,15 @@ pub fn date(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         }
         None => Some(Match::of(vec![name, spoken.piece(day, at + 1, end)?], end)),
     }
+}
+
+/// `the second` after a month. What goes on with a noun is another thing: `in June the second quarter`.
+fn day_with_article(spoken: &Spoken<'_>, at: usize) -> Option<(String, usize)> {
+    let (day, end) = numbers::ordinal(spoken, at + 1).filter(|(day, _)| *day <= 31)?;
+    let goes_on = spoken.open(end);
+    let closed = goes_on.is_empty() || AFTER_DAY.contains(&goes_on) || year_after(spoken, end).is_some();
+    let follows = spoken.open(at) == "the" && spoken.joint(at + 1) == Joint::Open;
+    (follows && closed).then(|| (numbers::with_suffix(day), end))
 }
 
 /// A spoken day of a month, or one in digits, with the atom after it.
@@ -153,87 +180,11 @@ pub fn decade_or_year(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         return spoken.one(format!("{}s", century * 100 + tens), at, next + 1);
     }
     let (year, end) = year(spoken, at, announced)?;
+    // Sharp eyes, not a year.
+    if year == 2020
+        && (spoken.open(end) == "vision" || spoken.is_about(at, SIGHT_REACH, &["vision", "hindsight"]))
+    {
+        return spoken.one("20/20", at, end);
+    }
     spoken.one(year.to_string(), at, end)
-}
-
-/// `8:37 PM`, `8 AM`, `8 o'clock`; `8:30` after `at` or before `in the morning`.
-pub fn time(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
-    let clock = clock(spoken, at)?;
-    let end = clock.end;
-    if let Some((half, last)) = half_of_day(spoken, end) {
-        let time = spoken.piece(clock.text, at, end)?;
-        let half = spoken.piece(half, end, last)?;
-        let mut found = Match::of(vec![time, half], last);
-        // `p.m.` brings a full stop of its own: the sentence ends with it only if another begins.
-        let abbreviated = spoken.word(end).is_some_and(|word| word.parts().1.contains('.'));
-        let sentence_ends = spoken.atom(last).is_empty() || spoken.is_capitalised(last);
-        found.drops_stop = abbreviated && !sentence_ends;
-        return Some(found);
-    }
-    if clock.spoken && spoken.open(end) == "o'clock" {
-        return spoken.one(clock.text, at, end);
-    }
-    let goes_on = spoken.open(end);
-    let part_of_day = matches!(
-        (goes_on, spoken.open(end + 1), spoken.open(end + 2)),
-        ("in", "the", "morning" | "afternoon" | "evening") | ("at", "night", _) | ("tonight", _, _)
-    );
-    let alone = spoken.before(at) == "at"
-        && !COUNTED.contains(&goes_on)
-        && !numbers::is_number(goes_on)
-        && numbers::scale(goes_on).is_none()
-        && goes_on != "hundred";
-    (clock.spoken && clock.minutes && (alone || part_of_day))
-        .then(|| spoken.one(clock.text, at, end))
-        .flatten()
-}
-
-struct Clock {
-    text: String,
-    minutes: bool,
-    /// In words, not in digits already.
-    spoken: bool,
-    end: usize,
-}
-
-/// An hour of twelve, and minutes if any.
-fn clock(spoken: &Spoken<'_>, at: usize) -> Option<Clock> {
-    let text = spoken.atom(at);
-    if text.starts_with(|c: char| c.is_ascii_digit()) {
-        let (hour, minutes) = text.split_once(':').unwrap_or((text, "00"));
-        let valid = hour.parse().is_ok_and(|hour: u64| (1..=12).contains(&hour))
-            && minutes.len() == 2
-            && minutes.parse().is_ok_and(|minutes: u64| minutes < 60);
-        let minutes = text.contains(':');
-        return valid.then(|| Clock { text: text.to_owned(), minutes, spoken: false, end: at + 1 });
-    }
-    let hour = match text {
-        "ten" => 10,
-        "eleven" => 11,
-        "twelve" => 12,
-        _ => numbers::digit(text).filter(|hour| *hour > 0)?,
-    };
-    let next = at + 1;
-    let minutes = match spoken.open(next) {
-        "oh" => numbers::digit(spoken.open(next + 1)).map(|unit| (unit, next + 2)),
-        text => numbers::two_digits(spoken, next, text).filter(|(minutes, _)| *minutes < 60),
-    };
-    Some(match minutes {
-        Some((minutes, end)) => {
-            Clock { text: format!("{hour}:{minutes:02}"), minutes: true, spoken: true, end }
-        }
-        None => Clock { text: hour.to_string(), minutes: false, spoken: true, end: next },
-    })
-}
-
-fn half_of_day(spoken: &Spoken<'_>, at: usize) -> Option<(&'static str, usize)> {
-    match (spoken.open(at), spoken.open(at + 1)) {
-        // `at eight am I right`.
-        ("am", "i" | "not") => None,
-        ("am", _) => Some(("AM", at + 1)),
-        ("pm", _) => Some(("PM", at + 1)),
-        ("a", "m") => Some(("AM", at + 2)),
-        ("p", "m") => Some(("PM", at + 2)),
-        _ => None,
-    }
 }

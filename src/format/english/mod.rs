@@ -7,9 +7,13 @@
 mod addresses;
 mod amounts;
 mod calendar;
+mod clock;
 mod numbers;
+mod pronouns;
+mod ranges;
 mod sequences;
 mod spoken;
+mod telephones;
 
 use self::spoken::{Match, Spoken};
 use super::word::Word;
@@ -53,14 +57,19 @@ pub fn rewrite(words: Vec<Word>, rules: Rules) -> Vec<Word> {
 }
 
 fn find(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
+    let told = || (!rules.numerals).then(|| clock::told(spoken, at));
     let smart = || {
         addresses::mail(spoken, at)
             .or_else(|| addresses::web(spoken, at))
             .or_else(|| calendar::date(spoken, at))
-            .or_else(|| calendar::time(spoken, at))
-            .or_else(|| sequences::telephone(spoken, at))
-            .or_else(|| sequences::code(spoken, at))
+            .or_else(|| told().flatten())
+            .or_else(|| sequences::lettered(spoken, at))
             .or_else(|| sequences::name(spoken, at))
+            .or_else(|| sequences::pressure(spoken, at))
+            .or_else(|| ranges::range(spoken, at, rules))
+            .or_else(|| clock::time(spoken, at))
+            .or_else(|| telephones::telephone(spoken, at))
+            .or_else(|| sequences::code(spoken, at))
             .or_else(|| sequences::internet_address(spoken, at))
             .or_else(|| sequences::digits(spoken, at))
             .or_else(|| amounts::money(spoken, at))
@@ -68,11 +77,13 @@ fn find(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
     };
     let measured = || amounts::measurement(spoken, at);
     let years = || calendar::decade_or_year(spoken, at);
+    let joined = || (!rules.smart).then(|| ranges::range(spoken, at, rules)).flatten();
     let counted = || amounts::ordinal(spoken, at).or_else(|| amounts::plain(spoken, at, rules));
     rules
         .smart
         .then(smart)
         .flatten()
+        .or_else(joined)
         .or_else(|| rules.measurements.then(measured).flatten())
         .or_else(|| rules.smart.then(years).flatten())
         .or_else(|| (rules.smart || rules.numerals).then(counted).flatten())

@@ -78,7 +78,7 @@ pub fn two_digits(spoken: &Spoken<'_>, at: usize, text: &str) -> Option<(u64, us
     })
 }
 
-fn below_hundred(spoken: &Spoken<'_>, at: usize, text: &str) -> Option<(u64, usize)> {
+pub fn below_hundred(spoken: &Spoken<'_>, at: usize, text: &str) -> Option<(u64, usize)> {
     let unit = || digit(text).filter(|unit| *unit > 0).map(|unit| (unit, at + 1));
     two_digits(spoken, at, text).or_else(unit)
 }
@@ -176,7 +176,7 @@ impl Number {
     }
 }
 
-fn grouped(value: u64) -> String {
+pub fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

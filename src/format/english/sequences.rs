@@ -1,17 +1,15 @@
-//! Digits said one after another: telephone numbers, codes, house numbers, accounts.
+//! Digits said one after another: codes, house numbers, accounts.
 
 use super::numbers;
 use super::spoken::{Joint, Match, Spoken};
 
-/// Longer runs are no telephone number, whatever they are.
-const ELEMENTS_MAX: usize = 16;
+/// Longer runs are no telephone or house number, whatever they are.
+pub const ELEMENTS_MAX: usize = 16;
 /// How far back a word tells what the digits are.
-const REACH: usize = 8;
+pub const REACH: usize = 8;
 
-const TELEPHONE: [&str; 10] =
-    ["phone", "telephone", "call", "dial", "cell", "mobile", "fax", "reach", "text", "callback"];
 /// Digits that are counted otherwise: no telephone number, though it may have the length of one.
-const ACCOUNTS: [&str; 12] = [
+pub const ACCOUNTS: [&str; 12] = [
     "account",
     "tracking",
     "serial",
@@ -40,9 +38,10 @@ const CODES: [&str; 12] = [
     "number",
 ];
 /// After these digits are a name, however they were said: `flight one twenty three`.
-const NUMBERED: [&str; 12] = [
+pub const NUMBERED: [&str; 18] = [
     "apartment",
     "channel",
+    "chapter",
     "exit",
     "extension",
     "flight",
@@ -50,9 +49,14 @@ const NUMBERED: [&str; 12] = [
     "highway",
     "interstate",
     "page",
+    "platform",
     "room",
     "route",
+    "seat",
+    "section",
     "suite",
+    "unit",
+    "version",
 ];
 const STREETS: [&str; 20] = [
     "street",
@@ -76,13 +80,19 @@ const STREETS: [&str; 20] = [
     "trail",
     "crescent",
 ];
+/// Words that name no street: `six thirty in the square`.
+const PASSING: [&str; 32] = [
+    "a", "am", "an", "and", "are", "at", "by", "down", "for", "from", "go", "in", "is", "m", "my", "of",
+    "off", "on", "or", "our", "p", "pm", "the", "their", "this", "to", "up", "was", "we", "were", "with",
+    "your",
+];
 /// How many words may name a street.
 const STREET_WORDS: usize = 4;
 
 /// Digits said as one, and the atom after them.
-struct Element {
-    digits: String,
-    end: usize,
+pub struct Element {
+    pub digits: String,
+    pub end: usize,
 }
 
 /// A digit, `double five`, or `oh` once digits have begun.
@@ -102,7 +112,7 @@ fn single(spoken: &Spoken<'_>, at: usize, text: &str, begun: bool) -> Option<Ele
 }
 
 /// [`single`], `twelve`, `eight hundred`.
-fn element(spoken: &Spoken<'_>, at: usize, text: &str, begun: bool) -> Option<Element> {
+pub fn element(spoken: &Spoken<'_>, at: usize, text: &str, begun: bool) -> Option<Element> {
     if let Some((value, end)) = numbers::two_digits(spoken, at, text) {
         return Some(Element { digits: value.to_string(), end });
     }
@@ -114,10 +124,10 @@ fn element(spoken: &Spoken<'_>, at: usize, text: &str, begun: bool) -> Option<El
     Some(element)
 }
 
-type Reader = fn(&Spoken<'_>, usize, &str, bool) -> Option<Element>;
+pub type Reader = fn(&Spoken<'_>, usize, &str, bool) -> Option<Element>;
 
 /// Elements from `at` on, no more than `joint` between them.
-fn run(spoken: &Spoken<'_>, at: usize, joint: Joint, most: usize, read: Reader) -> Vec<Element> {
+pub fn run(spoken: &Spoken<'_>, at: usize, joint: Joint, most: usize, read: Reader) -> Vec<Element> {
     let mut elements: Vec<Element> = Vec::new();
     let mut next = at;
     while elements.len() < most {
@@ -130,73 +140,8 @@ fn run(spoken: &Spoken<'_>, at: usize, joint: Joint, most: usize, read: Reader) 
     elements
 }
 
-fn joined(elements: &[Element]) -> String {
+pub fn joined(elements: &[Element]) -> String {
     elements.iter().map(|element| element.digits.as_str()).collect()
-}
-
-/// `(444) 814-9913`, `1 (800) 555-1212`, and where telephones are the topic `814-9913`.
-pub fn telephone(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
-    if spoken.is_about(at, REACH, &ACCOUNTS) {
-        return None;
-    }
-    let all = run(spoken, at, Joint::Comma, ELEMENTS_MAX, element);
-    // The run may go on behind a comma with what is another sentence's number.
-    (3..=all.len()).rev().find_map(|count| {
-        let elements = all.get(..count)?;
-        let end = elements.last()?.end;
-        let closed = count == all.len() || spoken.joint(end) != Joint::Open;
-        if !closed {
-            return None;
-        }
-        let digits = joined(elements);
-        let local = || digits.len() == 7 && spoken.is_about(at, REACH, &TELEPHONE);
-        match digits.strip_prefix('1').filter(|rest| rest.len() == 10).unwrap_or(&digits) {
-            number if is_north_american(number) => long(spoken, at, elements, &digits),
-            _ if local() => {
-                let (exchange, line) = digits.split_at_checked(3)?;
-                spoken.one(format!("{exchange}-{line}"), at, end)
-            }
-            _ => None,
-        }
-    })
-}
-
-/// Area code and exchange begin with 2 to 9 (North American Numbering Plan).
-fn is_north_american(digits: &str) -> bool {
-    let places = digits.as_bytes();
-    let leads = |place: usize| places.get(place).is_some_and(|digit| (b'2'..=b'9').contains(digit));
-    digits.len() == 10 && leads(0) && leads(3)
-}
-
-fn long(spoken: &Spoken<'_>, at: usize, elements: &[Element], digits: &str) -> Option<Match> {
-    let (country, number) = digits.split_at_checked(digits.len().checked_sub(10)?)?;
-    let (area, line) = number.split_at_checked(3)?;
-    let (exchange, line) = line.split_at_checked(3)?;
-    let (area, line) = (format!("({area})"), format!("{exchange}-{line}"));
-    let end = elements.last()?.end;
-    let in_parts = || {
-        let mut pieces = Vec::new();
-        let mut from = at;
-        if !country.is_empty() {
-            from = atom_after(elements, 1)?;
-            pieces.push(spoken.piece(country, at, from)?);
-        }
-        let after = atom_after(elements, country.len() + 3)?;
-        pieces.push(spoken.piece(&*area, from, after)?);
-        pieces.push(spoken.piece(&*line, after, end)?);
-        Some(Match::of(pieces, end))
-    };
-    // The model wrote it as one word: `4-4-4-8-1-4-9-9-1-3`.
-    in_parts().or_else(|| spoken.one(format!("{country} {area} {line}").trim_start(), at, end))
-}
-
-/// The atom after the element that holds the `count`th digit.
-fn atom_after(elements: &[Element], count: usize) -> Option<usize> {
-    let mut told = 0;
-    elements.iter().find_map(|element| {
-        told += element.digits.len();
-        (told >= count).then_some(element.end)
-    })
 }
 
 /// Three digits or more as one number; five where the model wrote digits, which it does in lists too.
@@ -248,15 +193,74 @@ pub fn code(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
 /// `1234 Main Street`, `flight 123`: digits that are a name, however they were said.
 pub fn name(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     let elements = run(spoken, at, Joint::Open, ELEMENTS_MAX, element);
-    let end = elements.last()?.end;
-    let named = (end..end + STREET_WORDS + 1)
-        .map_while(|place| Some(spoken.open(place)).filter(|word| !word.is_empty()))
-        .take_while(|word| !numbers::is_number(word))
+    let mut end = elements.last()?.end;
+    // `West twenty third street`.
+    if numbers::ordinal(spoken, at).is_some_and(|(_, after)| after > end || elements.len() == 1) {
+        return None;
+    }
+    let mut digits = joined(&elements);
+    let mut long = elements.len() >= 2;
+    // `nine hundred ninety eight` is one number, `nine ninety eight` is one as a name alone.
+    if let Some((value, after)) = numbers::cardinal(spoken, at)
+        && value >= 100
+        && after >= end
+    {
+        (digits, end) = (value.to_string(), after);
+        long |= value >= 1000;
+    }
+    let named = match NUMBERED.contains(&spoken.before(at)) {
+        true => long,
+        false => is_street(spoken, end, long),
+    };
+    let fits = digits.len() <= 5 && !numbers::is_literal(spoken.atom(at));
+    (named && fits).then(|| spoken.one(digits, at, end)).flatten()
+}
+
+/// Whether the words at `at` name a street. After a number that is not evidently a house's, capitals tell:
+/// `five Oak Lane`, but `one way street`.
+fn is_street(spoken: &Spoken<'_>, at: usize, evident: bool) -> bool {
+    (at..at + STREET_WORDS + 1)
+        .map_while(|place| Some((place, spoken.open(place))).filter(|(_, word)| !word.is_empty()))
+        .take_while(|(place, word)| {
+            !numbers::is_number(word) && !PASSING.contains(word) && (evident || spoken.is_capitalised(*place))
+        })
         .skip(1)
-        .any(|word| STREETS.contains(&word));
-    let named = named || NUMBERED.contains(&spoken.before(at));
+        .any(|(_, word)| STREETS.contains(&word))
+}
+
+/// The first number of a blood pressure: `one twenty over eighty`.
+pub fn pressure(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
+    let elements = run(spoken, at, Joint::Open, ELEMENTS_MAX, element);
+    let [hundreds, rest] = &*elements else { return None };
     let digits = joined(&elements);
-    (named && elements.len() >= 2 && digits.len() <= 5).then(|| spoken.one(digits, at, end)).flatten()
+    let over = spoken.open(rest.end) == "over"
+        && numbers::two_digits(spoken, rest.end + 1, spoken.open(rest.end + 1)).is_some();
+    (over && hundreds.digits.len() == 1 && digits.len() == 3)
+        .then(|| spoken.one(digits, at, rest.end))
+        .flatten()
+}
+
+/// `apartment 5B`, `gate B12`, `221B Baker Street`.
+pub fn lettered(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
+    let letter = |text: &str| text.len() == 1 && text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let named = NUMBERED.contains(&spoken.before(at));
+    let first = spoken.atom(at);
+    let from = at + usize::from(letter(first));
+    if from > at && (!named || spoken.open(from).is_empty()) {
+        return None;
+    }
+    let elements = run(spoken, from, Joint::Open, ELEMENTS_MAX, element);
+    let (digits, end) = (joined(&elements), elements.last()?.end);
+    if from > at {
+        return spoken.one(format!("{first}{digits}").to_uppercase(), at, end);
+    }
+    let last = spoken.open(end);
+    // `room five a week ago`.
+    let word = matches!(last, "a" | "i") && !spoken.open(end + 1).is_empty();
+    let evident = named || is_street(spoken, end + 1, false);
+    (letter(last) && !word && evident)
+        .then(|| spoken.one(format!("{digits}{last}").to_uppercase(), at, end + 1))
+        .flatten()
 }
 
 /// `192.168.1.1`.

@@ -116,6 +116,14 @@ impl<'a> Spoken<'a> {
         self.words.get(atom.word).filter(|_| atom.first)
     }
 
+    /// Whether the word of atom `at` has points within: `p.m.`
+    pub fn is_abbreviated(&self, at: usize) -> bool {
+        let word = self.atoms.get(at).and_then(|atom| self.words.get(atom.word));
+        word.is_some_and(|word| {
+            word.parts().1.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').contains('.')
+        })
+    }
+
     pub fn is_capitalised(&self, at: usize) -> bool {
         self.word(at).is_some_and(Word::is_capitalised)
     }
@@ -129,6 +137,19 @@ impl<'a> Spoken<'a> {
     /// `text` for the words of atoms `from..to`.
     pub fn piece(&self, text: impl Into<String>, from: usize, to: usize) -> Option<Piece> {
         Some(Piece { text: text.into(), words: self.words_of(from, to)? })
+    }
+
+    /// A match that leaves the words of atoms `from..to` as they are, so that no other rule takes them.
+    pub fn kept(&self, from: usize, to: usize) -> Option<Match> {
+        Some(Match::of(self.unchanged(from, to)?, to))
+    }
+
+    /// The words of atoms `from..to` as pieces, none of them changed.
+    pub fn unchanged(&self, from: usize, to: usize) -> Option<Vec<Piece>> {
+        let piece = |index: usize| {
+            Some(Piece { text: self.words.get(index)?.parts().1.to_owned(), words: index..index + 1 })
+        };
+        self.words_of(from, to)?.map(piece).collect()
     }
 
     /// A match of one piece.
@@ -170,7 +191,12 @@ impl Match {
 /// So many digits with hyphens between them are one number read out; fewer may be a countdown.
 const HYPHENED_DIGITS_MIN: usize = 7;
 
-/// `core` in lower case: one element, or the parts of a compound that begins with a number.
+/// The lengths of the groups of a telephone number with points between them: `415.555.0123`.
+const POINTED_GROUPS: [&[usize]; 2] = [&[3, 3, 4], &[1, 3, 3, 4]];
+
+/// `core` in lower case: one element, or several that one word joins. These are a compound that begins with a
+/// number, digits that were read out, a telephone number with points, and a time with its half of the day
+/// (`8:37pm`).
 fn elements(core: &str) -> Vec<String> {
     let text = core.to_lowercase().replace('’', "'");
     let parts: Vec<&str> = text.split('-').collect();
@@ -179,10 +205,31 @@ fn elements(core: &str) -> Vec<String> {
         && parts.iter().all(|part| !part.is_empty() && part.chars().all(char::is_alphabetic));
     let read_out = parts.len() >= HYPHENED_DIGITS_MIN
         && parts.iter().all(|part| matches!(part.as_bytes(), [b'0'..=b'9']));
-    match text.as_str() {
-        _ if compound || read_out => parts.into_iter().map(str::to_owned).collect(),
-        "a.m" => vec!["am".to_owned()],
-        "p.m" => vec!["pm".to_owned()],
+    if compound || read_out {
+        return parts.into_iter().map(str::to_owned).collect();
+    }
+    let groups: Vec<&str> = text.split('.').collect();
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    if POINTED_GROUPS.contains(&&*lengths) && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.')) {
+        return groups.into_iter().map(str::to_owned).collect();
+    }
+    match half_of_day(&text) {
+        Some(("", half)) => vec![half.to_owned()],
+        Some((clock, half)) if is_clock(clock) => vec![clock.to_owned(), half.to_owned()],
         _ => vec![text],
     }
+}
+
+/// The text before `am`, `pm`, `a.m` or `p.m`, and which of them it is, without the points.
+fn half_of_day(text: &str) -> Option<(&str, &'static str)> {
+    [("a.m", "am"), ("p.m", "pm"), ("am", "am"), ("pm", "pm")]
+        .into_iter()
+        .find_map(|(spelling, half)| Some((text.strip_suffix(spelling)?, half)))
+}
+
+/// `8`, `8:37`, `8.37`.
+fn is_clock(text: &str) -> bool {
+    let (hour, minutes) = text.split_once([':', '.']).unwrap_or((text, "00"));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    digits(hour) && digits(minutes) && (1..=2).contains(&hour.len()) && minutes.len() == 2
 }

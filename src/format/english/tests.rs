@@ -383,3 +383,49 @@ fn merged_words_have_the_time_of_all() {
         ]
     );
 }
+
+/// What the model wrote half in digits merges as what it wrote in words does.
+#[test]
+fn half_written_forms_have_the_time_of_all() {
+    let told = |text: &str| -> Vec<(String, String, f64, f64)> {
+        words(text, &smart()).into_iter().map(|w| (w.written, w.bare, w.start, w.end)).collect()
+    };
+    let word = |written: &str, start, end| (written.to_owned(), written.to_lowercase(), start, end);
+    assert_eq!(told("Pay $55 and 20 cents"), [word("Pay", 0.0, 0.1), word("$55.20", 0.1, 0.5)]);
+    assert_eq!(told("at 8 37 pm"), [word("at", 0.0, 0.1), word("8:37", 0.1, 0.3), word("PM", 0.3, 0.4)]);
+    // One word was said, and one is written.
+    assert_eq!(told("at 8.37pm"), [word("at", 0.0, 0.1), word("8:37 PM", 0.1, 0.2)]);
+    assert_eq!(
+        told("+1 415 555 2671"),
+        [word("+1", 0.0, 0.1), word("(415)", 0.1, 0.2), word("555-2671", 0.2, 0.4)]
+    );
+    assert_eq!(
+        told("five to ten dollars"),
+        [word("$5", 0.0, 0.1), word("to", 0.1, 0.2), word("$10", 0.2, 0.4)]
+    );
+}
+
+/// Where every number is asked for in digits, `one` stays a word where it stands for a thing.
+#[test]
+fn numerals_leave_pronouns() {
+    let numerals = Options { language: "en", numerals: true, ..Options::default() };
+    become_of(
+        &numerals,
+        &[
+            ("one thick one and two thin ones", "one thick one and 2 thin ones"),
+            ("one cat, one dog", "1 cat, 1 dog"),
+            ("five minus one", "5 minus 1"),
+            ("chapter one has one page", "chapter 1 has 1 page"),
+        ],
+    );
+    stay(
+        &numerals,
+        &[
+            "from one language to another",
+            "one never knows",
+            "one by one",
+            "one third",
+            "the cheap one is gone",
+        ],
+    );
+}

@@ -252,7 +252,7 @@ fn tools(facts: &Facts<'_>) -> Value {
             parameters,
         ));
     }
-    if facts.setup.sends_sms() && !facts.setup.link_catalog.is_empty() {
+    if facts.can_text && facts.setup.sends_sms() && !facts.setup.link_catalog.is_empty() {
         let parameters = one_of("key", facts.setup.link_catalog.keys().collect());
         tools.push(tool("send_link", "Texts the caller a link.", parameters));
     }

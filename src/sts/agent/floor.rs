@@ -9,6 +9,7 @@ use super::reply::{Job, Plan};
 use super::responder::{is_backchannel, secured};
 use super::{Agent, Inward, Paused};
 use crate::audio::Pcm;
+use crate::sts::concealed::{Caution, MASK, concealed, is_all_digits};
 use crate::sts::room::{AgentState, Outbound, wire};
 use crate::sts::session::EndReason;
 
@@ -163,11 +164,47 @@ impl Agent {
         // Who asks one thing more does not want to go yet.
         self.ending = self.ending.filter(|reason| *reason != EndReason::Goodbye);
         let pending = self.live.read(|session| session.pending_verification.clone());
-        let Some(category) = pending else {
-            self.note_user(text.to_owned()).await;
-            return self.question(text, ended).await;
-        };
-        self.prove(text, category).await;
+        if let Some(category) = pending {
+            return self.prove(text, category).await;
+        }
+        let caution = self.live.read(|session| session.caution(&self.live.setup));
+        let text = self.concealed(text, caution).await;
+        // Numbers are known by their words in English alone.
+        let is_readable = caution != Caution::Digits || self.service.config.language == "en";
+        self.note_user(if is_readable { text.clone() } else { MASK.to_owned() }).await;
+        if caution == Caution::Digits && is_all_digits(&text) {
+            return self.unasked_digits();
+        }
+        self.question(&text, ended).await;
+    }
+
+    /// As [`Self::utterance`], keyed. On a keypad every digit may be one of a code.
+    pub(super) async fn keyed(&mut self, keys: &str, ended: Instant) {
+        let (pending, caution) = self
+            .live
+            .read(|session| (session.pending_verification.is_some(), session.caution(&self.live.setup)));
+        if pending || caution != Caution::Codes {
+            return self.utterance(keys, ended).await;
+        }
+        (self.nudges, self.quiet_since) = (0, Instant::now());
+        self.ending = self.ending.filter(|reason| *reason != EndReason::Goodbye);
+        self.note_user(MASK.to_owned()).await;
+        // A choice of a menu can be answered; what could be a code is not passed on.
+        self.question(&concealed(keys, caution), ended).await;
+    }
+
+    /// `text` as it may be read, and remembered where a proof is owed.
+    async fn concealed(&self, text: &str, caution: Caution) -> String {
+        let hidden = concealed(text, caution);
+        if caution == Caution::Digits && hidden != text {
+            let given = text.to_owned();
+            self.change(move |session, _, _| {
+                session.given.note(&given);
+                Ok(())
+            })
+            .await;
+        }
+        hidden
     }
 
     pub(super) async fn question(&mut self, text: &str, ended: Instant) {

@@ -15,6 +15,7 @@
 pub mod chat;
 mod ear;
 mod floor;
+mod page;
 mod playback;
 mod proof;
 mod reply;
@@ -196,6 +197,11 @@ impl Agent {
         self.reply.is_some()
     }
 
+    /// Whether somebody is there. Who has left is known by this before they have said so.
+    fn is_heard(&self) -> bool {
+        self.people.iter().any(|person| !person.output.is_closed())
+    }
+
     fn tell(&mut self, outbound: &Outbound) {
         // Who does not keep up is dropped; who has left is found out here too.
         self.people.retain(|person| person.output.try_send(outbound.clone()).is_ok());
@@ -239,6 +245,7 @@ impl Agent {
                     let greeting = self.live.setup.greeting.clone().unwrap_or_else(|| GREETING.into());
                     self.queue(Job { is_interruptible: false, ..Job::say([greeting]) });
                 }
+                self.announce().await;
             }
             Inbound::Left { seat, kind } => {
                 self.people.retain(|person| person.seat != seat);
@@ -285,6 +292,18 @@ impl Agent {
         }
     }
 
+    /// Says what was completed and not yet spoken of, where somebody is there to hear it.
+    async fn announce(&mut self) {
+        if !self.is_heard() || self.live.read(|session| session.announcements.is_empty()) {
+            return;
+        }
+        let taken = self.live.change(|session, _, _| Ok(std::mem::take(&mut session.announcements))).await;
+        match taken {
+            Ok(lines) => lines.into_iter().for_each(|line| self.queue(Job::say([line]))),
+            Err(error) => tracing::warn!(session = self.live.id, %error, "a completion is not announced"),
+        }
+    }
+
     /// Something changed in the session, by whomever: all are told, and what concerns the agent is
     /// acted on.
     async fn note(&mut self, event: Event) {
@@ -293,15 +312,12 @@ impl Agent {
             Event::VerificationUpdated { category, verified, attempts, locked } => {
                 self.verified(&category, verified, attempts, locked).await;
             }
-            Event::CompletionNotice(notice) => {
-                let line = notice.message.unwrap_or_else(|| "That is done. Is there anything else?".into());
-                self.queue(Job::say([line]));
-            }
+            Event::CompletionNotice(_) => self.announce().await,
             Event::SmsUpdated(message) if message.status == SmsStatus::Failed => {
                 self.queue(Job::say(["I'm sorry, the text message could not be sent."]));
             }
             Event::PageContextUpdated { page_context, .. } if self.live.setup.page_guidance_enabled => {
-                let place = responder::page(Some(&page_context));
+                let place = page::shown(&page_context);
                 if place.is_some() && place != self.last_place {
                     self.last_place = place;
                     self.page_due = Some(Instant::now() + PAGE_REST);
@@ -413,7 +429,7 @@ impl Agent {
             if !keys.is_empty() {
                 self.interrupt().await;
                 self.lose_floor().await;
-                self.utterance(&keys, now).await;
+                self.keyed(&keys, now).await;
             }
         }
         let is_idle =
@@ -434,6 +450,10 @@ impl Agent {
             return Some(reason);
         }
         self.nudge(now, is_idle);
+        // What there is to say waits for those who can hear it.
+        if !self.is_heard() && self.reply.is_none() {
+            return self.ending;
+        }
         // Nobody is spoken over but by the greeting.
         let may_begin = self.reply.is_none() && self.speaking.is_empty() && self.unheard == 0;
         let is_first = self.jobs.front().is_some_and(|job| !job.is_interruptible);

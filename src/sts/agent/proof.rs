@@ -3,10 +3,9 @@
 use super::reply::{Job, Plan};
 use super::responder::is_refusal;
 use super::{Agent, Inward};
-use crate::sts::digits::digits;
-use crate::sts::event::Event;
+use crate::sts::concealed::{MASK, has_digits};
 use crate::sts::room::AgentState;
-use crate::sts::session::Checked;
+use crate::sts::session::{Checked, Line, Role, Sms, SmsStatus};
 use crate::sts::verify::Outcome;
 
 const PROMPT: &str =
@@ -14,14 +13,23 @@ const PROMPT: &str =
 const PROMPT_SHORT: &str = "That did not match. Please say the four digits again.";
 /// Wrong answers from one telephone number, in whichever calls: who calls again does not begin again.
 const NUMBER_ATTEMPTS_MAX: u32 = 9;
+const UNASKED: &str = "Could you tell me what you need?";
 const LOCKED: &str = "I'm sorry, I could not verify you, so I can't help with that.";
 
 impl Agent {
     /// Takes what was said, or keyed, as an answer to being asked for proof of `category`.
     pub(super) async fn prove(&mut self, text: &str, category: String) {
-        // What proves something is nobody's to read.
-        let has_digits = !digits(text).is_empty();
-        self.note_user(if has_digits { "••••".into() } else { text.to_owned() }).await;
+        // What proves something is nobody's to read. Numbers are known by their words in English alone.
+        let has_digits = has_digits(text);
+        let is_readable = !has_digits && (self.service.config.language == "en" || is_refusal(text));
+        let (line, given) = (if is_readable { text } else { MASK }.to_owned(), text.to_owned());
+        self.change(move |session, at, events| {
+            session.given.note(&given);
+            let (role, interrupted, latency_ms) = (Role::User, false, None);
+            session.say(Line { id: 0, role, content: line, interrupted, at, latency_ms }, events);
+            Ok(())
+        })
+        .await;
         if is_refusal(text) {
             self.change(|session, _, _| {
                 session.pending_verification = None;
@@ -50,34 +58,41 @@ impl Agent {
                     if let Err(error) = changed.await {
                         tracing::warn!(session = live.id, %error, "a verification is not noted");
                     }
-                    service.courier.deliver(&live).await;
+                    service.deliver(live.clone());
                 }
             }
         });
     }
 
-    /// Asks for proof where there is none; whether it was asked for, or refused.
-    pub(super) async fn gate(&mut self, category: &str, question: Option<&str>) -> bool {
-        let (verified, locked, number) = self.live.read(|session| {
+    /// Whether too many wrong answers were given for a category, or by the number that calls.
+    fn is_shut(&self, category: &str) -> bool {
+        let (is_locked, number) = self.live.read(|session| {
             let state = session.verifications.get(category);
-            let locked = state.is_some_and(|state| state.locked);
-            (session.is_verified(category), locked, session.caller_number.clone())
+            (state.is_some_and(|state| state.locked), session.caller_number.clone())
         });
         let sessions = &self.service.sessions;
         let wrong = number.map_or(0, |number| sessions.wrong_answers(self.live.tenant, &number));
-        let locked = locked || wrong >= NUMBER_ATTEMPTS_MAX;
-        if verified {
+        is_locked || wrong >= NUMBER_ATTEMPTS_MAX
+    }
+
+    /// Asks for proof where there is none; whether it was asked for, or refused.
+    pub(super) async fn gate(&mut self, category: &str, question: Option<&str>) -> bool {
+        if self.live.read(|session| session.is_verified(category)) {
             return false;
         }
-        if locked {
+        let wanted = category.to_owned();
+        if self.is_shut(category) {
+            self.change(move |session, _, _| {
+                session.asked.insert(wanted);
+                Ok(())
+            })
+            .await;
             self.queue(Job::say([LOCKED]));
             return true;
         }
         self.stashed = question.map(str::to_owned);
-        let wanted = category.to_owned();
-        self.change(|session, _, events| {
-            session.pending_verification = Some(wanted.clone());
-            events.push(Event::VerificationRequested { category: wanted });
+        self.change(move |session, _, events| {
+            session.ask(&wanted, events);
             Ok(())
         })
         .await;
@@ -89,9 +104,15 @@ impl Agent {
 
     pub(super) async fn verified(&mut self, category: &str, verified: bool, attempts: u32, locked: bool) {
         if verified {
-            let is_sending = self.live.read(|session| {
-                session.messages.iter().any(|message| message.category == category && message.to.is_some())
-            });
+            let is_sending = self.service.courier.can_send()
+                && self.live.read(|session| {
+                    let is_on_its_way =
+                        |message: &Sms| message.to.is_some() && message.status != SmsStatus::Failed;
+                    session
+                        .messages
+                        .iter()
+                        .any(|message| message.category == category && is_on_its_way(message))
+                });
             let mut lines = vec!["Thank you, you are verified.".to_owned()];
             if is_sending {
                 lines.push("I'm sending you the link by text message.".into());
@@ -110,6 +131,16 @@ impl Agent {
         } else if attempts > 0 {
             self.ask_again(category);
         }
+    }
+
+    /// Digits came that were not asked for, and may have been meant as proof.
+    pub(super) fn unasked_digits(&mut self) {
+        let open = self.live.read(|session| {
+            let open = session.asked.iter().filter(|category| !session.is_verified(category));
+            open.cloned().collect::<Vec<_>>()
+        });
+        let is_shut = open.iter().any(|category| self.is_shut(category));
+        self.queue(Job::say([if is_shut { LOCKED } else { UNASKED }]));
     }
 
     pub(super) fn ask_again(&mut self, category: &str) {

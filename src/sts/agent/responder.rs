@@ -1,10 +1,9 @@
 //! The embedded responder: answers from what the session was given, and says so when it does not know.
 //! Pure: the same question over the same facts has the same answer.
 
-use serde_json::Value;
-
+use super::page;
 use crate::sts::knowledge::{Knowledge, sentences, terms};
-use crate::sts::session::{Role, Session};
+use crate::sts::session::{Role, Session, SmsStatus};
 use crate::sts::setup::Setup;
 
 /// What an answer does.
@@ -29,6 +28,8 @@ pub struct Facts<'a> {
     pub setup: &'a Setup,
     pub session: &'a Session,
     pub knowledge: &'a Knowledge,
+    /// Text messages go somewhere.
+    pub can_text: bool,
 }
 
 /// A passage with less of what was asked is about something else.
@@ -51,20 +52,6 @@ const REPEATS: &[&str] =
 const PEOPLE: &[&str] =
     &["human", "real person", "an agent", "a person", "representative", "operator", "somebody else"];
 const SENDS: &[&str] = &["send", "text me", "link", "sms", "message me"];
-const PAGES: &[&str] = &[
-    "what is next",
-    "what's next",
-    "next step",
-    "what now",
-    "missing",
-    "this page",
-    "this form",
-    "this step",
-    "where am i",
-    "what do i do",
-    "fill in",
-    "which step",
-];
 /// What an instruction to the agent begins with: it is no answer to anybody.
 const ORDERS: &[&str] = &[
     "you are",
@@ -106,6 +93,7 @@ const PATIENT_INFORMATION: &[&str] = &[
     "my account",
     "my chart",
 ];
+const NO_PAGE: &str = "I can't see what you have open at the moment.";
 const DONT_KNOW: &str = "I'm sorry, I don't have that information.";
 
 /// Lower case, single spaces, no punctuation; with a space on either side.
@@ -182,10 +170,13 @@ pub fn respond(facts: &Facts<'_>, text: &str) -> Vec<Say> {
     if let Some(answer) = link(facts, text, &said) {
         return answer;
     }
-    if has(&said, PAGES)
-        && let Some(answer) = page(facts.session.page.as_ref().map(|page| &page.context))
-    {
-        return sentence(&answer);
+    if let Some((asked, is_sure)) = page::asked(&said) {
+        let context = facts.session.page.as_ref().map(|page| &page.context);
+        match context.and_then(|context| page::answer(context, asked)) {
+            Some(answer) => return sentence(&answer),
+            None if is_sure => return sentence(NO_PAGE),
+            None => {}
+        }
     }
     if terms(text).is_empty() {
         return sentence("Could you tell me a little more about what you need?");
@@ -218,7 +209,17 @@ fn link(facts: &Facts<'_>, text: &str, said: &str) -> Option<Vec<Say>> {
     let best = facts.setup.link_catalog.iter().max_by_key(|(key, link)| fit(key, link));
     let (key, link) = best.filter(|(key, link)| fit(key, link) > 0)?;
     let name = link.title.clone().unwrap_or_else(|| key.replace(['_', '-'], " "));
-    if !facts.setup.sends_sms() {
+    let earlier = facts.session.messages.iter().find(|message| {
+        message.sms_catalog_key == *key && matches!(message.status, SmsStatus::Sent | SmsStatus::Failed)
+    });
+    if let Some(message) = earlier {
+        let what = if message.status == SmsStatus::Sent { "was sent" } else { "could not be sent" };
+        return Some(vec![
+            Say::Sentence(format!("The text message with the link to {name} {what}.")),
+            Say::Sentence(format!("You can find it at {}.", link.url)),
+        ]);
+    }
+    if !facts.setup.sends_sms() || !facts.can_text {
         return Some(vec![Say::Sentence(format!("You can find {name} at {}.", link.url))]);
     }
     let promise = match facts.session.caller_number {
@@ -226,55 +227,6 @@ fn link(facts: &Facts<'_>, text: &str, said: &str) -> Option<Vec<Say>> {
         None => format!("I'll text you the link to {name} as soon as I know your number."),
     };
     Some(vec![Say::Act(Effect::SendLink(key.clone())), Say::Sentence(promise)])
-}
-
-/// What is on the page that the caller has open, and what is still to be done there.
-pub fn page(context: Option<&Value>) -> Option<String> {
-    let context = context?;
-    let text = |name: &str| match context.get(name)? {
-        Value::String(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),
-        Value::Number(number) => Some(number.to_string()),
-        _ => None,
-    };
-    let place = match (text("form_name").or_else(|| text("page")), text("step")) {
-        (Some(form), Some(step)) => format!("You are at step {step} of {}.", form.replace('_', " ")),
-        (Some(form), None) => format!("You are on {}.", form.replace('_', " ")),
-        (None, Some(step)) => format!("You are at step {step}."),
-        (None, None) => return None,
-    };
-    Some(match missing(context) {
-        Some(field) => format!("{place} What is still missing is {}.", field.replace('_', " ")),
-        None => place,
-    })
-}
-
-/// The first section or field that is marked as not done, or empty although required.
-fn missing(value: &Value) -> Option<String> {
-    let name = |value: &Value| {
-        let name = ["label", "title", "name", "id"].iter().find_map(|name| value.get(name)?.as_str());
-        name.map(str::to_owned)
-    };
-    match value {
-        Value::Array(items) => items.iter().find_map(missing),
-        Value::Object(map) => {
-            let inner = ["sections", "fields", "items"].iter().find_map(|name| missing(map.get(*name)?));
-            if inner.is_some() {
-                return inner;
-            }
-            if let Some(Value::Array(names)) = map.get("missing_fields").or_else(|| map.get("missing")) {
-                return names
-                    .first()
-                    .and_then(|first| first.as_str().map(str::to_owned).or_else(|| name(first)));
-            }
-            let flag = |name: &str| map.get(name).and_then(Value::as_bool);
-            let is_empty = map.get("value").is_some_and(|v| v.is_null() || v.as_str() == Some(""));
-            let is_open = ["complete", "completed", "done", "filled", "valid"]
-                .iter()
-                .any(|name| flag(name) == Some(false));
-            if is_open || (flag("required") == Some(true) && is_empty) { name(value) } else { None }
-        }
-        _ => None,
-    }
 }
 
 /// One or two sentences that answer the question, word for word from what was given.
@@ -296,22 +248,40 @@ pub fn retrieve(knowledge: &Knowledge, question: &str) -> Option<Vec<String>> {
             {
                 continue;
             }
-            let mut answer = vec![sentence.clone()];
+            // Where the title is what was asked about, all that is listed under it is the answer.
+            let is_list = coverage < SENTENCE_COVERAGE_MIN && is_fragment(sentence);
+            // `Monday: 9 to 5` needs nothing more.
+            let is_entry = is_fragment(sentence) && sentence.trim_end_matches(':').contains(':');
+            let mut answer = vec![ended(sentence)];
             let mut words = sentence.split_whitespace().count();
             for next in of_passage.iter().skip(at + 1) {
                 let more = next.split_whitespace().count();
-                let is_wanted =
-                    words < SENTENCE_WORDS_MIN || knowledge.coverage(question, next) >= COVERAGE_MIN;
+                let is_wanted = (words < SENTENCE_WORDS_MIN && !is_entry)
+                    || (is_list && is_fragment(next))
+                    || knowledge.coverage(question, next) >= COVERAGE_MIN;
                 if !is_wanted || words + more > ANSWER_WORDS_MAX {
                     break;
                 }
-                answer.push(next.clone());
+                answer.push(ended(next));
                 words += more;
             }
             best = Some((score, answer));
         }
     }
     best.map(|(_, answer)| answer)
+}
+
+/// An item of a list, a row or a heading: a line that does not end as a sentence does.
+fn is_fragment(line: &str) -> bool {
+    !line.trim_end_matches(['"', ')', '\'', '”', '’']).ends_with(['.', '!', '?', '…'])
+}
+
+/// `line` so that what follows is not taken for a part of it.
+fn ended(line: &str) -> String {
+    if !is_fragment(line) || line.ends_with(':') {
+        return line.to_owned();
+    }
+    format!("{}.", line.trim_end_matches([',', ';', '–', '-', ' ']))
 }
 
 fn is_order(sentence: &str) -> bool {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use super::robots::{self, Rules};
-use super::{Passage, html, passages};
+use super::{Passage, html, of_sections, sections};
 use crate::fetch::{self, Fetcher};
 use crate::sts::config::Crawl;
 
@@ -147,7 +147,7 @@ pub async fn crawl(fetcher: &Fetcher, address: &str, limits: &Crawl) -> Result<S
         }
         let text = String::from_utf8_lossy(&download.bytes);
         let page = match download.media_type.as_deref() {
-            Some("text/plain") => html::Page { text: text.into_owned(), ..html::Page::default() },
+            Some("text/plain") => html::Page { sections: sections::of_text(&text), ..html::Page::default() },
             None | Some("text/html" | "application/xhtml+xml") => html::read(&text),
             Some(_) => continue,
         };
@@ -165,13 +165,14 @@ pub async fn crawl(fetcher: &Fetcher, address: &str, limits: &Crawl) -> Result<S
             }
         }
         let mut hasher = DefaultHasher::new();
-        page.text.hash(&mut hasher);
-        if page.is_excluded || page.text.is_empty() || !texts.insert(hasher.finish()) {
+        let text = page.text();
+        text.hash(&mut hasher);
+        if page.is_excluded || text.is_empty() || !texts.insert(hasher.finish()) {
             continue;
         }
-        bytes += page.text.len();
+        bytes += text.len();
         site.pages += 1;
-        site.passages.extend(passages(arrived.as_str(), &page.title, &page.text));
+        site.passages.extend(of_sections(arrived.as_str(), &page.title, &page.sections));
     }
     if site.pages == 0 { Err(CrawlError::Empty) } else { Ok(site) }
 }

@@ -1,150 +1,440 @@
-//! A page as somebody would read it aloud: its text, without what surrounds it.
+//! A page as one would read it aloud: its headings, and line by line what stands under each of them.
 
-use html5gum::{DefaultEmitter, Token, Tokenizer};
+mod tags;
 
-/// What is between these tags is not for reading.
-const SKIPPED: &[&[u8]] = &[
-    b"script",
-    b"style",
-    b"noscript",
-    b"template",
-    b"svg",
-    b"nav",
-    b"header",
-    b"footer",
-    b"form",
-    b"button",
-    b"select",
-    b"iframe",
-    b"object",
-    b"aside",
-];
-/// These begin a new line.
-const BLOCKS: &[&[u8]] = &[
-    b"p",
-    b"div",
-    b"section",
-    b"article",
-    b"main",
-    b"h1",
-    b"h2",
-    b"h3",
-    b"h4",
-    b"h5",
-    b"h6",
-    b"li",
-    b"ul",
-    b"ol",
-    b"dl",
-    b"dt",
-    b"dd",
-    b"table",
-    b"tr",
-    b"br",
-    b"hr",
-    b"blockquote",
-    b"pre",
-    b"figure",
-    b"caption",
-    b"body",
-    b"title",
-];
+use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
+
+use super::sections::{HEADING_BYTES_MAX, SECTIONS_MAX, Section};
+use super::table::Table;
+use tags::{BANNERS, BLOCKS, NOT_IN_HEADINGS, PARTS, SKIPPED, heading_level};
+
+/// Tables within tables. Deeper ones are read as if they were none.
+const TABLES_DEEP_MAX: usize = 16;
+/// Below `<h6>`: a question that opens its answer, and what a table is called.
+const INNER_LEVEL: u8 = 7;
 const LINKS_MAX: usize = 500;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Page {
     pub title: String,
-    /// Line by line.
-    pub text: String,
+    pub sections: Vec<Section>,
     /// As they are written: mostly relative.
     pub links: Vec<String>,
     /// `<meta name=robots content=noindex>`: not to be used.
     pub is_excluded: bool,
 }
 
+impl Page {
+    /// All that is to be read, headings too.
+    pub fn text(&self) -> String {
+        let lines =
+            self.sections.iter().flat_map(|section| [section.headings.join("\n"), section.text.clone()]);
+        lines.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+}
+
 /// Reads a page of any quality. Structured data of the page (JSON-LD) is left out.
 pub fn read(html: &str) -> Page {
-    let mut page = Page::default();
-    // Depth within elements that are skipped; the outermost one's name, lest a stray end tag end it.
-    let mut skipped: Option<(Vec<u8>, usize)> = None;
-    let mut in_title = false;
+    let mut reader = Reader::default();
     let mut emitter = DefaultEmitter::default();
     // Otherwise the insides of scripts would be read as tags.
     emitter.naively_switch_states(true);
     for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
         match token {
-            Token::StartTag(tag) => {
-                let name: &[u8] = &tag.name;
-                if let Some((outer, depth)) = &mut skipped {
-                    *depth += usize::from(outer == name && !tag.self_closing);
-                    // Menus are not read, but followed.
-                    if name == b"a" {
-                        follow(&tag, &mut page);
-                    }
-                    continue;
-                }
-                match name {
-                    b"a" => follow(&tag, &mut page),
-                    b"meta" => page.is_excluded |= excludes(&tag),
-                    b"title" => in_title = true,
-                    // A space at least: cells and inline elements stand apart.
-                    b"td" | b"th" => page.text.push_str("  "),
-                    _ if SKIPPED.contains(&name) && !tag.self_closing => skipped = Some((name.to_vec(), 1)),
-                    _ => {}
-                }
-                if BLOCKS.contains(&name) {
-                    page.text.push('\n');
-                }
-            }
-            Token::EndTag(tag) => {
-                let name: &[u8] = &tag.name;
-                if let Some((outer, depth)) = &mut skipped {
-                    if outer == name {
-                        *depth -= 1;
-                        if *depth == 0 {
-                            skipped = None;
-                        }
-                    }
-                    continue;
-                }
-                in_title &= name != b"title";
-                if BLOCKS.contains(&name) {
-                    page.text.push('\n');
-                }
-            }
-            Token::String(text) if skipped.is_none() => {
-                let text = String::from_utf8_lossy(&text);
-                if in_title {
-                    page.title.push_str(&text);
-                } else {
-                    page.text.push_str(&text.replace(['\n', '\r', '\t'], " "));
-                }
-            }
+            Token::StartTag(tag) => reader.start(&tag),
+            Token::EndTag(tag) => reader.end(&tag.name),
+            Token::String(text) => reader.text(&String::from_utf8_lossy(&text)),
             _ => {}
         }
     }
-    page.title = one_line(&page.title);
-    let lines = page.text.lines().map(one_line).filter(|line| !line.is_empty());
-    page.text = lines.collect::<Vec<_>>().join("\n");
-    page
+    reader.finish()
 }
 
-fn attribute<'a>(tag: &'a html5gum::StartTag<()>, name: &[u8]) -> Option<std::borrow::Cow<'a, str>> {
+/// A place in what was read: nothing came after it but whole lines of the same section, or else a heading did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    sections: usize,
+    lines: usize,
+}
+
+#[derive(Default)]
+struct Reader {
+    page: Page,
+    /// Depth within elements that are skipped; the outermost one's name, lest a stray end tag end it.
+    skipped: Option<(Vec<u8>, usize)>,
+    /// Parts of the page that are open.
+    parts: usize,
+    in_title: bool,
+    in_pre: usize,
+    /// Level and words of the heading that is being read.
+    heading: Option<(u8, String)>,
+    /// Those that what comes now stands under, with their levels.
+    headings: Vec<(u8, String)>,
+    /// Nothing has come under the last one yet.
+    is_bare: bool,
+    lines: Vec<String>,
+    line: String,
+    /// A `<br>` came: what follows begins a new line, unless it goes on with the sentence.
+    is_broken: bool,
+    /// A link has just ended.
+    after_link: bool,
+    tables: Vec<Table>,
+    term: Option<Place>,
+    terms: Vec<String>,
+    definition: Option<Place>,
+}
+
+impl Reader {
+    fn start(&mut self, tag: &StartTag<()>) {
+        let name: &[u8] = &tag.name;
+        let after_link = std::mem::take(&mut self.after_link);
+        if let Some((outer, depth)) = &mut self.skipped {
+            *depth += usize::from(outer == name && !tag.self_closing);
+            // Menus are not read, but followed.
+            if name == b"a" {
+                self.follow(tag);
+            }
+            return;
+        }
+        self.parts += usize::from(PARTS.contains(&name));
+        let is_banner = BANNERS.contains(&name) && self.parts > 0;
+        let is_menu = attribute(tag, b"role").is_some_and(|role| role == "navigation");
+        if (SKIPPED.contains(&name) && !is_banner && !tag.self_closing) || is_menu {
+            self.end_line();
+            self.skipped = Some((name.to_vec(), 1));
+            return;
+        }
+        if NOT_IN_HEADINGS.contains(&name) {
+            self.end_heading();
+        }
+        match name {
+            b"a" => {
+                // Links without a space between them are a menu's.
+                if after_link {
+                    self.end_line();
+                }
+                self.follow(tag);
+            }
+            b"meta" => self.page.is_excluded |= excludes(tag),
+            b"title" => self.in_title = true,
+            b"br" => self.is_broken = true,
+            b"pre" => self.in_pre += 1,
+            b"table" => {
+                self.end_line();
+                if self.tables.len() < TABLES_DEEP_MAX {
+                    self.tables.push(Table::default());
+                }
+            }
+            b"tr" => self.end_row(),
+            b"td" | b"th" => {
+                self.end_cell();
+                let place = self.place();
+                if let Some(table) = self.tables.last_mut() {
+                    table.begin_cell(place, name == b"th");
+                }
+            }
+            b"caption" => {
+                if let Some(table) = self.tables.last_mut() {
+                    table.is_called = true;
+                    self.begin_heading(INNER_LEVEL);
+                }
+            }
+            b"summary" => self.begin_heading(INNER_LEVEL),
+            b"dt" => {
+                self.end_definition();
+                self.end_term();
+                self.term = Some(self.place());
+            }
+            b"dd" => {
+                self.end_term();
+                self.end_definition_lines();
+                self.definition = Some(self.place());
+            }
+            _ => {
+                if let Some(level) = heading_level(name) {
+                    self.begin_heading(level);
+                }
+            }
+        }
+        if BLOCKS.contains(&name) && self.heading.is_none() {
+            self.end_line();
+        }
+    }
+
+    fn end(&mut self, name: &[u8]) {
+        self.after_link = name == b"a";
+        if let Some((outer, depth)) = &mut self.skipped {
+            if outer == name {
+                *depth -= 1;
+                if *depth == 0 {
+                    self.skipped = None;
+                }
+            }
+            return;
+        }
+        if PARTS.contains(&name) {
+            self.parts = self.parts.saturating_sub(1);
+        }
+        match name {
+            b"title" => self.in_title = false,
+            b"pre" => self.in_pre = self.in_pre.saturating_sub(1),
+            b"summary" | b"caption" => self.end_heading(),
+            b"details" => self.leave_inner_headings(),
+            b"td" | b"th" => self.end_cell(),
+            b"tr" | b"thead" | b"tbody" | b"tfoot" => self.end_row(),
+            b"table" => self.end_table(),
+            b"dt" => self.end_term(),
+            b"dd" => self.end_definition_lines(),
+            b"dl" => {
+                self.end_definition();
+                self.end_term();
+                self.keep_terms();
+            }
+            _ if heading_level(name).is_some() => self.end_heading(),
+            _ => {}
+        }
+        if BLOCKS.contains(&name) && self.heading.is_none() {
+            self.end_line();
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        self.after_link = false;
+        if self.skipped.is_some() {
+            return;
+        }
+        if self.in_title {
+            self.page.title.push_str(text);
+            return;
+        }
+        if let Some((_, words)) = &mut self.heading {
+            if std::mem::take(&mut self.is_broken) {
+                words.push(' ');
+            }
+            words.push_str(text);
+            return;
+        }
+        let mut lines = text.split('\n');
+        if self.in_pre > 0 {
+            for line in lines.by_ref() {
+                self.words(line);
+                self.end_line();
+            }
+        }
+        self.words(&lines.collect::<Vec<_>>().join(" "));
+    }
+
+    fn words(&mut self, text: &str) {
+        let text = text.replace(['\r', '\t'], " ");
+        if self.is_broken && !text.trim().is_empty() {
+            self.is_broken = false;
+            if goes_on(&self.line, &text) {
+                self.line.push(' ');
+            } else {
+                self.end_line();
+            }
+        }
+        self.line.push_str(&text);
+    }
+
+    fn end_line(&mut self) {
+        self.is_broken = false;
+        let line = one_line(&std::mem::take(&mut self.line));
+        if !line.is_empty() {
+            self.lines.push(line);
+        }
+    }
+
+    fn place(&mut self) -> Place {
+        self.end_line();
+        Place { sections: self.page.sections.len(), lines: self.lines.len() }
+    }
+
+    /// The lines since `place`, taken out again; none where a heading came in between.
+    fn since(&mut self, place: Place) -> Option<Vec<String>> {
+        self.end_line();
+        let is_same = self.page.sections.len() == place.sections && place.lines <= self.lines.len();
+        is_same.then(|| self.lines.split_off(place.lines))
+    }
+
+    fn begin_heading(&mut self, level: u8) {
+        self.end_heading();
+        self.spill();
+        self.heading = Some((level, String::new()));
+    }
+
+    fn end_heading(&mut self) {
+        let Some((level, words)) = self.heading.take() else { return };
+        let words = one_line(&words);
+        self.is_broken = false;
+        if words.is_empty() {
+            return;
+        }
+        if words.len() > HEADING_BYTES_MAX || self.page.sections.len() >= SECTIONS_MAX {
+            self.lines.push(words);
+            return;
+        }
+        self.leave_headings(level);
+        self.headings.push((level, words));
+        self.is_bare = true;
+    }
+
+    /// Ends the section, and all headings from `level` on.
+    fn leave_headings(&mut self, level: u8) {
+        self.end_section();
+        while let Some((_, words)) = self.headings.pop_if(|(of, _)| *of >= level) {
+            // A heading that nothing stands under is all that there is to say.
+            if std::mem::take(&mut self.is_bare) {
+                self.lines.push(words);
+                self.end_section();
+            }
+        }
+    }
+
+    fn leave_inner_headings(&mut self) {
+        self.end_heading();
+        if self.headings.last().is_some_and(|(level, _)| *level == INNER_LEVEL) {
+            self.leave_headings(INNER_LEVEL);
+        }
+    }
+
+    fn end_section(&mut self) {
+        self.end_line();
+        let text = std::mem::take(&mut self.lines).join("\n");
+        if !text.is_empty() {
+            self.is_bare = false;
+            let headings = self.headings.iter().map(|(_, words)| words.clone()).collect();
+            self.page.sections.push(Section { headings, text });
+        }
+    }
+
+    /// What is being put together of lines is left as it is: a heading comes in the middle of it.
+    fn spill(&mut self) {
+        self.end_line();
+        let sections = self.page.sections.len();
+        let here = |place: Option<Place>, lines: &[String]| {
+            let place = place.filter(|place| place.sections == sections);
+            place.map_or(lines.len(), |place| place.lines.min(lines.len()))
+        };
+        let at = here(self.definition.or(self.term), &self.lines);
+        self.lines.splice(at..at, std::mem::take(&mut self.terms));
+        (self.term, self.definition) = (None, None);
+        for table in self.tables.iter_mut().rev() {
+            let at = here(table.cell(), &self.lines);
+            self.lines.splice(at..at, table.spill());
+        }
+    }
+
+    fn end_cell(&mut self) {
+        let Some(place) = self.tables.last().and_then(Table::cell) else { return };
+        let Some(lines) = self.since(place) else { return };
+        if let Some(table) = self.tables.last_mut() {
+            table.end_cell(lines);
+        }
+    }
+
+    fn end_row(&mut self) {
+        self.end_heading();
+        self.end_cell();
+        self.end_line();
+        if let Some(table) = self.tables.last_mut() {
+            self.lines.extend(table.end_row());
+        }
+    }
+
+    fn end_table(&mut self) {
+        self.end_row();
+        let Some(table) = self.tables.pop() else { return };
+        let is_called = table.is_called;
+        self.lines.extend(table.end());
+        if is_called && self.tables.is_empty() {
+            self.leave_inner_headings();
+        }
+    }
+
+    fn end_term(&mut self) {
+        if let Some(lines) = self.term.take().and_then(|place| self.since(place)) {
+            self.terms.extend(lines);
+        }
+    }
+
+    /// A definition, of which there may be several to one term.
+    fn end_definition_lines(&mut self) {
+        let Some(lines) = self.definition.take().and_then(|place| self.since(place)) else { return };
+        let term = std::mem::take(&mut self.terms).join(", ");
+        if term.ends_with('?') && !lines.is_empty() && self.page.sections.len() < SECTIONS_MAX {
+            // A question, and what is answered to it.
+            self.end_section();
+            let headings = self.headings.iter().map(|(_, words)| words.clone()).chain([term]).collect();
+            self.page.sections.push(Section { headings, text: lines.join("\n") });
+            self.is_bare = false;
+            return;
+        }
+        let mut lines = lines.into_iter();
+        let first = labelled(&term, &lines.next().unwrap_or_default());
+        self.lines.extend(Some(first).filter(|line| !line.is_empty()).into_iter().chain(lines));
+    }
+
+    fn end_definition(&mut self) {
+        self.end_definition_lines();
+        self.end_line();
+    }
+
+    /// Terms that nothing is said of.
+    fn keep_terms(&mut self) {
+        let terms = std::mem::take(&mut self.terms);
+        self.lines.extend(terms);
+    }
+
+    fn follow(&mut self, tag: &StartTag<()>) {
+        let is_nofollow = attribute(tag, b"rel").is_some_and(|rel| rel.contains("nofollow"));
+        if let Some(href) = attribute(tag, b"href")
+            && !is_nofollow
+            && self.page.links.len() < LINKS_MAX
+        {
+            self.page.links.push(href.trim().to_owned());
+        }
+    }
+
+    fn finish(mut self) -> Page {
+        self.end_heading();
+        while !self.tables.is_empty() {
+            self.end_table();
+        }
+        self.end_definition();
+        self.end_term();
+        self.keep_terms();
+        self.leave_headings(0);
+        self.page.title = one_line(&self.page.title);
+        self.page
+    }
+}
+
+/// Whether `next`, after a `<br>`, goes on with the sentence of `line`.
+fn goes_on(line: &str, next: &str) -> bool {
+    let line = line.trim();
+    next.trim_start().starts_with(char::is_lowercase)
+        && line.ends_with(|c: char| c.is_alphanumeric() || c == ',')
+        && line.starts_with(char::is_uppercase)
+        && line.split_whitespace().count() >= 3
+}
+
+/// `text` with the name of what it is about before it.
+pub fn labelled(name: &str, text: &str) -> String {
+    match (name.is_empty(), text.is_empty()) {
+        (true, _) => text.to_owned(),
+        (_, true) => name.to_owned(),
+        _ if name.ends_with([':', '.', '!', '?']) => format!("{name} {text}"),
+        _ => format!("{name}: {text}"),
+    }
+}
+
+fn attribute<'a>(tag: &'a StartTag<()>, name: &[u8]) -> Option<std::borrow::Cow<'a, str>> {
     let (_, value) = tag.attributes.iter().find(|(key, _)| key.as_slice() == name)?;
     Some(String::from_utf8_lossy(value.as_slice()))
 }
 
-fn follow(tag: &html5gum::StartTag<()>, page: &mut Page) {
-    let is_nofollow = attribute(tag, b"rel").is_some_and(|rel| rel.contains("nofollow"));
-    if let Some(href) = attribute(tag, b"href")
-        && !is_nofollow
-        && page.links.len() < LINKS_MAX
-    {
-        page.links.push(href.trim().to_owned());
-    }
-}
-
-fn excludes(tag: &html5gum::StartTag<()>) -> bool {
+fn excludes(tag: &StartTag<()>) -> bool {
     attribute(tag, b"name").is_some_and(|name| name.eq_ignore_ascii_case("robots"))
         && attribute(tag, b"content").is_some_and(|content| content.to_ascii_lowercase().contains("noindex"))
 }
@@ -154,31 +444,4 @@ fn one_line(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_becomes_its_text() {
-        let page = read(
-            "<!doctype html><html><head><title>Acme &amp; Sons</title><style>p{color:red}</style>\
-             <script>if (a < b) { document.write('<p>no</p>'); }</script></head><body>\
-             <nav><a href='/hours'>Hours</a></nav><h1>Welcome</h1><p>We are open\n from <b>nine</b> to&nbsp;five.</p>\
-             <table><tr><td>Monday</td><td>9&ndash;17</td></tr></table><p>Bye<br>now <a rel=nofollow href='/x'>x</a> <a href=\"more.html?a=1&amp;b=2\">more</a><footer>© Acme</footer>",
-        );
-        assert_eq!(page.title, "Acme & Sons");
-        assert_eq!(page.text, "Welcome\nWe are open from nine to five.\nMonday 9–17\nBye\nnow x more");
-        assert_eq!(page.links, ["/hours", "more.html?a=1&b=2"]);
-        assert!(!page.is_excluded);
-    }
-
-    #[test]
-    fn whatever_comes_is_read() {
-        for html in
-            ["", "<", "<p", "</p></p>", "<nav><nav></nav>a", "<title>", "&#xFFFFFFFF;", "<a href>", "\0"]
-        {
-            read(html);
-        }
-        assert!(read("<meta name=ROBOTS content='NoIndex, follow'>").is_excluded);
-        assert_eq!(read("<nav><div></nav>kept").text, "kept");
-    }
-}
+mod tests;

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::crawl::{self, CrawlError, Site, crawl};
-use super::{Knowledge, Passage, html, passages};
+use super::sections::Section;
+use super::{Knowledge, Passage, html, of_sections, passages, sections};
 use crate::fetch::Fetcher;
 use crate::sts::config::Crawl;
 use crate::sts::event::Event;
@@ -37,6 +38,11 @@ struct Shared {
     readers: tokio::sync::Semaphore,
 }
 
+/// The warning about a `website_url` that gave nothing.
+pub fn unread_website(error: &CrawlError) -> String {
+    format!("`website_url` was not read: {error}")
+}
+
 impl Library {
     /// `fetcher` is bound to the limits for one page.
     pub fn new(fetcher: Fetcher, limits: Crawl, state_dir: &Path) -> Self {
@@ -48,6 +54,16 @@ impl Library {
             readers: tokio::sync::Semaphore::new(READERS),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Whether the website at `address` may be read, as far as its address says: no look-up happens.
+    ///
+    /// # Errors
+    /// [`CrawlError`], whose text is for the client.
+    pub fn judge(&self, address: &str) -> Result<(), CrawlError> {
+        let url = crawl::normalized(address)?;
+        let judged = self.shared.fetcher.judge(&url);
+        judged.map_err(|error| CrawlError::Unreachable(crawl::reason(&error).into()))
     }
 
     /// Reads all that `live` was started with. What is at hand is known at once; documents by address
@@ -88,6 +104,11 @@ impl Library {
                         Err(error) => {
                             website.status = CrawlStatus::Failed;
                             website.error = Some(error.to_string());
+                            let warning = unread_website(error);
+                            // Told before where the address alone says it.
+                            if !session.warnings.contains(&warning) {
+                                session.warnings.push(warning);
+                            }
                         }
                     }
                     status = Some(if site.is_ok() { "ready" } else { "failed" });
@@ -126,28 +147,28 @@ impl Library {
         let page = match download.media_type.as_deref() {
             None | Some("text/html" | "application/xhtml+xml") => html::read(&text),
             Some(kind) if kind.starts_with("text/") || kind == "application/json" => {
-                html::Page { text: text.into_owned(), ..html::Page::default() }
+                html::Page { sections: sections::of_text(&text), ..html::Page::default() }
             }
             Some(_) => return Err("it is no text"),
         };
         let title = if title.is_empty() { &page.title } else { title };
-        Ok(passages(url, title, &page.text))
+        Ok(of_sections(url, title, &page.sections))
     }
 
     /// The documents that lie ready on this machine.
     async fn stored(&self, setup: &Setup, tenant: u64, warnings: &mut Vec<String>) -> Vec<Passage> {
         let mut found = Vec::new();
         for id in &setup.rag_doc_ids {
-            let Some(text) = self.stored_text(tenant, id).await else {
+            let Some(sections) = self.stored_sections(tenant, id).await else {
                 warnings.push(format!("document `{id}` is not there"));
                 continue;
             };
-            found.extend(passages(id, id, &text));
+            found.extend(of_sections(id, id, &sections));
         }
         found
     }
 
-    async fn stored_text(&self, tenant: u64, id: &str) -> Option<String> {
+    async fn stored_sections(&self, tenant: u64, id: &str) -> Option<Vec<Section>> {
         // Anything else could be a way out of the folder.
         let is_name = !id.is_empty()
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
@@ -157,7 +178,8 @@ impl Library {
             let is_file =
                 tokio::fs::metadata(&path).await.is_ok_and(|m| m.is_file() && m.len() <= DOCUMENT_BYTES_MAX);
             if is_file && let Ok(text) = tokio::fs::read_to_string(&path).await {
-                return Some(if ending == "html" { html::read(&text).text } else { text });
+                let is_html = ending == "html";
+                return Some(if is_html { html::read(&text).sections } else { sections::of_text(&text) });
             }
         }
         None

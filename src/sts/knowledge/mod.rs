@@ -6,9 +6,12 @@ mod html;
 mod library;
 mod rank;
 mod robots;
+mod sections;
+mod table;
 
-pub use library::Library;
+pub use library::{Library, unread_website};
 pub use rank::{Index, terms};
+use sections::Section;
 
 use std::collections::HashMap;
 
@@ -89,8 +92,23 @@ impl Knowledge {
     }
 }
 
-/// Cuts a text into passages at the ends of sentences.
+/// Cuts a text into passages at its headings and at the ends of sentences.
 pub fn passages(source: &str, title: &str, text: &str) -> Vec<Passage> {
+    of_sections(source, title, &sections::of_text(text))
+}
+
+/// As [`passages`], of a text whose headings are known. They become a part of the title: what stands under a
+/// heading is about it, and the heading itself is no sentence.
+fn of_sections(source: &str, title: &str, sections: &[Section]) -> Vec<Passage> {
+    let of_section = |section: &Section| {
+        let titles = std::iter::once(title).chain(section.headings.iter().map(String::as_str));
+        let title = titles.filter(|title| !title.is_empty()).collect::<Vec<_>>().join(" – ");
+        cut(source, &title, &section.text)
+    };
+    sections.iter().flat_map(of_section).collect()
+}
+
+fn cut(source: &str, title: &str, text: &str) -> Vec<Passage> {
     let mut passages = Vec::new();
     let mut current = String::new();
     let mut words = 0;
@@ -104,15 +122,20 @@ pub fn passages(source: &str, title: &str, text: &str) -> Vec<Passage> {
             });
         }
     };
-    for sentence in sentences(text) {
-        let count = sentence.split_whitespace().count();
-        if words > 0 && words + count > PASSAGE_WORDS {
-            close(&mut current);
-            words = 0;
+    for line in text.lines() {
+        for sentence in sentences(line) {
+            let count = sentence.split_whitespace().count();
+            if words > 0 && words + count > PASSAGE_WORDS {
+                close(&mut current);
+                words = 0;
+            }
+            current.push_str(&sentence);
+            current.push(' ');
+            words += count;
         }
-        current.push_str(&sentence);
-        current.push(' ');
-        words += count;
+        // Lines stay apart: not each of them ends as a sentence does.
+        current.truncate(current.trim_end().len());
+        current.push('\n');
     }
     close(&mut current);
     passages
@@ -170,6 +193,13 @@ mod tests {
         let joined: Vec<&str> = found.iter().map(|p| p.text.as_str()).collect();
         assert_eq!(joined.join(" "), text.trim());
         assert!(found.iter().all(|p| p.text.ends_with('.') && p.text.split(' ').count() <= PASSAGE_WORDS));
+    }
+
+    #[test]
+    fn lines_of_a_passage_stay_apart() {
+        let found = passages("s", "t", "Prices\n\nCleaning: $90 \n Filling: $150. Ask us.");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].text, "Prices\nCleaning: $90\nFilling: $150. Ask us.");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use crate::figures::Seconds;
+use crate::sts::action::page_context;
 use crate::sts::fields::Fields;
 
 /// What a client sends as text.
@@ -70,8 +72,10 @@ impl Said {
                 Self::Played(name.parse().map_err(|_| "there is no such mark")?)
             }
             "PageContext" => {
-                let context = fields.any("page_context").filter(|context| context.is_object());
-                Self::PageContext(context.ok_or("`page_context` must be an object")?.clone())
+                let context = page_context(fields);
+                Self::PageContext(
+                    context.map_err(|_| "`page_context` must be an object, neither large nor deep")?,
+                )
             }
             "Close" => Self::Close,
             "UpdatePrompt"
@@ -153,6 +157,7 @@ pub fn thinking() -> String {
 /// Latencies in seconds: from the end of speech to the first sound, and of that the voice's and the
 /// text's part.
 pub fn started_speaking(total: f64, tts: f64, ttt: f64) -> String {
+    let [total, tts, ttt] = [total, tts, ttt].map(Seconds::new);
     json!({"type": "AgentStartedSpeaking", "total_latency": total, "tts_latency": tts, "ttt_latency": ttt})
         .to_string()
 }

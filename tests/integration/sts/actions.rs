@@ -14,6 +14,41 @@ fn is_id(text: &str) -> bool {
     })
 }
 
+#[tokio::test]
+async fn what_a_start_says_in_vain_is_warned_of() {
+    let service = Service::start(Setup::default()).await;
+    for (start, expected) in [
+        (json!({"greeting": "Hello.", "caller_number": null, "session_id": "none"}), &[][..]),
+        (
+            json!({"greetings": "Hello.", "voice": {"name": "x"}}),
+            &["`greetings` is not a field", "`voice` is not a field"],
+        ),
+        (json!({"website_url": "not an address"}), &["`website_url` was not read: the address is not that"]),
+        (
+            json!({"website_url": "ftp://a.example/"}),
+            &["`website_url` was not read: the address is not that"],
+        ),
+        (
+            json!({"website_url": "http://u:p@a.example/"}),
+            &["`website_url` was not read: the address is not"],
+        ),
+        (
+            json!({"website_url": "http://10.0.0.1/"}),
+            &["`website_url` was not read: the address is not a public"],
+        ),
+    ] {
+        let (id, reply) = service.session(start.clone()).await;
+        let warnings = reply["warnings"].as_array().expect("an array");
+        assert_eq!(warnings.len(), expected.len(), "{start}: {reply}");
+        for (warning, expected) in warnings.iter().zip(expected) {
+            assert!(warning.as_str().expect("text").starts_with(expected), "{warning}");
+        }
+        assert_eq!(service.status(&id).await["warnings"], reply["warnings"]);
+    }
+    let (_, reply) = answer(service.post("/api/livekit/sts", &json!({"greting": "Hello."}))).await;
+    assert_eq!(reply["warnings"], json!(["`greting` is not a field of a start and was left out"]));
+}
+
 /// As the contract's demo starts a phone call.
 fn demo_start() -> Value {
     json!({

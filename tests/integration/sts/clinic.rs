@@ -346,6 +346,31 @@ async fn what_the_real_service_refuses_the_demo_refuses() {
 }
 
 #[tokio::test]
+async fn a_form_is_verified_by_the_number_that_calls_and_no_other() {
+    let clinic = Clinic::usual().await;
+    let proxy = "/api/interactive-agent";
+    let submit = |id: &str, number: &str| {
+        json!({"session_id": id, "form_name": "intake", "caller_number": number, "ssn_last4": "4567",
+            "date_of_birth": "1984-03-09"})
+    };
+    let path = "/api/client/verify-and-submit";
+    let started = clinic.act(proxy, json!({"action": "start"})).await;
+    let id = started["session_id"].as_str().expect("an id");
+    let refused = (403, "NOT_VERIFIED".to_owned());
+    assert_eq!(passed_on(clinic.post(path, &submit(id, FROM))).await, refused);
+    for number in ["+12025550199", "+12025550178"] {
+        clinic.act(proxy, json!({"action": "bind_caller", "session_id": id, "caller_number": number})).await;
+        assert_eq!(passed_on(clinic.post(path, &submit(id, FROM))).await, refused, "{number}");
+    }
+    assert_eq!(clinic.service.status(id).await["verification"], json!({}));
+    clinic.act(proxy, json!({"action": "bind_caller", "session_id": id, "caller_number": FROM})).await;
+    clinic.act(path, submit(id, "+12025550199")).await;
+    let status = clinic.service.status(id).await;
+    assert_eq!(status["verification"]["patient_information"]["verified"], true);
+    assert_eq!((&status["status"], &status["caller_number"]), (&json!("completed"), &json!(FROM)));
+}
+
+#[tokio::test]
 async fn digits_are_not_guessed_by_voice_nor_by_calling_again() {
     let clinic = Clinic::usual().await;
     let service = &clinic.service;

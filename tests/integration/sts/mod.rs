@@ -4,13 +4,15 @@ mod actions;
 mod clinic;
 mod converse;
 mod crowd;
-mod doubles;
+pub mod doubles;
 mod endpoints;
 mod knowledge;
 #[cfg(feature = "livekit")]
 mod livekit;
-mod phone;
-mod room;
+mod messages;
+pub mod phone;
+mod proofs;
+pub mod room;
 pub mod service;
 mod turns;
 mod voice;

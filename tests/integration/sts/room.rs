@@ -1,5 +1,6 @@
 //! A scripted caller in the embedded room: heard, answered, interrupted, verified and sent off.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,9 +24,14 @@ pub struct Caller {
 
 impl Caller {
     pub async fn join(service: &Service, start: &Value) -> Self {
+        Self::join_at(service.address, start).await
+    }
+
+    /// As [`Self::join`], of any server that serves the room itself.
+    pub async fn join_at(address: SocketAddr, start: &Value) -> Self {
         let url = start["websocket_url"].as_str().expect("an address");
-        let path = url.strip_prefix(&format!("ws://{}", service.address)).expect("our own");
-        let handshake = connect(service.address, path, &[]).await;
+        let path = url.strip_prefix(&format!("ws://{address}")).expect("our own");
+        let handshake = connect(address, path, &[]).await;
         assert_eq!(handshake.status, 101, "{}", handshake.body);
         let mut caller = Self { socket: handshake.socket.expect("agreed"), voice: Vec::new() };
         let welcome = caller.socket.message().await;
@@ -94,8 +100,12 @@ impl Caller {
 
     pub async fn key(&mut self, digits: &str) {
         for digit in digits.chars() {
-            self.socket.text(&json!({"type": "Dtmf", "digit": digit.to_string()}).to_string()).await;
+            self.send(json!({"type": "Dtmf", "digit": digit.to_string()})).await;
         }
+    }
+
+    pub async fn send(&mut self, message: Value) {
+        self.socket.text(&message.to_string()).await;
     }
 
     /// Speaks at the speed of speech, or faster: what counts is what is in it.
@@ -260,8 +270,9 @@ async fn a_message_that_the_provider_refuses_is_shown_as_failed() {
         .act(json!({"action": "verification", "session_id": id, "category": "c", "verified": true,
         "details": {"sms_catalog_key": "forms"}}))
         .await;
-    let status = service.until(&id, |status| status["sms"]["sent"][0]["status"] == "failed").await;
-    assert_eq!(status["sms"]["sent"][0]["error"], "code 21610");
+    let status = service.until(&id, |status| status["sms"]["failed"][0]["status"] == "failed").await;
+    assert_eq!(status["sms"]["failed"][0]["error"], "code 21610");
+    assert_eq!((&status["sms"]["sent"], &status["pending_sms"]), (&json!([]), &json!([])));
     assert_eq!(provider.bodies().len(), 1);
 }
 
@@ -284,6 +295,84 @@ async fn what_happens_elsewhere_reaches_the_room() {
     assert_eq!(caller.listen().await, "Your form has arrived.");
     let participants = service.status(&id).await["participants"].clone();
     assert_eq!(participants[0]["kind"], "web");
+}
+
+#[tokio::test]
+async fn what_was_completed_before_anyone_came_is_told_to_who_comes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut setup = Setup::default();
+    setup.config.rejoin_seconds = 600;
+    let service = Service::start_in(folder.path(), setup).await;
+    let (id, start) = service.session(clinic()).await;
+    let complete = |message: Value| json!({"action": "completion", "session_id": id, "message": message});
+    for message in [json!("Your form has arrived."), Value::Null, Value::Null] {
+        service.act(complete(message)).await;
+    }
+    assert_eq!(service.status(&id).await["transcript"], json!([]));
+    let mut caller = Caller::join(&service, &start).await;
+    assert_eq!(caller.listen().await, "Welcome to Acme Dental.");
+    assert_eq!(caller.listen().await, "Your form has arrived.");
+    assert_eq!(caller.listen().await, "That is done. Is there anything else?");
+    caller.write("Where can I park?").await;
+    assert_eq!(caller.listen().await, "Parking is free behind the building.");
+    // Nobody is there for a while: what happens then is told to who comes back, once.
+    drop(caller);
+    service.until(&id, |status| status["participants"] == json!([])).await;
+    service.act(complete(json!("Your second form has arrived."))).await;
+    let mut caller = Caller::join(&service, &start).await;
+    assert_eq!(caller.listen().await, "Your second form has arrived.");
+    let (mut again, _) = (Caller::join(&service, &start).await, drop(caller));
+    again.write("Where can I park?").await;
+    assert_eq!(again.listen().await, "Parking is free behind the building.");
+    let lines = service.status(&id).await["transcript"].to_string();
+    assert_eq!(lines.matches("second form").count(), 1, "{lines}");
+
+    // A restart forgets nothing of it.
+    let (id, start) = service.session(clinic()).await;
+    service.act(json!({"action": "completion", "session_id": id, "message": "All done."})).await;
+    service.stop().await;
+    let service = Service::start_in(folder.path(), Setup::default()).await;
+    let status = service.status(&id).await;
+    let url = status["websocket_url"].clone();
+    let mut caller =
+        Caller::join(&service, &json!({"websocket_url": url, "session_id": start["session_id"]})).await;
+    caller.listen().await;
+    assert_eq!(caller.listen().await, "All done.");
+}
+
+#[tokio::test]
+async fn questions_about_the_page_are_answered_from_it() {
+    let service = Service::start(Setup::default()).await;
+    let (id, start) = service.session(clinic()).await;
+    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let mut caller = Caller::join(&service, &start).await;
+    caller.listen().await;
+    let mut ask = async |question: &str| {
+        caller.write(question).await;
+        caller.listen().await
+    };
+    assert_eq!(ask("Which page is this?").await, "I can't see what you have open at the moment.");
+    let page = json!({"page": "/forms/sign-up", "form_name": "healthcare_signup", "step": 2, "total_steps": 4,
+        "sections": [{"title": "You", "fields": [
+            {"name": "name", "filled": true}, {"label": "Street", "filled": false}, {"label": "City", "filled": false}]}]});
+    service.act(json!({"action": "page_context", "session_id": id, "page_context": page})).await;
+    let place = "You are at step 2 of 4 in healthcare signup.";
+    let brief = format!("{place} What is still missing is Street.");
+    for question in
+        ["What step am I on?", "Can you tell me which step I'm on?", "Where am I?", "What page am I on?"]
+    {
+        assert_eq!(ask(question).await, format!("The page is forms sign up. {brief}"), "{question}");
+    }
+    assert_eq!(ask("Which page is this?").await, format!("The page is forms sign up. {brief}"));
+    for question in
+        ["What do I fill in here?", "What should I enter here?", "What's left?", "Which fields are missing?"]
+    {
+        let expected = format!("{place} What is still missing is Street and City.");
+        assert_eq!(ask(question).await, expected, "{question}");
+    }
+    // Other questions are not about the page.
+    assert_eq!(ask("Where can I park?").await, "Parking is free behind the building.");
+    assert!(ask("What do I do if I lose my card?").await.contains("don't have that information"));
 }
 
 #[tokio::test]
@@ -327,7 +416,8 @@ async fn an_agent_that_is_spoken_over_is_silent_and_what_was_heard_is_kept() {
     let greeting = caller.voice.len() as f64 / 2.0 / OUTPUT_RATE;
     assert!((0.3..3.0).contains(&greeting), "{greeting} s");
     caller.write("Tell me about the history of the clinic.").await;
-    caller.message("AgentStartedSpeaking").await;
+    let started = caller.message("AgentStartedSpeaking").await;
+    assert_eq!(crate::figures::count(&started), 3, "{started}");
     caller.hear(1.5).await;
     caller.speak(&recording("en_quick_brown_fox.wav")).await;
     caller.message("Clear").await;
@@ -366,4 +456,13 @@ async fn a_website_is_read_and_answered_from() {
     let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
     assert_eq!(status["knowledge"]["website"]["status"], "failed");
     assert_eq!(status["knowledge"]["website"]["error"], "the address is not a public one");
+    assert_eq!(status["warnings"], json!(["`website_url` was not read: the address is not a public one"]));
+
+    // Other reasons show only when the website is read.
+    let secret = format!("{}/secret", url.trim_end_matches('/'));
+    let (id, start) = service.session(json!({"website_url": secret})).await;
+    assert_eq!(start["warnings"], json!([]));
+    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let excluded = "`website_url` was not read: the website's robots.txt does not allow it";
+    assert_eq!(status["warnings"], json!([excluded]));
 }

@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::sts::fields::Fields;
@@ -6,6 +6,10 @@ use crate::sts::knowledge::passages;
 use crate::sts::setup::Start;
 
 fn ask(start: Value, page: Option<Value>, question: &str) -> Vec<Say> {
+    ask_with(true, start, page, question)
+}
+
+fn ask_with(can_text: bool, start: Value, page: Option<Value>, question: &str) -> Vec<Say> {
     let start = Start::read(Fields::of(&start).unwrap()).unwrap();
     let mut session = Session::new(0, &start, 0, 1000);
     session.knowledge.is_ready = true;
@@ -21,7 +25,7 @@ fn ask(start: Value, page: Option<Value>, question: &str) -> Vec<Say> {
     ));
     found.extend(passages("Parking", "Parking", "Parking is free behind the building."));
     let knowledge = Knowledge::new(found, start.setup.rationed());
-    respond(&Facts { setup: &start.setup, session: &session, knowledge: &knowledge }, question)
+    respond(&Facts { setup: &start.setup, session: &session, knowledge: &knowledge, can_text }, question)
 }
 
 fn text(says: &[Say]) -> String {
@@ -58,6 +62,9 @@ fn links_are_sent_where_they_may_be() {
         "caller_number": "+14155552671"});
     let says = ask(start.clone(), None, "Can you text me the link to the privacy notice?");
     assert_eq!(says[0], Say::Act(Effect::SendLink("privacy".into())));
+    // Nor is anything promised that nobody would carry.
+    let says = ask_with(false, start.clone(), None, "Can you text me the link to the privacy notice?");
+    assert_eq!(says, [Say::Sentence("You can find the privacy notice at https://a.example/p.".into())]);
     let mut silent = start;
     silent["sms_enabled"] = json!(false);
     let says = ask(silent, None, "Please send me the forms.");

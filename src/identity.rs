@@ -1,17 +1,37 @@
-//! What a form knows of who somebody is, which an agent has no use for: taken out of a page's state,
-//! however deep it lies.
+//! What a form knows of who somebody is, which an agent has no use for and no log or snapshot may show: taken
+//! out of a page's state, however deep it lies.
 
 use serde_json::{Map, Value};
 
 /// Parts of the names of members that identify somebody, bare: `ssn_last4`, `dateOfBirth`.
-const SECRETS: [&str; 5] = ["socialsecurity", "dateofbirth", "birthdate", "birthday", "last4"];
+const SECRETS: [&str; 12] = [
+    "socialsecurity",
+    "dateofbirth",
+    "birthdate",
+    "birthday",
+    "last4",
+    "lastfour",
+    "passcode",
+    "password",
+    "pincode",
+    "securitycode",
+    "verificationcode",
+    "accesscode",
+];
 /// What such a name begins or ends with; within one it means nothing: `className`.
 const SHORT_SECRETS: [&str; 2] = ["ssn", "dob"];
+/// Names that are short enough to be within many a word, so that nothing else may be in them.
+const WHOLE_SECRETS: [&str; 6] = ["pin", "otp", "cvv", "cvc", "digits", "tin"];
 /// How a form names a field, and how it says what is in it.
 const NAMES: [&str; 5] = ["name", "id", "key", "field", "label"];
 const CONTENTS: [&str; 5] = ["value", "values", "text", "default", "answer"];
-/// Deeper than this nothing is kept: the voice service takes no more.
+/// Deeper than this nothing is kept: no page's state is.
 const DEPTH_MAX: usize = 8;
+
+/// `value` without the members that identify somebody. Of a list of fields' names nothing is taken.
+pub fn without_identity_within(value: Value) -> Value {
+    any(value, DEPTH_MAX)
+}
 
 /// `page` without the members that identify somebody; a field of a form stays, without its content.
 pub fn without_identity(page: Map<String, Value>) -> Map<String, Value> {
@@ -54,6 +74,7 @@ fn any(value: Value, depth: usize) -> Value {
 fn is_secret(name: &str) -> bool {
     let bare: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     SECRETS.iter().any(|secret| bare.contains(secret))
+        || WHOLE_SECRETS.contains(&bare.as_str())
         || SHORT_SECRETS.iter().any(|secret| bare.starts_with(secret) || bare.ends_with(secret))
 }
 

@@ -1,0 +1,19 @@
+//! Codecs of telephones, which code a model of the voice instead of a spectrum. Their streams are frames
+//! of 10 or 20 ms, one after another.
+
+pub mod amr;
+pub mod g729;
+pub mod speex;
+
+use super::decode::Error;
+use super::gather::Gather;
+
+/// Full scale of the samples that these decoders give.
+const FULL_SCALE: f32 = 32_768.0;
+
+/// What is called after each frame, as by [`super::container::read`].
+pub type Decoded<'a> = &'a mut dyn FnMut(&mut Gather) -> Result<(), Error>;
+
+fn extend(samples: &mut Vec<f32>, pcm: &[i16]) {
+    samples.extend(pcm.iter().map(|&sample| f32::from(sample) / FULL_SCALE));
+}
