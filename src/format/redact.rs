@@ -320,9 +320,15 @@ impl Plan {
 
 fn masked(word: &Word, stars: usize) -> Word {
     let (open, core, close) = word.parts();
-    let written = match core.contains(char::is_numeric) {
-        true => word.written.chars().map(|c| if c.is_numeric() { '*' } else { c }).collect(),
-        false => format!("{open}{}{close}", reading::mask_spoken(core).unwrap_or_else(|| "*".repeat(stars))),
+    let written = if word.written.contains(char::is_numeric) {
+        // The letters of a code go with its digits: `AB12`, but not those of `3-year-old`.
+        let mask = |part: &str| match part.contains(char::is_numeric) {
+            true => part.chars().map(|c| if c.is_alphanumeric() { '*' } else { c }).collect(),
+            false => part.to_owned(),
+        };
+        word.written.split('-').map(mask).collect::<Vec<String>>().join("-")
+    } else {
+        format!("{open}{}{close}", reading::mask_spoken(core).unwrap_or_else(|| "*".repeat(stars)))
     };
     let mut word = word.clone();
     word.write(written);
