@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
@@ -53,6 +54,8 @@ pub enum Error {
     Jobs(#[from] jobs::Error),
     #[error("the voice agent did not start")]
     Sts(#[from] sts::StartError),
+    #[error("the setting `sts.language` names none of the model's languages")]
+    Language(#[from] api::language::UnknownLanguage),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("the demo did not start")]
@@ -61,6 +64,20 @@ pub enum Error {
     Http(#[from] http::Error),
     #[error("stopped before it served anything")]
     Stopped,
+}
+
+impl Error {
+    /// Whether other settings would help, rather than another try.
+    pub fn is_configuration(&self) -> bool {
+        match self {
+            Self::Fetch(_) | Self::Language(_) => true,
+            Self::Model { source, .. } => matches!(source, hub::Error::Unknown(_) | hub::Error::Address(_)),
+            Self::Http(error) => !matches!(error, http::Error::Listener(_)),
+            Self::Demo(error) => !matches!(error, demo::Error::Client(_)),
+            Self::Sts(error) => error.is_configuration(),
+            _ => false,
+        }
+    }
 }
 
 /// Folder of the voice activity model, within the model folder.
@@ -110,6 +127,9 @@ pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error
 }
 
 /// As [`serve`], where it has been bound already; `is_ready` is called when requests are taken.
+///
+/// The socket answers from the start, so that whoever watches sees a process that lives: until the model is
+/// there, with little more than that ([`api::starting`]).
 async fn serve_on(
     listener: TcpListener,
     config: &Config,
@@ -121,55 +141,12 @@ async fn serve_on(
         Some(address) => Some(listen(address).await?),
         None => None,
     };
-    let verifier = open_keys(&config.state_dir)?;
-    let fetcher = Fetcher::new(&config.fetch)?;
-    let jobs = match config.jobs.enabled {
-        true => Some(Jobs::open(&config.state_dir, &config.jobs, fetcher.clone()).await?),
-        false => None,
-    };
+    let ground = Ground::open(config).await?;
     let readiness = Readiness::default();
-    let transcriber = tokio::select! {
-        transcriber = transcriber(config) => transcriber?,
-        () = stop.cancelled() => return Err(Error::Stopped),
-    };
-    tokio::select! {
-        probed = transcriber.engine().probe() => probed.map_err(Error::Probe)?,
-        () = stop.cancelled() => return Err(Error::Stopped),
-    }
-    let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), config.live.clone());
-    let authenticator = Authenticator::new(verifier, config.auth.clone());
-    let sts = match config.sts.enabled {
-        true => Some(voice_agent(config, &transcriber, &authenticator)?),
-        false => None,
-    };
-    let parts = api::Parts {
-        transcriber,
-        live,
-        authenticator,
-        fetcher,
-        jobs: jobs.clone(),
-        readiness: readiness.clone(),
-        audio: config.audio.clone(),
-        other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
-    };
-    let services = Arc::new(Services::new(parts, &config.api));
-    // Jobs make way at once when the server is told to stop: what is left of it is for those who wait.
-    let stop_jobs = stop.child_token();
-    let jobs = jobs.map(|jobs| {
-        let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
-        tokio::spawn(async move { jobs.run(work, stop).await })
-    });
-    let mut router = api::router(services.clone());
-    let stop_agents = CancellationToken::new();
-    let mut agents = None;
-    if let Some(sts) = sts {
-        router = sts.routes(router);
-        agents = Some(tokio::spawn(sts.run(stop_agents.clone())));
-    }
-    readiness.set(State::Ready);
+    let doors = Doors::default();
     // Port 0 is any that is free.
-    tracing::info!(address = %listener.local_addr().unwrap_or(config.listen), "listening");
-    is_ready();
+    let address = listener.local_addr().unwrap_or(config.listen);
+    tracing::info!(%address, "the model is being loaded; until it is there, requests get 503");
     let draining = async {
         stop.cancelled().await;
         readiness.set(State::Draining);
@@ -178,6 +155,7 @@ async fn serve_on(
     // Operators see the drain to its end.
     let served = CancellationToken::new();
     let server = async {
+        let router = api::starting(doors.clients.clone());
         let result = http::run(listener, router, &config.http, draining).await;
         served.cancel();
         result
@@ -186,30 +164,134 @@ async fn serve_on(
         let Some(listener) = operators_listener else { return Ok(()) };
         tracing::info!(address = ?listener.local_addr().ok(), "metrics and health without keys");
         let http = http::Config { tls: None, ..config.http.clone() };
-        http::run(listener, api::operators_router(services.clone()), &http, served.cancelled()).await
+        let router = api::starting(doors.operators.clone());
+        http::run(listener, router, &http, served.cancelled()).await
     };
     let summing_up = async {
         while tokio::time::timeout(SUM_UP_EVERY, served.cancelled()).await.is_err() {
             metrics::sum_up();
         }
     };
-    let (result, for_operators, ()) = tokio::join!(server, for_operators, summing_up);
-    stop_jobs.cancel();
-    if let Some(jobs) = jobs
-        && let Err(error) = jobs.await
-    {
-        tracing::error!(%error, "jobs ended before they were told to");
-    }
-    // Whoever was talking has been told goodbye by now.
-    stop_agents.cancel();
-    if let Some(agents) = agents
-        && let Err(error) = agents.await
-    {
-        tracing::error!(%error, "the voice agent ended before it was told to");
-    }
+    let mut serving = std::pin::pin!(async { tokio::join!(server, for_operators, summing_up) });
+    let at_work = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Err(Error::Stopped),
+        // Nothing can be served: of that the model need not be waited for.
+        (result, for_operators, ()) = serving.as_mut() => {
+            result.and(for_operators)?;
+            return Err(Error::Stopped);
+        }
+        at_work = AtWork::begin(config, ground, readiness.clone(), &doors, &stop) => at_work?,
+    };
+    readiness.set(State::Ready);
+    tracing::info!(%address, "listening");
+    is_ready();
+    let (result, for_operators, ()) = serving.await;
+    at_work.end().await;
     result.and(for_operators)?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Where the routes go that need the model.
+#[derive(Default)]
+struct Doors {
+    clients: http::Later,
+    operators: http::Later,
+}
+
+/// What is opened before the model is loaded, so that what is wrong with it is found at once.
+struct Ground {
+    verifier: Verifier,
+    fetcher: Fetcher,
+    jobs: Option<Jobs>,
+}
+
+impl Ground {
+    async fn open(config: &Config) -> Result<Self, Error> {
+        if config.sts.enabled {
+            sts::check(&config.sts)?;
+        }
+        let verifier = open_keys(&config.state_dir)?;
+        let fetcher = Fetcher::new(&config.fetch)?;
+        let jobs = match config.jobs.enabled {
+            true => Some(Jobs::open(&config.state_dir, &config.jobs, fetcher.clone()).await?),
+            false => None,
+        };
+        Ok(Self { verifier, fetcher, jobs })
+    }
+}
+
+/// What goes on beside requests.
+struct AtWork {
+    jobs: Option<JoinHandle<()>>,
+    stop_jobs: CancellationToken,
+    agents: Option<JoinHandle<()>>,
+    stop_agents: CancellationToken,
+}
+
+impl AtWork {
+    /// Loads the model, sees that it works, and opens `doors` to it.
+    async fn begin(
+        config: &Config,
+        ground: Ground,
+        readiness: Readiness,
+        doors: &Doors,
+        stop: &CancellationToken,
+    ) -> Result<Self, Error> {
+        let Ground { verifier, fetcher, jobs } = ground;
+        let transcriber = transcriber(config).await?;
+        transcriber.engine().probe().await.map_err(Error::Probe)?;
+        let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), config.live.clone());
+        let authenticator = Authenticator::new(verifier, config.auth.clone());
+        let sts = match config.sts.enabled {
+            true => Some(voice_agent(config, &transcriber, &authenticator)?),
+            false => None,
+        };
+        let parts = api::Parts {
+            transcriber,
+            live,
+            authenticator,
+            fetcher,
+            jobs: jobs.clone(),
+            readiness,
+            audio: config.audio.clone(),
+            other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
+        };
+        let services = Arc::new(Services::new(parts, &config.api));
+        // Jobs make way at once when the server is told to stop: what is left of it is for those who wait.
+        let stop_jobs = stop.child_token();
+        let jobs = jobs.map(|jobs| {
+            let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
+            tokio::spawn(async move { jobs.run(work, stop).await })
+        });
+        let mut router = api::router(services.clone());
+        let stop_agents = CancellationToken::new();
+        let mut agents = None;
+        if let Some(sts) = sts {
+            router = sts.routes(router);
+            agents = Some(tokio::spawn(sts.run(stop_agents.clone())));
+        }
+        doors.operators.set(api::operators_router(services));
+        doors.clients.set(router);
+        Ok(Self { jobs, stop_jobs, agents, stop_agents })
+    }
+
+    async fn end(self) {
+        self.stop_jobs.cancel();
+        if let Some(jobs) = self.jobs
+            && let Err(error) = jobs.await
+        {
+            tracing::error!(%error, "jobs ended before they were told to");
+        }
+        // Whoever was talking has been told goodbye by now.
+        self.stop_agents.cancel();
+        if let Some(agents) = self.agents
+            && let Err(error) = agents.await
+        {
+            tracing::error!(%error, "the voice agent ended before it was told to");
+        }
+    }
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
@@ -229,7 +311,7 @@ fn voice_agent(
     let parts = sts::Parts {
         authenticator: authenticator.clone(),
         vad: vad.ok(),
-        recognize: recognize(transcriber.clone(), &config.sts.language),
+        recognize: recognize(transcriber.clone(), &config.sts.language)?,
         models: config.model_dir.clone(),
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),
@@ -238,12 +320,15 @@ fn voice_agent(
 }
 
 /// Utterances by `transcriber`, ahead of whole files.
-fn recognize(transcriber: Transcriber, language: &str) -> Recognize {
+fn recognize(transcriber: Transcriber, language: &str) -> Result<Recognize, Error> {
     let language = match language {
         "auto" => LanguageChoice::Detect { among: Vec::new() },
-        code => LanguageChoice::Named(code.to_owned()),
+        tag => {
+            let asked = api::Parameters { language: Some(tag.to_owned()), ..api::Parameters::default() };
+            api::language::choice(&asked, transcriber.model())?
+        }
     };
-    Arc::new(move |pcm: Pcm, tenant| {
+    Ok(Arc::new(move |pcm: Pcm, tenant| {
         let options = TranscribeOptions {
             language: language.clone(),
             task: Task::Transcribe,
@@ -260,9 +345,17 @@ fn recognize(transcriber: Transcriber, language: &str) -> Recognize {
                 transcriber.transcribe(pcm, &options).await.map_err(|error| error.to_string())?;
             Ok(transcript.text())
         })
-    })
+    }))
 }
 
 fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {
-    Ok(Verifier::new(Store::open(state_dir)?)?)
+    let store = Store::open(state_dir)?;
+    if store.list()?.iter().all(|key| key.revoked.is_some()) {
+        tracing::warn!(
+            state_dir = %state_dir.display(),
+            "there is no API key, so all requests that need one are refused; make one with \
+             `verbatim keys create --label NAME`: it counts at once"
+        );
+    }
+    Ok(Verifier::new(store)?)
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 
 use super::language::UnknownLanguage;
-use super::parameters;
+use super::parameters::{self, CallbackProblem};
 use crate::http::Failure;
 use crate::{audio, engine, fetch, jobs, live};
 
@@ -81,8 +81,17 @@ pub(super) fn form_body() -> Failure {
     )
 }
 
-pub(super) fn invalid_callback() -> Failure {
-    parameters::Error::Callback.into()
+/// The client learns what kind of address is taken; operators learn from the log what lets in others.
+pub(super) fn invalid_callback(error: &fetch::Error) -> Failure {
+    let (problem, cause) = match error {
+        fetch::Error::InvalidUrl => (CallbackProblem::TooLong, "the callback is too long"),
+        _ => (
+            CallbackProblem::NotPublic,
+            "the callback leads to an address or a port that is not public; `fetch.allow` lists those that may be \
+             reached all the same",
+        ),
+    };
+    Failure::from(parameters::Error::Callback(problem)).because(cause)
 }
 
 pub(super) fn no_such_job() -> Failure {
@@ -109,7 +118,7 @@ impl From<parameters::Error> for Failure {
             parameters::Error::KeytermTokens => {
                 return Self::new(StatusCode::BAD_REQUEST, "Bad Request", error.to_string());
             }
-            parameters::Error::Callback => "Invalid callback url.".to_owned(),
+            parameters::Error::Callback(_) => error.to_string(),
             error => format!("Failed to deserialize query parameters: {error}"),
         };
         Self::new(StatusCode::BAD_REQUEST, "INVALID_QUERY_PARAMETER", message)
@@ -128,6 +137,12 @@ impl From<fetch::Error> for Failure {
         match error {
             fetch::Error::TooLarge { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message)
+            }
+            fetch::Error::NotRoutable => {
+                Self::new(StatusCode::BAD_REQUEST, "REMOTE_CONTENT_ERROR", message).because(
+                    "the URL leads to an address or a port that is not public; `fetch.allow` lists those that may \
+                     be reached all the same",
+                )
             }
             _ => Self::new(StatusCode::BAD_REQUEST, "REMOTE_CONTENT_ERROR", message),
         }

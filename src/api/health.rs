@@ -4,18 +4,19 @@
 //! `/livez` answers while the process can answer and the engine's thread is there: when it fails, restart.
 //! `/readyz` answers 200 while work is taken and the engine recognises something, which is tried before the
 //! first 200 and whenever nothing has come of its own for a while: when it fails, send elsewhere. `/health` is
-//! both in one body, for people.
+//! both in one body, for people. While the model is loaded, [`starting`] answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hyper::StatusCode;
+use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 
 use super::Services;
 use crate::engine::Condition;
-use crate::http::{Failure, Request, Response, json, text};
+use crate::http::{Failure, Later, Request, Response, Router, json, text};
 use crate::telemetry::metrics;
 
 const NOT_READY_RETRY: Duration = Duration::from_secs(5);
@@ -75,6 +76,36 @@ struct Health {
 #[derive(Serialize)]
 struct Alive {
     status: &'static str,
+}
+
+/// What is answered while the model is fetched or loaded: the process lives, and takes no work yet. `later`
+/// takes its place.
+pub fn starting(later: Later) -> Router {
+    let livez = async |_: Request| Ok(json(StatusCode::OK, &Alive { status: "ok" }));
+    let health = async |_: Request| Ok(json(StatusCode::OK, &Health { status: "ok", ready: false }));
+    let status = async |_: Request| {
+        let system_health = "Initializing";
+        Ok(json(
+            StatusCode::OK,
+            &Status { system_health, active_batch_requests: 0, active_stream_requests: 0 },
+        ))
+    };
+    let loading = async |_: Request| Err(loading());
+    Router::new()
+        .route(Method::GET, "/livez", move |request| livez(request))
+        .route(Method::GET, "/health", move |request| health(request))
+        .route(Method::GET, "/v1/status", move |request| status(request))
+        .until(later, move |request| loading(request))
+}
+
+fn loading() -> Failure {
+    Failure::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Service Unavailable",
+        "The server is starting: its model is still being loaded. Please try again later.",
+    )
+    .header(RETRY_AFTER, HeaderValue::from(NOT_READY_RETRY.as_secs()))
+    .because("the model is still being loaded")
 }
 
 pub(super) async fn health(services: Arc<Services>, _: Request) -> Result<Response, Failure> {

@@ -42,7 +42,7 @@ pub(super) async fn accept(
             "Callbacks are not served here: send the request without `callback`.",
         ));
     };
-    jobs.check_callback(&callback).await.map_err(|_| error::invalid_callback())?;
+    jobs.check_callback(&callback).await.map_err(|error| error::invalid_callback(&error))?;
     jobs.has_room(request.body.declared_bytes().unwrap_or(0)).await?;
     let _active = services.activity.begin();
 

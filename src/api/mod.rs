@@ -17,7 +17,7 @@ mod source;
 mod terms;
 pub mod wire;
 
-pub use health::{Readiness, State};
+pub use health::{Readiness, State, starting};
 pub use jobs::JobWork;
 pub use parameters::Parameters;
 pub use source::url_of;

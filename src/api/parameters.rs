@@ -21,6 +21,7 @@ pub use values::{CallbackMethod, DetectLanguage, Encoding, Keyword};
 
 use values::{Once, Reader};
 
+use crate::fetch::policy::{PUBLIC_PORTS, URL_BYTES_MAX};
 use crate::format::Replacement;
 
 /// Why a query was refused. The text names the parameter and what it takes.
@@ -34,13 +35,30 @@ pub enum Error {
     TooMany { parameter: String, limit: usize },
     #[error("missing field `sample_rate`: samples of this `encoding` do not say their rate")]
     NoSampleRate,
-    #[error("the callback is no http or https URL")]
-    Callback,
+    #[error("Invalid callback url. {0}")]
+    Callback(CallbackProblem),
     #[error("`{0}` is available on the streaming endpoint only")]
     StreamingOnly(&'static str),
     /// The wire format's own text.
     #[error("Keyterm limit exceeded. The maximum number of tokens across all keyterms is 500.")]
     KeytermTokens,
+}
+
+/// Why no result may be sent to an address. The texts are for the client, and tell nothing of the network here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallbackProblem {
+    #[error("It is not a URL: it must look like https://host/path.")]
+    Syntax,
+    #[error("Its scheme must be one of {}.", .0.join(", "))]
+    Scheme(&'static [&'static str]),
+    #[error("It is longer than {} bytes.", URL_BYTES_MAX)]
+    TooLong,
+    #[error("It must lead to a public address, at port {}.", ports())]
+    NotPublic,
+}
+
+fn ports() -> String {
+    PUBLIC_PORTS.map(|port| port.to_string()).join(", ")
 }
 
 /// What a request asks for. Absent parameters have their documented defaults.

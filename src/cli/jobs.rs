@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use uuid::Uuid;
 
-use super::{complain, print, state_dir};
+use super::{complain, note, print, state_dir};
 use crate::config::Config;
 use crate::jobs::{Job, JobId, SigningSecret, Sqlite, State, Store as _};
 
@@ -18,7 +18,8 @@ pub enum Command {
         /// queued, running, delivering, delivered or dead.
         #[arg(long, value_parser = parse_state)]
         state: Option<State>,
-        #[arg(long, default_value_t = 100, value_name = "N")]
+        /// At most so many.
+        #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
     },
     /// Print what is known of a job.
@@ -71,7 +72,7 @@ pub async fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> 
             let mut code = ExitCode::SUCCESS;
             for id in ids {
                 if store.redrive(JobId(id), SystemTime::now()).await? {
-                    eprintln!("Job {id} will be delivered by the server on {}.", state_dir(config));
+                    note(&format!("Job {id} will be delivered by the server on {}.", state_dir(config)));
                 } else {
                     complain(&format!("{id} is no job whose result waits to be delivered"));
                     code = ExitCode::FAILURE;

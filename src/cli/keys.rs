@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 
-use super::{print, state_dir};
+use super::{note, print, state_dir};
 use crate::config::Config;
 use crate::keys::{KeyId, Store};
 
@@ -36,7 +36,7 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
             print(&format!("{}\n", secret.expose())).map_err(|error| {
                 anyhow::anyhow!("{error:#}: key {id} was made and not shown; `verbatim keys revoke {id}`")
             })?;
-            eprintln!("Key {id} for {label:?}, in {}. It is not shown again.", state_dir(config));
+            note(&format!("Key {id} for {label:?}, in {}. It is not shown again.", state_dir(config)));
         }
         Command::List => {
             let mut lines = format!("{:<16} {:<12} {:<8} LABEL\n", "ID", "CREATED", "STATE");
@@ -50,7 +50,7 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
         Command::Revoke { id } => {
             let known = KeyId::parse(&id).map(|id| store.revoke(&id)).transpose()?.flatten();
             let Some(key) = known else { anyhow::bail!("there is no key {id:?}; see `verbatim keys list`") };
-            eprintln!("Key {} for {:?} is revoked.", key.id.as_str(), key.label);
+            note(&format!("Key {} for {:?} is revoked.", key.id.as_str(), key.label));
         }
     }
     Ok(ExitCode::SUCCESS)

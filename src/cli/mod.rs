@@ -6,9 +6,12 @@
 mod bench;
 mod config;
 mod demo;
+mod engine;
+mod input;
 mod jobs;
 mod keys;
 mod models;
+mod reference;
 mod serve;
 mod signals;
 mod stream;
@@ -19,19 +22,22 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
-use figment::value::Value;
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
-use crate::config::{Config, Sources};
-use crate::models::DeviceChoice;
+use crate::app;
+use crate::config::{Config, Flag, Sources};
+use crate::models::hub;
 
 const EXIT_CODES: &str = "\
 Exit codes:
     0  done
     1  failed; for `transcribe` at least one file, the others are done; for `models verify` a wrong file
     2  the command line or the configuration makes no sense; nothing was done
-  130  stopped by SIGINT before it was done
-  143  stopped by SIGTERM before it was done; a server that drains in time ends with 0";
+  130  stopped by SIGINT (Ctrl-C) before it was done
+  143  stopped by SIGTERM before it was done
+
+A server that drains in time ends with 0, and so does `stream mic`, which Ctrl-C ends. A reader that closes the
+output early (`| head`) is no failure.";
 
 /// Speech to text.
 #[derive(Parser)]
@@ -49,19 +55,7 @@ struct Settings {
     /// Configuration file (TOML).
     #[arg(long, global = true, env = "VERBATIM_CONFIG_FILE", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A known model or a folder.
-    #[arg(long, global = true, value_name = "NAME|FOLDER")]
-    model: Option<String>,
-    /// auto, cpu, cuda or cuda:N.
-    #[arg(long, global = true)]
-    device: Option<DeviceChoice>,
-    /// auto, f32, bf16 or int8.
-    #[arg(long, global = true, value_name = "TYPE")]
-    compute_type: Option<String>,
-    /// Threads for inference on the CPU.
-    #[arg(long, global = true, value_name = "N")]
-    threads: Option<usize>,
-    /// error, warn, info, debug or trace.
+    /// error, warn, info, debug, trace or off, or directives such as info,verbatim::http=debug.
     #[arg(long, global = true, value_name = "LEVEL")]
     log: Option<String>,
 }
@@ -69,19 +63,24 @@ struct Settings {
 #[derive(Subcommand)]
 enum Command {
     /// Run the server.
+    #[command(after_help = EXIT_CODES)]
     Serve {
         /// Address and port.
-        #[arg(long, value_name = "ADDR:PORT")]
+        #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
         listen: Option<SocketAddr>,
+        #[command(flatten)]
+        engine: engine::Flags,
     },
     /// Run the reference demo backend beside a voice-agent service.
     Demo {
         /// Address and port.
-        #[arg(long, value_name = "ADDR:PORT")]
+        #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
         listen: Option<SocketAddr>,
         /// Run the voice-agent service as well, at `listen`, and print the story of a call as lines to type.
         #[arg(long)]
         with_sts: bool,
+        #[command(flatten)]
+        engine: engine::Flags,
     },
     /// Transcribe files, without a server.
     #[command(after_help = EXIT_CODES)]
@@ -89,6 +88,7 @@ enum Command {
     /// Measure speed, delay, memory and word errors on files of yours.
     Bench(bench::Arguments),
     /// Stream a file, standard input or the microphone to a running server, and show what it hears.
+    #[command(after_help = EXIT_CODES)]
     Stream(stream::Arguments),
     /// Create, list and revoke API keys.
     #[command(subcommand)]
@@ -100,7 +100,15 @@ enum Command {
     #[command(subcommand)]
     Models(models::Command),
     /// Print the effective configuration as a file for --config, with where each value comes from.
-    Config,
+    Config {
+        #[command(flatten)]
+        engine: engine::Flags,
+    },
+    /// Print a shell's completions for this program.
+    #[command(after_help = reference::COMPLETIONS_HELP)]
+    Completions { shell: clap_complete::Shell },
+    /// Print this program's manual page, or write those of all commands to a folder.
+    Man { folder: Option<PathBuf> },
 }
 
 /// A failure, and which exit code it is.
@@ -134,7 +142,17 @@ fn print(text: &str) -> anyhow::Result<()> {
 
 /// One line for a person. Where nobody reads that either, there is nothing left to say.
 fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "verbatim: {text}");
+    note(&format!("verbatim: {text}"));
+}
+
+/// As [`complain`], of what went well.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Where to listen, as it is typed.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8000 or [::1]:8000".into())
 }
 
 pub fn main() -> ExitCode {
@@ -145,6 +163,7 @@ pub fn main() -> ExitCode {
             let (code, error) = match failure {
                 Failure::Failed(error) if error.is::<ClosedOutput>() => return ExitCode::SUCCESS,
                 Failure::Usage(error) => (2, error),
+                Failure::Failed(error) if is_configuration(&error) => (2, error),
                 Failure::Failed(error) => (1, error),
             };
             complain(&format!("{error:#}"));
@@ -153,49 +172,87 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Whether the configuration or the command line is to blame, though that was seen only when it was used.
+fn is_configuration(error: &anyhow::Error) -> bool {
+    let is_unknown = |error: &hub::Error| matches!(error, hub::Error::Unknown(_) | hub::Error::Address(_));
+    error.downcast_ref::<app::Error>().is_some_and(app::Error::is_configuration)
+        || error.downcast_ref::<hub::Error>().is_some_and(is_unknown)
+        || matches!(error.downcast_ref::<crate::keys::Error>(), Some(crate::keys::Error::Label))
+}
+
 fn run(line: CommandLine) -> Result<ExitCode, Failure> {
-    let listen = match &line.command {
-        Command::Serve { listen } => listen.map(|address| ("listen", address)),
-        Command::Demo { listen, .. } => listen.map(|address| ("demo.listen", address)),
-        _ => None,
-    };
+    // These need no configuration, and work where there is a broken one.
+    match &line.command {
+        Command::Completions { shell } => return Ok(reference::completions(*shell)?),
+        Command::Man { folder } => return Ok(reference::manual(folder.as_deref())?),
+        _ => {}
+    }
     let usage = |error: crate::config::Error| Failure::Usage(error.into());
-    let sources = Sources::new(line.settings.config.as_deref(), environment(), line.settings.flags(listen))
-        .map_err(usage)?;
+    let file = line.settings.config.as_deref();
+    let sources = Sources::new(file, environment(), flags(&line)).map_err(usage)?;
     let config = sources.read().map_err(usage)?;
     match line.command {
         Command::Serve { .. } => {
-            crate::telemetry::start(&config.log).map_err(|error| Failure::Usage(error.into()))?;
+            log(&config.log)?;
             runtime()?.block_on(serve::run(&config))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Demo { with_sts, .. } => {
-            crate::telemetry::start(&config.log).map_err(|error| Failure::Usage(error.into()))?;
+            log(&config.log)?;
             runtime()?.block_on(async {
                 if with_sts { demo::run_with_sts(config).await } else { demo::run(&config).await }
             })?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Transcribe(arguments) => {
-            crate::telemetry::start(&quiet(&config, &line.settings))
-                .map_err(|error| Failure::Usage(error.into()))?;
+            log(&quiet(&config, &line.settings))?;
             runtime()?.block_on(signals::interruptible(transcribe::run(config, arguments)))?
         }
         Command::Bench(arguments) => {
-            crate::telemetry::start(&quiet(&config, &line.settings))
-                .map_err(|error| Failure::Usage(error.into()))?;
+            log(&quiet(&config, &line.settings))?;
             runtime()?.block_on(signals::interruptible(bench::run(config, arguments)))?
         }
-        Command::Stream(arguments) => Ok(runtime()?.block_on(stream::run(&config, arguments))?),
+        Command::Stream(arguments) => {
+            let runtime = runtime()?;
+            let streamed = runtime.block_on(stream::run(&config, arguments));
+            // Who reads standard input may wait for ever for more of it.
+            runtime.shutdown_background();
+            Ok(streamed?)
+        }
         Command::Keys(command) => Ok(keys::run(&config, command)?),
         Command::Jobs(command) => Ok(runtime()?.block_on(jobs::run(&config, command))?),
         Command::Models(command) => {
-            crate::telemetry::start(&quiet(&config, &line.settings))
-                .map_err(|error| Failure::Usage(error.into()))?;
+            log(&quiet(&config, &line.settings))?;
             Ok(runtime()?.block_on(signals::interruptible(models::run(&config, command)))??)
         }
-        Command::Config => Ok(config::run(&sources)?),
+        Command::Config { .. } => Ok(config::run(&sources)?),
+        // Done above.
+        Command::Completions { .. } | Command::Man { .. } => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Settings that were typed.
+fn flags(line: &CommandLine) -> Vec<Flag> {
+    let listen = |setting, address: &Option<SocketAddr>| {
+        address.map(|address| Flag { flag: "--listen", setting, value: address.to_string().into() })
+    };
+    let (listen, engine) = match &line.command {
+        Command::Serve { listen: address, engine } => (listen("listen", address), Some(engine)),
+        Command::Demo { listen: address, engine, .. } => (listen("demo.listen", address), Some(engine)),
+        Command::Transcribe(arguments) => (None, Some(&arguments.engine)),
+        Command::Bench(arguments) => (None, Some(&arguments.engine)),
+        Command::Config { engine } => (None, Some(engine)),
+        _ => (None, None),
+    };
+    let log = line.settings.log.as_deref();
+    let log = log.map(|level| Flag { flag: "--log", setting: "log.level", value: level.into() });
+    let engine = engine.map(engine::Flags::given).unwrap_or_default();
+    engine.into_iter().chain(listen).chain(log).collect()
+}
+
+/// Starts the log. The level has been looked at with the rest of the configuration.
+fn log(config: &crate::telemetry::Config) -> Result<(), Failure> {
+    crate::telemetry::start(config).map_err(|error| Failure::Usage(error.into()))
 }
 
 /// The log of a command that a person waits for: warnings, unless a flag says otherwise.
@@ -206,33 +263,25 @@ fn quiet(config: &Config, settings: &Settings) -> crate::telemetry::Config {
     }
 }
 
-/// What is no text is no setting.
+/// The variables that may be settings: not those that the command line reads itself, whichever command is
+/// run. What is no text is no setting.
 fn environment() -> impl Iterator<Item = (String, String)> {
+    let mut own = Vec::new();
+    variables(&CommandLine::command(), &mut own);
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(move |(name, _)| !own.iter().any(|own| own == name.as_str()))
+}
+
+/// The variables that `command` and those under it read.
+fn variables(command: &clap::Command, found: &mut Vec<std::ffi::OsString>) {
+    found.extend(command.get_arguments().filter_map(|argument| Some(argument.get_env()?.to_owned())));
+    command.get_subcommands().for_each(|command| variables(command, found));
 }
 
 /// The runtime for sockets; inference has threads of its own.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
-}
-
-impl Settings {
-    fn flags(&self, listen: Option<(&'static str, SocketAddr)>) -> Vec<(&'static str, Value)> {
-        let text =
-            |name, value: &Option<String>| value.as_ref().map(|value| (name, Value::from(value.as_str())));
-        [
-            listen.map(|(name, address)| (name, Value::from(address.to_string()))),
-            text("models.model", &self.model),
-            self.device.map(|device| ("models.device", Value::from(String::from(device)))),
-            text("models.compute_type", &self.compute_type),
-            self.threads.map(|threads| ("models.threads", Value::from(threads))),
-            text("log.level", &self.log),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
 }
 
 /// Where keys and other state are, for messages.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Subcommand;
 
 use super::print;
@@ -82,12 +83,17 @@ async fn verify(config: &Config, names: Vec<String>) -> anyhow::Result<ExitCode>
 /// Names of the models in the model folder.
 fn all(config: &Config) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(&config.model_dir)? {
+    let folder = config.model_dir.display();
+    for entry in std::fs::read_dir(&config.model_dir).with_context(|| folder.to_string())? {
         let entry = entry?;
         if hub::is_model(&entry.path()) {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
+    anyhow::ensure!(
+        !names.is_empty(),
+        "there are no models in {folder}; `verbatim models fetch NAME` brings one"
+    );
     names.sort();
     Ok(names)
 }

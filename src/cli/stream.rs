@@ -1,15 +1,16 @@
 //! `verbatim stream FILE|-|mic`: a client of a running server's live streams.
 //!
 //! What is being said is rewritten in place until it is final; where standard output is no terminal, only
-//! what is final is written, a line for each result.
+//! what is final is written, a line for each result. A signal ends the audio, not the results: those of what
+//! was sent still come, and then the exit code says that there was more. A second signal ends all.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use fastwebsockets::{FragmentCollectorRead, Frame, OpCode, Payload, Role, WebSocket, WebSocketWrite};
@@ -17,9 +18,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use url::Url;
 
+use super::signals::{Signals, Stop, end};
+use super::{input, print};
 use crate::audio::{self, DecodeOptions, SAMPLE_RATE};
 use crate::config::Config;
 
@@ -36,8 +39,9 @@ pub struct Arguments {
     /// An audio file, `-` for audio on standard input, or `mic` for the microphone.
     source: PathBuf,
     /// The server; `https` and `wss` for one with TLS. Default: where `serve` listens.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = server)]
     url: Option<Url>,
+    /// API key; `verbatim keys create --label NAME` makes one.
     #[arg(long, env = "VERBATIM_KEY", hide_env_values = true)]
     key: String,
     /// Send a file at the pace of speech instead of as fast as it is taken.
@@ -48,24 +52,64 @@ pub struct Arguments {
     query: String,
 }
 
+fn server(text: &str) -> Result<Url, String> {
+    let known = |url: &Url| matches!(url.scheme(), "http" | "https" | "ws" | "wss") && url.has_host();
+    let url = Url::parse(text).ok().filter(known);
+    url.ok_or_else(|| "must begin with http://, https://, ws:// or wss://".into())
+}
+
+/// Pieces of audio, as they come; an error is the last one.
+type Pieces = mpsc::Receiver<anyhow::Result<Bytes>>;
+
 pub async fn run(config: &Config, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let (format, pieces) = open(&arguments).await?;
+    let mut signals = Signals::new()?;
+    // The microphone ends with Control-C alone.
+    let is_endless = arguments.source == Path::new("mic");
+    let (stop, stopped) = oneshot::channel();
+    let mut streaming = std::pin::pin!(stream(config, arguments, stopped));
+    let first = tokio::select! {
+        streamed = streaming.as_mut() => return streamed,
+        first = signals.next() => first,
+    };
+    if stop.send(()).is_err() {
+        // The audio has ended: only its results were still to come.
+        end(first, "before all results had come");
+    }
+    let streamed = tokio::select! {
+        streamed = streaming => streamed?,
+        second = signals.next() => end(second, "before all results had come"),
+    };
+    match first {
+        Stop::Interrupt if is_endless => Ok(streamed),
+        _ => end(first, "before all of the audio was sent"),
+    }
+}
+
+/// Streams until the audio ends, or `stopped` says that no more of it is wanted.
+async fn stream(
+    config: &Config,
+    arguments: Arguments,
+    stopped: oneshot::Receiver<()>,
+) -> anyhow::Result<ExitCode> {
+    let (format, pieces) = open(&arguments).await.with_context(|| arguments.source.display().to_string())?;
     let url = endpoint(config, &arguments, format)?;
     let stream = connect(url, &arguments.key).await?;
     let socket = WebSocket::after_handshake(stream, Role::Client);
     let (reader, writer) = socket.split(tokio::io::split);
     let (obliged, obligations) = mpsc::channel(1);
-    let sending = tokio::spawn(send(writer, pieces, obligations));
-    let end = receive(FragmentCollectorRead::new(reader), obliged).await;
-    sending.abort();
-    match end? {
+    let sending = tokio::spawn(send(writer, pieces, obligations, stopped));
+    let goodbye = receive(FragmentCollectorRead::new(reader), obliged).await;
+    // What kept the audio from being read counts for more than what the server made of its beginning.
+    let sent = if goodbye.is_ok() { sending.await? } else { Ok(()) };
+    sent.with_context(|| arguments.source.display().to_string())?;
+    match goodbye? {
         (1000, _) => Ok(ExitCode::SUCCESS),
         (code, reason) => bail!("the server closed the stream: {code} {reason}"),
     }
 }
 
 /// Where the audio comes from: the parameters that describe it, and its pieces.
-async fn open(arguments: &Arguments) -> anyhow::Result<(&'static str, mpsc::Receiver<Bytes>)> {
+async fn open(arguments: &Arguments) -> anyhow::Result<(&'static str, Pieces)> {
     const RAW: &str = "encoding=linear16&sample_rate=16000";
     let (pieces, receiver) = mpsc::channel(PIECES_AHEAD);
     let source = &arguments.source;
@@ -74,17 +118,18 @@ async fn open(arguments: &Arguments) -> anyhow::Result<(&'static str, mpsc::Rece
         tokio::spawn(forward(microphone, PIECE_BYTES, pieces));
         return Ok((RAW, receiver));
     }
-    if source == Path::new("-") {
+    if input::is_standard(source) {
         let input = std::io::stdin().as_fd().try_clone_to_owned()?;
         tokio::spawn(forward(file(input), PIECE_BYTES, pieces));
         return Ok(("", receiver));
     }
+    input::check(source)?;
     if !arguments.real_time {
-        let file = tokio::fs::File::open(source).await.with_context(|| format!("{}", source.display()))?;
+        let file = tokio::fs::File::open(source).await?;
         tokio::spawn(forward(file, FILE_PIECE_BYTES, pieces));
         return Ok(("", receiver));
     }
-    let bytes = tokio::fs::read(source).await.with_context(|| format!("{}", source.display()))?;
+    let bytes = tokio::fs::read(source).await?;
     let limits = audio::Limits { max_seconds: f64::INFINITY, ..audio::Limits::default() };
     let options = DecodeOptions { raw: None, split_channels: false, limits };
     let decoded = tokio::task::spawn_blocking(move || audio::decode(bytes.into(), &options)).await??;
@@ -95,7 +140,7 @@ async fn open(arguments: &Arguments) -> anyhow::Result<(&'static str, mpsc::Rece
             ticks.tick().await;
             let bytes: Vec<u8> =
                 piece.iter().flat_map(|sample| ((sample * 32_767.0) as i16).to_le_bytes()).collect();
-            if pieces.send(bytes.into()).await.is_err() {
+            if pieces.send(Ok(bytes.into())).await.is_err() {
                 return;
             }
         }
@@ -124,15 +169,25 @@ fn file(descriptor: OwnedFd) -> tokio::fs::File {
     tokio::fs::File::from_std(descriptor.into())
 }
 
-async fn forward(mut from: impl AsyncRead + Unpin, piece_bytes: usize, to: mpsc::Sender<Bytes>) {
+async fn forward(
+    mut from: impl AsyncRead + Unpin,
+    piece_bytes: usize,
+    to: mpsc::Sender<anyhow::Result<Bytes>>,
+) {
+    let mut is_empty = true;
     loop {
         let mut piece = vec![0; piece_bytes];
-        match from.read(&mut piece).await {
+        let (piece, is_last) = match from.read(&mut piece).await {
+            Ok(0) if is_empty => (Err(anyhow!("there is no audio: it is empty")), true),
             Ok(0) => return,
-            Err(error) => return eprintln!("verbatim: the audio cannot be read: {error}"),
-            Ok(count) => piece.truncate(count),
-        }
-        if to.send(piece.into()).await.is_err() {
+            Err(error) => (Err(anyhow::Error::new(error).context("the audio cannot be read")), true),
+            Ok(count) => {
+                piece.truncate(count);
+                (Ok(piece.into()), false)
+            }
+        };
+        is_empty = false;
+        if to.send(piece).await.is_err() || is_last {
             return;
         }
     }
@@ -141,7 +196,10 @@ async fn forward(mut from: impl AsyncRead + Unpin, piece_bytes: usize, to: mpsc:
 fn endpoint(config: &Config, arguments: &Arguments, format: &str) -> anyhow::Result<Url> {
     let base = match &arguments.url {
         Some(url) => url.clone(),
-        None => Url::parse(&format!("http://{}", config.listen))?,
+        None => {
+            let scheme = if config.http.tls.is_some() { "https" } else { "http" };
+            Url::parse(&format!("{scheme}://{}", config.listen))?
+        }
     };
     let text = base.as_str().trim_end_matches('/');
     let text = match text.split_once("://") {
@@ -166,6 +224,8 @@ async fn connect(
     // Fails where there is one already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().http1_only().build()?;
+    ensure!(!key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()), "the key is none");
+    let server = url.origin().ascii_serialization();
     let request = client
         .get(url)
         .header("authorization", format!("Token {key}"))
@@ -173,38 +233,62 @@ async fn connect(
         .header(UPGRADE, "websocket")
         .header(SEC_WEBSOCKET_VERSION, "13")
         .header(SEC_WEBSOCKET_KEY, data_encoding::BASE64.encode(&rand::random::<[u8; 16]>()));
-    let response = request.send().await.context("the server cannot be reached")?;
+    let response = request.send().await.map_err(|error| {
+        // The address that reqwest quotes has all parameters in it.
+        let error = anyhow::Error::new(error.without_url());
+        error.context(format!("the server at {server} cannot be reached; `verbatim serve` runs one"))
+    })?;
     if response.status() != reqwest::StatusCode::SWITCHING_PROTOCOLS {
         let said = response.headers().get("dg-error").and_then(|said| said.to_str().ok()).unwrap_or_default();
-        bail!("the server refused: {} {said}", response.status());
+        let status = response.status();
+        bail!("the server at {server} refused: {status}{}{said}", if said.is_empty() { "" } else { ": " });
     }
     Ok(response.upgrade().await?)
 }
 
-/// Sends all pieces, then says that there are no more. Control-C ends the audio, not the results.
+/// Sends all pieces, then says that there are no more. `stopped` ends the audio, not the results.
+///
+/// # Errors
+/// What kept the audio from being read to its end, or sent.
 async fn send<S: AsyncWrite + Unpin>(
     mut writer: WebSocketWrite<S>,
-    mut pieces: mpsc::Receiver<Bytes>,
+    pieces: Pieces,
     mut obligations: mpsc::Receiver<Frame<'static>>,
-) -> Result<(), fastwebsockets::WebSocketError> {
-    let mut is_open = true;
+    stopped: oneshot::Receiver<()>,
+) -> anyhow::Result<()> {
+    let mut broken = Ok(());
+    let mut audio = Some((pieces, stopped));
     loop {
-        let frame = tokio::select! {
-            piece = pieces.recv(), if is_open => match piece {
-                Some(piece) => Frame::binary(Payload::Owned(piece.into())),
-                None => {
-                    is_open = false;
-                    closing()
-                }
+        let (frame, is_last) = match &mut audio {
+            Some((pieces, stopped)) => tokio::select! {
+                piece = pieces.recv() => match piece {
+                    Some(Ok(piece)) => (Frame::binary(Payload::Owned(piece.into())), false),
+                    Some(Err(error)) => {
+                        broken = Err(error);
+                        (closing(), true)
+                    }
+                    None => (closing(), true),
+                },
+                _ = stopped => (closing(), true),
+                frame = obligations.recv() => match frame {
+                    Some(frame) => (frame, false),
+                    // The server has said goodbye: it wants no more.
+                    None => return broken,
+                },
             },
-            _ = tokio::signal::ctrl_c(), if is_open => {
-                is_open = false;
-                closing()
-            }
-            Some(frame) = obligations.recv() => frame,
-            else => return Ok(()),
+            None => match obligations.recv().await {
+                Some(frame) => (frame, false),
+                None => return broken,
+            },
         };
-        writer.write_frame(frame).await?;
+        if is_last {
+            audio = None;
+        }
+        if let Err(error) = writer.write_frame(frame).await {
+            // The server's goodbye says why, where it has said one.
+            tracing::debug!(%error, "the audio could not be sent");
+            return broken;
+        }
     }
 }
 
@@ -278,5 +362,5 @@ fn show(message: &[u8], line: &ProgressBar) -> anyhow::Result<()> {
     if heard.transcript.is_empty() {
         return Ok(());
     }
-    line.suspend(|| writeln!(std::io::stdout(), "{}", heard.transcript)).context("the text cannot be written")
+    line.suspend(|| print(&format!("{}\n", heard.transcript)))
 }

@@ -1,7 +1,9 @@
 //! `verbatim transcribe FILE…`: the same services as the server's, without HTTP.
 
 use std::collections::HashMap;
-use std::io::{IsTerminal, Read};
+mod progress;
+
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,10 +11,10 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use futures_util::{StreamExt, stream};
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::Semaphore;
 
-use super::{ClosedOutput, Failure, complain, print};
+use self::progress::Progress;
+use super::{ClosedOutput, Failure, complain, input, print};
 use crate::api::{Parameters, language};
 use crate::audio::{self, DecodeOptions};
 use crate::config::Config;
@@ -32,7 +34,8 @@ pub struct Arguments {
     files: Vec<PathBuf>,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
-    /// Write FILE's transcript to this folder, by FILE's name, instead of standard output.
+    /// Write each file's transcript to this folder, under the file's name, instead of standard output. There,
+    /// those of several files follow each other: JSON objects with `file`, or text and captions under headings.
     #[arg(long, value_name = "FOLDER")]
     output_dir: Option<PathBuf>,
     /// Language as a BCP-47 tag (`en`, `en-US`, `zh-HK`); detected where absent.
@@ -48,12 +51,14 @@ pub struct Arguments {
     #[arg(long)]
     word_timestamps: bool,
     /// Files worked on at once.
-    #[arg(long, default_value_t = 4, value_name = "N")]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = input::count)]
     concurrency: usize,
     /// Refuse longer audio. A second takes 64 kB of memory while its file is worked on; the server's limit,
     /// audio.max_seconds, does not hold here.
     #[arg(long, default_value_t = 14_400.0, value_name = "SECONDS", value_parser = seconds)]
     max_seconds: f64,
+    #[command(flatten)]
+    pub engine: super::engine::Flags,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -71,34 +76,71 @@ enum OutputFormat {
 
 pub async fn run(mut config: Config, arguments: Arguments) -> Result<ExitCode, Failure> {
     let outputs = outputs(&arguments).map_err(Failure::Usage)?;
+    let (files, mut failed) = present(&arguments, outputs);
+    if files.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if let Some(folder) = &arguments.output_dir {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
     config.audio.max_seconds = arguments.max_seconds;
     // What is brought is bounded by the files worked on at once: none of them need be refused.
     config.engine = engine::Config::unbounded();
+    let mut progress = Progress::new(files.len());
     let transcriber = crate::app::transcriber(&config).await?;
     let options = options(&arguments, &transcriber).map_err(Failure::Usage)?;
-    let work = &Work { transcriber, options, config, format: arguments.format, reading: Semaphore::new(1) };
-    let progress = progress_bar(arguments.files.len());
-    let mut results = stream::iter(arguments.files.iter().zip(&outputs))
+    let are_headed = arguments.files.len() > 1 && arguments.output_dir.is_none();
+    let reading = Semaphore::new(1);
+    let work = &Work { transcriber, options, config, format: arguments.format, are_headed, reading };
+    let mut results = stream::iter(&files)
         .map(|(file, output)| async move { (file, output, work.transcript(file).await) })
-        .buffered(arguments.concurrency.max(1));
-    let mut failed = false;
-    while let Some((file, output, result)) = results.next().await {
-        progress.inc(1);
-        match result.and_then(|text| progress.suspend(|| write(output.as_deref(), &text))) {
+        .buffered(arguments.concurrency);
+    loop {
+        let next = tokio::select! {
+            next = results.next() => next,
+            () = progress.tick(|| work.transcriber.engine().held_seconds()) => continue,
+        };
+        let Some((file, output, result)) = next else { break };
+        let written = result.and_then(|(text, seconds)| {
+            progress.done(seconds);
+            progress.aside(|| write(output.as_deref(), &text))
+        });
+        match written {
             Ok(()) => {}
             Err(error) if error.is::<ClosedOutput>() => return Err(error.into()),
             Err(error) => {
                 failed = true;
-                progress.suspend(|| complain(&format!("{}: {error:#}", file.display())));
+                progress.aside(|| complain(&format!("{}: {error:#}", file.display())));
             }
         }
     }
-    progress.finish_and_clear();
+    progress.end();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A file, and where its transcript goes; none: standard output.
+type Assignment = (PathBuf, Option<PathBuf>);
+
+/// The files that are there, and whether any is not, which is said here: before the model is loaded.
+fn present(arguments: &Arguments, outputs: Vec<Option<PathBuf>>) -> (Vec<Assignment>, bool) {
+    let given = arguments.files.iter().cloned().zip(outputs);
+    let files: Vec<_> = given
+        .filter(|(file, _)| match input::check(file) {
+            Ok(()) => true,
+            Err(error) => {
+                complain(&format!("{}: {error:#}", file.display()));
+                false
+            }
+        })
+        .collect();
+    let lacks = files.len() < arguments.files.len();
+    (files, lacks)
 }
 
 /// Where each file's transcript goes; none: standard output. No two may go to one place.
 fn outputs(arguments: &Arguments) -> anyhow::Result<Vec<Option<PathBuf>>> {
+    let inputs = arguments.files.iter().filter(|file| input::is_standard(file)).count();
+    ensure!(inputs < 2, "standard input, `-`, can be read once only");
     let Some(folder) = &arguments.output_dir else { return Ok(vec![None; arguments.files.len()]) };
     let mut taken = HashMap::new();
     let output = |file: &PathBuf| {
@@ -124,7 +166,7 @@ fn output(folder: &Path, file: &Path, format: OutputFormat) -> PathBuf {
         OutputFormat::Srt => "srt",
         OutputFormat::Vtt => "vtt",
     };
-    let name = file.file_stem().filter(|_| file.as_os_str() != "-").unwrap_or("stdin".as_ref());
+    let name = file.file_stem().filter(|_| !input::is_standard(file)).unwrap_or("stdin".as_ref());
     folder.join(name).with_added_extension(extension)
 }
 
@@ -149,13 +191,16 @@ struct Work {
     options: TranscribeOptions,
     config: Config,
     format: OutputFormat,
+    /// Whether each transcript begins with its file's name, as others go to the same place.
+    are_headed: bool,
     /// Files are read and decoded one at a time, which is much faster than they are transcribed: of the
     /// encoded ones no more than one is in memory.
     reading: Semaphore,
 }
 
 impl Work {
-    async fn transcript(&self, file: &Path) -> anyhow::Result<String> {
+    /// As it is written, and how many seconds of audio it is of.
+    async fn transcript(&self, file: &Path) -> anyhow::Result<(String, f64)> {
         let options = DecodeOptions { raw: None, split_channels: false, limits: self.config.audio.clone() };
         let path = file.to_owned();
         let turn = self.reading.acquire().await?;
@@ -164,12 +209,29 @@ impl Work {
         drop(turn);
         let pcm = decoded.channels.into_iter().next().context("no audio")?;
         let transcript = self.transcriber.transcribe(pcm, &self.options).await?;
-        Ok(match self.format {
+        let text = match self.format {
             OutputFormat::Text => captions::text(&transcript),
-            OutputFormat::Json => json(&transcript, self.options.word_times),
+            OutputFormat::Json => json(file, &transcript, self.options.word_times),
             OutputFormat::Srt => captions::srt(&transcript),
             OutputFormat::Vtt => captions::vtt(&transcript),
-        })
+        };
+        let text = if self.are_headed { headed(file, &text, self.format) } else { text };
+        Ok((text, transcript.duration))
+    }
+}
+
+/// `text` under its file's name. Captions of several files stay apart: their numbers and times begin anew.
+fn headed(file: &Path, text: &str, format: OutputFormat) -> String {
+    // Neither a line break nor an arrow may be taken for a part of the captions.
+    let name = file.to_string_lossy().replace(char::is_control, " ").replace("-->", "->");
+    match format {
+        OutputFormat::Json => text.to_owned(),
+        OutputFormat::Text => format!("==> {name} <==\n{text}\n"),
+        OutputFormat::Srt => format!("==> {name} <==\n\n{text}"),
+        OutputFormat::Vtt => {
+            let captions = text.strip_prefix("WEBVTT").unwrap_or(text).trim_start();
+            format!("WEBVTT\n\nNOTE {name}\n\n{captions}")
+        }
     }
 }
 
@@ -177,7 +239,7 @@ impl Work {
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let input: &mut dyn Read =
-        if path.as_os_str() == "-" { &mut std::io::stdin() } else { &mut std::fs::File::open(path)? };
+        if input::is_standard(path) { &mut std::io::stdin() } else { &mut std::fs::File::open(path)? };
     input.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     ensure!(bytes.len() as u64 <= FILE_BYTES_MAX, "larger than {FILE_BYTES_MAX} bytes");
     Ok(bytes)
@@ -192,7 +254,7 @@ fn write(output: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write().with_context(|| path.display().to_string())
 }
 
-fn json(transcript: &Transcript, words: bool) -> String {
+fn json(file: &Path, transcript: &Transcript, words: bool) -> String {
     let segments = transcript.segments.iter().map(|segment| {
         let mut value = serde_json::json!({
             "start": Seconds::new(segment.start),
@@ -215,6 +277,7 @@ fn json(transcript: &Transcript, words: bool) -> String {
         value
     });
     let value = serde_json::json!({
+        "file": file.to_string_lossy(),
         "text": transcript.text(),
         "language": transcript.language.code,
         "language_probability": Probability::new(transcript.language.probability),
@@ -223,15 +286,6 @@ fn json(transcript: &Transcript, words: bool) -> String {
         "segments": segments.collect::<Vec<_>>(),
     });
     format!("{value}\n")
-}
-
-/// On a terminal, where results go elsewhere or there are several.
-fn progress_bar(files: usize) -> ProgressBar {
-    if !std::io::stderr().is_terminal() || (files < 2 && std::io::stdout().is_terminal()) {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} files, {eta} left");
-    ProgressBar::new(files as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 #[cfg(test)]
@@ -253,11 +307,11 @@ mod tests {
         };
         let language = DetectedLanguage { code: "en".into(), probability: 0.7 };
         let transcript = Transcript { segments: vec![segment], language, duration: 3.0 + 1.0 / 3.0 };
-        let value: serde_json::Value = serde_json::from_str(&json(&transcript, true)).expect("JSON");
+        let value: serde_json::Value = serde_json::from_str(&json(Path::new("a.wav"), &transcript, true)).expect("JSON");
         assert_eq!(
             value,
             serde_json::json!({
-                "text": "Hello.", "language": "en", "language_probability": 0.7, "duration": 3.333333,
+                "file": "a.wav", "text": "Hello.", "language": "en", "language_probability": 0.7, "duration": 3.333333,
                 "confidence": 0.9,
                 "segments": [{
                     "start": 1.1, "end": 3.3, "text": "Hello.", "average_log_probability": -0.1,

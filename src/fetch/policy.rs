@@ -121,10 +121,16 @@ impl AllowList {
 
 /// Spelled as the `url` crate spells hosts, so that both compare by bytes.
 fn parse_host(entry: &str) -> Option<(String, Option<u16>)> {
-    if entry.contains(['/', '@', '?', '#', '\\']) {
+    if entry.contains(['/', '@', '?', '#', '\\', '*']) {
         return None;
     }
     let url = Url::parse(&format!("http://{entry}/")).ok()?;
+    // `Url` reads a number as an address: `8080` would be 0.0.31.144, and is a port without its host.
+    if let Host::Ipv4(address) = url.host()?
+        && !entry.starts_with(&address.to_string())
+    {
+        return None;
+    }
     let host = canonical(&url.host()?.to_string());
     // `Url` drops a port that is the scheme's own; it counts here.
     let port = url.port().or_else(|| entry.ends_with(":80").then_some(80));

@@ -27,7 +27,7 @@ pub mod websocket;
 pub use auth::{Authenticator, Caller, Scheme};
 pub use body::{Body, Buffered};
 pub use failure::Failure;
-pub use router::{Handler, Router};
+pub use router::{Handler, Later, Router};
 pub use server::run;
 pub use service::{ReplyBody, Request, Response, json, text};
 
@@ -119,6 +119,11 @@ impl Config {
     fn idle_timeout(&self) -> Duration {
         Duration::from_millis(self.idle_timeout_ms)
     }
+}
+
+/// Whether `text` may stand in `cors_origins`.
+pub fn is_origin(text: &str) -> bool {
+    cors::Cors::new(&[text.to_owned()]).is_ok()
 }
 
 /// Why the server could not start.

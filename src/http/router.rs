@@ -1,6 +1,6 @@
 //! Paths and methods to handlers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
 use hyper::Method;
@@ -17,6 +17,19 @@ pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Result<Response, Fa
 pub struct Router {
     routes: Vec<Route>,
     index: matchit::Router<usize>,
+    /// What answers at all other paths, and what takes this table's place.
+    meanwhile: Option<(Handler, Later)>,
+}
+
+/// A table that is still to come, for a server whose socket opens before it can do its work.
+#[derive(Clone, Default)]
+pub struct Later(Arc<OnceLock<Router>>);
+
+impl Later {
+    /// From here on `router` answers. A second one changes nothing.
+    pub fn set(&self, router: Router) {
+        let _ = self.0.set(router);
+    }
 }
 
 struct Route {
@@ -59,6 +72,25 @@ impl Router {
         self
     }
 
+    /// This table answers until `later` is there, and `handler` at all paths that this one lacks.
+    #[must_use]
+    pub fn until<F, R>(mut self, later: Later, handler: F) -> Self
+    where
+        F: Fn(Request) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Response, Failure>> + Send + 'static,
+    {
+        self.meanwhile = Some((Arc::new(move |request| Box::pin(handler(request))), later));
+        self
+    }
+
+    /// The table that answers now.
+    fn current(&self) -> &Self {
+        match &self.meanwhile {
+            Some((_, later)) => later.0.get().map_or(self, Self::current),
+            None => self,
+        }
+    }
+
     /// All routes: method and pattern.
     pub fn routes(&self) -> impl Iterator<Item = (&Method, &str)> {
         self.routes
@@ -69,7 +101,15 @@ impl Router {
     /// # Errors
     /// 404, or 405 with the methods that there are.
     pub(super) fn find(&self, method: &Method, path: &str) -> Result<Found, Failure> {
-        let matched = self.index.at(path).map_err(|_| Failure::not_found())?;
+        self.current().found(method, path)
+    }
+
+    fn found(&self, method: &Method, path: &str) -> Result<Found, Failure> {
+        let Ok(matched) = self.index.at(path) else {
+            let (handler, _) = self.meanwhile.as_ref().ok_or_else(Failure::not_found)?;
+            let (handler, pattern) = (handler.clone(), "none".to_owned());
+            return Ok(Found { handler, pattern, captures: Vec::new() });
+        };
         let route = self.routes.get(*matched.value).ok_or_else(Failure::not_found)?;
         let wanted = if *method == Method::HEAD { &Method::GET } else { method };
         match route.methods.iter().find(|(method, _)| method == wanted) {
@@ -88,8 +128,9 @@ impl Router {
 
     /// The methods of `path`, as a preflight wants to know them.
     pub(super) fn methods(&self, path: &str) -> Option<HeaderValue> {
-        let matched = self.index.at(path).ok()?;
-        self.routes.get(*matched.value).map(Route::allow)
+        let current = self.current();
+        let matched = current.index.at(path).ok()?;
+        current.routes.get(*matched.value).map(Route::allow)
     }
 }
 
@@ -129,6 +170,22 @@ mod tests {
         let found = router.find(&Method::POST, "/things/7").unwrap();
         assert_eq!(found.pattern, "/things/{id}");
         assert_eq!(found.captures, [("id".to_owned(), "7".to_owned())]);
+    }
+
+    #[test]
+    fn a_table_that_comes_later_takes_the_place_of_the_first() {
+        let (later, answer) = (Later::default(), async |_: Request| Ok(json(StatusCode::OK, &())));
+        let busy = async |_: Request| Err(Failure::busy(std::time::Duration::from_secs(1)));
+        let table = Router::new()
+            .route(Method::GET, "/livez", move |request| answer(request))
+            .until(later.clone(), move |request| busy(request));
+        assert_eq!(table.find(&Method::GET, "/livez").unwrap().pattern, "/livez");
+        assert_eq!(table.find(&Method::POST, "/things/7").unwrap().pattern, "none");
+        assert!(table.methods("/things").is_none());
+        later.set(router());
+        assert_eq!(table.find(&Method::POST, "/things/7").unwrap().pattern, "/things/{id}");
+        assert_eq!(table.methods("/things").unwrap(), "GET, POST, HEAD");
+        assert!(table.find(&Method::GET, "/livez").is_err());
     }
 
     #[test]

@@ -140,6 +140,25 @@ pub enum StartError {
     Voice(#[from] voice::VoiceError),
 }
 
+impl StartError {
+    /// Whether other settings would help.
+    pub fn is_configuration(&self) -> bool {
+        !matches!(self, Self::Store(_))
+    }
+}
+
+/// Looks for what is wrong with `config` by itself: a file of records, an address, an account.
+///
+/// # Errors
+/// [`StartError`], as [`Sts::open`] would have it, which needs the model.
+pub fn check(config: &Config) -> Result<(), StartError> {
+    Verifier::open(&config.verification)?;
+    Courier::new(&config.twilio)?;
+    Chat::open(&config.chat)?;
+    LiveKit::open(&config.livekit)?;
+    Ok(())
+}
+
 /// The running service. Cheap handle; clones are one.
 #[derive(Clone)]
 pub struct Sts(Arc<Service>);

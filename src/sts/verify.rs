@@ -129,7 +129,14 @@ fn records(path: &Path) -> Result<Vec<Record>, VerifyError> {
     let failed = |problem: String| VerifyError::Records { path: path.display().to_string(), problem };
     let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
     // What serde says would quote what is in the file.
-    serde_json::from_str(&text).map_err(|error| failed(format!("line {} is no record", error.line())))
+    let records: Vec<Record> =
+        serde_json::from_str(&text).map_err(|error| failed(format!("line {} is no record", error.line())))?;
+    let is_four = |digits: &str| digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match records.iter().position(|record| !is_four(&record.digits)) {
+        // Nothing that a caller says would ever match it.
+        Some(index) => Err(failed(format!("the `digits` of record {} are not four digits", index + 1))),
+        None => Ok(records),
+    }
 }
 
 /// Every record is looked at, so that the time tells nothing.
@@ -182,5 +189,8 @@ mod tests {
             config::Verification { records: Some(file.path().to_owned()), ..config::Verification::default() };
         let error = Verifier::open(&config).err().unwrap().to_string();
         assert!(!error.contains("4711"), "{error}");
+        std::fs::write(file.path(), r#"[{"digits": "1234"}, {"digits": "47110"}]"#).unwrap();
+        let error = Verifier::open(&config).err().unwrap().to_string();
+        assert!(error.contains("record 2") && !error.contains("4711"), "{error}");
     }
 }

@@ -47,7 +47,11 @@ pub struct Error {
 /// A level that is none.
 pub fn start(config: &Config) -> Result<(), Error> {
     let filter = filter(&config.level)?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Where standard error is closed, saying so there would panic.
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     let json = match config.format {
         Format::Auto => !std::io::stderr().is_terminal(),
         Format::Text => false,
@@ -56,6 +60,29 @@ pub fn start(config: &Config) -> Result<(), Error> {
     // An error says that logs have a place already.
     let _ = if json { subscriber.json().flatten_event(true).try_init() } else { subscriber.try_init() };
     Ok(())
+}
+
+/// What a level may be, for a sentence that ends in «must be …».
+pub const LEVELS: &str =
+    "error, warn, info, debug, trace or off, or directives such as info,verbatim::http=debug";
+
+/// Whether `level` is one of [`LEVELS`]. The filter itself takes any word for the name of a target, so that a
+/// level with a slip in it would mean silence.
+pub fn is_level(level: &str) -> bool {
+    let is_level = |text: &str| {
+        ["error", "warn", "info", "debug", "trace", "off"].iter().any(|name| name.eq_ignore_ascii_case(text))
+    };
+    // Commas within brackets separate a span's fields.
+    let mut depth = 0;
+    let mut directives = level.split(|c| {
+        depth += i32::from(matches!(c, '[' | '{')) - i32::from(matches!(c, ']' | '}'));
+        c == ',' && depth == 0
+    });
+    let is_directive = |text: &str| match text.rsplit_once('=') {
+        Some((target, level)) => !target.trim().is_empty() && is_level(level.trim()),
+        None => is_level(text),
+    };
+    directives.all(|directive| is_directive(directive.trim())) && filter(level).is_ok()
 }
 
 /// Later directives win over earlier ones for the same target, and longer targets over shorter.
@@ -87,5 +114,17 @@ mod tests {
         assert_eq!(heard("info,symphonia=warn"), (true, true));
         assert_eq!(heard("error,symphonia_bundle_mp3=debug"), (true, false));
         assert!(filter("loud=very").is_err());
+    }
+
+    #[test]
+    fn a_level_with_a_slip_in_it_is_none() {
+        for level in
+            ["info", "OFF", "warn,verbatim::http=debug", "info, verbatim[request{id=7,method=GET}]=trace"]
+        {
+            assert!(is_level(level), "{level}");
+        }
+        for level in ["", "loud", "inof", "info,", "info,loud", "=info", "verbatim=loud", "5"] {
+            assert!(!is_level(level), "{level}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::checkpoint::Checkpoint;
 
 /// A program with nothing of this machine's: no home, no settings, no hub.
-fn verbatim(home: &TempDir, arguments: &[&str]) -> Command {
+pub fn verbatim(home: &TempDir, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
     command.args(arguments).stdin(Stdio::null()).env("HOME", home.path());
     for (name, _) in std::env::vars() {
@@ -25,21 +25,21 @@ fn verbatim(home: &TempDir, arguments: &[&str]) -> Command {
     command
 }
 
-fn home() -> TempDir {
+pub fn home() -> TempDir {
     tempfile::tempdir().expect("a directory")
 }
 
-fn texts(output: &Output) -> (Option<i32>, String, String) {
+pub fn texts(output: &Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-fn run(command: &mut Command) -> (Option<i32>, String, String) {
+pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
     texts(&command.output().expect("it runs"))
 }
 
 /// A model of random weights, and the folder that has the voice activity model.
-fn model(home: &TempDir) -> (PathBuf, PathBuf) {
+pub fn model(home: &TempDir) -> (PathBuf, PathBuf) {
     let folder = home.path().join("random");
     std::fs::create_dir(&folder).expect("writable");
     Checkpoint::random(1).write_hugging_face(&folder);
@@ -47,7 +47,7 @@ fn model(home: &TempDir) -> (PathBuf, PathBuf) {
 }
 
 /// Silence, 8 kHz, 8 bits.
-fn write_silence(path: &Path, seconds: u32) {
+pub fn write_silence(path: &Path, seconds: u32) {
     let bytes = seconds * 8000;
     let mut wave = b"RIFF".to_vec();
     wave.extend((36 + bytes).to_le_bytes());
@@ -266,7 +266,7 @@ fn the_demo_is_not_shown_to_others_with_the_key_that_all_know() {
     for arguments in [&["demo"][..], &["demo", "--with-sts"]] {
         let arguments = [arguments, &["--listen", "0.0.0.0:0"]].concat();
         let (code, _, error) = run(&mut verbatim(&home, &arguments));
-        assert_eq!(code, Some(1), "{error}");
+        assert_eq!(code, Some(2), "{error}");
         assert!(error.contains("DEMO_API_KEY"), "{error}");
     }
 }

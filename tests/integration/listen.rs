@@ -196,7 +196,12 @@ async fn parameters_are_honoured_warned_of_or_refused() {
         "Failed to deserialize query parameters: invalid value `perhaps` for `punctuate`: expected true or false"
     );
     let (_, body) = answer(server.listen("callback=nowhere", say(1))).await;
-    assert_eq!(body["err_msg"], "Invalid callback url.");
+    assert_eq!(
+        body["err_msg"],
+        "Invalid callback url. It is not a URL: it must look like https://host/path."
+    );
+    let (_, body) = answer(server.listen("callback=ftp%3A%2F%2Fa.example%2F", say(1))).await;
+    assert_eq!(body["err_msg"], "Invalid callback url. Its scheme must be one of http, https.");
     let redact = server.listen(&format!("{RAW}&redact=pci"), say(1));
     assert_eq!(refusal(redact).await, (400, "INVALID_QUERY_PARAMETER".into()));
     let header = server.listen(RAW, say(1)).header("timestamps", "perhaps");

@@ -5,7 +5,10 @@ mod autobahn;
 mod callers;
 mod captions;
 mod checkpoint;
+mod command_files;
+mod command_stream;
 mod commands;
+mod configured;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod corpus;
@@ -31,6 +34,7 @@ mod live_changes;
 mod live_clients;
 mod live_redaction;
 mod live_sdks;
+mod loading;
 mod protocol;
 mod receiver;
 mod redaction;

@@ -20,7 +20,7 @@ use super::parameters::{CallbackMethod, Encoding, LiveParameters, Parameters};
 use super::{Services, State, error, language, raw, terms};
 use crate::audio::{Bare, StreamFormat};
 use crate::engine::TenantId;
-use crate::fetch::without_user;
+use crate::fetch::{self, without_user};
 use crate::http::websocket::{self, Limits};
 use crate::http::{Caller, Failure, Request, Response};
 use crate::live::{self, Live, Options};
@@ -100,8 +100,8 @@ async fn callback_address(
     let mut checked = without_user(url);
     // As far as addresses go, a WebSocket is HTTP.
     let scheme = if matches!(url.scheme(), "wss" | "https") { "https" } else { "http" };
-    checked.set_scheme(scheme).map_err(|()| error::invalid_callback())?;
-    fetcher.check(&checked).await.map_err(|_| error::invalid_callback())?;
+    checked.set_scheme(scheme).map_err(|()| error::invalid_callback(&fetch::Error::NotRoutable))?;
+    fetcher.check(&checked).await.map_err(|error| error::invalid_callback(&error))?;
     Ok(Some(Address {
         fetcher,
         url: url.clone(),

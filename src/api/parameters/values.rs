@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::Error;
 use super::table::SECONDS_MAX;
+use super::{CallbackProblem, Error};
 use crate::format::Replacement;
 
 /// Longer values are cut where they are shown to the client.
@@ -308,10 +308,17 @@ impl Reader<'_> {
         self.url(&["http", "https"], into)
     }
 
-    pub(super) fn url(&self, schemes: &[&str], into: &mut Option<url::Url>) -> Result<(), Error> {
-        let url = url::Url::parse(self.value).map_err(|_| Error::Callback)?;
-        if !schemes.contains(&url.scheme()) || !url.has_host() {
-            return Err(Error::Callback);
+    pub(super) fn url(
+        &self,
+        schemes: &'static [&'static str],
+        into: &mut Option<url::Url>,
+    ) -> Result<(), Error> {
+        let url = url::Url::parse(self.value).map_err(|_| Error::Callback(CallbackProblem::Syntax))?;
+        if !schemes.contains(&url.scheme()) {
+            return Err(Error::Callback(CallbackProblem::Scheme(schemes)));
+        }
+        if !url.has_host() {
+            return Err(Error::Callback(CallbackProblem::Syntax));
         }
         *into = Some(url);
         Ok(())

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use self::subject::{Answer, Counted, Subject};
 use self::synthetic::Synthetic;
 use self::words::Errors;
-use super::{Failure, complain, print};
+use super::{Failure, complain, input, print};
 use crate::config::Config;
 
 /// All files together: they are in memory while they are measured.
@@ -41,10 +41,10 @@ pub struct Arguments {
     #[arg(long, env = "VERBATIM_BENCH_KEY", hide_env_values = true)]
     key: Option<String>,
     /// Files worked on at once: one where this is not given. Windows with --synthetic: two for each slot.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = input::count)]
     concurrency: Option<usize>,
     /// How often all files are gone through.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = input::count)]
     rounds: usize,
     /// Language of files whose manifest names none; detected where absent.
     #[arg(long, value_name = "TAG")]
@@ -54,6 +54,8 @@ pub struct Arguments {
     json: Option<PathBuf>,
     #[command(flatten)]
     synthetic: Synthetic,
+    #[command(flatten)]
+    pub engine: super::engine::Flags,
 }
 
 const BENCH_HELP: &str = "\
@@ -115,8 +117,8 @@ pub async fn run(config: Config, arguments: Arguments) -> Result<ExitCode, Failu
         let Arguments { synthetic, concurrency, json, .. } = &arguments;
         return synthetic::run(config, synthetic, *concurrency, json.as_deref()).await;
     }
-    let concurrency = arguments.concurrency.unwrap_or(1).max(1);
-    let items = items(&arguments).map_err(Failure::Usage)?;
+    let concurrency = arguments.concurrency.unwrap_or(1);
+    let items = items(&arguments)?;
     let subject = match (&arguments.server, &arguments.key) {
         (Some(url), Some(key)) => Subject::server(url, key.clone())?,
         _ => Subject::in_process(config).await?,
@@ -126,7 +128,7 @@ pub async fn run(config: Config, arguments: Arguments) -> Result<ExitCode, Failu
 
     let (begun, before) = (Instant::now(), subject.counted().await);
     let (mut rounds, mut outcomes) = (Vec::new(), Vec::new());
-    for _ in 0..arguments.rounds.max(1) {
+    for _ in 0..arguments.rounds {
         let (begun, before) = (Instant::now(), subject.counted().await);
         let round = round(&subject, &items, concurrency).await;
         let wall = begun.elapsed();
@@ -164,6 +166,7 @@ fn items(arguments: &Arguments) -> anyhow::Result<Vec<Item>> {
     }
     let mut total = 0;
     let read = |row: Row| {
+        input::check(&row.file).with_context(|| row.file.display().to_string())?;
         let bytes = std::fs::read(&row.file).with_context(|| row.file.display().to_string())?;
         total += bytes.len() as u64;
         ensure!(total <= FILES_BYTES_MAX, "the files are larger than {FILES_BYTES_MAX} bytes together");

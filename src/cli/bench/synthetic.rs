@@ -9,7 +9,7 @@ use clap::Args;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 
-use super::{Failure, percentile, print};
+use super::{Failure, input, percentile, print};
 use crate::audio::Pcm;
 use crate::config::Config;
 use crate::engine::{self, Class, DecodingOptions, Engine, LanguageChoice, TenantId, WINDOW_SAMPLES, Window};
@@ -29,7 +29,7 @@ pub struct Synthetic {
     #[arg(long, default_value = "100", value_name = "N|MIN-MAX", requires = "synthetic")]
     tokens: String,
     /// Windows to measure; six for each slot where this is not given.
-    #[arg(long, value_name = "N", requires = "synthetic")]
+    #[arg(long, value_name = "N", requires = "synthetic", value_parser = input::count)]
     windows: Option<usize>,
     /// What the device could do at most, in TFLOP/s; known for some.
     #[arg(long, value_name = "TFLOPS", requires = "synthetic")]
@@ -88,8 +88,8 @@ pub async fn run(
     let (min, max) = range(&arguments.tokens).map_err(Failure::Usage)?;
     let engine = start(&config, shape, Lengths::between(min, max)).await?;
     let slots = engine.model().slots;
-    let concurrency = concurrency.unwrap_or(2 * slots).max(1);
-    let windows = arguments.windows.unwrap_or(ROUNDS * slots).max(1);
+    let concurrency = concurrency.unwrap_or(2 * slots);
+    let windows = arguments.windows.unwrap_or(ROUNDS * slots);
 
     let pcm = Pcm::new(noise());
     measure(&engine, &pcm, slots.min(windows), concurrency).await?;

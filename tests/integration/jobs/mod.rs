@@ -19,6 +19,9 @@ use crate::server::{FAILS, RAW, Setup, TestServer, answer, client, read, refusal
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+const NOT_PUBLIC: &str =
+    "Invalid callback url. It must lead to a public address, at port 80, 443, 8080, 8443.";
+
 fn quick() -> jobs::Config {
     jobs::Config { retry_delays_seconds: vec![0.01; 7], ..jobs::Config::default() }
 }
@@ -191,7 +194,7 @@ async fn callbacks_go_to_public_addresses_only() {
     ] {
         for callback in [format!("http://{host}:{}/", receiver.port), format!("https://{host}/")] {
             let (status, body) = answer(with_callback(&server, &callback, RAW, say(1))).await;
-            assert_eq!((status, &body["err_msg"]), (400, &json!("Invalid callback url.")), "{callback}");
+            assert_eq!((status, &body["err_msg"]), (400, &json!(NOT_PUBLIC)), "{callback}");
         }
     }
     for callback in ["", "nowhere", "ftp://a.example/", "file:///etc/passwd", "https://8.8.8.8:22/"] {

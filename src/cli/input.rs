@@ -1,0 +1,43 @@
+//! Files that a command is given, looked at before anything slow begins.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use anyhow::{anyhow, ensure};
+
+/// More at once than any machine does.
+const COUNT_MAX: usize = 100_000;
+
+/// Whether `path` is standard input.
+pub fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// Whether a file of audio can be read, as far as can be told without reading it.
+///
+/// # Errors
+/// What is missing, a folder, unreadable or empty, in words for its owner; without the path.
+pub fn check(path: &Path) -> anyhow::Result<()> {
+    if is_standard(path) {
+        return Ok(());
+    }
+    let unreadable = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => anyhow!("there is no such file"),
+        _ => anyhow::Error::new(error).context("it cannot be read"),
+    };
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    ensure!(!metadata.is_dir(), "it is a folder: name the files in it");
+    // A pipe has no length, and can be opened once only.
+    if metadata.is_file() {
+        ensure!(metadata.len() > 0, "it is empty");
+        File::open(path).map_err(unreadable)?;
+    }
+    Ok(())
+}
+
+/// How many at once, or how often, as it is typed.
+pub fn count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count));
+    count.ok_or_else(|| format!("must be a whole number from 1 to {COUNT_MAX}"))
+}

@@ -1,0 +1,76 @@
+//! How far a run is, on standard error where that is a terminal, and nowhere else.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+const TICK: Duration = Duration::from_millis(200);
+/// Steps of the bar.
+const STEPS: u64 = 1000;
+
+pub struct Progress {
+    bar: ProgressBar,
+    ticks: Interval,
+    files: usize,
+    files_done: usize,
+    /// Of files that are done.
+    seconds_done: f64,
+    /// The most audio that the engine held, and when it held it: what it holds less is done.
+    seconds_held: f64,
+}
+
+impl Progress {
+    pub fn new(files: usize) -> Self {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::new(STEPS),
+            false => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template("{wide_bar} {percent}% {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message("loading the model");
+        bar.tick();
+        Self { bar, ticks, files, files_done: 0, seconds_done: 0.0, seconds_held: 0.0 }
+    }
+
+    /// Waits a moment, then shows what is done when the engine holds so many seconds of audio. Cancel-safe.
+    pub async fn tick(&mut self, held_seconds: impl Fn() -> f64) {
+        self.ticks.tick().await;
+        self.show(held_seconds());
+    }
+
+    /// A file of so many seconds is done.
+    pub fn done(&mut self, seconds: f64) {
+        self.files_done += 1;
+        self.seconds_done += seconds;
+        self.seconds_held = (self.seconds_held - seconds).max(0.0);
+        self.show(self.seconds_held);
+    }
+
+    fn show(&mut self, held: f64) {
+        // Audio comes in whole files: what is held grows at once, and shrinks as windows are done.
+        self.seconds_held = self.seconds_held.max(held);
+        let under_way = (self.seconds_held - held).max(0.0);
+        let part = if self.seconds_held > 0.0 { under_way / self.seconds_held } else { 0.0 };
+        let done = (self.files_done as f64 + part.min(1.0)) / self.files as f64;
+        self.bar.set_position((done * STEPS as f64) as u64);
+        let audio = Duration::from_secs((self.seconds_done + under_way) as u64);
+        let files = match self.files {
+            1 => String::new(),
+            files => format!("{} of {files} files, ", self.files_done),
+        };
+        self.bar.set_message(format!("{files}{} of audio", humantime::format_duration(audio)));
+    }
+
+    /// Writes something else meanwhile.
+    pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
+    }
+
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,325 @@
+//! What may stand in each setting. A value outside breaks something: a clock that overflows, a semaphore of
+//! nothing, an address that leads nowhere. So it is refused before anything begins.
+
+use figment::Figment;
+use figment::value::Value;
+use url::Url;
+
+use super::Config;
+use super::error::Error;
+use crate::fetch::policy::AllowList;
+use crate::{http, telemetry};
+
+/// What a setting may be.
+pub(super) enum Allowed {
+    /// A whole number, both ends included.
+    Whole(u64, u64),
+    /// A number, both ends included.
+    Number(f64, f64),
+    /// A number greater than 0, up to this.
+    Positive(f64),
+    /// Text, at least one character of it.
+    Text,
+    /// An address with one of these schemes.
+    Address(&'static [&'static str]),
+    /// What may be sent in a header.
+    Header,
+    /// `auto`, or the code of a language.
+    Language,
+    Level,
+    /// Each of a list.
+    Reachable,
+    Origin,
+}
+
+use Allowed::{Address, Header, Language, Level, Number, Origin, Positive, Reachable, Text, Whole};
+
+/// For ever, to all who ask for it; sums with the time of day still are times.
+const CENTURY_SECONDS: u64 = 3_155_760_000;
+const CENTURY_MS: u64 = CENTURY_SECONDS * 1000;
+const MINUTE_MS: u64 = 60_000;
+const MILLION: u64 = 1_000_000;
+const WEB: Allowed = Address(&["http", "https"]);
+const MEDIA: Allowed = Address(&["ws", "wss", "http", "https"]);
+/// From one millisecond on: with none nothing would ever be in time.
+const TIMEOUT: Allowed = Whole(1, CENTURY_MS);
+const SECONDS: Allowed = Positive(CENTURY_SECONDS as f64);
+
+/// By name. Every setting that is a number is here.
+const ALLOWED: &[(&str, Allowed)] = &[
+    ("state_dir", Text),
+    ("model_dir", Text),
+    ("log.level", Level),
+    ("models.model", Text),
+    ("models.threads", Whole(0, 1024)),
+    ("models.slots", Whole(0, 4096)),
+    ("models.hub.address", WEB),
+    ("models.hub.package_index", Text),
+    ("models.hub.read_timeout_ms", TIMEOUT),
+    ("engine.max_wait_seconds", SECONDS),
+    ("engine.max_held_seconds", SECONDS),
+    ("engine.max_requests", Whole(1, MILLION)),
+    ("engine.stall_seconds", SECONDS),
+    ("engine.probe_seconds", SECONDS),
+    ("transcribe.vad.threshold", Number(0.0, 1.0)),
+    ("transcribe.vad.neg_threshold", Number(0.0, 1.0)),
+    ("transcribe.vad.min_speech_duration_ms", Whole(0, MINUTE_MS)),
+    ("transcribe.vad.max_speech_duration_s", Number(1.0, f64::INFINITY)),
+    ("transcribe.vad.min_silence_duration_ms", Whole(0, MINUTE_MS)),
+    ("transcribe.vad.speech_pad_ms", Whole(0, MINUTE_MS)),
+    ("live.max_streams", Whole(1, MILLION)),
+    ("live.max_lag_seconds", SECONDS),
+    ("live.hop_ms", Whole(100, MINUTE_MS)),
+    ("live.min_pause_ms", Whole(0, MINUTE_MS)),
+    ("live.ahead_seconds", Number(35.0, 86_400.0)),
+    ("live.readers", Whole(1, 65_536)),
+    ("live.idle_timeout_ms", TIMEOUT),
+    ("live.write_timeout_ms", TIMEOUT),
+    ("live.message_bytes_max", Whole(1024, 1 << 30)),
+    ("audio.max_seconds", Positive(604_800.0)),
+    ("audio.max_channels", Whole(1, 255)),
+    ("api.processing_timeout_ms", TIMEOUT),
+    ("api.decoders", Whole(1, 4096)),
+    ("api.downloads", Whole(1, 4096)),
+    ("http.connections_max", Whole(1, MILLION)),
+    ("http.connections_per_address_max", Whole(0, MILLION)),
+    ("http.header_timeout_ms", TIMEOUT),
+    ("http.idle_timeout_ms", TIMEOUT),
+    ("http.write_timeout_ms", TIMEOUT),
+    ("http.body_idle_timeout_ms", TIMEOUT),
+    ("http.body_grace_ms", Whole(0, CENTURY_MS)),
+    ("http.body_bytes_per_second_min", Whole(0, 1 << 40)),
+    ("http.body_bytes_max", Whole(1, 1 << 40)),
+    ("http.buffered_bytes_max", Whole(1, 1 << 44)),
+    ("http.headers_max", Whole(16, 1000)),
+    ("http.header_bytes_max", Whole(1024, 1 << 20)),
+    ("http.streams_max", Whole(1, 10_000)),
+    ("http.drain_timeout_ms", Whole(0, CENTURY_MS)),
+    ("http.cors_origins", Origin),
+    ("fetch.allow", Reachable),
+    ("fetch.connect_timeout_ms", TIMEOUT),
+    ("fetch.total_timeout_ms", TIMEOUT),
+    ("fetch.max_bytes", Whole(1, 1 << 40)),
+    ("jobs.concurrency", Whole(1, 1024)),
+    ("jobs.runs_max", Whole(1, 1000)),
+    ("jobs.run_timeout_ms", TIMEOUT),
+    ("jobs.pending_max", Whole(1, 1_000_000_000)),
+    ("jobs.spool_bytes_max", Whole(1, 1 << 60)),
+    ("jobs.disk_free_bytes_min", Whole(0, 1 << 60)),
+    ("jobs.retry_delays_seconds", SECONDS),
+    ("jobs.delivery_timeout_ms", TIMEOUT),
+    ("jobs.deliveries", Whole(1, 65_536)),
+    ("jobs.deliveries_per_host", Whole(1, 65_536)),
+    ("jobs.result_retention_seconds", Whole(0, CENTURY_SECONDS)),
+    ("jobs.job_retention_seconds", Whole(0, CENTURY_SECONDS)),
+    ("sts.public_url", WEB),
+    ("sts.sessions_max", Whole(1, MILLION)),
+    ("sts.idle_seconds", Whole(1, CENTURY_SECONDS)),
+    ("sts.kept_seconds", Whole(0, CENTURY_SECONDS)),
+    ("sts.token_seconds", Whole(1, CENTURY_SECONDS)),
+    ("sts.talk_seconds_max", Whole(1, CENTURY_SECONDS)),
+    ("sts.rejoin_seconds", Whole(0, CENTURY_SECONDS)),
+    ("sts.language", Language),
+    ("sts.verification.hook_url", WEB),
+    ("sts.verification.hook_api_key", Header),
+    ("sts.verification.timeout_ms", TIMEOUT),
+    ("sts.twilio.base_url", WEB),
+    ("sts.twilio.account_sid", Text),
+    ("sts.twilio.auth_token", Header),
+    ("sts.twilio.from", Text),
+    ("sts.livekit.url", MEDIA),
+    ("sts.livekit.client_url", MEDIA),
+    ("sts.crawl.pages_max", Whole(0, 10_000)),
+    ("sts.crawl.depth_max", Whole(0, 100)),
+    ("sts.crawl.page_bytes_max", Whole(1, 1 << 30)),
+    ("sts.crawl.page_timeout_ms", TIMEOUT),
+    ("sts.crawl.total_timeout_ms", TIMEOUT),
+    ("sts.crawl.text_bytes_max", Whole(1, 1 << 30)),
+    ("sts.crawl.pause_ms", Whole(0, MINUTE_MS)),
+    ("sts.turn.threshold", Number(0.0, 1.0)),
+    ("sts.turn.start_ms", Whole(0, MINUTE_MS)),
+    ("sts.turn.silence_ms", Whole(50, MINUTE_MS)),
+    ("sts.turn.pause_ms", Whole(50, MINUTE_MS)),
+    ("sts.turn.wait_ms", Whole(50, MINUTE_MS)),
+    ("sts.turn.interrupt_ms", Whole(0, MINUTE_MS)),
+    ("sts.turn.seconds_max", Whole(1, 600)),
+    ("sts.chat.base_url", WEB),
+    ("sts.chat.api_key", Header),
+    ("sts.speech.base_url", WEB),
+    ("sts.speech.api_key", Header),
+    ("sts.speech.embedded_voice", Text),
+    ("demo.sts_base_url", WEB),
+    ("demo.sts_api_key", Header),
+    ("demo.sts_timeout_ms", TIMEOUT),
+    ("demo.frontend_base_url", WEB),
+    ("demo.website_url", Text),
+    ("demo.public_url", WEB),
+];
+
+/// What the setting `name` may be, where that is more than its type says.
+pub(super) fn allowed(name: &str) -> Option<&'static Allowed> {
+    ALLOWED.iter().find(|(setting, _)| *setting == name).map(|(_, allowed)| allowed)
+}
+
+/// Looks at every value of `config`, which was read from `figment`.
+///
+/// # Errors
+/// The first value that may not stand where it does, and settings that mean nothing without others.
+pub(super) fn check(config: &Config, figment: &Figment) -> Result<(), Error> {
+    let values = Value::serialize(config).map_err(|error| Error::explained(figment, &error))?;
+    for (name, allowed) in ALLOWED {
+        // Secrets are never serialized; as they were read they are text.
+        let value = match values.find_ref(name) {
+            Some(Value::Empty(..)) | None => figment.find_value(name).ok(),
+            Some(value) => Some(value.clone()),
+        };
+        if value.is_some_and(|value| !allowed.admits(&value)) {
+            return Err(Error::value(figment, name, allowed.text()));
+        }
+    }
+    together(config, figment)
+}
+
+/// Settings that only make sense beside others.
+fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
+    let twilio = &config.sts.twilio;
+    let account = [
+        ("sts.twilio.account_sid", twilio.account_sid.is_some()),
+        ("sts.twilio.auth_token", twilio.auth_token.is_some()),
+        ("sts.twilio.from", twilio.from.is_some()),
+    ];
+    // A token alone checks the provider's signatures.
+    let sends = account.iter().find(|(name, is_set)| *is_set && *name != "sts.twilio.auth_token");
+    let lacks = account.iter().find(|(_, is_set)| !is_set);
+    if let (Some((needed_by, _)), Some((name, _))) = (sends, lacks) {
+        let reason = "text messages are sent with account_sid, auth_token and from";
+        return Err(Error::missing(figment, name, needed_by, reason));
+    }
+    let livekit = &config.sts.livekit;
+    let account = [
+        ("sts.livekit.api_key", livekit.api_key.as_deref()),
+        ("sts.livekit.api_secret", livekit.api_secret.as_ref().map(|secret| secret.expose())),
+    ];
+    if livekit.url.is_some()
+        && let Some((name, _)) = account.iter().find(|(_, value)| value.is_none_or(str::is_empty))
+    {
+        let reason = "rooms are made with the server's api_key and api_secret";
+        return Err(Error::missing(figment, name, "sts.livekit.url", reason));
+    }
+    if config.http.buffered_bytes_max < config.http.body_bytes_max {
+        let least = config.http.body_bytes_max;
+        let allowed = format!("at least `http.body_bytes_max`, {least}: no larger body could ever be taken");
+        return Err(Error::value(figment, "http.buffered_bytes_max", allowed));
+    }
+    let vad = &config.transcribe.vad;
+    if vad.neg_threshold.is_some_and(|end| end > vad.threshold) {
+        let allowed = format!("at most `transcribe.vad.threshold`, {}", vad.threshold);
+        return Err(Error::value(figment, "transcribe.vad.neg_threshold", allowed));
+    }
+    Ok(())
+}
+
+impl Allowed {
+    /// For a sentence that ends in «must be …».
+    pub(super) fn text(&self) -> String {
+        match self {
+            Whole(least, most) => format!("a whole number from {least} to {most}"),
+            Number(least, most) if most.is_infinite() => format!("a number, at least {least}"),
+            Number(least, most) => format!("a number from {least} to {most}"),
+            Positive(most) => format!("greater than 0 and at most {most}"),
+            Text => "text, and not empty".into(),
+            Address(schemes) => {
+                let schemes: Vec<_> = schemes.iter().map(|scheme| format!("{scheme}://")).collect();
+                format!("an address that begins with {}", schemes.join(" or "))
+            }
+            Header => "visible ASCII characters, at least one".into(),
+            Language => "`auto` or the code of a language, such as en".into(),
+            Level => telemetry::LEVELS.into(),
+            Reachable => {
+                "a list of hosts (media.internal), hosts with a port (localhost:9000), addresses and \
+                          networks (10.1.0.0/16)"
+                    .into()
+            }
+            Origin => "a list of origins such as https://app.example, or *".into(),
+        }
+    }
+
+    fn admits(&self, value: &Value) -> bool {
+        match value {
+            Value::Array(_, items) => items.iter().all(|item| self.admits(item)),
+            Value::Num(_, number) => {
+                let whole = number.to_u128().or_else(|| u128::try_from(number.to_i128()?).ok());
+                let real = number.to_f64().or(whole.map(|whole| whole as f64));
+                match self {
+                    Whole(least, most) => {
+                        whole.is_some_and(|whole| (u128::from(*least)..=u128::from(*most)).contains(&whole))
+                    }
+                    Number(least, most) => real.is_some_and(|real| (*least..=*most).contains(&real)),
+                    Positive(most) => real.is_some_and(|real| real > 0.0 && real <= *most),
+                    _ => true,
+                }
+            }
+            Value::String(_, text) => match self {
+                Text => !text.trim().is_empty(),
+                Address(schemes) => Url::parse(text).is_ok_and(|url| {
+                    schemes.contains(&url.scheme()) && url.host_str().is_some_and(|host| !host.is_empty())
+                }),
+                Header => !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()),
+                Language => {
+                    (2..=8).contains(&text.len())
+                        && text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'-')
+                }
+                Level => telemetry::is_level(text),
+                Reachable => AllowList::parse(&[text]).is_ok(),
+                Origin => http::is_origin(text),
+                Whole(..) | Number(..) | Positive(..) => true,
+            },
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use figment::value::Dict;
+
+    use super::*;
+
+    /// The names of all numbers, with `prefix`.
+    fn numbers(dict: &Dict, prefix: &str, found: &mut Vec<String>) {
+        for (key, value) in dict {
+            let name = format!("{prefix}{key}");
+            match value {
+                Value::Dict(_, inner) => numbers(inner, &format!("{name}."), found),
+                Value::Num(..) => found.push(name),
+                Value::Array(_, items) if items.iter().any(|item| matches!(item, Value::Num(..))) => {
+                    found.push(name);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_has_its_bounds() {
+        let Ok(Value::Dict(_, dict)) = Value::serialize(Config::default()) else { panic!("a table") };
+        let mut found = Vec::new();
+        numbers(&dict, "", &mut found);
+        assert!(found.len() > 60, "{found:?}");
+        let unbounded: Vec<_> = found.iter().filter(|name| allowed(name).is_none()).collect();
+        assert!(unbounded.is_empty(), "{unbounded:?}");
+    }
+
+    #[test]
+    fn every_bound_is_of_a_setting_and_admits_its_default() {
+        let values = Value::serialize(Config::default()).expect("a table");
+        for (name, allowed) in ALLOWED {
+            // What is not set is not there to be found by name; its table is.
+            let table = name.rsplit_once('.').map_or(Some(&values), |(table, _)| values.find_ref(table));
+            assert!(table.is_some(), "{name}");
+            if let Some(value) = values.find_ref(name).filter(|value| !matches!(value, Value::Empty(..))) {
+                assert!(allowed.admits(value), "{name}: {value:?} is not {}", allowed.text());
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Where values come from, and which one wins.
+
+use std::path::{Path, PathBuf};
+
+use figment::providers::{Format as _, Serialized, Toml};
+use figment::value::{Dict, Map, Num, Value};
+use figment::{Figment, Metadata, Profile, Provider};
+
+use super::{Config, Error, bounds, error, xdg};
+use crate::jobs;
+
+/// Settings are variables that begin so.
+const PREFIX: &str = "VERBATIM_";
+/// But for these, which the repository's scripts and tests read.
+const NO_SETTINGS: [&str; 2] = ["VERBATIM_CACHE", "VERBATIM_CLIPS"];
+/// Variables of other names that are settings too: fixed ones of our own, and those by which other
+/// programs of the same machine know the same thing. The setting's own variable wins over them.
+const ALIASES: [(&str, &str); 15] = [
+    ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
+    ("HF_ENDPOINT", "models.hub.address"),
+    ("PIP_INDEX_URL", "models.hub.package_index"),
+    ("INTERACTIVE_VOICE_VERIFY_HOOK_URL", "sts.verification.hook_url"),
+    ("INTERACTIVE_VOICE_VERIFY_HOOK_API_KEY", "sts.verification.hook_api_key"),
+    ("INTERACTIVE_VOICE_VERIFY_DISABLE_INLINE", "sts.verification.disable_inline"),
+    ("LIVEKIT_URL", "sts.livekit.url"),
+    ("LIVEKIT_API_KEY", "sts.livekit.api_key"),
+    ("LIVEKIT_API_SECRET", "sts.livekit.api_secret"),
+    ("STS_API_BASE_URL", "demo.sts_base_url"),
+    ("DEMO_API_KEY", "demo.api_key"),
+    ("DEMO_FRONTEND_BASE_URL", "demo.frontend_base_url"),
+    ("DEMO_WEBSITE_URL", "demo.website_url"),
+    ("DEMO_VOICE_VERIFY_ALLOWED_CATEGORIES", "demo.voice_verify_allowed_categories"),
+    ("DEMO_VOICE_VERIFY_REQUIRE_PATIENT_ID", "demo.voice_verify_require_patient_id"),
+];
+
+/// Where the values come from.
+pub struct Sources {
+    figment: Figment,
+}
+
+/// One setting, as [`Sources::describe`] shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// With dots, as in `models.slots`.
+    pub name: String,
+    /// In TOML; none where it is a secret, or is not set and has no default.
+    pub value: Option<String>,
+    pub source: String,
+}
+
+impl Sources {
+    /// `file`: a named file, which must be there; otherwise `verbatim.toml` in
+    /// `$XDG_CONFIG_HOME/verbatim`, if there is one. `variables`: those of the environment, settings or not,
+    /// without those that the command line reads itself.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn new(
+        file: Option<&Path>,
+        variables: impl IntoIterator<Item = (String, String)>,
+        flags: Vec<Flag>,
+    ) -> Result<Self, Error> {
+        let defaults = Figment::from(Serialized::defaults(Config::default()));
+        let mut figment = defaults.clone();
+        let usual = || xdg("XDG_CONFIG_HOME", ".config").join("verbatim/verbatim.toml");
+        if let Some(path) = file.map(Path::to_owned).or_else(|| Some(usual()).filter(|path| path.exists())) {
+            figment = figment.merge(Given::from_file(path)?);
+        }
+        let mut named: Vec<Variable> = variables
+            .into_iter()
+            .filter_map(|(variable, text)| Variable::read(variable, &text, &defaults))
+            .collect();
+        named.sort_by_key(|variable| (!variable.is_alias, variable.setting.clone()));
+        for Variable { name, setting, value, .. } in named {
+            figment = figment.merge(Given::new(format!("the environment variable {name}"), &setting, value));
+        }
+        for Flag { flag, setting, value } in flags {
+            figment = figment.merge(Given::new(format!("the flag {flag}"), setting, value));
+        }
+        Ok(Self { figment })
+    }
+
+    /// # Errors
+    /// A name that is unknown, a value of the wrong type or out of range: which, from where, and what is
+    /// allowed.
+    pub fn read(&self) -> Result<Config, Error> {
+        // Variables are text: what they are to be is known where they end up, so `123` is a number for a
+        // number and a name for a path.
+        let config: Config =
+            self.figment.extract_lossy().map_err(|error| Error::explained(&self.figment, &error))?;
+        bounds::check(&config, &self.figment)?;
+        Ok(config)
+    }
+
+    /// Every setting, its value and where it comes from, in order of names.
+    ///
+    /// # Errors
+    /// As [`Sources::read`].
+    pub fn describe(&self) -> Result<Vec<Setting>, Error> {
+        let config = self.read()?;
+        let value = Value::serialize(&config).map_err(|error| Error::explained(&self.figment, &error))?;
+        let mut settings = Vec::new();
+        if let Value::Dict(_, dict) = value {
+            flatten(&dict, "", &mut |name, value| {
+                let metadata = self.figment.find_metadata(&name);
+                let source = metadata.map_or_else(|| "default".into(), error::source);
+                settings.push(Setting { name, value, source });
+            });
+        }
+        Ok(settings)
+    }
+}
+
+/// A setting that the command line gives.
+pub struct Flag {
+    /// As it is typed: `--threads`.
+    pub flag: &'static str,
+    /// With dots: `models.threads`.
+    pub setting: &'static str,
+    pub value: Value,
+}
+
+/// A setting that the environment gives.
+struct Variable {
+    name: String,
+    setting: String,
+    value: Value,
+    is_alias: bool,
+}
+
+impl Variable {
+    /// None for what is no setting.
+    fn read(name: String, text: &str, defaults: &Figment) -> Option<Self> {
+        let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+        let setting = match alias {
+            Some((_, setting)) => (*setting).to_owned(),
+            None if NO_SETTINGS.contains(&name.as_str()) || is_service_link(&name) => return None,
+            None => name.strip_prefix(PREFIX)?.to_ascii_lowercase().replace("__", "."),
+        };
+        let is_list = matches!(defaults.find_value(&setting), Ok(Value::Array(..)));
+        // Other programs take an empty one for none.
+        if alias.is_some() && !is_list && text.is_empty() {
+            return None;
+        }
+        let value = if is_list {
+            let text = text.trim().trim_start_matches('[').trim_end_matches(']');
+            let items = text.split(',').map(|item| item.trim().trim_matches('"'));
+            items.filter(|item| !item.is_empty()).collect::<Vec<_>>().into()
+        } else {
+            Value::from(text)
+        };
+        Some(Self { name, setting, value, is_alias: alias.is_some() })
+    }
+}
+
+/// Whether Kubernetes sets `name` in every container beside a service that is called `verbatim` or
+/// `verbatim-…`: `VERBATIM_SERVICE_HOST`, `VERBATIM_PORT`, `VERBATIM_PORT_8000_TCP_ADDR`.
+fn is_service_link(name: &str) -> bool {
+    let port = |rest: &str| {
+        let number = rest.strip_prefix('_').and_then(|rest| rest.split('_').next()).unwrap_or_default();
+        rest.is_empty() || (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || name.rsplit_once("_PORT").is_some_and(|(_, rest)| port(rest))
+}
+
+/// What one source gives.
+struct Given {
+    metadata: Metadata,
+    dict: Dict,
+}
+
+impl Given {
+    fn new(source: String, setting: &str, value: Value) -> Self {
+        let mut names = setting.rsplit('.');
+        let last = names.next().unwrap_or_default();
+        let mut dict = Dict::from([(last.to_owned(), value)]);
+        for name in names {
+            dict = Dict::from([(name.to_owned(), dict.into())]);
+        }
+        Self { metadata: Metadata::named(source), dict }
+    }
+
+    /// # Errors
+    /// [`Error::File`], which quotes nothing: a file may hold secrets.
+    fn from_file(path: PathBuf) -> Result<Self, Error> {
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => return Err(Error::File { path, problem: error.to_string() }),
+        };
+        match Toml::from_str::<Dict>(&text) {
+            Ok(dict) => Ok(Self { metadata: Metadata::from("a file", path.as_path()), dict }),
+            Err(error) => {
+                let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+                let line = before.matches('\n').count() + 1;
+                let message = error.message().lines().next().unwrap_or("no TOML");
+                Err(Error::File { path, problem: format!("line {line}: {message}") })
+            }
+        }
+    }
+}
+
+impl Provider for Given {
+    fn metadata(&self) -> Metadata {
+        self.metadata.clone()
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Profile::Default.collect(self.dict.clone()))
+    }
+}
+
+fn flatten(dict: &Dict, prefix: &str, row: &mut impl FnMut(String, Option<String>)) {
+    for (key, value) in dict {
+        let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        match value {
+            Value::Dict(_, inner) => flatten(inner, &name, row),
+            Value::Empty(..) => row(name, None),
+            Value::String(_, text) if text == jobs::HIDDEN => row(name, None),
+            // As f64 it would show digits that nobody wrote.
+            Value::Num(_, Num::F32(number)) => row(name, Some(format!("{number:?}"))),
+            other => row(name, toml::Value::try_from(other).ok().map(|value| value.to_string())),
+        }
+    }
+}
