@@ -79,8 +79,8 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
     let mut warnings = warnings(unsupported, asked.parameters, languages, heard.model);
     if heard.damaged {
         let message = format!(
-            "The audio is damaged or breaks off: {} s of it could be decoded and were transcribed.",
-            rounded(heard.duration_seconds, 1e2)
+            "The audio is damaged or breaks off: {:.2} s of it could be decoded and were transcribed.",
+            heard.duration_seconds
         );
         warnings.push(wire::Warning { parameter: "audio", kind: wire::WarningKind::DamagedAudio, message });
     }
