@@ -86,7 +86,7 @@ async fn raw_samples_of_the_contract_need_no_more_than_their_name() {
         (server.listen("encoding=s16le&channels=2", stereo.clone()), 1.0, 2),
         (server.listen("sample_rate=8000", say(8)), 2.0, 1),
         (typed("", "audio/pcm", say(8)), 1.0, 1),
-        (typed("", "audio/x-raw; rate=32000; channels=2", stereo), 0.5, 2),
+        (typed("sample_rate=8000", "audio/x-raw; rate=16000; channels=2", stereo), 1.0, 2),
         (typed("sample_rate=8000", "audio/s16le", say(8)), 2.0, 1),
     ] {
         let (status, body) = answer(request).await;
@@ -120,7 +120,7 @@ async fn a_warning_names_the_parameter_that_was_sent() {
 #[tokio::test]
 async fn a_callbacks_method_that_is_none_is_named() {
     let server = TestServer::start(Setup::default()).await;
-    for method in ["GET", "get", "DELETE", "", "POST "] {
+    for method in ["GET", "get", "DELETE", "", "POSTS"] {
         let (status, body) = answer(server.listen(&format!("{RAW}&callback_method={method}"), say(1))).await;
         assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));
         let expected = format!("invalid value `{method}` for `callback_method`: expected POST or PUT");
