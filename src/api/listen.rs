@@ -182,7 +182,7 @@ fn is_sdk(headers: &HeaderMap) -> bool {
             .any(|name| name.as_str().starts_with("x-deepgram-") || name.as_str().starts_with("x-fern-"))
 }
 
-/// Of Speex where the sender names none: that of telephones.
+/// The sample rate of Speex where the sender names none: telephones have it.
 const SPEEX_SAMPLE_RATE_HZ: u32 = 8_000;
 
 /// The format of audio without a container; `None` where the bytes tell it.
