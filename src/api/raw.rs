@@ -20,7 +20,7 @@ const S16LE_RATE_HZ: u32 = 16_000;
 const S16LE_TYPES: [&str; 6] =
     ["audio/s16le", "audio/x-s16le", "audio/pcm", "audio/x-pcm", "audio/raw", "audio/x-raw"];
 
-/// Of Speex where the sender names none: that of telephones.
+/// The sample rate of Speex where the sender names none: telephones have it.
 const SPEEX_RATE_HZ: u32 = 8_000;
 
 /// As the query says it; `None` where the bytes tell it.

@@ -70,7 +70,7 @@ pub struct Source {
     pub container: Container,
     /// Take off what the encoder added at the ends, where the container says how much.
     pub trims: bool,
-    /// Of an MP4 file, as by [`mp4::codings`].
+    /// The codings of an MP4 file, as by [`mp4::codings`].
     pub codings: Vec<[u8; 4]>,
 }
 
@@ -120,7 +120,7 @@ pub fn read(
     }
 }
 
-/// What makes samples of packets.
+/// Makes samples of packets.
 enum Decoder {
     Registered(Box<dyn AudioDecoder>),
     Surround(Box<Surround>),
@@ -228,7 +228,7 @@ fn unknown_to_reader(format: &dyn FormatReader, codings: &[[u8; 4]]) -> Result<(
     }
 }
 
-/// What a refusal calls a codec.
+/// The name of a codec in a refusal.
 fn name(parameters: &AudioCodecParameters, container: Container) -> String {
     let container = match container {
         Container::Mp4 => "MP4",

@@ -28,7 +28,7 @@ impl Default for Limits {
 /// Sample rates that are read, in Hz. Outside them a file is damaged or hostile.
 pub(super) const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 4_000..=384_000;
 
-/// What bytes are that are no container.
+/// The format of bytes that are no container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bare {
     Samples(RawFormat),

@@ -19,16 +19,16 @@ pub struct Gather {
 }
 
 struct State {
-    /// Of the frames that come now.
+    /// The format of the frames that come now.
     sample_rate_hz: u32,
     channels: usize,
     /// Since they began.
     frames: u64,
     max_frames: u64,
-    /// What was before them.
+    /// How much audio was before them.
     seconds_before: f64,
     changes: usize,
-    /// Of the source as it began, with the most channels that it has had.
+    /// The format in which the source began, with the most channels that it has had.
     source_sample_rate_hz: u32,
     source_channels: usize,
     outputs: Vec<Resampling>,

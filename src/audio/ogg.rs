@@ -19,7 +19,7 @@ pub struct Packets<R> {
     bytes: BufReader<R>,
     /// The stream that is read; `None` takes the first packet of each.
     serial: Option<u32>,
-    /// Of the page at hand, with the number of bytes each.
+    /// The lengths of what is left of the page at hand.
     segments: std::collections::VecDeque<u8>,
     page: Page,
     partial: Vec<u8>,

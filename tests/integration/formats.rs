@@ -214,7 +214,7 @@ async fn what_is_no_frame_of_speech_is_refused_or_passed_over() {
     let too_long = vec![0x55; 100_000];
     let refused = stream(StreamFormat::Speech(coding), std::iter::repeat_n(&too_long[..], 30)).await;
     assert!(matches!(refused, Err(Error::Corrupt(_))));
-    // A few strange bytes between frames cost what they are, and it is told.
+    // A few strange bytes between frames cost what they are, and the file counts as damaged.
     let mut damaged = coded("nb.amr");
     damaged.splice(6 + 32 * 10..6 + 32 * 10, *b"###");
     let heard = file(damaged, None).expect("the rest");
@@ -322,7 +322,7 @@ fn what_is_not_read_is_named() {
 }
 
 #[test]
-fn a_file_that_breaks_off_is_heard_up_to_there_and_it_is_told() {
+fn a_file_that_breaks_off_is_heard_up_to_there_and_marked() {
     for name in ["nb.amr", "wb.amr", "speex_nb.ogg", "speex_uwb.ogg", "ima.wav", "ms.wav", "mp3.wav"] {
         let bytes = coded(name);
         // Amid a frame.

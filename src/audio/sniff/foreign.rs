@@ -1,6 +1,6 @@
 //! Names for what is not read, so that a refusal says what came.
 
-/// What `bytes` are, as the object of a sentence; some are no audio at all.
+/// Names `bytes`, as the object of a sentence; some are no audio at all.
 pub fn name(bytes: &[u8]) -> &'static str {
     const BEGINNINGS: &[(&[u8], &str)] = &[
         (b"\x30\x26\xB2\x75\x8E\x66\xCF\x11", "ASF (Windows Media)"),

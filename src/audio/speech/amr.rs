@@ -52,7 +52,7 @@ impl Band {
 pub struct Frames {
     band: Band,
     codec: Box<AmrCodec>,
-    /// Of the last frame that had one.
+    /// The mode of the last frame that had one.
     mode: u8,
 }
 
@@ -73,7 +73,7 @@ impl Frames {
         self.band.sample_rate_hz()
     }
 
-    /// What a frame is that begins with `header`; `None` where none does.
+    /// The type of the frame that begins with `header`; `None` where none does.
     fn frame_type(&self, header: u8) -> Option<AmrFrameType> {
         let index = (header >> 3) & 0x0F;
         (header & PADDING == 0).then(|| AmrFrameType::from_index(self.band.variant(), index).ok()).flatten()

@@ -11,7 +11,7 @@ use super::gather::Gather;
 /// Full scale of the samples that these decoders give.
 const FULL_SCALE: f32 = 32_768.0;
 
-/// What is called after each frame, as by [`super::container::read`].
+/// Called after each frame, as by [`super::container::read`].
 pub type Decoded<'a> = &'a mut dyn FnMut(&mut Gather) -> Result<(), Error>;
 
 fn extend(samples: &mut Vec<f32>, pcm: &[i16]) {

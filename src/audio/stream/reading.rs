@@ -28,7 +28,7 @@ pub struct Reading {
     pieces: mpsc::Receiver<Report>,
 }
 
-/// What a reader begins with.
+/// The input of a reader.
 pub enum Input {
     /// The first bytes, which more follow.
     Arriving(Bytes),
