@@ -207,7 +207,8 @@ proptest! {
                 prop_assert!(line.width() <= LINE_COLUMNS && !line.trim().is_empty(), "{:?}", line);
             }
             let seconds = (cue.end_ms as f64 - cue.start_ms as f64) / 1000.0;
-            prop_assert!(seconds >= MIN_SECONDS - ROUNDING && seconds <= MAX_SECONDS + ROUNDING, "{:?}", cue);
+            let allowed = MIN_SECONDS - ROUNDING..=MAX_SECONDS + ROUNDING;
+            prop_assert!(allowed.contains(&seconds), "{:?}", cue);
         }
         for pair in cues.windows(2) {
             let gap = pair[1].start_ms as f64 / 1000.0 - pair[0].end_ms as f64 / 1000.0;
