@@ -1,27 +1,92 @@
 #!/usr/bin/env python3
-"""What `keyterm` does to the terms that are said, and to all other words.
+"""Whether `keyterm` and `keywords` bring out the terms that are said, and what they do to all other words.
 
-Starts a server and sends each clip of a folder three times: without terms, with the terms that are said in it,
-and with those of all clips. Told are, for each way: how many of the terms are found in the transcripts; the
-words wrong in clips whose words are known (`text` in the folder's manifest.jsonl); and, of clips in which no
-term is said, the words that differ from what was heard without terms. Needs jiwer and whisper-normalizer.
+Starts a server and sends each clip of a folder without terms, then with terms:
+
+- those that are said in it, and those of all clips, as key terms and as keywords of weight 2 and 10: how many are
+  found in the transcripts, and, where the manifest has `text`, how many words are wrong;
+- a word that is heard in it, and one that is heard in other clips alone, at each weight; and a hundred words of all
+  clips as key terms: in how many clips other words change. Negative weights count where the word is not heard.
+
+Needs jiwer and whisper-normalizer.
 """
 
 import argparse
 import json
+import random
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import jiwer
-
-from door import serving
+from door import Door, serving
 from scoring import error_rate, normal, read_lines
 
-WAYS = ("none", "its own", "all")
+# Name of a way to tell terms, and how it tells one.
+WAYS = {"keyterm": None, "keywords=…:2": 2, "keywords=…:10": 10}
+WEIGHTS = (0.5, 1, 2, 5, 10, -1, -10)
 
 
 def holds(text: str, term: str) -> bool:
     return f" {normal(term, 'en')} " in f" {normal(text, 'en')} "
+
+
+class Listener:
+    """Transcripts of clips in English, each with the terms it is given."""
+
+    def __init__(self, door: Door, folder: Path):
+        self.door, self.folder = door, folder
+
+    def hear(self, file: str, terms: list[str], weight: float | None = None) -> str:
+        """`weight` None: as key terms."""
+        asked = {"keyterms": terms} if weight is None else {"keywords": [f"{term}:{weight:g}" for term in terms]}
+        answer, _ = self.door.listen_patiently((self.folder / file).read_bytes(), language="en", **asked)
+        if answer.status != 200:
+            raise SystemExit(f"{file}: {answer.status} {answer.body[:200]!r}")
+        return answer.alternative()["transcript"]
+
+
+def hits(listener: Listener, pool: ThreadPoolExecutor, rows: list[dict], said: dict[str, list[str]]) -> None:
+    every = list(dict.fromkeys(term for terms in said.values() for term in terms))
+    known = [row for row in rows if row.get("text")]
+    spoken = sum(map(len, said.values()))
+
+    def report(name: str, heard: dict[str, str]) -> None:
+        found = sum(holds(heard[file], term) for file, terms in said.items() for term in terms)
+        wrong = error_rate([(row["text"], heard[row["file"]], "en") for row in known])
+        print(f"{name:<32} found {found} of {spoken}; words wrong {100 * (wrong or 0):.2f} %")
+
+    files = [row["file"] for row in rows]
+    report("without terms", dict(zip(files, pool.map(lambda file: listener.hear(file, []), files))))
+    for name, weight in WAYS.items():
+        own = pool.map(lambda file: listener.hear(file, said.get(file, []), weight), files)
+        report(f"{name}, of its own", dict(zip(files, own)))
+        report(f"{name}, of all", dict(zip(files, pool.map(lambda file: listener.hear(file, every, weight), files))))
+
+
+def harm(listener: Listener, pool: ThreadPoolExecutor, files: list[str], seed: int) -> None:
+    draw = random.Random(seed)
+    heard = {file: normal(text, "en").split()
+             for file, text in zip(files, pool.map(lambda file: listener.hear(file, []), files))}
+    vocabulary = sorted({word for words in heard.values() for word in words if len(word) > 1})
+    tries = []
+    for file, words in heard.items():
+        if not words:
+            continue
+        own, other = draw.choice(words), draw.choice([word for word in vocabulary if word not in words])
+        tries += [(f"a word heard, {weight:g}", file, [own], weight) for weight in WEIGHTS if weight > 0]
+        tries += [(f"a word not heard, {weight:g}", file, [other], weight) for weight in WEIGHTS]
+        tries.append(("a hundred words", file, draw.sample(vocabulary, min(100, len(vocabulary))), None))
+    texts = pool.map(lambda one: listener.hear(one[1], one[2], one[3]), tries)
+    changed: dict[str, list[str]] = {}
+    for (name, file, terms, _), text in zip(tries, texts):
+        lists = changed.setdefault(name, [])
+        if normal(text, "en").split() != heard[file]:
+            lists.append(f"{file} with {terms[0] if len(terms) == 1 else name}: {text}")
+    for name, lists in changed.items():
+        of = sum(one[0] == name for one in tries)
+        print(f"{name:<32} {len(lists)} of {of} clips are heard otherwise")
+        for line in lists:
+            print(f"    {line}")
 
 
 def main() -> int:
@@ -31,40 +96,19 @@ def main() -> int:
     parser.add_argument("--server-arguments", default="", help="of `verbatim serve`, as in '--model tiny.en'")
     parser.add_argument("--terms", type=Path, default=Path(__file__).with_suffix(".jsonl"), metavar="FILE",
                         help="what is said where: an object a line, with `file` and `terms`")
-    parser.add_argument("--texts", type=Path, metavar="FILE", help="write all transcripts to this file")
+    parser.add_argument("--seed", type=int, default=1, help="of the words drawn (default: 1)")
     options = parser.parse_args()
 
-    said = {row["file"]: row["terms"] for row in read_lines(options.terms)}
-    every = list(dict.fromkeys(term for terms in said.values() for term in terms))
     rows = [row for row in read_lines(options.speech / "manifest.jsonl")
             if row.get("language") == "en" and row.get("duration", 0) < 60]
-    heard: dict[str, dict[str, str]] = {way: {} for way in WAYS}
+    files = [row["file"] for row in rows]
+    said = {row["file"]: row["terms"] for row in read_lines(options.terms) if row["file"] in files}
     settings = {"VERBATIM_ENGINE__MAX_WAIT_SECONDS": "3600", "VERBATIM_LOG__LEVEL": "warn"}
-    with serving(options.binary, *options.server_arguments.split(), settings=settings) as served:
-        for row in rows:
-            file = row["file"]
-            audio = (options.speech / file).read_bytes()
-            for way, terms in zip(WAYS, ((), said.get(file, ()), every)):
-                answer, _ = served.door.listen_patiently(audio, language="en", keyterms=terms)
-                if answer.status != 200:
-                    print(f"{file}: {answer.status} {answer.body[:200]}", file=sys.stderr)
-                    return 1
-                heard[way][file] = answer.alternative()["transcript"]
-
-    known = [row for row in rows if row.get("text")]
-    others = [row["file"] for row in rows if row["file"] not in said]
-    print(f"{len(rows)} clips, {len(every)} terms; {len(known)} clips have known words, {len(others)} none of the terms")
-    for way in WAYS:
-        found = sum(holds(heard[way][file], term) for file, terms in said.items() for term in terms)
-        wrong = error_rate([(row["text"], heard[way][row["file"]], "en") for row in known])
-        before, after = ([normal(heard[which][file], "en") for file in others] for which in ("none", way))
-        changed = jiwer.process_words(before, after)
-        differ = changed.substitutions + changed.deletions + changed.insertions
-        print(f"terms given: {way:<8} found {found} of {sum(map(len, said.values()))}; words wrong "
-              f"{100 * (wrong or 0):.2f} %; elsewhere {differ} of {sum(len(text.split()) for text in before)} differ")
-    if options.texts:
-        lines = ({"file": row["file"], **{way: heard[way][row["file"]] for way in WAYS}} for row in rows)
-        options.texts.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    with (serving(options.binary, *options.server_arguments.split(), settings=settings) as served,
+          ThreadPoolExecutor(4) as pool):
+        listener = Listener(served.door, options.speech)
+        hits(listener, pool, rows, said)
+        harm(listener, pool, files, options.seed)
     return 0
 
 

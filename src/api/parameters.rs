@@ -11,7 +11,7 @@ mod live;
 mod table;
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use url::form_urlencoded;
 
@@ -80,7 +80,7 @@ pub struct Parameters {
     pub utterance_split_seconds: Option<f64>,
     /// `diarize`, `diarize_model`, `diarize_version` and the contract's `diarization` are one switch: those of
     /// them that turned it on.
-    pub diarize: Vec<&'static str>,
+    pub diarize: BTreeSet<&'static str>,
     pub numerals: bool,
     pub measurements: bool,
     pub dictation: bool,
@@ -106,7 +106,7 @@ pub struct Parameters {
     pub extra: BTreeMap<String, String>,
 
     /// Audio intelligence that was asked for, by parameter; never served.
-    pub intelligence: Vec<&'static str>,
+    pub intelligence: BTreeSet<&'static str>,
 }
 
 /// More than this and the wire format refuses. A word is a token at least.

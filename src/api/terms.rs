@@ -1,7 +1,8 @@
-//! Words to expect: `keyterm` and `keywords`, as the model is told them. Pure.
+//! Words to expect: `keyterm` and `keywords`, as the model is given them. Pure.
 //!
-//! Their tokens become likelier (see [`crate::engine::DecodingOptions::bias`]). Told as a text before the audio
-//! they would be found more often, but other words change too; benches/RESULTS.md has the figures.
+//! The decoder writes them where the audio nearly says them (see [`crate::engine::DecodingOptions::bias`]). Given as a
+//! text before the audio they would be found more often, but other words would change too; benches/RESULTS.md has the
+//! figures.
 
 use std::sync::Arc;
 

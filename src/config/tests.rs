@@ -107,7 +107,7 @@ fn settings_that_need_others_say_which() {
     let error = |variables: &[(&str, &str)]| sources(variables).read().expect_err("incomplete").to_string();
     for (set, missing) in [
         (&[("VERBATIM_STS__TWILIO__ACCOUNT_SID", "AC1")][..], "sts.twilio.auth_token"),
-        (&[("VERBATIM_STS__TWILIO__FROM", "+1"), ("VERBATIM_STS__TWILIO__ACCOUNT_SID", "AC1")], "auth_token"),
+        (&[("VERBATIM_STS__TWILIO__ACCOUNT_SID", "AC1"), ("VERBATIM_STS__TWILIO__FROM", "+1")], "auth_token"),
         (
             &[("VERBATIM_STS__TWILIO__FROM", "+1"), ("VERBATIM_STS__TWILIO__AUTH_TOKEN", "sesame")],
             "sts.twilio.account_sid",

@@ -334,7 +334,8 @@ impl Worker {
             .iter_mut()
             .filter(|(slot, hypothesis)| {
                 let wanted = self.slots[slot.0].as_ref().is_some_and(|o| o.entry.window.options.word_times);
-                wanted && !hypothesis.segments.is_empty()
+                // Where the last word ends decides what the next window hears: the same whether or not times are wanted.
+                (wanted || !hypothesis.ends_in_silence) && !hypothesis.segments.is_empty()
             })
             .map(|(slot, hypothesis)| (*slot, hypothesis))
             .collect();

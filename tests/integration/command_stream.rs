@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::commands::{home, run, texts, verbatim, write_silence};
 use crate::server::{Setup, TestServer, say};
+use crate::tones::{Listener, bytes, utter};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const RAW: [&str; 2] = ["--query", "encoding=linear16&sample_rate=16000"];
@@ -111,30 +112,48 @@ async fn who_cannot_come_in_is_told_where_and_why_and_never_waits_for_input() {
     assert!(error.contains("wss://"), "{error}");
 }
 
+/// A word, and a pause after it: the server hears it while the stream goes on.
+fn spoken() -> Vec<u8> {
+    bytes(&utter(&[(7, 0.5, 1.0)]))
+}
+
+async fn hearing() -> TestServer {
+    TestServer::start(Setup { model: Some(Box::new(Listener::new())), ..Setup::default() }).await
+}
+
+/// Waits until a window of the stream is recognised.
+async fn heard(server: &TestServer) {
+    begun(server).await;
+    let heard = async {
+        while server.engine.counts().windows == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.expect("it hears");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_the_audio_and_not_its_results() {
-    let (server, home) = (TestServer::start(Setup::default()).await, home());
+    let home = home();
     for (name, code) in [("-INT", 130), ("-TERM", 143)] {
+        let server = hearing().await;
         let (input, mut audio) = std::io::pipe().expect("a pipe");
         let mut command = stream(&server, &home, "-");
         command.args(RAW).stdin(input);
         let child = command.spawn().expect("it runs");
         drop(command);
-        audio.write_all(&say(7)).expect("it reads");
-        begun(&server).await;
-        while server.live.streams() > 0 && server.engine.counts().windows == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        audio.write_all(&spoken()).expect("it reads");
+        heard(&server).await;
         signal(&child, name);
         let (ended, output, error) = ended(child).await;
-        assert_eq!((ended, output.as_str()), (Some(code), "Number 7.\n"), "{error}");
+        assert_eq!((ended, output.as_str()), (Some(code), "W7,\n"), "{error}");
         assert!(error.contains(&format!("stopped by SIG{}", &name[1..])), "{error}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_microphone_ends_with_control_c_and_that_is_no_failure() {
-    let (server, home) = (TestServer::start(Setup::default()).await, home());
+    let (server, home) = (hearing().await, home());
     // A recorder that takes its sound from a pipe.
     let pipe = home.path().join("sound");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
@@ -147,14 +166,11 @@ async fn the_microphone_ends_with_control_c_and_that_is_no_failure() {
     let child = command.spawn().expect("it runs");
     let mut sound =
         tokio::task::spawn_blocking(move || File::create(pipe)).await.expect("opened").expect("a pipe");
-    sound.write_all(&say(7)).expect("it is recorded");
-    begun(&server).await;
-    while server.engine.counts().windows == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    sound.write_all(&spoken()).expect("it is recorded");
+    heard(&server).await;
     signal(&child, "-INT");
     let (code, output, error) = ended(child).await;
-    assert_eq!((code, output.as_str()), (Some(0), "Number 7.\n"), "{error}");
+    assert_eq!((code, output.as_str()), (Some(0), "W7,\n"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -154,9 +154,11 @@ fn stopped(command: &mut Command, signal: &str, has_begun: impl FnOnce()) -> (Op
 #[test]
 fn a_signal_while_a_model_is_fetched_ends_it_at_once() {
     let home = home();
+    let sound = home.path().join("x.wav");
+    std::fs::write(&sound, b"RIFF").expect("writable");
     for (arguments, signal, code) in [
         (&["serve", "--listen", "127.0.0.1:0"][..], "-TERM", 143),
-        (&["transcribe", "x.wav"], "-INT", 130),
+        (&["transcribe", sound.to_str().expect("text")], "-INT", 130),
         (&["models", "fetch", "tiny"], "-TERM", 143),
     ] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -143,6 +143,88 @@ async fn a_term_that_is_expected_is_heard_and_one_that_is_not_said_changes_nothi
     }
 }
 
+/// Terms bring out what was said. They write nothing else, whatever their weight: each of these weights once made
+/// one word of all.
+#[tokio::test]
+async fn a_term_changes_no_other_word_at_any_weight() {
+    let transcriber = transcriber();
+    let hear = async |pcm: &Pcm, terms: Vec<Term>| {
+        let language = LanguageChoice::Named("en".to_owned());
+        let options = TranscribeOptions { language, bias: terms.into(), ..options() };
+        words(&transcriber.transcribe(pcm.clone(), &options).await.expect("transcribed").text())
+    };
+    let without_word = |words: &[String], left_out: &str| {
+        words.iter().filter(|word| *word != left_out).cloned().collect::<Vec<_>>()
+    };
+    let clips = ["jfk.wav", "austen_0870.wav", "austen_0890.wav", "en_counting.wav"];
+    for (number, clip) in clips.into_iter().enumerate() {
+        let pcm = read(&format!("speech/{clip}"));
+        let said = hear(&pcm, Vec::new()).await;
+        assert!(said.len() > 5, "{clip}: {said:?}");
+        // Words of this clip and of another, the first of each and one from its middle.
+        let absent = ["banana", "temperature", "fellow", "selfish"][number];
+        for term in [said[0].as_str(), &said[said.len() / 2], absent] {
+            let term = |weight| vec![Term { text: term.to_owned(), weight }];
+            for weight in [0.5, 1.0, 2.0, 5.0, 10.0] {
+                assert_eq!(hear(&pcm, term(weight)).await, said, "{clip}: {:?}", term(weight));
+            }
+            for weight in [-1.0, -10.0] {
+                let heard = hear(&pcm, term(weight)).await;
+                let text = &term(weight)[0].text;
+                // Another word may stand in the place of each that is unwanted.
+                let places = said.iter().filter(|word| *word == text).count();
+                let kept = without_word(&said, text).join(" ");
+                let errors = word_errors(&kept, &without_word(&heard, text).join(" "));
+                assert!(errors <= places, "{clip}: {:?}: {heard:?}", term(weight));
+            }
+        }
+        let hundred =
+            (0..100).map(|n| Term { text: SOME_NAMES[n % SOME_NAMES.len()].repeat(1 + n / 20), weight: 1.0 });
+        assert_eq!(hear(&pcm, hundred.collect()).await, said, "{clip}: a hundred terms");
+    }
+}
+
+const SOME_NAMES: [&str; 20] = [
+    "Okafor",
+    "Nguyen",
+    "Zarathustra",
+    "Krieger",
+    "Helstone",
+    "Ljubljana",
+    "Siobhan",
+    "Xanadu",
+    "Metoprolol",
+    "Lisinopril",
+    "Kubernetes",
+    "Postgres",
+    "Wojciech",
+    "Reykjavik",
+    "Quetzalcoatl",
+    "Beaumont",
+    "Tchaikovsky",
+    "Oyelaran",
+    "Systrom",
+    "Anaphylaxis",
+];
+
+#[tokio::test]
+async fn word_times_change_no_word() {
+    let transcriber = transcriber();
+    let mut samples: Vec<f32> = Vec::new();
+    for (pcm, _) in passages() {
+        samples.extend(pcm.samples());
+        samples.extend([0.0; 4_000]);
+    }
+    let long = Pcm::new(samples.repeat(3));
+    for pcm in [read("speech/jfk.wav"), read("speech/es_conteo.wav"), long] {
+        let without = TranscribeOptions { word_times: false, ..options() };
+        let without = transcriber.transcribe(pcm.clone(), &without).await.expect("transcribed");
+        let with = transcribe(&transcriber, pcm).await;
+        assert_eq!(without.text(), with.text());
+        assert!(with.words().next().is_some());
+    }
+}
+
 #[tokio::test]
 async fn every_container_says_the_same() {
     let transcriber = transcriber();

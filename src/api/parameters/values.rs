@@ -1,6 +1,6 @@
 //! The kinds of value that parameters take.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
@@ -142,7 +142,7 @@ impl Reader<'_> {
     }
 
     /// One of several flags for the same: each switches on and none off.
-    pub(super) fn switch(&self, into: &mut Vec<&'static str>) -> Result<(), Error> {
+    pub(super) fn switch(&self, into: &mut BTreeSet<&'static str>) -> Result<(), Error> {
         if self.boolean().ok_or_else(|| self.invalid("true or false"))? {
             into.extend(DIARIZE_NAMES.iter().find(|name| **name == self.name));
         }
@@ -150,7 +150,7 @@ impl Reader<'_> {
     }
 
     /// The name of a model for something switches that on.
-    pub(super) fn named(&self, into: &mut Vec<&'static str>) -> Result<(), Error> {
+    pub(super) fn named(&self, into: &mut BTreeSet<&'static str>) -> Result<(), Error> {
         if !self.value.is_empty() && self.boolean() != Some(false) {
             into.extend(DIARIZE_NAMES.iter().find(|name| **name == self.name));
         }
@@ -334,9 +334,13 @@ impl Reader<'_> {
     }
 
     /// Anything but `false` asks for it: `summarize` takes `v2`, the custom ones take texts.
-    pub(super) fn intelligence(&self, name: &'static str, into: &mut Vec<&'static str>) -> Result<(), Error> {
-        if self.boolean() != Some(false) && !self.value.is_empty() && !into.contains(&name) {
-            into.push(name);
+    pub(super) fn intelligence(
+        &self,
+        name: &'static str,
+        into: &mut BTreeSet<&'static str>,
+    ) -> Result<(), Error> {
+        if self.boolean() != Some(false) && !self.value.is_empty() {
+            into.insert(name);
         }
         Ok(())
     }

@@ -286,7 +286,7 @@ impl Whisper {
             let bias = self.bias(&options.bias);
             let slot = &mut self.slots[id.0];
             slot.task = options.task;
-            slot.sequence = Some(Sequence::new(temperature, u64::from(temperature.to_bits()), forced, bias));
+            slot.sequence = Some(Sequence::new(temperature, temperature.to_bits(), forced, bias));
             let mut tokens = self.prompt(options.prompt.as_deref());
             let start_of_transcript = tokens.len();
             tokens.extend(self.opening(&self.slots[id.0]));
@@ -419,7 +419,6 @@ impl Whisper {
             if let Some(end) = last_word_end.filter(|&end| end > 0.0 && !hypothesis.ends_in_silence) {
                 let samples = (end * f64::from(crate::audio::SAMPLE_RATE)).round() as usize;
                 hypothesis.consumed_samples = samples.clamp(1, slot.samples.max(1));
-            }
             }
         }
         Ok(())

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
-
 use super::bias::{Bias, Choice, Search, Step};
 use super::rules::{Rules, log_sum_exp};
+use super::synthetic::{GOLDEN_GAMMA, split_mix};
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::audio::SAMPLE_RATE;
 use crate::cpu::{Level, rows};
@@ -27,7 +25,7 @@ pub struct Sequence {
     /// The attempt ends with so many tokens, and where they are forced not before.
     tokens_max: usize,
     forced: bool,
-    random: SmallRng,
+    seed: u32,
     /// Where terms are expected.
     search: Option<Search>,
 }
@@ -35,7 +33,7 @@ pub struct Sequence {
 impl Sequence {
     /// `seed`: the same for the same window and attempt, so that a result can be had again.
     /// `forced`: exactly so many tokens, whatever the model says.
-    pub fn new(temperature: f32, seed: u64, forced: Option<usize>, bias: Option<Arc<Bias>>) -> Self {
+    pub fn new(temperature: f32, seed: u32, forced: Option<usize>, bias: Option<Arc<Bias>>) -> Self {
         Self {
             tokens: Vec::new(),
             temperature,
@@ -43,7 +41,7 @@ impl Sequence {
             log_probabilities: Vec::new(),
             tokens_max: forced.unwrap_or(MAX_TOKENS),
             forced: forced.is_some(),
-            random: SmallRng::seed_from_u64(seed),
+            seed,
             search: bias.map(Search::new),
         }
     }
@@ -111,7 +109,7 @@ impl Sequence {
             tokens_max: self.tokens_max,
             forced: self.forced,
             temperature: self.temperature,
-            seed: self.temperature.to_bits(),
+            seed: self.seed,
             terms: self.search.is_some(),
         }
     }
@@ -121,12 +119,13 @@ impl Sequence {
         self.search.as_ref().map(Search::bias)
     }
 
-    /// Gumbel-max: the arg-max of logits / t plus Gumbel noise is a sample of their softmax.
-    fn sample(&mut self, logits: &[f32]) -> TokenId {
+    /// Gumbel-max: the arg-max of logits / t plus Gumbel noise is a sample of their softmax. The noise of a token
+    /// depends on where it would stand and on nothing else, so that a term that was taken back changes no draw.
+    fn sample(&self, logits: &[f32]) -> TokenId {
         let mut best = (f32::NEG_INFINITY, 0);
         for (token, &logit) in logits.iter().enumerate() {
             if logit > f32::NEG_INFINITY {
-                let uniform: f32 = self.random.random_range(f32::MIN_POSITIVE..1.0);
+                let uniform = uniform(self.seed, self.tokens.len(), token);
                 let score = logit / self.temperature - (-uniform.ln()).ln();
                 if score > best.0 {
                     best = (score, token as TokenId);
@@ -145,6 +144,14 @@ impl Sequence {
     pub fn average_log_probability(&self) -> f32 {
         self.log_probabilities.iter().sum::<f32>() / (self.tokens.len() + 1) as f32
     }
+}
+
+/// A number in (0, 1) for one token of one step of one attempt, the kernel's too: SplitMix64 (Steele, Lea and Flood,
+/// 2014) of all three.
+fn uniform(seed: u32, written: usize, token: usize) -> f32 {
+    let start = u64::from(seed) << 32 | token as u64;
+    let mut state = start.wrapping_add(GOLDEN_GAMMA.wrapping_mul(written as u64));
+    ((split_mix(&mut state) >> 41) as f32 + 0.5) / (1u64 << 23) as f32
 }
 
 /// A sequence cut into segments by its timestamps.

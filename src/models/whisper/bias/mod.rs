@@ -20,9 +20,9 @@ use crate::engine::{TERMS_MAX, Term};
 
 /// How far below the likeliest tokens a term of weight 1 may lie, in nats: of one token, and more for each
 /// further one. A word that the tokenizer knows whole is common, and the model hears it without help; a rare one
-/// is spelled in several tokens, each of which has to fit the audio.
-const MARGIN: f32 = 2.0;
-const MARGIN_PER_TOKEN: f32 = 1.5;
+/// is spelled in several tokens, each of which has to fit the audio. `benches/keyterms.py` measures what they do.
+const MARGIN: f32 = 0.5;
+const MARGIN_PER_TOKEN: f32 = 1.75;
 const MARGIN_MAX: f32 = 8.0;
 /// Weights beyond this allow no more.
 const WEIGHT_MAX: f32 = 1.5;

@@ -12,17 +12,24 @@ const WORDS: TokenId = 10;
 const END: TokenId = WORDS;
 const TIME: TokenId = WORDS + 1;
 const CONTINUING: TokenId = 2;
+/// Near enough for a term of one token.
+const NEAR: f32 = MARGIN * 0.8;
 
 /// Where a term may stand, its tokens, its weight.
 pub type Spelled<'a> = (usize, &'a [TokenId], f32);
 
 impl Bias {
-    pub fn of_tokens(terms: &[Spelled], end_of_text: TokenId, timestamp_begin: TokenId) -> Self {
+    /// `continues`: whether a token goes on with the word before it.
+    pub fn of_tokens(
+        terms: &[Spelled],
+        (end_of_text, timestamp_begin): (TokenId, TokenId),
+        continues: impl Fn(TokenId) -> bool,
+    ) -> Self {
         let mut trie = Trie::default();
         for &(root, tokens, weight) in terms {
             trie.insert(root, tokens, weight);
         }
-        let continues = (0..end_of_text).map(|token| token == CONTINUING).collect();
+        let continues = (0..end_of_text).map(continues).collect();
         Self { places: trie.places(), end_of_text, timestamp_begin, continues }
     }
 
@@ -35,7 +42,7 @@ impl Bias {
 }
 
 fn bias(terms: &[Spelled]) -> Arc<Bias> {
-    Arc::new(Bias::of_tokens(terms, END, TIME))
+    Arc::new(Bias::of_tokens(terms, (END, TIME), |token| token == CONTINUING))
 }
 
 /// What is written with terms by a model that gives logits for what was written before, at most 40 tokens; and how
@@ -104,13 +111,13 @@ fn a_term_that_fails_leaves_no_trace() {
     let long = bias(&[(ANYWHERE, &[5, 6, 7], 1.0)]);
     let near = [(&[1][..], 5, 1.0), (&[1, 5], 6, 1.0)];
     assert_eq!(write(&long, model(&[1, 4, 4, 3], &near)).0, [1, 4, 4, 3]);
-    // Nor does one that turns out to begin another word, or that the text or a timestamp cuts short.
+    // Nor does one that turns out to begin another word.
     let whole = bias(&[(ANYWHERE, &[5], 1.0)]);
-    for after in [CONTINUING, 3] {
-        let near = [(&[1][..], 5, 1.0), (&[1, 5], after, -1.0)];
-        let expected = if after == CONTINUING { [1, 4, 4] } else { [1, 5, 4] };
-        assert_eq!(write(&whole, model(&[1, 4, 4], &near)).0[..2], expected[..2]);
+    for (after, expected) in [(CONTINUING, [1, 4, 4]), (3, [1, 5, 3])] {
+        let near = [(&[1][..], 5, NEAR), (&[1, 5], after, -1.0)];
+        assert_eq!(write(&whole, model(&[1, 4, 4], &near)).0, expected);
     }
+    // Nor one that the end of the text or a timestamp cuts short.
     for after in [END, TIME] {
         let near = [(&[1][..], 5, 1.0), (&[1, 5], after, -1.0)];
         assert_eq!(write(&long, model(&[1, 4, 3], &near)).0, [1, 4, 3]);
@@ -120,7 +127,7 @@ fn a_term_that_fails_leaves_no_trace() {
 #[test]
 fn a_term_is_not_repeated_for_its_own_sake() {
     let term = bias(&[(ANYWHERE, &[5], 1.0), (ANYWHERE, &[6, 7], 1.0)]);
-    let near = [(&[][..], 5, 1.0), (&[5], 5, 1.0)];
+    let near = [(&[][..], 5, NEAR), (&[5], 5, NEAR)];
     assert_eq!(write(&term, model(&[1, 4, 3], &near)).0, [5, 4, 3]);
     let near = [(&[][..], 6, 1.0), (&[6], 7, 0.0), (&[6, 7], 6, 1.0), (&[6, 7, 6], 7, 0.0)];
     assert_eq!(write(&term, model(&[1, 4, 3, 3], &near)).0, [6, 7, 3, 3]);
@@ -139,7 +146,7 @@ fn the_longer_of_two_terms_stands_where_it_is_likelier() {
 #[test]
 fn some_terms_stand_first_alone() {
     let term = bias(&[(FIRST, &[5], 1.0)]);
-    let near = [(&[][..], 5, 1.0), (&[5], 5, 1.0), (&[5, 4, TIME], 5, 1.0)];
+    let near = [(&[][..], 5, NEAR), (&[5], 5, NEAR), (&[5, 4, TIME], 5, NEAR)];
     assert_eq!(write(&term, model(&[1, 4, TIME, 3], &near)).0, [5, 4, TIME, 5]);
 }
 

@@ -10,8 +10,8 @@ use crate::cuda::emulated::devices;
 use crate::cuda::{Address, Device, Kernel, Outcome, Place, Row, State, Wanted};
 use crate::engine::{SlotId, Term, Token};
 use crate::models::whisper::backends::{BF16_TOLERANCE, FP8_TOLERANCE, Normal, SHAPE, small, tokenizer};
-use crate::models::whisper::bias::Bias;
 use crate::models::whisper::bias::tests::Spelled;
+use crate::models::whisper::bias::{Bias, continues_word};
 use crate::models::whisper::decoder::{Decoder, Numbers, OnDevice, Placement, Run};
 use crate::models::whisper::encoder::AudioStates;
 use crate::models::whisper::rules::{self, Rules};
@@ -127,7 +127,9 @@ fn tokens_are_chosen_by_the_same_rules() {
         (first, &[8, 1, 9], 1.0),
         (first, &[1, 9], 1.0),
     ];
-    let bias = Arc::new(Bias::of_tokens(&terms, special.end_of_text, special.timestamp_begin));
+    let continues = |token| continues_word(tokenizer.bytes(token));
+    let kinds = (special.end_of_text, special.timestamp_begin);
+    let bias = Arc::new(Bias::of_tokens(&terms, kinds, continues));
     for (place, device) in devices() {
         // (forced, with terms)
         let attempts = [
@@ -149,7 +151,8 @@ fn tokens_are_chosen_by_the_same_rules() {
         let mut chooser = Chooser::new(place, device, rules.table(&tokenizer), &states, &biases);
         let mut random = Normal(1);
         let (mut tried, mut taken_back) = (0, 0);
-        for step in 0..40 {
+        // Terms that are taken back take steps of their own.
+        for step in 0..120 {
             let mut logits: Vec<f32> =
                 (0..sequences.len() * SHAPE.vocabulary).map(|_| random.draw() * 2.0).collect();
             let mut rows = Vec::new();
