@@ -35,7 +35,11 @@ async fn voice_process(variables: &[(&str, String)]) -> Program {
         ("VERBATIM_TRANSCRIBE__WINDOWS", "sequential".to_owned()),
     ];
     settings.extend_from_slice(variables);
-    Program::start(&["serve", "--listen", "127.0.0.1:0", "--threads", "1", "--model", &path], &settings).await
+    Program::start(
+        &["serve", "--dev", "--listen", "127.0.0.1:0", "--threads", "1", "--model", &path],
+        &settings,
+    )
+    .await
 }
 
 /// The snapshot after a caller of a secured session has said `digits`.
