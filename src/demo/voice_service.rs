@@ -32,6 +32,16 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// The session that a success is about.
+    pub fn session_id(&self) -> Option<String> {
+        #[derive(serde::Deserialize)]
+        struct About {
+            session_id: String,
+        }
+        let about = self.status.is_success().then(|| serde_json::from_slice::<About>(&self.body))?;
+        about.ok().map(|about| about.session_id)
+    }
+
     pub fn into_response(self) -> Response {
         let mut response = whole(self.status, self.media_type, self.body);
         if let Some(after) = self.retry_after {
