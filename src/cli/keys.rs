@@ -43,12 +43,18 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
             note(&format!("Key {id} for {label:?}, in {}. It is not shown again.", state_dir(config)));
         }
         Command::List => {
-            let mut lines = format!("{:<16} {:<12} {:<8} {:<8} LABEL\n", "ID", "CREATED", "STATE", "ROLE");
+            let mut lines = format!(
+                "{:<16} {:<12} {:<8} {:<8} {:<20} LABEL\n",
+                "ID", "CREATED", "STATE", "ROLE", "ORGANISATION"
+            );
             for key in store.list()? {
                 let state = if key.revoked.is_some() { "revoked" } else { "active" };
                 let role = if key.is_operator { "operator" } else { "caller" };
                 let (id, created) = (key.id.as_str(), date(key.created));
-                lines += &format!("{id:<16} {created:<12} {state:<8} {role:<8} {}\n", key.label);
+                lines += &format!(
+                    "{id:<16} {created:<12} {state:<8} {role:<8} {:<20} {}\n",
+                    key.tenant, key.label
+                );
             }
             print(&lines)?;
         }
