@@ -72,7 +72,7 @@ impl Guesses {
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
-        IpAddr::V6(v6) => std::net::Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        IpAddr::V6(v6) => std::net::Ipv6Addr::from_bits((v6.to_bits() >> 64) << 64).into(),
     }
 }
 

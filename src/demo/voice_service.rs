@@ -96,6 +96,9 @@ impl VoiceService {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
         let mut response = request.send().await.map_err(|error| failure(&error))?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            tracing::warn!("the voice service wants a key, or another one than `demo.sts_api_key`");
+        }
         let mut body = BytesMut::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
             if (body.len() + chunk.len()) as u64 > BODY_BYTES_MAX {

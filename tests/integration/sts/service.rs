@@ -31,9 +31,8 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        let mut config = Config::default();
-        // As `serve --dev`; who tests keys asks for them.
-        config.auth = Auth::Loopback;
+        // As `serve --dev`; tests of keys ask for them.
+        let mut config = Config { auth: Auth::Loopback, ..Config::default() };
         config.crawl.pause_ms = 0;
         // As on a machine where nothing more is installed; who tests the models asks for them.
         config.turn.end_of_turn = EndOfTurn::Silence;
