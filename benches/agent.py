@@ -114,7 +114,7 @@ async def run(options, clips) -> list:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", default="http://127.0.0.1:8000", metavar="URL")
-    parser.add_argument("--key", help="where the server asks for one")
+    parser.add_argument("--key", help="unless the server is `verbatim serve --dev` on this machine")
     parser.add_argument("--manifest", type=Path, default=Path(".verbatim/speech/manifest.jsonl"))
     parser.add_argument("--clips", type=int, default=8, help="no more than so many, the shortest")
     parser.add_argument("--answer", default="The answer to that is on page {page}.", metavar="TEXT")

@@ -56,6 +56,11 @@ pub enum Error {
     Sts(#[from] sts::StartError),
     #[error("the setting `sts.language` names none of the model's languages")]
     Language(#[from] api::language::UnknownLanguage),
+    #[error(
+        "`sts.auth` = \"loopback\" (`serve --dev`) lets callers of the voice agent in without a key, so `listen` \
+         must be an address of loopback, such as 127.0.0.1:8000, and not {0}"
+    )]
+    Open(SocketAddr),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("the demo did not start")]
@@ -70,7 +75,7 @@ impl Error {
     /// Whether other settings would help, rather than another try.
     pub fn is_configuration(&self) -> bool {
         match self {
-            Self::Fetch(_) | Self::Language(_) => true,
+            Self::Fetch(_) | Self::Language(_) | Self::Open(_) => true,
             Self::Model { source, .. } => matches!(source, hub::Error::Unknown(_) | hub::Error::Address(_)),
             Self::Http(error) => !matches!(error, http::Error::Listener(_)),
             Self::Demo(error) => !matches!(error, demo::Error::Client(_)),
@@ -122,8 +127,16 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
 /// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
 /// goes on in its threads.
 pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error> {
+    refuse_open(config)?;
     let listener = listen(config.listen).await?;
     serve_on(listener, config, stop, || {}).await
+}
+
+/// # Errors
+/// [`Error::Open`] where others than this machine could reach what asks for no key on it.
+fn refuse_open(config: &Config) -> Result<(), Error> {
+    let is_open = config.sts.enabled && config.sts.auth == sts::Auth::Loopback;
+    if is_open && !config.listen.ip().is_loopback() { Err(Error::Open(config.listen)) } else { Ok(()) }
 }
 
 /// As [`serve`], where it has been bound already; `is_ready` is called when requests are taken.

@@ -3,11 +3,13 @@
 
     first_run.py VERBATIM SPEECH [ARGUMENT ...]
 
-SPEECH is a folder with manifest.jsonl, as ./setup makes it; further arguments go to `verbatim serve`.
+SPEECH is a folder with manifest.jsonl, as ./setup makes it; further arguments go to `verbatim serve`. On a loopback
+address that is `verbatim serve --dev`, so that the voice agent can be tried without a key.
 Then it says how to send a file of one's own, and stays with the server until Ctrl-C. The development key
 is kept in the state folder, for its owner alone, so that it is the same at each run.
 """
 
+import ipaddress
 import json
 import os
 import signal
@@ -101,13 +103,15 @@ def main() -> None:
     if "--listen" in arguments:
         address = arguments[arguments.index("--listen") + 1]
     host, port = address.rsplit(":", 1)
+    is_loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+    development = ["--dev"] if is_loopback and "--dev" not in arguments else []
     with socket.socket() as probe:
         if probe.connect_ex((host, int(port))) == 0:
             sys.exit(f"Something listens on {address} already; use --listen, as in "
                      "`make run ARGUMENTS='--listen 127.0.0.1:8001'`.")
     # In a process group of its own: each Ctrl-C reaches it once, through the handler below. The first
     # lets it finish what it works on, the second ends it.
-    server = subprocess.Popen([verbatim, "serve", *arguments], process_group=0)
+    server = subprocess.Popen([verbatim, "serve", *development, *arguments], process_group=0)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _: server.send_signal(received))
     try:

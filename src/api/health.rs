@@ -1,5 +1,5 @@
 //! Whether the server lives and whether it takes work. None of these need a key, none say much; `/metrics`
-//! says more, and needs one, but on a listener of its own.
+//! tells of all tenants, and needs an operator's, but on a listener of its own.
 //!
 //! `/livez` answers while the process can answer and the engine's thread is there: when it fails, restart.
 //! `/readyz` answers 200 while work is taken and the engine recognises something, which is tried before the
@@ -154,9 +154,15 @@ pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Respon
     Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests }))
 }
 
-/// Metrics for a caller with a key.
+/// Metrics for an operator.
 pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    services.authenticator.caller(&request.headers).await?;
+    if !services.authenticator.caller(&request.headers).await?.is_operator {
+        return Err(Failure::new(
+            StatusCode::FORBIDDEN,
+            "FORBIDDEN",
+            "The metrics of all tenants are for an operator's key.",
+        ));
+    }
     open_metrics(services, request).await
 }
 

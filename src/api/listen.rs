@@ -211,7 +211,7 @@ mod tests {
     use crate::keys::Secret;
 
     fn caller(scheme: Scheme) -> Caller {
-        Caller { key: Secret::generate().id().clone(), tenant: 1, scheme }
+        Caller { key: Secret::generate().id().clone(), tenant: 1, is_operator: false, scheme }
     }
 
     fn words(scheme: Scheme, headers: &[(&str, &str)], query: &str) -> bool {

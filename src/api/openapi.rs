@@ -43,7 +43,8 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     let text = json!({"text/plain": {"schema": {"type": "string"}}});
     let metrics = json!({
         "summary": "Metrics, for Prometheus.",
-        "responses": {"200": {"description": "In its text format.", "content": text}, "401": failure("No valid key.")},
+        "responses": {"200": {"description": "In its text format.", "content": text}, "401": failure("No valid key."),
+            "403": failure("The key is not an operator's.")},
     });
     paths.insert("/metrics".to_owned(), json!({"get": metrics}));
     json!({

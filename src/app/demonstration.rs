@@ -64,6 +64,7 @@ fn address(listener: &TcpListener, wanted: SocketAddr) -> SocketAddr {
 pub async fn demo(config: &Config, stop: CancellationToken) -> Result<(), Error> {
     let mut config = config.clone();
     config.demo.key()?;
+    config.demo.check()?;
     let sockets = Sockets::bind(&mut config.demo).await?;
     serve_demo(sockets, &config, stop).await
 }
@@ -79,13 +80,22 @@ pub async fn demo_with_sts(
     is_ready: impl FnOnce(&Demonstration),
 ) -> Result<(), Error> {
     let key = config.demo.key()?;
+    config.demo.check()?;
+    // Without a key to send, the backend calls as the contract's clients do.
+    if config.demo.sts_api_key.is_none() && config.sts.auth != sts::Auth::Off {
+        if !config.listen.ip().is_loopback() {
+            return Err(demo::Error::NoServiceKey(config.listen).into());
+        }
+        config.sts.auth = sts::Auth::Loopback;
+    }
+    config.sts.enabled = true;
+    super::refuse_open(&config)?;
     let sockets = Sockets::bind(&mut config.demo).await?;
     let listener = listen(config.listen).await?;
     config.listen = address(&listener, config.listen);
     let scheme = if config.http.tls.is_some() { "https" } else { "http" };
     let local = |address: SocketAddr| format!("{scheme}://{}", reachable(address));
     config.demo.sts_base_url = local(config.listen);
-    config.sts.enabled = true;
     let demo = local(config.demo.listen);
     let verification = &mut config.sts.verification;
     if verification.hook_url.is_none() {
@@ -132,9 +142,17 @@ async fn serve_demo(sockets: Sockets, config: &Config, stop: CancellationToken) 
     let pages = async {
         let Some(site) = sockets.site else { return Ok(()) };
         // Whoever serves them to others does so with certificates of theirs.
-        let config = http::Config { tls: None, ..config.http.clone() };
-        http::run(site, demo::site(&demo), &config, stop.cancelled()).await
+        let http = http::Config { tls: None, ..config.http.clone() };
+        let http = http::Config { cors_origins: page_origins(config), ..http };
+        http::run(site, demo::site(&demo), &http, stop.cancelled()).await
     };
     tokio::try_join!(backend, pages)?;
     Ok(())
+}
+
+/// The origins of the pages' own site: a proxy before it may name another host than browsers see.
+fn page_origins(config: &Config) -> Vec<String> {
+    let own = url::Url::parse(&config.demo.frontend_base_url).map(|url| url.origin().ascii_serialization());
+    let own = own.ok().filter(|origin| http::is_origin(origin));
+    config.http.cors_origins.iter().cloned().chain(own).collect()
 }

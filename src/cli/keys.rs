@@ -16,6 +16,9 @@ pub enum Command {
         /// Who will use it, for people to read.
         #[arg(long, value_name = "NAME")]
         label: String,
+        /// For one who runs the server: it reads `/metrics`, which tells of all organisations, as well.
+        #[arg(long)]
+        operator: bool,
     },
     /// List keys; the keys themselves are not kept.
     List,
@@ -29,8 +32,9 @@ pub enum Command {
 pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
     let store = Store::open(&config.state_dir)?;
     match command {
-        Command::Create { label } => {
-            let (key, secret) = store.create(&label)?;
+        Command::Create { label, operator } => {
+            let (key, secret) =
+                if operator { store.create_operator(&label)? } else { store.create(&label)? };
             let id = key.id.as_str();
             // A key that nobody saw is of no use to its owner.
             print(&format!("{}\n", secret.expose())).map_err(|error| {
@@ -39,11 +43,18 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
             note(&format!("Key {id} for {label:?}, in {}. It is not shown again.", state_dir(config)));
         }
         Command::List => {
-            let mut lines = format!("{:<16} {:<12} {:<8} LABEL\n", "ID", "CREATED", "STATE");
+            let mut lines = format!(
+                "{:<16} {:<12} {:<8} {:<8} {:<20} LABEL\n",
+                "ID", "CREATED", "STATE", "ROLE", "ORGANISATION"
+            );
             for key in store.list()? {
                 let state = if key.revoked.is_some() { "revoked" } else { "active" };
+                let role = if key.is_operator { "operator" } else { "caller" };
                 let (id, created) = (key.id.as_str(), date(key.created));
-                lines += &format!("{id:<16} {created:<12} {state:<8} {}\n", key.label);
+                lines += &format!(
+                    "{id:<16} {created:<12} {state:<8} {role:<8} {:<20} {}\n",
+                    key.tenant, key.label
+                );
             }
             print(&lines)?;
         }

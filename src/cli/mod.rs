@@ -68,6 +68,10 @@ enum Command {
         /// Address and port.
         #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
         listen: Option<SocketAddr>,
+        /// For development: programs on this machine may call the voice agent without a key. Listens on loopback
+        /// only, with no proxy before it. Sets `sts.auth` to `loopback`.
+        #[arg(long)]
+        dev: bool,
         #[command(flatten)]
         engine: engine::Flags,
     },
@@ -237,17 +241,22 @@ fn flags(line: &CommandLine) -> Vec<Flag> {
         address.map(|address| Flag { flag: "--listen", setting, value: address.to_string().into() })
     };
     let (listen, engine) = match &line.command {
-        Command::Serve { listen: address, engine } => (listen("listen", address), Some(engine)),
+        Command::Serve { listen: address, engine, .. } => (listen("listen", address), Some(engine)),
         Command::Demo { listen: address, engine, .. } => (listen("demo.listen", address), Some(engine)),
         Command::Transcribe(arguments) => (None, Some(&arguments.engine)),
         Command::Bench(arguments) => (None, Some(&arguments.engine)),
         Command::Config { engine } => (None, Some(engine)),
         _ => (None, None),
     };
+    let dev = matches!(line.command, Command::Serve { dev: true, .. }).then(|| Flag {
+        flag: "--dev",
+        setting: "sts.auth",
+        value: "loopback".into(),
+    });
     let log = line.settings.log.as_deref();
     let log = log.map(|level| Flag { flag: "--log", setting: "log.level", value: level.into() });
     let engine = engine.map(engine::Flags::given).unwrap_or_default();
-    engine.into_iter().chain(listen).chain(log).collect()
+    engine.into_iter().chain(listen).chain(dev).chain(log).collect()
 }
 
 /// Starts the log. The level has been looked at with the rest of the configuration.

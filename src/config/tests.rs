@@ -103,6 +103,15 @@ fn a_wrong_value_is_named_with_its_setting_its_source_and_what_may_stand_there()
 }
 
 #[test]
+fn a_key_is_asked_for_by_default_and_the_way_of_before_is_named() {
+    assert_eq!(sources(&[]).read().expect("defaults").sts.auth, crate::sts::Auth::Required);
+    let error = sources(&[("VERBATIM_STS__AUTH", "auto")]).read().expect_err("no such way").to_string();
+    for part in ["`sts.auth` = \"auto\"", "VERBATIM_STS__AUTH", "required", "loopback", "off"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
 fn settings_that_need_others_say_which() {
     let error = |variables: &[(&str, &str)]| sources(variables).read().expect_err("incomplete").to_string();
     for (set, missing) in [

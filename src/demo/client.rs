@@ -1,5 +1,6 @@
 //! What a client's own pages report: form events, credentials, completion.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -22,7 +23,7 @@ const UPDATED_BYTES_MAX: usize = 32 << 10;
 const DEPTH_MAX: usize = 8;
 
 /// `POST /api/client/form-event`: the payload becomes the `page_context`.
-pub async fn form_event(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusal> {
+pub async fn form_event(demo: Arc<Demo>, fields: Fields, _: IpAddr) -> Result<Value, Refusal> {
     let session_id = session(&demo, &fields)?;
     fields.text("page")?;
     fields.text("form_name")?;
@@ -44,7 +45,7 @@ pub async fn form_event(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusa
 /// `POST /api/client/verify-and-submit`: `session_id`, `form_name`, `ssn_last4`, `date_of_birth`, and optional
 /// `category`, `message`, `updated_fields`. Unless somebody signs up, the number that is bound to the session
 /// must be theirs; one that is sent along proves nothing.
-pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusal> {
+pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields, address: IpAddr) -> Result<Value, Refusal> {
     let session_id = session(&demo, &fields)?;
     let form_name = fields.required("form_name")?;
     let is_signup = form_name == SIGNUP;
@@ -52,9 +53,15 @@ pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields) -> Result<Value,
     let (ssn_last4, date_of_birth) = (fields.ssn_last4()?, fields.required("date_of_birth")?);
     fields.text("caller_number")?;
     let completion = completion(&session_id, &fields)?;
-    let bound = if is_signup { None } else { Some(bound_number(&demo, &session_id).await?) };
+    let bound = if is_signup {
+        demo.expect(&session_id).await?;
+        None
+    } else {
+        Some(bound_number(&demo, &session_id).await?)
+    };
     let credentials = Credentials { ssn_last4, date_of_birth, caller_number: bound.as_deref() };
-    demo.prove(&session_id, |records| records.knows(&credentials).then_some(()))?.ok_or_else(not_verified)?;
+    let look = |records: &Records| records.knows(&credentials).then_some(());
+    demo.prove(&session_id, Some(address), look)?.ok_or_else(not_verified)?;
     let verification = json!({
         "action": "verification", "session_id": session_id, "category": category, "verified": true,
         "details": {"form_name": form_name},
@@ -68,7 +75,7 @@ pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields) -> Result<Value,
 
 /// The number that the voice service knows the session's caller by.
 async fn bound_number(demo: &Demo, session_id: &str) -> Result<String, Refusal> {
-    let status = demo.voice.act(&json!({"action": "status", "session_id": session_id})).await?;
+    let status = demo.status(session_id).await?;
     let number = status.get("caller_number").and_then(Value::as_str);
     number.map(str::to_owned).ok_or_else(|| {
         let message = "No number is bound to the session, so that it cannot be a known caller's.";
@@ -77,11 +84,12 @@ async fn bound_number(demo: &Demo, session_id: &str) -> Result<String, Refusal> 
 }
 
 /// `POST /api/client/verify-patient-info-demo`: `session_id`, `ssn_last4`, optional `patient_id`.
-pub async fn verify_patient(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusal> {
+pub async fn verify_patient(demo: Arc<Demo>, fields: Fields, address: IpAddr) -> Result<Value, Refusal> {
     let session_id = session(&demo, &fields)?;
     let (ssn_last4, id) = (fields.ssn_last4()?, fields.text("patient_id")?);
+    demo.expect(&session_id).await?;
     let look = |records: &Records| Some(records.patient(ssn_last4, id)?.sms_catalog_key.clone());
-    let key = demo.prove(&session_id, look)?.ok_or_else(not_verified)?;
+    let key = demo.prove(&session_id, Some(address), look)?.ok_or_else(not_verified)?;
     let details = json!({"sms_catalog_key": key});
     let verification = json!({
         "action": "verification", "session_id": session_id, "category": PATIENT_INFORMATION,
@@ -95,7 +103,7 @@ pub async fn verify_patient(demo: Arc<Demo>, fields: Fields) -> Result<Value, Re
 }
 
 /// `POST /api/client/form-completed`: `session_id`, optional `status`, `message`, `updated_fields`.
-pub async fn form_completed(demo: Arc<Demo>, fields: Fields) -> Result<Value, Refusal> {
+pub async fn form_completed(demo: Arc<Demo>, fields: Fields, _: IpAddr) -> Result<Value, Refusal> {
     let session_id = session(&demo, &fields)?;
     demo.voice.act(&completion(&session_id, &fields)?).await?;
     Ok(json!({"ok": true, "session_id": session_id, "completed": true}))

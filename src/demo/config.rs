@@ -42,7 +42,8 @@ pub struct Config {
     /// Where the telephony provider reaches this backend, `https://demo.example`: what it signs.
     /// Default: `http://` and the request's `Host`.
     pub public_url: Option<String>,
-    /// What the provider signs with. Without one its requests are not checked.
+    /// What the provider signs with. Without one its requests are not checked, so others than this machine must
+    /// not reach the backend.
     pub twilio_auth_token: Option<Secret>,
 }
 
@@ -80,6 +81,30 @@ impl Config {
             Host::Ipv6(v6) => v6.into(),
         };
         address.is_loopback().then(|| SocketAddr::new(address, url.port_or_known_default().unwrap_or(80)))
+    }
+
+    /// # Errors
+    /// [`Error::Unsigned`] where every caller could pose as the telephony provider.
+    pub fn check(&self) -> Result<(), Error> {
+        let token = self.twilio_auth_token.as_ref().map(Secret::expose);
+        if token.is_some_and(|token| !token.is_empty()) {
+            return Ok(());
+        }
+        let is_local = |url: &str| {
+            Url::parse(url).is_ok_and(|url| match url.host() {
+                Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+                Some(Host::Ipv4(v4)) => v4.is_loopback(),
+                Some(Host::Ipv6(v6)) => v6.is_loopback(),
+                None => false,
+            })
+        };
+        if !self.listen.ip().is_loopback() {
+            return Err(Error::Unsigned(self.listen.to_string()));
+        }
+        match self.public_url.as_deref() {
+            Some(url) if !is_local(url) => Err(Error::Unsigned(url.to_owned())),
+            _ => Ok(()),
+        }
     }
 
     /// The key that callers show, where it is no secret.

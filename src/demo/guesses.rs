@@ -1,7 +1,12 @@
-//! How often somebody may be wrong about who they are. Four digits are ten thousand guesses, which a
-//! program makes in a minute.
+//! How often people may be wrong about who they are. Four digits are ten thousand guesses, which a program makes
+//! in a minute.
+//!
+//! Each session that the voice service has is counted by itself, so that one cannot lock out another, and so is
+//! each address, so that opening one session after the other is no faster. An invented session
+//! only ever counts for its address.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,42 +14,65 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_secs(15 * 60);
 /// Wrong guesses of one session within the window.
 const OF_SESSION_MAX: usize = 5;
-/// Of all sessions together: who opens one session after the other guesses no faster.
-const OF_ALL_MAX: usize = 100;
+/// Of all sessions that guess from one address.
+const OF_ADDRESS_MAX: usize = 100;
+/// Wrong guesses that are remembered; the oldest are forgotten first.
+const GUESSES_MAX: usize = 20_000;
+
+struct Guess {
+    at: Instant,
+    session_id: String,
+    address: Option<IpAddr>,
+}
 
 /// The wrong guesses of the window, the oldest first.
 #[derive(Default)]
-pub struct Guesses(Mutex<VecDeque<(Instant, String)>>);
+pub struct Guesses(Mutex<VecDeque<Guess>>);
 
 impl Guesses {
-    /// Counts a guess as wrong until [`Self::was_right`]: guesses that are made at once are all counted.
+    /// Counts a guess as wrong until [`Self::was_right`]: guesses that are made at once are all counted. Without
+    /// an `address` only the session counts.
     ///
     /// # Errors
     /// How long to wait, where there were too many.
-    pub fn begin(&self, session_id: &str, now: Instant) -> Result<(), Duration> {
+    pub fn begin(&self, session_id: &str, address: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
+        let address = address.map(network);
         let mut guesses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while guesses.front().is_some_and(|(at, _)| now.duration_since(*at) >= WINDOW) {
+        while guesses.front().is_some_and(|guess| now.duration_since(guess.at) >= WINDOW) {
             guesses.pop_front();
         }
-        let of_session: Vec<Instant> =
-            guesses.iter().filter(|(_, id)| id == session_id).map(|(at, _)| *at).collect();
-        let oldest = match (of_session.len() >= OF_SESSION_MAX, guesses.len() >= OF_ALL_MAX) {
-            (false, false) => {
-                guesses.push_back((now, session_id.to_owned()));
-                return Ok(());
-            }
-            (true, _) => of_session.first().copied(),
-            (false, true) => guesses.front().map(|(at, _)| *at),
+        // The oldest of so many that one more is one too many.
+        let full = |max: usize, is_counted: &dyn Fn(&Guess) -> bool| {
+            let mut counted = guesses.iter().filter(|guess| is_counted(guess)).map(|guess| guess.at);
+            let oldest = counted.next()?;
+            (1 + counted.count() >= max).then_some(oldest)
         };
-        Err(oldest.map_or(WINDOW, |at| WINDOW.saturating_sub(now.duration_since(at))))
+        let of_session = full(OF_SESSION_MAX, &|guess| guess.session_id == session_id);
+        let of_address = full(OF_ADDRESS_MAX, &|guess| address.is_some() && guess.address == address);
+        if let Some(oldest) = of_session.or(of_address) {
+            return Err(WINDOW.saturating_sub(now.duration_since(oldest)));
+        }
+        if guesses.len() >= GUESSES_MAX {
+            guesses.pop_front();
+        }
+        guesses.push_back(Guess { at: now, session_id: session_id.to_owned(), address });
+        Ok(())
     }
 
     /// The last guess of a session was no wrong one.
     pub fn was_right(&self, session_id: &str) {
         let mut guesses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = guesses.iter().rposition(|(_, id)| id == session_id) {
+        if let Some(last) = guesses.iter().rposition(|guess| guess.session_id == session_id) {
             guesses.remove(last);
         }
+    }
+}
+
+/// What one person has at least: of IPv6 a network of 64 bits.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => std::net::Ipv6Addr::from_bits((v6.to_bits() >> 64) << 64).into(),
     }
 }
 
@@ -52,26 +80,56 @@ impl Guesses {
 mod tests {
     use super::*;
 
+    const HERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)));
+    const THERE: Option<IpAddr> = Some(IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2)));
+
     #[test]
-    fn nobody_guesses_on_and_on() {
+    fn a_session_does_not_guess_on_and_on() {
         let (guesses, start) = (Guesses::default(), Instant::now());
         for _ in 0..50 {
-            guesses.begin("right", start).expect("right ones are not counted");
+            guesses.begin("right", HERE, start).expect("right ones are not counted");
             guesses.was_right("right");
         }
         for _ in 0..OF_SESSION_MAX {
-            guesses.begin("a", start).expect("there are some to make");
+            guesses.begin("a", HERE, start).expect("there are some to make");
         }
         let later = start + Duration::from_secs(60);
-        assert_eq!(guesses.begin("a", later), Err(WINDOW - Duration::from_secs(60)));
-        guesses.begin("b", later).expect("another one's");
-        assert_eq!(guesses.begin("a", start + WINDOW), Ok(()));
+        assert_eq!(guesses.begin("a", THERE, later), Err(WINDOW - Duration::from_secs(60)));
+        guesses.begin("b", HERE, later).expect("another one's");
+        assert_eq!(guesses.begin("a", HERE, start + WINDOW), Ok(()));
     }
 
     #[test]
-    fn many_sessions_guess_no_faster() {
+    fn many_sessions_guess_no_faster_and_lock_out_no_other_address() {
         let (guesses, now) = (Guesses::default(), Instant::now());
-        let made = (0..1000).filter(|n| guesses.begin(&format!("session {n}"), now).is_ok()).count();
-        assert_eq!(made, OF_ALL_MAX);
+        let made = (0..1000).filter(|n| guesses.begin(&format!("session {n}"), HERE, now).is_ok()).count();
+        assert_eq!(made, OF_ADDRESS_MAX);
+        guesses.begin("session 999", THERE, now).expect("from elsewhere");
+        // The voice service asks for all its callers.
+        let made = (0..1000).filter(|n| guesses.begin(&format!("call {n}"), None, now).is_ok()).count();
+        assert_eq!(made, 1000);
+    }
+
+    #[test]
+    fn who_has_many_addresses_of_ipv6_has_one_network() {
+        let (guesses, now) = (Guesses::default(), Instant::now());
+        let address = |n: u32| Some(format!("2001:db8::{n:x}").parse().expect("an address"));
+        let made = (1..1000).filter(|n| guesses.begin(&format!("s{n}"), address(*n), now).is_ok()).count();
+        assert_eq!(made, OF_ADDRESS_MAX);
+        let mapped = Some("::ffff:192.0.2.1".parse().expect("an address"));
+        let of_one =
+            |address| (0..1000).filter(|n| guesses.begin(&format!("v{n}"), address, now).is_ok()).count();
+        assert_eq!((of_one(mapped), of_one(HERE)), (OF_ADDRESS_MAX, 0));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let (guesses, now) = (Guesses::default(), Instant::now());
+        let old = (0..GUESSES_MAX).map(|n| Guess { at: now, session_id: n.to_string(), address: None });
+        guesses.0.lock().expect("no panic").extend(old);
+        for n in 0..10 {
+            guesses.begin(&format!("more {n}"), None, now).expect("its first");
+        }
+        assert_eq!(guesses.0.lock().expect("no panic").len(), GUESSES_MAX);
     }
 }

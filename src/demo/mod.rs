@@ -16,6 +16,7 @@ mod guesses;
 mod hook;
 mod phone;
 mod records;
+mod sessions;
 mod site;
 mod story;
 mod visits;
@@ -26,7 +27,7 @@ pub use site::site;
 pub use story::story;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,10 +45,12 @@ use crate::http::{Failure, Request, Response, Router, json as json_response};
 use fields::Fields;
 use guesses::Guesses;
 use records::Records;
+use sessions::Sessions;
 use visits::Visits;
 use voice_service::{Reply, VoiceService};
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Of a request's or an answer's body: a start may bring documents.
 const BODY_BYTES_MAX: u64 = 4 << 20;
 
@@ -56,6 +59,16 @@ const BODY_BYTES_MAX: u64 = 4 << 20;
 pub enum Error {
     #[error("everybody knows the built-in key: set DEMO_API_KEY to listen on {0}")]
     BuiltInKey(SocketAddr),
+    #[error(
+        "every caller at {0} could pose as the telephony provider: set demo.twilio_auth_token, which the telephony provider signs \
+         with, or let demo.listen be an address of loopback and leave demo.public_url out"
+    )]
+    Unsigned(String),
+    #[error(
+        "the voice service on {0} wants a key: make one with `verbatim keys create --label demo` and set \
+         demo.sts_api_key, or let listen be an address of loopback"
+    )]
+    NoServiceKey(SocketAddr),
     #[error("`{0}` is no http or https address")]
     Address(&'static str),
     #[error("a key for the voice-agent service has characters that no header may have")]
@@ -74,6 +87,7 @@ pub struct Demo {
     records: Records,
     guesses: Guesses,
     visits: Visits,
+    sessions: Sessions,
     voice: VoiceService,
 }
 
@@ -94,12 +108,15 @@ impl Demo {
     /// # Errors
     /// [`Error`]
     pub fn new(config: &Config) -> Result<Arc<Self>, Error> {
+        let key = config.key()?;
+        config.check()?;
         Ok(Arc::new(Self {
-            key: config.key()?,
+            key,
             frontend: config::base_url("demo.frontend_base_url", &config.frontend_base_url)?,
             records: Records::open(config.records.as_deref())?,
             guesses: Guesses::default(),
             visits: Visits::default(),
+            sessions: Sessions::default(),
             voice: VoiceService::new(config)?,
             config: config.clone(),
         }))
@@ -123,17 +140,39 @@ impl Demo {
 }
 
 impl Demo {
-    /// What `look` finds for the credentials that a session shows, unless it has shown too many that are
-    /// none.
+    /// Sees that the voice service has a session, so that guesses of invented ones are none.
+    ///
+    /// # Errors
+    /// Those of the service: 404 where it has none of that id.
+    async fn expect(&self, session_id: &str) -> Result<(), Refusal> {
+        if !self.sessions.has(session_id) {
+            self.status(session_id).await?;
+        }
+        Ok(())
+    }
+
+    /// What the voice service says of a session.
+    ///
+    /// # Errors
+    /// As [`Self::expect`].
+    async fn status(&self, session_id: &str) -> Result<Value, Refusal> {
+        let status = self.voice.act(&json!({"action": "status", "session_id": session_id})).await?;
+        self.sessions.insert(session_id);
+        Ok(status)
+    }
+
+    /// What `look` finds for the credentials that a session shows from an address, unless either has shown too
+    /// many that are none.
     ///
     /// # Errors
     /// 429.
     fn prove<T>(
         &self,
         session_id: &str,
+        address: Option<IpAddr>,
         look: impl FnOnce(&Records) -> Option<T>,
     ) -> Result<Option<T>, Failure> {
-        self.guesses.begin(session_id, Instant::now()).map_err(|wait| {
+        self.guesses.begin(session_id, address, Instant::now()).map_err(|wait| {
             let message = "There were too many attempts that were wrong.";
             Failure::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_ATTEMPTS", message)
                 .header(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1))
@@ -175,7 +214,7 @@ fn keyed<F, R>(
     function: F,
 ) -> impl Fn(Request) -> BoxFuture<'static, Result<Response, Failure>> + Send + Sync + 'static
 where
-    F: Fn(Arc<Demo>, Fields) -> R + Copy + Send + Sync + 'static,
+    F: Fn(Arc<Demo>, Fields, IpAddr) -> R + Copy + Send + Sync + 'static,
     R: Future<Output = Result<Value, Refusal>> + Send + 'static,
 {
     let demo = demo.clone();
@@ -183,10 +222,18 @@ where
         let demo = demo.clone();
         Box::pin(async move {
             demo.authorize(&request.headers)?;
+            // Who has the key may speak for others.
+            let address = forwarded_for(&request.headers).unwrap_or(request.peer.ip());
             let fields = Fields::read(request.body).await?;
-            answer(function(demo, fields).await)
+            answer(function(demo, fields, address).await)
         })
     }
+}
+
+/// Whom the last proxy, or backend, says that it speaks for.
+fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
+    let last = headers.get_all(X_FORWARDED_FOR).iter().next_back()?.to_str().ok()?;
+    last.rsplit(',').next()?.trim().parse().ok()
 }
 
 fn answer(outcome: Result<Value, Refusal>) -> Result<Response, Failure> {
@@ -204,7 +251,11 @@ async fn proxy(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
     let media_type = request.headers.get(CONTENT_TYPE).cloned();
     let body = request.body.collect_at_most(BODY_BYTES_MAX).await?;
     let media_type = media_type.unwrap_or(HeaderValue::from_static("application/json"));
-    Ok(demo.voice.forward(body.bytes(), media_type).await?.into_response())
+    let reply = demo.voice.forward(body.bytes(), media_type).await?;
+    if let Some(id) = reply.session_id() {
+        demo.sessions.insert(&id);
+    }
+    Ok(reply.into_response())
 }
 
 fn whole(status: StatusCode, media_type: HeaderValue, body: impl Into<Bytes>) -> Response {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use url::form_urlencoded;
 
 use super::{Demo, Refusal, visits, whole};
-use crate::http::{Failure, Request, Response, json as json_response};
+use crate::http::{Failure, Request, Response, authority, json as json_response};
 
 const X_TWILIO_SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
 const FORM_BYTES_MAX: u64 = 64 << 10;
@@ -76,6 +76,7 @@ async fn start(demo: &Demo) -> Result<Session, Refusal> {
         return Err(Failure::new(StatusCode::BAD_GATEWAY, "STS_UNAVAILABLE", message).into());
     };
     demo.visits.insert(code, id.clone());
+    demo.sessions.insert(&id);
     Ok(Session { id, room_name })
 }
 
@@ -133,9 +134,15 @@ struct Form(Vec<(String, String)>);
 
 impl Form {
     /// # Errors
-    /// 403 where a token is configured and the provider did not sign it, 400 without `CallSid`; those of a
-    /// body.
+    /// 403 where a token is configured and the provider did not sign it, or none is and others than this machine
+    /// may ask; 400 without `CallSid`; those of a body.
     async fn read(demo: &Demo, request: Request) -> Result<Self, Failure> {
+        let token = demo.config.twilio_auth_token.as_ref().filter(|token| !token.expose().is_empty());
+        if token.is_none() && (request.is_foreign || !authority::is_loopback(&request.headers, &request.uri))
+        {
+            let message = "Without `demo.twilio_auth_token` calls are taken from this machine alone.";
+            return Err(Failure::new(StatusCode::FORBIDDEN, "INVALID_SIGNATURE", message));
+        }
         let host = request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let base = demo.config.public_url.as_deref().map(|url| url.trim_end_matches('/').to_owned());
         let base = base.unwrap_or_else(|| format!("http://{host}"));
@@ -147,7 +154,7 @@ impl Form {
         pairs.sort();
         pairs.dedup();
         let form = Self(pairs);
-        if let Some(token) = &demo.config.twilio_auth_token {
+        if let Some(token) = token {
             let signature = signature.as_ref().and_then(|signature| signature.to_str().ok());
             if !form.is_signed(token.expose(), &url, signature.unwrap_or_default()) {
                 let message = "The provider's signature is missing or wrong.";

@@ -7,7 +7,7 @@ use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER
 use hyper::{Method, StatusCode};
 
 use super::fields::Fields;
-use super::{Demo, answer, client, whole};
+use super::{Demo, answer, client, forwarded_for, whole};
 use crate::http::{Failure, Request, Response, Router};
 
 /// Path, title, content.
@@ -46,13 +46,16 @@ async fn event(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
         let message = "The body must be JSON, with `Content-Type: application/json`.";
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message));
     }
+    // A proxy on this machine says for whom it asks; others could say anything.
+    let forwarded = request.peer.ip().to_canonical().is_loopback().then(|| forwarded_for(&request.headers));
+    let address = forwarded.flatten().unwrap_or(request.peer.ip());
     let fields = Fields::read(request.body).await?;
     let name = request.captures.first().map_or("", |(_, name)| name);
     answer(match name {
-        "form-event" => client::form_event(demo, fields).await,
-        "verify-and-submit" => client::verify_and_submit(demo, fields).await,
-        "verify-patient-info-demo" => client::verify_patient(demo, fields).await,
-        "form-completed" => client::form_completed(demo, fields).await,
+        "form-event" => client::form_event(demo, fields, address).await,
+        "verify-and-submit" => client::verify_and_submit(demo, fields, address).await,
+        "verify-patient-info-demo" => client::verify_patient(demo, fields, address).await,
+        "form-completed" => client::form_completed(demo, fields, address).await,
         _ => return Err(Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such event.")),
     })
 }

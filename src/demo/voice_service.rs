@@ -32,6 +32,16 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// The session that a success is about.
+    pub fn session_id(&self) -> Option<String> {
+        #[derive(serde::Deserialize)]
+        struct About {
+            session_id: String,
+        }
+        let about = self.status.is_success().then(|| serde_json::from_slice::<About>(&self.body))?;
+        about.ok().map(|about| about.session_id)
+    }
+
     pub fn into_response(self) -> Response {
         let mut response = whole(self.status, self.media_type, self.body);
         if let Some(after) = self.retry_after {
@@ -86,6 +96,9 @@ impl VoiceService {
             request = request.header(AUTHORIZATION, authorization.clone());
         }
         let mut response = request.send().await.map_err(|error| failure(&error))?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            tracing::warn!("the voice service wants a key, or another one than `demo.sts_api_key`");
+        }
         let mut body = BytesMut::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
             if (body.len() + chunk.len()) as u64 > BODY_BYTES_MAX {

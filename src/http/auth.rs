@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Failure;
 use super::websocket::offered_protocols;
-use crate::keys::{KeyId, Verifier};
+use crate::keys::{Identity, KeyId, Verifier};
 
 /// Who is let in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,8 @@ impl Scheme {
 pub struct Caller {
     pub key: KeyId,
     pub tenant: u64,
+    /// Whether the key is one of those who run the server.
+    pub is_operator: bool,
     pub scheme: Scheme,
 }
 
@@ -97,7 +99,9 @@ impl Authenticator {
 
     async fn verify(&self, scheme: Scheme, key: &str) -> Result<Caller, Failure> {
         match self.verifier.verify(key).await {
-            Ok(Some(identity)) => Ok(Caller { key: identity.key, tenant: identity.tenant, scheme }),
+            Ok(Some(Identity { key, tenant, is_operator })) => {
+                Ok(Caller { key, tenant, is_operator, scheme })
+            }
             Ok(None) => Err(Failure::unauthorized()),
             Err(error) => Err(Failure::internal(error)),
         }

@@ -8,6 +8,7 @@ use hyper::header::{
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, HeaderValue, ORIGIN, VARY,
 };
+use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Method, StatusCode};
 
 use super::Error;
@@ -57,6 +58,23 @@ impl Cors {
         (self.any || listed()).then(|| origin.clone())
     }
 
+    /// Where the page stands that sent a request to the server `named`.
+    pub(super) fn page(&self, headers: &HeaderMap, named: Option<&Authority>) -> Page {
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let origin = match (origins.next(), origins.next()) {
+            (None, _) => return Page::Own,
+            (Some(origin), None) => origin.to_str().unwrap_or_default(),
+            (Some(_), Some(_)) => return Page::Foreign,
+        };
+        if self.origins.contains(origin) || named.is_some_and(|named| is_of(origin, named)) {
+            Page::Own
+        } else if self.any {
+            Page::Any
+        } else {
+            Page::Foreign
+        }
+    }
+
     /// The answer to a preflight from an origin that is admitted; `allow` are the path's methods.
     pub(super) fn preflight(
         &self,
@@ -97,9 +115,71 @@ impl Cors {
     }
 }
 
+/// Where a request's page stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Page {
+    /// Of this server or of a listed origin; also where no page sent the request.
+    Own,
+    /// Let in by `*` alone.
+    Any,
+    Foreign,
+}
+
+/// Whether `origin` is that of the server `named`. A proxy may have ended TLS, so the scheme says nothing, and
+/// the ports of both schemes go without saying.
+fn is_of(origin: &str, named: &Authority) -> bool {
+    let Some((scheme, rest)) = origin.split_once("://") else { return false };
+    let Ok(origin) = rest.parse::<Authority>() else { return false };
+    let port = |authority: &Authority| authority.port_u16().filter(|port| !matches!(port, 80 | 443));
+    matches!(scheme, "http" | "https")
+        && !rest.contains('@')
+        && origin.host().eq_ignore_ascii_case(named.host())
+        && port(&origin) == port(named)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_are_told_apart_by_their_origins() {
+        let listed = Cors::new(&["https://app.example".to_owned()]).unwrap();
+        let any = Cors::new(&["*".to_owned()]).unwrap();
+        let named = |host: &str| host.parse::<Authority>().unwrap();
+        let page = |cors: &Cors, origin: &str, host: &str| {
+            cors.page(&[(ORIGIN, origin.parse().unwrap())].into_iter().collect(), Some(&named(host)))
+        };
+        for (origin, host) in [
+            ("http://127.0.0.1:8000", "127.0.0.1:8000"),
+            ("http://LOCALHOST:8000", "localhost:8000"),
+            ("http://[::1]:8000", "[::1]:8000"),
+            ("https://voice.example", "voice.example"),
+            ("https://voice.example", "voice.example:443"),
+            ("https://app.example", "voice.example"),
+        ] {
+            assert_eq!(page(&listed, origin, host), Page::Own, "{origin} {host}");
+        }
+        for (origin, host) in [
+            ("https://evil.example", "127.0.0.1:8000"),
+            ("http://127.0.0.1:8001", "127.0.0.1:8000"),
+            ("http://localhost:8000", "127.0.0.1:8000"),
+            ("http://voice.example.evil", "voice.example"),
+            ("http://x@voice.example", "voice.example"),
+            ("file://voice.example", "voice.example"),
+            ("http://app.example", "voice.example"),
+            ("null", "voice.example"),
+            ("", "voice.example"),
+        ] {
+            assert_eq!(page(&listed, origin, host), Page::Foreign, "{origin} {host}");
+            assert_eq!(page(&any, origin, host), Page::Any, "{origin} {host}");
+        }
+        assert_eq!(listed.page(&HeaderMap::new(), None), Page::Own);
+        let same = [(ORIGIN, "https://app.example".parse().unwrap())].into_iter().collect();
+        assert_eq!(listed.page(&same, None), Page::Own);
+        let mut twice = same;
+        twice.append(ORIGIN, "https://app.example".parse().unwrap());
+        assert_eq!(listed.page(&twice, None), Page::Foreign);
+    }
 
     #[test]
     fn origins_are_checked() {

@@ -75,6 +75,15 @@ impl Failure {
             .header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
     }
 
+    /// For a page of another origin without a key.
+    pub fn foreign_origin() -> Self {
+        Self::new(
+            StatusCode::FORBIDDEN,
+            "ORIGIN_NOT_ALLOWED",
+            "Pages of this origin are let in with a key alone; `http.cors_origins` lists those that need none.",
+        )
+    }
+
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));

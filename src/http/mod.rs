@@ -11,6 +11,7 @@
 
 mod admission;
 pub mod auth;
+pub mod authority;
 pub mod body;
 mod connection;
 mod cors;
@@ -73,7 +74,8 @@ pub struct Config {
     pub streams_max: u32,
     /// How long requests may take to finish after the server was told to stop. Default 30 000.
     pub drain_timeout_ms: u64,
-    /// Origins whose pages may read answers (`https://app.example`), or `*`. Default: none.
+    /// Origins whose pages may read answers (`https://app.example`), or `*`. Pages of others are refused where
+    /// they show no key. Pages that `*` alone lets in need a key wherever one can be shown. Default: none.
     pub cors_origins: Vec<String>,
     /// Serve TLS with these files. Default: plain HTTP.
     pub tls: Option<TlsConfig>,

@@ -14,8 +14,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HeaderName, HeaderValue,
-    X_CONTENT_TYPE_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HeaderName,
+    HeaderValue, SEC_WEBSOCKET_PROTOCOL, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::Extensions;
 use hyper::http::request::Parts;
@@ -28,16 +28,18 @@ use uuid::Uuid;
 
 use super::body::Limits;
 use super::connection::InFlight;
-use super::cors::Cors;
+use super::cors::{Cors, Page};
 use super::refusals::Course;
 use super::router::Found;
 use super::websocket::Upgrades;
-use super::{Body, Config, Error, Failure, Router, linger};
+use super::{Body, Config, Error, Failure, Router, authority, linger};
 use crate::telemetry::metrics::HTTP_REQUEST;
 
 /// The request's id in an answer, under the wire format's name and under the usual one.
 const DG_REQUEST_ID: HeaderName = HeaderName::from_static("dg-request-id");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// The body of an answer, whole or streamed.
 pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -55,6 +57,9 @@ pub struct Request {
     /// What the names in the route's pattern matched, in order.
     pub captures: Vec<(String, String)>,
     pub peer: SocketAddr,
+    /// A page of another origin sent it, one that is not listed. Its browser lends it the user's place on the
+    /// network, so only what the request shows itself may count for it.
+    pub is_foreign: bool,
     pub body: Body,
     /// Where a WebSocket goes on when its request is answered.
     pub(super) upgrades: Upgrades,
@@ -237,6 +242,7 @@ impl Service {
         {
             return Err(headers_too_large());
         }
+        authority::check(parts.version, &parts.headers, &parts.uri)?;
         let path = parts.uri.path();
         let preflight = self
             .router
@@ -247,14 +253,39 @@ impl Service {
         }
         let Found { handler, pattern, captures } = self.router.find(&parts.method, path)?;
         *route = pattern;
+        let named = authority::named(&parts.headers, &parts.uri);
+        let page = self.cors.page(&parts.headers, named.as_ref());
+        if page == Page::Foreign && !shows_credentials(&parts.headers, &parts.uri) {
+            return Err(Failure::foreign_origin());
+        }
+        let is_foreign = page != Page::Own;
         let Parts { method, uri, version, headers, extensions, .. } = parts;
-        let request =
-            Request { id, method, uri, version, headers, extensions, captures, peer, body, upgrades };
+        let request = Request {
+            id,
+            method,
+            uri,
+            version,
+            headers,
+            extensions,
+            captures,
+            peer,
+            is_foreign,
+            body,
+            upgrades,
+        };
         // One request's bug costs that request. Nothing of ours is left half-changed behind it: state
         // that outlives a request is owned by threads or stores of its own.
         let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;
         served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")))
     }
+}
+
+/// Whether a request shows something that could open a door; whether it does, the door sees. Browsers add none
+/// of these by themselves: a page can only show what it was given.
+fn shows_credentials(headers: &HeaderMap, uri: &Uri) -> bool {
+    [AUTHORIZATION, X_API_KEY, SEC_WEBSOCKET_PROTOCOL].iter().any(|name| headers.contains_key(name))
+        || url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+            .any(|(name, _)| name == "access_token")
 }
 
 fn uri_too_long() -> Failure {

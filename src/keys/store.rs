@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 use sha2::Sha256;
 
 use super::Error;
@@ -18,7 +18,8 @@ pub const LABEL_CHARACTERS_MAX: usize = 100;
 const DATABASE: &str = "keys.sqlite3";
 const PEPPER: &str = "keys.pepper";
 const PEPPER_BYTES: usize = 32;
-const FORMAT: i64 = 1;
+/// 2 since there are keys of operators.
+const FORMAT: i64 = 2;
 /// How long a command waits for another process that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -30,6 +31,8 @@ pub struct Key {
     pub label: String,
     /// Whose work is done under it. Capacity is shared between tenants.
     pub tenant: u64,
+    /// Whether it is of those who run the server: it reads the metrics of all tenants as well.
+    pub is_operator: bool,
     pub created: SystemTime,
     pub revoked: Option<SystemTime>,
 }
@@ -42,6 +45,7 @@ pub(super) type Tag = [u8; 32];
 pub(super) struct Record {
     pub tag: Tag,
     pub tenant: u64,
+    pub is_operator: bool,
 }
 
 pub struct Store {
@@ -70,26 +74,30 @@ impl Store {
     }
 
     fn migrate(&self) -> Result<(), Error> {
-        let found: i64 = self.connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        match found {
-            // Two processes may come here at once: each statement is harmless when repeated.
-            0 => self.connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE;
-                 CREATE TABLE IF NOT EXISTS keys (
+        if format_of(&self.connection)? == FORMAT {
+            return Ok(());
+        }
+        // Two processes may come here at once: the second one finds the work of the first.
+        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
+        match format_of(&transaction)? {
+            0 => transaction.execute_batch(
+                "CREATE TABLE keys (
                      id              TEXT PRIMARY KEY,
                      label           TEXT NOT NULL,
                      tenant          INTEGER NOT NULL,
                      tag             BLOB NOT NULL CHECK (length(tag) = 32),
                      created_unix_ms INTEGER NOT NULL,
-                     revoked_unix_ms INTEGER
-                 ) STRICT, WITHOUT ROWID;
-                 PRAGMA user_version = {FORMAT};
-                 COMMIT;"
-            ))?,
-            FORMAT => {}
+                     revoked_unix_ms INTEGER,
+                     operator        INTEGER NOT NULL DEFAULT 0
+                 ) STRICT, WITHOUT ROWID;",
+            )?,
+            1 => transaction
+                .execute_batch("ALTER TABLE keys ADD COLUMN operator INTEGER NOT NULL DEFAULT 0;")?,
+            FORMAT => return Ok(()),
             found => return Err(Error::Newer { found, known: FORMAT }),
         }
-        Ok(())
+        transaction.pragma_update(None, "user_version", FORMAT)?;
+        Ok(transaction.commit()?)
     }
 
     /// A new key for a new tenant. The secret is nowhere kept: this is the only time it is seen.
@@ -97,6 +105,18 @@ impl Store {
     /// # Errors
     /// [`Error::Label`], [`Error::Database`].
     pub fn create(&self, label: &str) -> Result<(Key, Secret), Error> {
+        self.insert(label, false)
+    }
+
+    /// As [`Self::create`], for one who runs the server.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_operator(&self, label: &str) -> Result<(Key, Secret), Error> {
+        self.insert(label, true)
+    }
+
+    fn insert(&self, label: &str, is_operator: bool) -> Result<(Key, Secret), Error> {
         let label = label.trim();
         let length = label.chars().count();
         if length == 0 || length > LABEL_CHARACTERS_MAX || label.chars().any(char::is_control) {
@@ -107,19 +127,21 @@ impl Store {
         let tenant = rand::random_range(1..=i64::MAX);
         let created_unix_ms = unix_ms(SystemTime::now());
         self.connection.execute(
-            "INSERT INTO keys (id, label, tenant, tag, created_unix_ms) VALUES (?1, ?2, ?3, ?4, ?5)",
+            "INSERT INTO keys (id, label, tenant, tag, created_unix_ms, operator) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![
                 secret.id().as_str(),
                 label,
                 tenant,
                 self.pepper.tag(secret.expose()).as_slice(),
-                created_unix_ms
+                created_unix_ms,
+                is_operator
             ],
         )?;
         let key = Key {
             id: secret.id().clone(),
             label: label.to_owned(),
             tenant: tenant.unsigned_abs(),
+            is_operator,
             created: from_unix_ms(created_unix_ms),
             revoked: None,
         };
@@ -132,7 +154,8 @@ impl Store {
     /// [`Error::Database`].
     pub fn list(&self) -> Result<Vec<Key>, Error> {
         let mut statement = self.connection.prepare(
-            "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms FROM keys ORDER BY created_unix_ms, id",
+            "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms, operator FROM keys
+             ORDER BY created_unix_ms, id",
         )?;
         let keys = statement.query_map([], read_key)?.collect::<Result<_, _>>()?;
         Ok(keys)
@@ -153,7 +176,7 @@ impl Store {
         let key = self
             .connection
             .query_row(
-                "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms FROM keys WHERE id = ?1",
+                "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms, operator FROM keys WHERE id = ?1",
                 [id.as_str()],
                 read_key,
             )
@@ -167,11 +190,16 @@ impl Store {
     }
 
     pub(super) fn active(&self) -> Result<HashMap<KeyId, Record>, Error> {
-        let mut statement =
-            self.connection.prepare("SELECT id, tag, tenant FROM keys WHERE revoked_unix_ms IS NULL")?;
+        let mut statement = self
+            .connection
+            .prepare("SELECT id, tag, tenant, operator FROM keys WHERE revoked_unix_ms IS NULL")?;
         let records = statement
             .query_map([], |row| {
-                let record = Record { tag: row.get(1)?, tenant: row.get::<_, i64>(2)?.unsigned_abs() };
+                let record = Record {
+                    tag: row.get(1)?,
+                    tenant: row.get::<_, i64>(2)?.unsigned_abs(),
+                    is_operator: row.get(3)?,
+                };
                 Ok((KeyId::from_stored(row.get(0)?), record))
             })?
             .collect::<Result<_, _>>()?;
@@ -183,11 +211,16 @@ impl Store {
     }
 }
 
+fn format_of(connection: &Connection) -> Result<i64, Error> {
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
+}
+
 fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
     Ok(Key {
         id: KeyId::from_stored(row.get(0)?),
         label: row.get(1)?,
         tenant: row.get::<_, i64>(2)?.unsigned_abs(),
+        is_operator: row.get(5)?,
         created: from_unix_ms(row.get(3)?),
         revoked: row.get::<_, Option<i64>>(4)?.map(from_unix_ms),
     })
@@ -303,6 +336,25 @@ mod tests {
         store.connection.pragma_update(None, "user_version", 99).unwrap();
         drop(store);
         assert!(matches!(Store::open(dir.path()), Err(Error::Newer { found: 99, .. })));
+    }
+
+    #[test]
+    fn keys_of_before_there_were_operators_are_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let (old, _) = store.create("old").unwrap();
+        store
+            .connection
+            .execute_batch("ALTER TABLE keys DROP COLUMN operator; PRAGMA user_version = 1;")
+            .unwrap();
+        drop(store);
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.list().unwrap(), [old.clone()]);
+        let (operator, _) = store.create_operator("scraper").unwrap();
+        assert!(operator.is_operator && !old.is_operator);
+        let known = store.active().unwrap();
+        assert!(known[&operator.id].is_operator && !known[&old.id].is_operator);
+        assert_eq!(format_of(&store.connection).unwrap(), FORMAT);
     }
 
     #[test]

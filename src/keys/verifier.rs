@@ -19,6 +19,7 @@ pub const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 pub struct Identity {
     pub key: KeyId,
     pub tenant: u64,
+    pub is_operator: bool,
 }
 
 /// A cheap handle; clones share the keys in memory.
@@ -70,12 +71,13 @@ impl Verifier {
         let Some(id) = secret::parse(key) else { return Ok(None) };
         let records = self.records().await?;
         // An unknown id takes the same steps as a known one with another secret.
-        const NOBODY: Record = Record { tag: [0; 32], tenant: 0 };
+        const NOBODY: Record = Record { tag: [0; 32], tenant: 0, is_operator: false };
         let record = records.get(&id);
         let known = subtle::Choice::from(u8::from(record.is_some()));
         let expected = record.unwrap_or(&NOBODY);
         let same = self.shared.pepper.tag(key).ct_eq(&expected.tag);
-        Ok(bool::from(known & same).then_some(Identity { key: id, tenant: expected.tenant }))
+        let Record { tenant, is_operator, .. } = *expected;
+        Ok(bool::from(known & same).then_some(Identity { key: id, tenant, is_operator }))
     }
 
     async fn records(&self) -> Result<Arc<HashMap<KeyId, Record>>, Error> {
@@ -111,10 +113,19 @@ mod tests {
         let (key, secret) = Store::open(dir.path()).unwrap().create("one").unwrap();
         let verifier = Verifier::new(Store::open(dir.path()).unwrap()).unwrap();
         let identity = verifier.verify(secret.expose()).await.unwrap();
-        assert_eq!(identity, Some(Identity { key: key.id, tenant: key.tenant }));
+        assert_eq!(identity, Some(Identity { key: key.id, tenant: key.tenant, is_operator: false }));
         for stranger in [Secret::generate().expose(), "", "org_", "nonsense"] {
             assert_eq!(verifier.verify(stranger).await.unwrap(), None, "{stranger:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_operator_is_known_as_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, secret) = Store::open(dir.path()).unwrap().create_operator("scraper").unwrap();
+        let verifier = Verifier::new(Store::open(dir.path()).unwrap()).unwrap();
+        let identity = verifier.verify(secret.expose()).await.unwrap();
+        assert_eq!(identity, Some(Identity { key: key.id, tenant: key.tenant, is_operator: true }));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,24 +1,21 @@
-//! Who may call the service directly. The contract does not show it: its clients send no key.
+//! Who may call the service directly. The contract's clients send no key; that works where a developer said so.
+//!
+//! No header tells whether a proxy stands before a server on loopback: by default one passes a request on under
+//! the server's own name and says nothing of its client. So keys are asked for unless a setting says otherwise.
 
 use hyper::header::{
-    AUTHORIZATION, FORWARDED, HOST, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL,
+    AUTHORIZATION, FORWARDED, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL, VIA,
 };
-use url::Host;
 
 use super::config::Auth;
-use crate::http::{Authenticator, Failure};
+use crate::http::{Authenticator, Failure, Request, authority};
 
 /// The organisation of those who show no key.
 const LOCAL: u64 = 0;
 
-/// What proxies tell of those they stand before (RFC 7239, and what was usual before it).
-const FORWARDED_FOR: [HeaderName; 5] = [
-    FORWARDED,
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-host"),
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-real-ip"),
-];
+/// Proxies that say what they are begin their headers so, besides `Forwarded` and `Via`.
+const FORWARDED_BY: [&str; 5] =
+    ["x-forwarded-", "x-real-ip", "x-client-ip", "cf-connecting-", "true-client-ip"];
 
 pub struct Access {
     authenticator: Authenticator,
@@ -26,54 +23,70 @@ pub struct Access {
 }
 
 /// Who needs no key.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
     Nobody,
-    /// Who calls from this machine, by its own name: not by way of a proxy on it that stands in the open, and
-    /// no page of another origin whose name leads here.
+    /// Programs on this machine that call it by its own name. A page of another origin whose name leads here is
+    /// none of them.
     Local,
     All,
 }
 
 impl Access {
     pub fn new(authenticator: Authenticator, auth: Auth, is_loopback: bool) -> Self {
-        if auth == Auth::Off && !is_loopback {
-            tracing::warn!("sts.auth is off on a public address: anybody may start and steer sessions");
-        }
         let open = match auth {
-            Auth::Auto if is_loopback => Open::Local,
-            Auth::Auto | Auth::Required => Open::Nobody,
+            Auth::Loopback if is_loopback => Open::Local,
+            Auth::Loopback | Auth::Required => Open::Nobody,
             Auth::Off => Open::All,
         };
+        match open {
+            Open::Nobody => {}
+            Open::Local => tracing::warn!(
+                "sts.auth is loopback: every program on this machine may start and steer sessions of the voice \
+                 agent without a key (POST /STS/interactiveAgent, POST /api/livekit/sts, GET \
+                 /v1/agent/converse); a proxy before this port would pass that on to all its clients"
+            ),
+            Open::All => tracing::warn!(
+                "sts.auth is off: everyone who reaches this server may start and steer sessions of the voice \
+                 agent without a key"
+            ),
+        }
         Self { authenticator, open }
     }
 
-    fn is_open(&self, headers: &HeaderMap) -> bool {
-        match self.open {
+    /// # Errors
+    /// 403 for a page of another origin that would be let in without a key.
+    fn is_open(&self, request: &Request) -> Result<bool, Failure> {
+        let is_open = match self.open {
             Open::Nobody => false,
-            Open::Local => is_local(headers),
+            Open::Local => {
+                authority::is_loopback(&request.headers, &request.uri) && !is_forwarded(&request.headers)
+            }
             Open::All => true,
-        }
+        };
+        if is_open && request.is_foreign { Err(Failure::foreign_origin()) } else { Ok(is_open) }
     }
 
     /// The organisation that a request is made for. A key that is shown counts even where none is
     /// needed.
     ///
     /// # Errors
-    /// 401.
-    pub async fn tenant(&self, headers: &HeaderMap) -> Result<u64, Failure> {
-        if !headers.contains_key(AUTHORIZATION) && self.is_open(headers) {
+    /// 401, 403.
+    pub async fn tenant(&self, request: &Request) -> Result<u64, Failure> {
+        if !request.headers.contains_key(AUTHORIZATION) && self.is_open(request)? {
             return Ok(LOCAL);
         }
-        Ok(self.authenticator.caller(headers).await?.tenant)
+        Ok(self.authenticator.caller(&request.headers).await?.tenant)
     }
 
     /// As [`Self::tenant`], for a WebSocket; with the subprotocol to agree to.
     ///
     /// # Errors
-    /// 401.
-    pub async fn websocket_tenant(&self, headers: &HeaderMap) -> Result<(u64, Option<HeaderValue>), Failure> {
+    /// 401, 403.
+    pub async fn websocket_tenant(&self, request: &Request) -> Result<(u64, Option<HeaderValue>), Failure> {
+        let headers = &request.headers;
         let shows_key = headers.contains_key(AUTHORIZATION) || headers.contains_key(SEC_WEBSOCKET_PROTOCOL);
-        if !shows_key && self.is_open(headers) {
+        if !shows_key && self.is_open(request)? {
             return Ok((LOCAL, None));
         }
         let (caller, agreed) = self.authenticator.websocket_caller(headers).await?;
@@ -81,19 +94,12 @@ impl Access {
     }
 }
 
-fn is_local(headers: &HeaderMap) -> bool {
-    if FORWARDED_FOR.iter().any(|name| headers.contains_key(name)) {
-        return false;
-    }
-    // HTTP/2 has it in the target; a browser, which could be made to ask for us, speaks it over TLS alone.
-    let Some(host) = headers.get(HOST) else { return true };
-    let host = host.to_str().ok().and_then(|host| url::Url::parse(&format!("http://{host}/")).ok());
-    match host.as_ref().and_then(url::Url::host) {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
+/// Whether a proxy says that it passed a request on.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    let says_so = |name: &HeaderName| {
+        *name == FORWARDED || *name == VIA || FORWARDED_BY.iter().any(|by| name.as_str().starts_with(by))
+    };
+    headers.keys().any(says_so)
 }
 
 #[cfg(test)]
@@ -101,25 +107,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_calls_this_machine_by_its_own_name_is_local() {
-        let is_local = |headers: &[(&str, &str)]| {
-            let pair = |(name, value): &(&str, &str)| {
-                (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
-            };
-            super::is_local(&headers.iter().map(pair).collect())
+    fn proxies_that_say_so_are_believed() {
+        let is_forwarded = |name: &str| {
+            super::is_forwarded(
+                &[(name.parse().unwrap(), HeaderValue::from_static("x"))].into_iter().collect(),
+            )
         };
-        for host in
-            ["localhost", "localhost:8000", "LOCALHOST:1", "127.0.0.1:8000", "127.1.2.3", "[::1]:8000"]
-        {
-            assert!(is_local(&[("host", host)]), "{host}");
+        for name in [
+            "forwarded",
+            "via",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "x-forwarded-port",
+            "x-real-ip",
+            "x-client-ip",
+            "cf-connecting-ip",
+            "cf-connecting-ipv6",
+            "true-client-ip",
+        ] {
+            assert!(is_forwarded(name), "{name}");
         }
-        for host in
-            ["voice.example", "10.0.0.1:8000", "127.0.0.1.voice.example", "localhost.example", "", "a b"]
-        {
-            assert!(!is_local(&[("host", host)]), "{host}");
-        }
-        for name in ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"] {
-            assert!(!is_local(&[("host", "127.0.0.1"), (name, "127.0.0.1")]), "{name}");
+        for name in ["host", "accept", "user-agent", "content-type", "x-request-id"] {
+            assert!(!is_forwarded(name), "{name}");
         }
     }
 }

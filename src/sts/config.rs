@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 pub struct Config {
     /// Serve it. Default true.
     pub enabled: bool,
-    /// Whether callers of the service show a key. Default `auto`.
+    /// Whether callers of the service show a key. Default `required`; `verbatim serve --dev` is `loopback`.
     pub auth: Auth,
     /// Where clients and the telephony provider reach this server: `https://voice.example`. Default:
     /// what the request's `Host` says. Needed behind a proxy, and to check the provider's signature.
@@ -45,7 +45,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             enabled: true,
-            auth: Auth::Auto,
+            auth: Auth::Required,
             public_url: None,
             sessions_max: 1000,
             idle_seconds: 1800,
@@ -68,13 +68,13 @@ impl Default for Config {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Auth {
-    /// Calls without a key are taken while the server listens on loopback only, from those who call it by a
-    /// name of loopback and not through a proxy.
-    #[default]
-    Auto,
     /// A key as on `/v1/listen`.
+    #[default]
     Required,
-    /// Nobody needs a key: for a network where all may use all sessions.
+    /// Programs on this machine need none. The server must listen on loopback; a proxy before it would let its
+    /// clients in.
+    Loopback,
+    /// No key is needed: for a network where all may use all sessions.
     Off,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
+use hyper::header::{CONTENT_TYPE, HeaderMap};
 use hyper::{StatusCode, Uri};
 use serde_json::{Value, json};
 
@@ -16,14 +16,14 @@ use super::setup::{Channel, Start};
 use super::snapshot::{Around, snapshot, time};
 use super::token::{Claims, Kind};
 use super::{Error, Service, failure};
-use crate::http::{Body, Failure, Request, Response, json as answer};
+use crate::http::{Body, Failure, Request, Response, authority, json as answer};
 
 /// Documents may come with a start.
 const BODY_BYTES_MAX: u64 = 4 << 20;
 
 /// `POST /STS/interactiveAgent` (contract, section 4.2).
 pub async fn interactive_agent(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
-    let tenant = service.access.tenant(&request.headers).await?;
+    let tenant = service.access.tenant(&request).await?;
     let base = service.base(&request.headers, &request.uri);
     let body = read(&request.headers, request.body).await?;
     let reply = match Action::read(&body)? {
@@ -38,7 +38,7 @@ pub async fn interactive_agent(service: Arc<Service>, request: Request) -> Resul
 
 /// `POST /api/livekit/sts` (contract, section 4.3): a start for a browser, without the word.
 pub async fn web_session(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
-    let tenant = service.access.tenant(&request.headers).await?;
+    let tenant = service.access.tenant(&request).await?;
     let base = service.base(&request.headers, &request.uri);
     let body = read(&request.headers, request.body).await?;
     let mut start = Start::read(Fields::of(&body)?)?;
@@ -62,9 +62,8 @@ impl Service {
         if let Some(url) = &self.config.public_url {
             return url.trim_end_matches('/').to_owned();
         }
-        let host = headers.get(HOST).and_then(|value| value.to_str().ok());
-        // HTTP/2 says it in the target.
-        let host = host.or(uri.authority().map(|authority| authority.as_str())).unwrap_or("localhost");
+        let named = authority::named(headers, uri);
+        let host = named.as_ref().map_or("localhost", |authority| authority.as_str());
         format!("{}://{host}", if self.parts.is_tls { "https" } else { "http" })
     }
 

@@ -11,7 +11,7 @@ use metrics::{Label, Unit};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::{Deserialize, Serialize};
 
-/// Where metrics are read without a key. With one, `/metrics` on the server's own port has them always.
+/// Where metrics are read without a key. With an operator's, `/metrics` on the server's own port has them always.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

@@ -252,7 +252,7 @@ fn voice_service() -> Vec<Row> {
     vec![
         row(
             "5 decided",
-            "the agent's endpoint asks for no key on a machine of its own",
+            "the agent's endpoint asks for no key where a developer said so (serve --dev, demo --with-sts)",
             async move |doors| {
                 assert_eq!(answer(doors.program.action(&start())).await.0, 200);
             },
@@ -270,6 +270,49 @@ fn voice_service() -> Vec<Row> {
                 assert_eq!(answer(request).await.0, 200, "{name}");
             }
         }),
+        row(
+            "5 decided",
+            "the agent's endpoint asks for a key by default, on loopback too",
+            async move |_| {
+                let mut setup = service::Setup::default();
+                setup.config.auth = verbatim::sts::Config::default().auth;
+                let service = Service::start(setup).await;
+                assert_eq!(refusal(service.request(&start())).await, (UNAUTHORIZED, "INVALID_AUTH".into()));
+                assert_eq!(connect(service.address, "/v1/agent/converse", &[]).await.status, UNAUTHORIZED);
+            },
+        ),
+        row("5 decided", "serve --dev listens on loopback alone", async move |_| {
+            let state = tempfile::tempdir().expect("a folder");
+            for (arguments, setting) in
+                [(&["serve", "--dev", "--listen", "0.0.0.0:0"][..], None), (&["serve"], Some("loopback"))]
+            {
+                let mut command = bare(state.path());
+                command.args(arguments).env("VERBATIM_LISTEN", "0.0.0.0:0");
+                if let Some(auth) = setting {
+                    command.env("VERBATIM_STS__AUTH", auth);
+                }
+                let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic");
+                let output = output.expect("it runs");
+                let error = String::from_utf8(output.stderr).expect("text");
+                assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+                assert!(error.contains("sts.auth") && error.contains("0.0.0.0:0"), "{error}");
+            }
+        }),
+        row("5 decided", "a page of another origin is let in with a key alone", async move |doors| {
+            let foreign = ("origin", "https://evil.example");
+            let handshake = connect(doors.program.address, "/v1/agent/converse", &[foreign]).await;
+            assert_eq!((handshake.status, &handshake.body["err_code"]), (403, &json!("ORIGIN_NOT_ALLOWED")));
+            let request = doors.program.action(&start()).header(foreign.0, foreign.1);
+            assert_eq!(refusal(request).await, (403, "ORIGIN_NOT_ALLOWED".into()));
+            let offered = format!("token, {}", doors.program.key);
+            let shown = [foreign, ("sec-websocket-protocol", offered.as_str())];
+            assert_eq!(connect(doors.program.address, "/v1/agent/converse", &shown).await.status, 101);
+            let path = format!("/v1/listen?{RAW}");
+            assert_eq!(connect(doors.listener.address, &path, &[foreign]).await.status, 403);
+            let offered = format!("token, {}", doors.listener.key);
+            let shown = [foreign, ("sec-websocket-protocol", offered.as_str())];
+            assert_eq!(connect(doors.listener.address, &path, &shown).await.status, 101);
+        }),
         row("5 decided", "a key that is wrong is refused even where none is needed", async move |doors| {
             let request = doors.program.action(&start()).bearer_auth("org_wrong");
             assert_eq!(refusal(request).await.0, UNAUTHORIZED);
@@ -278,7 +321,8 @@ fn voice_service() -> Vec<Row> {
             "5 decided",
             "on a public address a key is required, and a session is its organisation's",
             async move |_| {
-                let setup = service::Setup { is_loopback: false, ..service::Setup::default() };
+                let mut setup = service::Setup { is_loopback: false, ..service::Setup::default() };
+                setup.config.auth = verbatim::sts::Auth::Required;
                 let service = Service::start(setup).await;
                 assert_eq!(refusal(service.request(&start())).await.0, UNAUTHORIZED);
                 let [one, other] = &service.keys;

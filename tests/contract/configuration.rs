@@ -35,7 +35,11 @@ async fn voice_process(variables: &[(&str, String)]) -> Program {
         ("VERBATIM_TRANSCRIBE__WINDOWS", "sequential".to_owned()),
     ];
     settings.extend_from_slice(variables);
-    Program::start(&["serve", "--listen", "127.0.0.1:0", "--threads", "1", "--model", &path], &settings).await
+    Program::start(
+        &["serve", "--dev", "--listen", "127.0.0.1:0", "--threads", "1", "--model", &path],
+        &settings,
+    )
+    .await
 }
 
 /// The snapshot after a caller of a secured session has said `digits`.
@@ -99,11 +103,32 @@ fn of_the_demo() -> Vec<Row> {
             let mut command = bare(state.path());
             command
                 .args(["demo", "--listen", "0.0.0.0:0"])
+                .env("VERBATIM_DEMO__TWILIO_AUTH_TOKEN", "12345")
                 .env("DEMO_FRONTEND_BASE_URL", "https://pages.example");
             let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic");
             let output = output.expect("it runs");
             let error = String::from_utf8(output.stderr).expect("text");
             assert!(!output.status.success() && error.contains("DEMO_API_KEY"), "{error}");
+        }),
+        row("4.7 decided", "where others could reach it, the demo needs the provider's token", async |_| {
+            let state = tempfile::tempdir().expect("a folder");
+            let starts = async |arguments: &[&str], settings: &[(&str, &str)]| {
+                let mut command = bare(state.path());
+                command.args(arguments).envs(settings.iter().copied());
+                command.env("DEMO_FRONTEND_BASE_URL", "https://pages.example");
+                command.env("DEMO_API_KEY", super::doors::DEMO_KEY);
+                let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic");
+                let output = output.expect("it runs");
+                (output.status.code(), String::from_utf8(output.stderr).expect("text"))
+            };
+            let public = ["demo", "--listen", "0.0.0.0:0"];
+            let behind_a_proxy = ["demo", "--listen", "127.0.0.1:0"];
+            let named = [("VERBATIM_DEMO__PUBLIC_URL", "https://demo.example")];
+            for (arguments, settings) in [(&public, &[][..]), (&behind_a_proxy, &named)] {
+                let (code, error) = starts(arguments, settings).await;
+                assert_eq!(code, Some(2), "{error}");
+                assert!(error.contains("demo.twilio_auth_token") && error.contains("demo.listen"), "{error}");
+            }
         }),
         row("4.7", "DEMO_FRONTEND_BASE_URL is http://localhost:3000 by default", async |doors| {
             assert_eq!(

@@ -274,6 +274,31 @@ fn the_demo_is_not_shown_to_others_with_the_key_that_all_know() {
 }
 
 #[test]
+fn a_demo_that_others_reach_shows_its_voice_service_a_key() {
+    let home = home();
+    let arguments = ["demo", "--with-sts", "--listen", "127.0.0.1:0"];
+    let (code, _, error) = run(verbatim(&home, &arguments)
+        .env("VERBATIM_LISTEN", "0.0.0.0:0")
+        .env("DEMO_FRONTEND_BASE_URL", "http://127.0.0.1:0"));
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("demo.sts_api_key") && error.contains("0.0.0.0:0"), "{error}");
+}
+
+#[test]
+fn keys_of_operators_are_told_apart() {
+    let home = home();
+    for (arguments, role) in
+        [(&["--label", "app"][..], "caller"), (&["--label", "scraper", "--operator"], "operator")]
+    {
+        let (code, key, error) = run(&mut verbatim(&home, &[&["keys", "create"], arguments].concat()));
+        assert!(code == Some(0) && key.starts_with("org_"), "{error}");
+        let (_, listed, _) = run(&mut verbatim(&home, &["keys", "list"]));
+        let line = listed.lines().find(|line| line.ends_with(arguments[1])).expect(arguments[1]);
+        assert!(line.split_whitespace().any(|word| word == role), "{listed}");
+    }
+}
+
+#[test]
 fn random_weights_are_measured_on_any_machine() {
     let home = home();
     let figures = home.path().join("figures.json");

@@ -44,14 +44,17 @@ async fn an_engine_that_hangs_is_not_ready_and_says_so_to_those_who_wait() {
 }
 
 #[tokio::test]
-async fn metrics_are_for_those_with_a_key_and_tell_what_was_done() {
+async fn metrics_are_for_operators_and_tell_what_was_done() {
     metrics::start();
     let server = TestServer::start(Setup::default()).await;
     assert_eq!(refusal(client().get(server.url("/metrics"))).await.0, 401);
+    // They tell of all organisations, so no key of one of them opens them.
+    let request = client().get(server.url("/metrics")).bearer_auth(&server.key);
+    assert_eq!(refusal(request).await, (403, "FORBIDDEN".into()));
     for number in 0..5 {
         assert_eq!(answer(server.listen(RAW, say(number))).await.0, 200);
     }
-    let request = client().get(server.url("/metrics")).bearer_auth(&server.key);
+    let request = client().get(server.url("/metrics")).bearer_auth(&server.operator);
     let response = request.send().await.expect("an answer");
     assert_eq!(response.headers()["content-type"], metrics::CONTENT_TYPE);
     let text = response.text().await.expect("text");
@@ -69,7 +72,7 @@ async fn metrics_are_for_those_with_a_key_and_tell_what_was_done() {
     assert!(value("stt_encode_duration_seconds_count") >= 1.0);
     assert!(value("process_resident_memory_peak_bytes") >= value("process_resident_memory_bytes"));
     assert!(text.contains("http_server_request_duration_seconds_bucket{"));
-    assert!(!text.contains(&server.key), "a key is no label");
+    assert!(!text.contains(&server.key) && !text.contains(&server.operator), "a key is no label");
     assert!(text.lines().count() < 2000);
 }
 

@@ -183,6 +183,7 @@ async fn pages_of_listed_origins_may_read_answers() {
     assert!(listed.headers()["access-control-expose-headers"].to_str().unwrap().contains("dg-request-id"));
     for origin in ["https://evil.example", "https://app.example.evil", "null", "http://app.example"] {
         let other = from(origin).send().await.unwrap();
+        assert_eq!(other.status(), 403, "{origin}");
         assert!(!other.headers().contains_key("access-control-allow-origin"), "{origin}");
         assert_eq!(other.headers()["vary"], "origin");
     }
@@ -199,6 +200,26 @@ async fn pages_of_listed_origins_may_read_answers() {
     assert_eq!(allowed.headers()["access-control-allow-headers"], "authorization,timestamps");
     assert_eq!(allowed.headers()["access-control-allow-origin"], "https://app.example");
     assert_eq!(refusal(preflight("https://evil.example")).await.0, 405);
+}
+
+#[tokio::test]
+async fn a_request_names_one_server() {
+    let door = door(Config::default()).await;
+    for head in ["", "host: x\r\nhost: x\r\n", "host: x\r\nHost: y\r\n", "host: x y\r\n", "host: u@x\r\n"] {
+        let reply = raw(&door, format!("GET /ok HTTP/1.1\r\n{head}connection: close\r\n\r\n")).await;
+        assert_eq!(statuses(&reply), [400], "{head:?}: {reply}");
+        assert_eq!(failures(&reply)[0]["err_code"], "Bad Request");
+    }
+    for request in [
+        "GET /ok HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        "GET /ok HTTP/1.1\r\nhost:\r\nconnection: close\r\n\r\n",
+        "GET http://x/ok HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        // Probes of containers speak so.
+        "GET /ok HTTP/1.0\r\n\r\n",
+    ] {
+        let reply = raw(&door, request).await;
+        assert!(reply.contains(" 200 OK"), "{request:?}: {reply}");
+    }
 }
 
 #[tokio::test]

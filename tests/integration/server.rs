@@ -162,6 +162,8 @@ pub struct TestServer {
     pub address: SocketAddr,
     /// A valid key.
     pub key: String,
+    /// One of an operator.
+    pub operator: String,
     pub state: TempDir,
     pub engine: Engine,
     pub readiness: Readiness,
@@ -192,6 +194,8 @@ impl TestServer {
 
         let state = tempfile::tempdir().expect("a directory");
         let (_, secret) = Store::open(state.path()).and_then(|store| store.create("test")).expect("a key");
+        let operator = Store::open(state.path()).and_then(|store| store.create_operator("operator"));
+        let (_, operator) = operator.expect("a key");
         let verifier = Store::open(state.path()).and_then(Verifier::new).expect("keys");
         let readiness = Readiness::default();
         readiness.set(State::Ready);
@@ -219,6 +223,7 @@ impl TestServer {
         Self {
             address: door.address,
             key,
+            operator: operator.expose().to_owned(),
             state,
             engine,
             readiness,

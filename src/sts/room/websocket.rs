@@ -67,7 +67,7 @@ pub async fn join(service: Arc<Service>, request: Request) -> Result<Response, F
 /// `GET /v1/agent/converse`: as the wire format's SDKs have it, a session that begins with `Settings`
 /// and belongs to the key that is shown.
 pub async fn converse(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
-    let (tenant, agreed) = service.access.websocket_tenant(&request.headers).await?;
+    let (tenant, agreed) = service.access.websocket_tenant(&request).await?;
     let id = request.id;
     websocket::accept(request, LIMITS, agreed, move |socket, stop| async move {
         if let Err((mut socket, reason)) = begin(&service, socket, tenant, id, stop).await {

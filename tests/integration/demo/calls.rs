@@ -68,6 +68,29 @@ async fn call_status_is_echoed() {
 }
 
 #[tokio::test]
+async fn without_a_token_calls_are_taken_from_this_machine_alone() {
+    let backend = Backend::well().await;
+    let port = backend.door.address.port();
+    for path in ["/webhooks/twilio/incoming-call", "/webhooks/twilio/call-status"] {
+        let request = || {
+            let url = format!("http://{}{path}", backend.door.address);
+            client().post(url).body("From=%2B12025550143&CallSid=CA1&CallStatus=ringing")
+        };
+        let named = request().header("host", "demo.example");
+        assert_eq!(refusal(named).await, (403, "INVALID_SIGNATURE".into()), "{path}");
+        let page = request().header("origin", "https://evil.example");
+        assert_eq!(refusal(page).await, (403, "ORIGIN_NOT_ALLOWED".into()), "{path}");
+        let with_token = format!("http://{}{path}?access_token=x", backend.door.address);
+        let page = client().post(with_token).header("origin", "https://evil.example").body("CallSid=CA1");
+        assert_eq!(refusal(page).await, (403, "INVALID_SIGNATURE".into()), "{path}");
+        assert!(backend.actions().is_empty());
+        let local = request().header("host", format!("localhost:{port}"));
+        assert_eq!(local.send().await.expect("an answer").status(), 200, "{path}");
+        backend.actions();
+    }
+}
+
+#[tokio::test]
 async fn with_a_token_the_provider_must_sign() {
     let config = Config {
         twilio_auth_token: Some(Secret::from("12345")),

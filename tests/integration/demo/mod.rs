@@ -108,6 +108,11 @@ impl Backend {
         self.post(path).header("content-type", "application/json").body(body.to_string())
     }
 
+    /// Those among them that change something.
+    fn changes(&self) -> Vec<Value> {
+        self.actions().into_iter().filter(|action| action["action"] != "status").collect()
+    }
+
     async fn call(&self) -> (u16, String) {
         let form = "CallSid=CA1&From=%2B12025550143&To=%2B15005550006";
         let response =

@@ -64,6 +64,7 @@ fn the_built_in_key_is_for_loopback_only() {
             listen: listen.parse().expect("an address"),
             site_listen: site.map(|site: &str| site.parse().expect("an address")),
             api_key: key.map(Secret::from),
+            twilio_auth_token: Some(Secret::from("12345")),
             ..Config::default()
         };
         match Demo::new(&config) {
@@ -72,6 +73,30 @@ fn the_built_in_key_is_for_loopback_only() {
                 assert!(!works && matches!(error, Error::BuiltInKey(_)), "{listen} {key:?}: {error}")
             }
         }
+    }
+}
+
+#[test]
+fn calls_are_taken_from_others_only_where_the_provider_signs_them() {
+    for (listen, public_url, token, works) in [
+        ("127.0.0.1:0", None, None, true),
+        ("127.0.0.1:0", Some("http://localhost:8080"), None, true),
+        ("127.0.0.1:0", Some("https://demo.example"), None, false),
+        ("0.0.0.0:0", None, None, false),
+        ("0.0.0.0:0", None, Some(""), false),
+        ("0.0.0.0:0", None, Some("12345"), true),
+        ("127.0.0.1:0", Some("https://demo.example"), Some("12345"), true),
+    ] {
+        let config = Config {
+            listen: listen.parse().expect("an address"),
+            public_url: public_url.map(str::to_owned),
+            api_key: Some(Secret::from(KEY)),
+            twilio_auth_token: token.map(Secret::from),
+            ..Config::default()
+        };
+        let demo = Demo::new(&config);
+        let is_unsigned = matches!(demo, Err(Error::Unsigned(_)));
+        assert_eq!((demo.is_ok(), is_unsigned), (works, !works), "{listen} {public_url:?} {token:?}");
     }
 }
 

@@ -211,7 +211,9 @@ async fn what_means_nothing_is_refused_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_public_server_wants_a_key_and_keeps_organisations_apart() {
-    let service = Service::start(Setup { is_loopback: false, ..Setup::default() }).await;
+    let mut setup = Setup { is_loopback: false, ..Setup::default() };
+    setup.config.auth = Auth::Required;
+    let service = Service::start(setup).await;
     let [one, other] = &service.keys;
     let start = json!({"action": "start"});
     assert_eq!(refusal(service.request(&start)).await, (401, "INVALID_AUTH".into()));
@@ -264,6 +266,9 @@ async fn who_comes_through_a_proxy_is_not_local() {
         ("x-forwarded-for", "192.0.2.60"),
         ("x-forwarded-for", "127.0.0.1"),
         ("x-real-ip", "192.0.2.60"),
+        ("via", "1.1 proxy"),
+        ("x-forwarded-port", "443"),
+        ("cf-connecting-ip", "192.0.2.60"),
         ("host", "voice.example"),
     ] {
         let through = |request: reqwest::RequestBuilder| request.header(name, value);

@@ -10,6 +10,7 @@ mod knowledge;
 #[cfg(feature = "livekit")]
 mod livekit;
 mod messages;
+mod origins;
 pub mod phone;
 mod proofs;
 pub mod room;

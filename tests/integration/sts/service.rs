@@ -13,7 +13,7 @@ use verbatim::fetch;
 use verbatim::http::{self, Authenticator, Router, auth};
 use verbatim::keys::{Store, Verifier};
 use verbatim::sts::config::{EmbeddedVoice, EndOfTurn};
-use verbatim::sts::{self, Config, Recognize, Sts};
+use verbatim::sts::{self, Auth, Config, Recognize, Sts};
 use verbatim::vad::Vad;
 
 use crate::server::{Door, answer, client, routes};
@@ -26,16 +26,25 @@ pub struct Setup {
     pub recognize: Option<Recognize>,
     /// Instead of one that may reach 127.0.0.1.
     pub fetch: Option<fetch::Config>,
+    pub http: http::Config,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        let mut config = Config::default();
+        // As `serve --dev`; tests of keys ask for them.
+        let mut config = Config { auth: Auth::Loopback, ..Config::default() };
         config.crawl.pause_ms = 0;
         // As on a machine where nothing more is installed; who tests the models asks for them.
         config.turn.end_of_turn = EndOfTurn::Silence;
         config.speech.embedded = EmbeddedVoice::None;
-        Self { config, is_loopback: true, heard: Vec::new(), recognize: None, fetch: None }
+        Self {
+            config,
+            is_loopback: true,
+            heard: Vec::new(),
+            recognize: None,
+            fetch: None,
+            http: http::Config::default(),
+        }
     }
 }
 
@@ -95,7 +104,7 @@ impl Service {
         let sts = Sts::open(parts, &setup.config, state, &fetch).expect("the service starts");
         let router = sts.routes(Router::new());
         let routes = routes(&router);
-        let door = Door::open(router, http::Config::default()).await;
+        let door = Door::open(router, setup.http).await;
         let stop = CancellationToken::new();
         let running = tokio::spawn(sts.run(stop.clone()));
         Self { address: door.address, keys, _folder: None, door: Some(door), routes, stop, running }
