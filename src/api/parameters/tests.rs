@@ -110,10 +110,7 @@ fn what_is_not_asked_for_is_not_unsupported() {
         assert!(parse(&query).implies_words());
         assert_eq!(parse(&format!("{name}=false")).unsupported(), [""; 0]);
     }
-    assert_eq!(
-        parse("diarize_model=v2&diarize=true").unsupported(),
-        ["diarize", "diarize_model"]
-    );
+    assert_eq!(parse("diarize_model=v2&diarize=true").unsupported(), ["diarize", "diarize_model"]);
 }
 
 #[test]

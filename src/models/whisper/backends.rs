@@ -357,7 +357,7 @@ fn terms_change_their_own_window_alone() {
         assert_eq!(backend.decode(&[1], 0.0)[0], without[0], "{name}");
         // Others take their place, and they come back.
         backend.hear(2, 1);
-        let others: Arc<[Term]> = ('0'..='9').map(|digit| Term { text: digit.into(), weight: 3.0 }).collect();
+        let others: Arc<[Term]> = ('!'..='@').map(|sign| Term { text: sign.into(), weight: 3.0 }).collect();
         let other = backend.decode_with(&[(1, &others)], 0.0).remove(0);
         assert!(other != mixed[1] && other != without[1], "{name}");
         assert_eq!(backend.decode_with(&[(1, &terms)], 0.0)[0], mixed[1], "{name}");
