@@ -191,6 +191,7 @@ async fn listen(
         sha256,
         duration_seconds: decoded.duration_seconds,
         source_channels: decoded.source_channels,
+        damaged: false,
         transcripts: &transcripts,
         model: parts.transcriber.model(),
     };

@@ -164,7 +164,7 @@ impl From<jobs::Error> for Failure {
 }
 
 const SUPPORTED: &str = "Supported are MP3, MP2, AAC, ALAC, FLAC, WAV, AIFF, CAF, OGG (Opus, Vorbis, FLAC, Speex), \
-    WebM, Matroska, M4A, MP4, 3GP and AMR, and raw audio with `encoding`.";
+    WebM, Matroska, M4A, MP4, 3GP and AMR, and raw audio with `encoding`, such as `encoding=s16le`.";
 
 impl From<audio::Error> for Failure {
     fn from(error: audio::Error) -> Self {

@@ -92,10 +92,10 @@ pub fn starting(later: Later) -> Router {
     };
     let loading = async |_: Request| Err(loading());
     Router::new()
-        .route(Method::GET, "/livez", move |request| livez(request))
-        .route(Method::GET, "/health", move |request| health(request))
-        .route(Method::GET, "/v1/status", move |request| status(request))
-        .until(later, move |request| loading(request))
+        .route(Method::GET, "/livez", livez)
+        .route(Method::GET, "/health", health)
+        .route(Method::GET, "/v1/status", status)
+        .until(later, loading)
 }
 
 fn loading() -> Failure {

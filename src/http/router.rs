@@ -154,7 +154,6 @@ mod tests {
 
     fn router() -> Router {
         let answer = async |_: Request| Ok(json(StatusCode::OK, &()));
-        let answer = move |request| answer(request);
         Router::new().route(Method::GET, "/things", answer).route(Method::POST, "/things", answer).route(
             Method::POST,
             "/things/{id}",
@@ -176,9 +175,7 @@ mod tests {
     fn a_table_that_comes_later_takes_the_place_of_the_first() {
         let (later, answer) = (Later::default(), async |_: Request| Ok(json(StatusCode::OK, &())));
         let busy = async |_: Request| Err(Failure::busy(std::time::Duration::from_secs(1)));
-        let table = Router::new()
-            .route(Method::GET, "/livez", move |request| answer(request))
-            .until(later.clone(), move |request| busy(request));
+        let table = Router::new().route(Method::GET, "/livez", answer).until(later.clone(), busy);
         assert_eq!(table.find(&Method::GET, "/livez").unwrap().pattern, "/livez");
         assert_eq!(table.find(&Method::POST, "/things/7").unwrap().pattern, "none");
         assert!(table.methods("/things").is_none());

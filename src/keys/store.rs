@@ -349,7 +349,7 @@ mod tests {
             .unwrap();
         drop(store);
         let store = Store::open(dir.path()).unwrap();
-        assert_eq!(store.list().unwrap(), [old.clone()]);
+        assert_eq!(store.list().unwrap(), std::slice::from_ref(&old));
         let (operator, _) = store.create_operator("scraper").unwrap();
         assert!(operator.is_operator && !old.is_operator);
         let known = store.active().unwrap();

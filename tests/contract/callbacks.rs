@@ -168,7 +168,8 @@ fn deliveries() -> Vec<Row> {
             for callback in ["nowhere", "", "ftp://a.example/", "file:///etc/passwd"] {
                 let query = format!("{RAW}&{}", callback_parameter(callback));
                 let (status, body) = answer(doors.reader.listen(&query, say(1))).await;
-                assert_eq!((status, &body["err_msg"]), (400, &json!("Invalid callback url.")), "{callback}");
+                let message = body["err_msg"].as_str().unwrap_or_default();
+                assert!(status == 400 && message.starts_with("Invalid callback url. "), "{callback}: {body}");
             }
         }),
     ]

@@ -215,7 +215,8 @@ async fn bodies_that_are_no_audio_are_refused() {
     let audio = Limits { max_seconds: 2.0, ..Limits::default() };
     let server = TestServer::start(Setup { audio, ..Setup::default() }).await;
     assert_eq!(refusal(server.listen("", "not audio")).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
-    let amr = server.listen("encoding=amr-nb&sample_rate=8000", say(1));
+    // Frames of a kind that there is not.
+    let amr = server.listen("encoding=amr-nb&sample_rate=8000", vec![0x70; 1000]);
     assert_eq!(refusal(amr).await, (400, "Bad Request".into()));
     let speex = server.listen("encoding=speex&sample_rate=8000", say(1));
     assert_eq!(refusal(speex).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));

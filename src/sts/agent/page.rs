@@ -87,7 +87,7 @@ pub fn asked(said: &str) -> Option<(Asked, bool)> {
         let follows = |word: &str| HERE.iter().any(|here| has(&format!("{word} {place} {here}")));
         follows("what") || follows("which") || has(&format!("what is this {place}"))
     };
-    if PLACES.iter().any(|place| is_place(&place)) {
+    if PLACES.iter().any(is_place) {
         return Some((Asked::Place, true));
     }
     WHERE.iter().any(|phrase| has(phrase)).then_some((Asked::Place, false))
@@ -224,7 +224,7 @@ fn listed(names: &[String]) -> String {
 }
 
 /// The parts of a page and their names, where they are listed by name.
-fn parts<'a>(map: &'a Map<String, Value>) -> impl Iterator<Item = (Option<&'a str>, &'a Value)> {
+fn parts(map: &Map<String, Value>) -> impl Iterator<Item = (Option<&str>, &Value)> {
     PARTS.iter().filter_map(|name| map.get(*name)).flat_map(|listed| -> Vec<(Option<&str>, &Value)> {
         match listed {
             Value::Array(items) => items.iter().map(|item| (None, item)).collect(),

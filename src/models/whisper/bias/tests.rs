@@ -241,16 +241,15 @@ proptest! {
             let written = &text[..at];
             let mut expected: Vec<TokenId> = terms
                 .iter()
-                .filter_map(|(root, tokens, _)| {
+                .flat_map(|(root, tokens, _)| {
                     let goes_on = |&length: &usize| {
                         let (before, begun) = written.split_at(written.len() - length);
                         let is_first = before.last().is_none_or(|&token| token >= TIME);
                         begun == &tokens[..length] && (*root == ANYWHERE || is_first) && !begun.contains(&TIME)
                     };
                     let lengths = (0..tokens.len().min(written.len() + 1)).filter(goes_on);
-                    Some(lengths.map(|length| tokens[length]).collect::<Vec<_>>())
+                    lengths.map(|length| tokens[length]).collect::<Vec<_>>()
                 })
-                .flatten()
                 .collect();
             let mut found: Vec<TokenId> =
                 bias.reached(place).flat_map(|place| bias.following(place)).map(|next| next.token).collect();
