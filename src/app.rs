@@ -258,7 +258,14 @@ impl AtWork {
         let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), config.live.clone());
         let authenticator = Authenticator::new(verifier, config.auth.clone());
         let sts = match config.sts.enabled {
-            true => Some(voice_agent(config, &transcriber, &authenticator)?),
+            true => {
+                let (config, transcriber) = (config.clone(), transcriber.clone());
+                let authenticator = authenticator.clone();
+                // Opening its models blocks, and the socket is to answer meanwhile.
+                let open = move || voice_agent(&config, &transcriber, &authenticator);
+                let opened = tokio::task::spawn_blocking(open).await;
+                Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
+            }
             false => None,
         };
         let parts = api::Parts {

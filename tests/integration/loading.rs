@@ -41,15 +41,17 @@ impl Loading {
         format!("http://{}{path}", self.address)
     }
 
-    /// Whoever reads the pipe gets the configuration, each time.
+    /// Feeds the pipe when it is told to: once, as from then on the file is one like others.
     fn feed(&self) -> mpsc::Sender<()> {
         let (pipe, config) = (self.pipe.clone(), self.config.clone());
         let (begin, begun) = mpsc::channel();
         std::thread::spawn(move || {
             let _ = begun.recv();
-            while let Ok(mut pipe) = File::options().write(true).open(&pipe) {
-                let _ = pipe.write_all(&config);
-            }
+            // Opens when the other end is opened to be read.
+            let mut reader = File::options().write(true).open(&pipe).expect("a pipe");
+            let file = pipe.with_extension("whole");
+            std::fs::write(&file, &config).and_then(|()| std::fs::rename(&file, &pipe)).expect("writable");
+            reader.write_all(&config).expect("it is read");
         });
         begin
     }
