@@ -44,7 +44,8 @@ fn made(criterion: &mut Criterion) {
         ("WAVE, 16 kHz", wave(60, 16_000, 1), None),
         ("WAVE, 44.1 kHz, stereo", wave(60, 44_100, 2), None),
     ] {
-        let options = DecodeOptions { raw, split_channels: false, limits: Limits::default() };
+        let options =
+            DecodeOptions { raw: raw.map(Into::into), split_channels: false, limits: Limits::default() };
         group.throughput(Throughput::Bytes(bytes.len() as u64));
         group.bench_function(name, |bencher| bencher.iter(|| decode(black_box(bytes.clone()), &options)));
     }

@@ -50,6 +50,7 @@ fn answer(criterion: &mut Criterion) {
         sha256: [0; 32],
         duration_seconds: 600.0,
         source_channels: 1,
+        damaged: false,
         transcripts: &transcripts,
         model: &model,
     };

@@ -119,26 +119,6 @@ async fn who_cannot_come_in_is_told_where_and_why_and_never_waits_for_input() {
     assert!(error.contains("wss://"), "{error}");
 }
 
-/// A word, and a pause after it: the server hears it while the stream goes on.
-fn spoken() -> Vec<u8> {
-    bytes(&utter(&[(7, 0.5, 1.0)]))
-}
-
-async fn hearing() -> TestServer {
-    TestServer::start(Setup { model: Some(Box::new(Listener::new())), ..Setup::default() }).await
-}
-
-/// Waits until a window of the stream is recognised.
-async fn heard(server: &TestServer) {
-    begun(server).await;
-    let heard = async {
-        while server.engine.counts().windows == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, heard).await.expect("it hears");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_ends_the_audio_and_not_its_results() {
     let (server, home) = (start(Config::default()).await, home());

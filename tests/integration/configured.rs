@@ -53,12 +53,15 @@ fn every_variable_of_the_help_is_known() {
     }
 }
 
+/// Environment variables, and arguments.
+type Given<'a> = (Vec<(&'a str, &'a str)>, Vec<&'a str>);
+
 #[test]
 fn what_makes_no_sense_is_named_with_its_setting_value_source_and_what_is_allowed() {
     let home = home();
     let variable = |name: &'static str, value: &'static str| (vec![(name, value)], vec!["keys", "list"]);
     let flag = |arguments: &[&'static str]| (Vec::new(), arguments.to_vec());
-    let cases: Vec<((Vec<(&str, &str)>, Vec<&str>), [&str; 3])> = vec![
+    let cases: Vec<(Given<'_>, [&str; 3])> = vec![
         (
             variable("VERBATIM_MODELS__SLOTS", "many"),
             [
