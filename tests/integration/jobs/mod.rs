@@ -224,7 +224,7 @@ async fn what_makes_no_sense_is_refused_at_once() {
     assert_eq!(refusal(send("", b"not audio")).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
     assert_eq!(refusal(send("", b"RIFF1234WAVEdata")).await, (400, "Bad Request".into()));
     assert_eq!(refusal(send("language=tlh", b"fLaC")).await.0, 400);
-    let form = send("", b"fLaC").header("content-type", "multipart/form-data; boundary=x");
+    let form = send("", b"--x\r\n").header("content-type", "multipart/form-data; boundary=x");
     assert_eq!(refusal(form).await.0, 415);
     for url in ["http://127.0.0.1/a", "file:///etc/passwd", "http://u@127.0.0.1/"] {
         let body = json!({ "url": url }).to_string();
