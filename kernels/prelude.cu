@@ -152,8 +152,8 @@ struct State {
 // A token of a term. Mirrors `Place` in src/cuda/layout.rs, which says how they are ordered.
 struct Place {
     int token;
-    // Above 0: how far below the likeliest tokens those of a term up to here may lie, together. Below 0: what the logit
-    // of an unwanted term's last token loses.
+    // Above 0: how far below the likeliest tokens a term's tokens up to here may lie, together. Below 0: how
+    // much the logit of an unwanted term's last token loses.
     float gain;
     // The first of the places that follow it, in the order of their tokens, up to the first one of the next place.
     int first;

@@ -213,7 +213,7 @@ struct Doors {
     operators: http::Later,
 }
 
-/// What is opened before the model is loaded, so that what is wrong with it is found at once.
+/// The parts that open before the model loads, so that their errors show at once.
 struct Ground {
     verifier: Verifier,
     fetcher: Fetcher,
@@ -235,7 +235,7 @@ impl Ground {
     }
 }
 
-/// What goes on beside requests.
+/// The tasks that run beside requests.
 struct AtWork {
     jobs: Option<JoinHandle<()>>,
     stop_jobs: CancellationToken,
@@ -279,7 +279,7 @@ impl AtWork {
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };
         let services = Arc::new(Services::new(parts, &config.api));
-        // Jobs make way at once when the server is told to stop: what is left of it is for those who wait.
+        // Jobs make way as soon as the server begins to stop: the time that is left is for clients who wait.
         let stop_jobs = stop.child_token();
         let jobs = jobs.map(|jobs| {
             let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());

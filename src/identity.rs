@@ -1,9 +1,9 @@
-//! What a form knows of who somebody is, which an agent has no use for and no log or snapshot may show: taken
-//! out of a page's state, however deep it lies.
+//! Removes from a page's state, at any depth, the members of a form that identify a person. An agent has no
+//! use for them, and no log or snapshot may show them.
 
 use serde_json::{Map, Value};
 
-/// Parts of the names of members that identify somebody, bare: `ssn_last4`, `dateOfBirth`.
+/// Parts of the names of members that identify a person, bare: `ssn_last4`, `dateOfBirth`.
 const SECRETS: [&str; 12] = [
     "socialsecurity",
     "dateofbirth",
@@ -28,12 +28,12 @@ const CONTENTS: [&str; 5] = ["value", "values", "text", "default", "answer"];
 /// Deeper than this nothing is kept: no page's state is.
 const DEPTH_MAX: usize = 8;
 
-/// `value` without the members that identify somebody. Of a list of fields' names nothing is taken.
+/// `value` without the members that identify a person. A list of field names stays whole.
 pub fn without_identity_within(value: Value) -> Value {
     any(value, DEPTH_MAX)
 }
 
-/// `page` without the members that identify somebody; a field of a form stays, without its content.
+/// `page` without the members that identify a person; a field of a form stays, without its content.
 pub fn without_identity(page: Map<String, Value>) -> Map<String, Value> {
     object(page, DEPTH_MAX)
 }

@@ -78,8 +78,8 @@ struct Alive {
     status: &'static str,
 }
 
-/// What is answered while the model is fetched or loaded: the process lives, and takes no work yet. `later`
-/// takes its place.
+/// The routes while the model is fetched or loaded: the process lives, and takes no work yet. `later` takes
+/// their place.
 pub fn starting(later: Later) -> Router {
     let livez = async |_: Request| Ok(json(StatusCode::OK, &Alive { status: "ok" }));
     let health = async |_: Request| Ok(json(StatusCode::OK, &Health { status: "ok", ready: false }));

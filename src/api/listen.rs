@@ -126,7 +126,7 @@ pub(super) async fn transcribe(
         task: Task::Transcribe,
         prompt: None,
         bias: terms::terms(parameters),
-        // Sentences, utterances and what is searched for are told with their times, too.
+        // Sentences, utterances and search hits carry times too.
         word_times: words || parameters.implies_words(),
         class: urgency.class,
         tenant: urgency.tenant,

@@ -132,7 +132,7 @@ enum Reading {
     Samples(RawFormat),
 }
 
-/// What the bytes are by themselves comes before what is said of them.
+/// A container that the bytes show wins over the format that the caller announced.
 fn container_or_bare(bytes: &[u8], raw: Option<Bare>) -> Result<Reading, Error> {
     if bytes.is_empty() {
         return Err(Error::Empty);

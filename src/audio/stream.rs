@@ -332,7 +332,7 @@ enum Arrival {
 
 fn arrival(container: Container, first: &[u8]) -> Result<Arrival, Error> {
     Ok(match container {
-        // What is in it is told by its first packet.
+        // Its first packet names the codec.
         Container::Ogg if first.len() < sniff::OGG_BYTES => Arrival::TooLittle,
         // The sizes of its packets may be behind them.
         Container::Caf => Arrival::Kept,

@@ -17,7 +17,8 @@ pub fn is_standard(path: &Path) -> bool {
 /// Whether a file of audio can be read, as far as can be told without reading it.
 ///
 /// # Errors
-/// What is missing, a folder, unreadable or empty, in words for its owner; without the path.
+/// Why the file cannot be used (missing, a folder, unreadable, empty), in words for its owner, without the
+/// path.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     if is_standard(path) {
         return Ok(());

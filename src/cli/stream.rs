@@ -1,8 +1,8 @@
 //! `verbatim stream FILE|-|mic`: a client of a running server's live streams.
 //!
-//! What is being said is rewritten in place until it is final; where standard output is no terminal, only
-//! what is final is written, a line for each result. A signal ends the audio, not the results: those of what
-//! was sent still come, and then the exit code says that there was more. A second signal ends all.
+//! It rewrites interim text in place until the text is final; where standard output is no terminal, it writes
+//! only final results, one a line. A signal ends the audio, not the results: those of the audio already sent
+//! still come, and then the exit code says that there was more. A second signal ends all.
 
 use std::io::IsTerminal as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -99,7 +99,7 @@ async fn stream(
     let (obliged, obligations) = mpsc::channel(1);
     let sending = tokio::spawn(send(writer, pieces, obligations, stopped));
     let goodbye = receive(FragmentCollectorRead::new(reader), obliged).await;
-    // What kept the audio from being read counts for more than what the server made of its beginning.
+    // An error in reading the audio matters more than the server's answer to its beginning.
     let sent = if goodbye.is_ok() { sending.await? } else { Ok(()) };
     sent.with_context(|| arguments.source.display().to_string())?;
     match goodbye? {
@@ -249,7 +249,7 @@ async fn connect(
 /// Sends all pieces, then says that there are no more. `stopped` ends the audio, not the results.
 ///
 /// # Errors
-/// What kept the audio from being read to its end, or sent.
+/// Why it could not read the audio to its end, or send it.
 async fn send<S: AsyncWrite + Unpin>(
     mut writer: WebSocketWrite<S>,
     pieces: Pieces,

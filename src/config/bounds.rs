@@ -1,5 +1,5 @@
-//! What may stand in each setting. A value outside breaks something: a clock that overflows, a semaphore of
-//! nothing, an address that leads nowhere. So it is refused before anything begins.
+//! The values that each setting may take. Any other value breaks something: a clock that overflows, a
+//! semaphore of nothing, an address that leads nowhere. So it is refused before anything begins.
 
 use figment::Figment;
 use figment::value::Value;
@@ -10,7 +10,7 @@ use super::error::Error;
 use crate::fetch::policy::AllowList;
 use crate::{http, telemetry};
 
-/// What a setting may be.
+/// The values that a setting may take.
 pub(super) enum Allowed {
     /// A whole number, both ends included.
     Whole(u64, u64),
@@ -22,7 +22,7 @@ pub(super) enum Allowed {
     Text,
     /// An address with one of these schemes.
     Address(&'static [&'static str]),
-    /// What may be sent in a header.
+    /// Text that a header can carry.
     Header,
     /// `auto`, or the code of a language.
     Language,
@@ -156,7 +156,7 @@ const ALLOWED: &[(&str, Allowed)] = &[
     ("demo.public_url", WEB),
 ];
 
-/// What the setting `name` may be, where that is more than its type says.
+/// The values that the setting `name` may take, where its type alone does not say it.
 pub(super) fn allowed(name: &str) -> Option<&'static Allowed> {
     ALLOWED.iter().find(|(setting, _)| *setting == name).map(|(_, allowed)| allowed)
 }
@@ -314,7 +314,7 @@ mod tests {
     fn every_bound_is_of_a_setting_and_admits_its_default() {
         let values = Value::serialize(Config::default()).expect("a table");
         for (name, allowed) in ALLOWED {
-            // What is not set is not there to be found by name; its table is.
+            // A setting without a value cannot be found by name, but its table can.
             let table = name.rsplit_once('.').map_or(Some(&values), |(table, _)| values.find_ref(table));
             assert!(table.is_some(), "{name}");
             if let Some(value) = values.find_ref(name).filter(|value| !matches!(value, Value::Empty(..))) {

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: the setting, its value, where that comes from, and what may stand there.
+//! Errors of a configuration: the setting, its value, the value's source, and the values that are allowed.
 
 use std::path::PathBuf;
 
@@ -75,7 +75,7 @@ impl Error {
             (None, Kind::Message(message)) if message.contains("socket address") => {
                 "an IP address and a port, such as 127.0.0.1:8000 or [::1]:8000".to_owned()
             }
-            // These are of our own types, which say what may stand there and quote no secret.
+            // These messages come from this crate's types, which name the allowed values and quote no secret.
             (None, Kind::Message(message)) => match message.split_once("is none of ") {
                 Some((_, known)) => format!("one of {known}"),
                 None => format!("something else: {message}"),
@@ -108,7 +108,7 @@ pub(super) fn source(metadata: &Metadata) -> String {
     }
 }
 
-/// Names whose values are shown to nobody.
+/// Whether the value of the setting `name` must never be shown.
 fn is_secret(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     last != "accept_token_scheme"

@@ -13,8 +13,8 @@ use crate::jobs;
 const PREFIX: &str = "VERBATIM_";
 /// But for these, which the repository's scripts and tests read.
 const NO_SETTINGS: [&str; 2] = ["VERBATIM_CACHE", "VERBATIM_CLIPS"];
-/// Variables of other names that are settings too: fixed ones of our own, and those by which other
-/// programs of the same machine know the same thing. The setting's own variable wins over them.
+/// Variables with other names that are settings too: fixed names of this program, and names that other
+/// programs on the same machine use for the same thing. The setting's own variable wins over them.
 const ALIASES: [(&str, &str); 15] = [
     ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
     ("HF_ENDPOINT", "models.hub.address"),
@@ -165,7 +165,7 @@ fn is_service_link(name: &str) -> bool {
         || name.rsplit_once("_PORT").is_some_and(|(_, rest)| port(rest))
 }
 
-/// What one source gives.
+/// The settings from one source.
 struct Given {
     metadata: Metadata,
     dict: Dict,
@@ -218,7 +218,7 @@ fn flatten(dict: &Dict, prefix: &str, row: &mut impl FnMut(String, Option<String
             Value::Dict(_, inner) => flatten(inner, &name, row),
             Value::Empty(..) => row(name, None),
             Value::String(_, text) if text == jobs::HIDDEN => row(name, None),
-            // As f64 it would show digits that nobody wrote.
+            // As f64 it would show digits that the source does not have.
             Value::Num(_, Num::F32(number)) => row(name, Some(format!("{number:?}"))),
             other => row(name, toml::Value::try_from(other).ok().map(|value| value.to_string())),
         }

@@ -17,7 +17,7 @@ const SIGNUP: &str = "healthcare_signup";
 const PATIENT_INFORMATION: &str = "patient_information";
 /// Members of a form event that are not the page's state.
 const NOT_PAGE: [&str; 2] = ["session_id", "visit"];
-/// What the voice service takes of a completion.
+/// Limits that the voice service sets on a completion.
 const STATUS_BYTES_MAX: usize = 200;
 const UPDATED_BYTES_MAX: usize = 32 << 10;
 const DEPTH_MAX: usize = 8;
@@ -43,8 +43,8 @@ pub async fn form_event(demo: Arc<Demo>, fields: Fields, _: IpAddr) -> Result<Va
 }
 
 /// `POST /api/client/verify-and-submit`: `session_id`, `form_name`, `ssn_last4`, `date_of_birth`, and optional
-/// `category`, `message`, `updated_fields`. Unless somebody signs up, the number that is bound to the session
-/// must be theirs; one that is sent along proves nothing.
+/// `category`, `message`, `updated_fields`. Except at sign-up, the number that is bound to the session must
+/// be the person's own; a number in the request proves nothing.
 pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields, address: IpAddr) -> Result<Value, Refusal> {
     let session_id = session(&demo, &fields)?;
     let form_name = fields.required("form_name")?;

@@ -42,8 +42,8 @@ pub struct Config {
     /// Where the telephony provider reaches this backend, `https://demo.example`: what it signs.
     /// Default: `http://` and the request's `Host`.
     pub public_url: Option<String>,
-    /// What the provider signs with. Without one its requests are not checked, so others than this machine must
-    /// not reach the backend.
+    /// The token that the provider signs its requests with. Without one the backend does not check them, so
+    /// no other machine may reach it.
     pub twilio_auth_token: Option<Secret>,
 }
 

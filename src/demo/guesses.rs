@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_secs(15 * 60);
 /// Wrong guesses of one session within the window.
 const OF_SESSION_MAX: usize = 5;
-/// Of all sessions that guess from one address.
+/// Wrong guesses from one address within the window, over all sessions.
 const OF_ADDRESS_MAX: usize = 100;
 /// Wrong guesses that are remembered; the oldest are forgotten first.
 const GUESSES_MAX: usize = 20_000;
@@ -68,7 +68,7 @@ impl Guesses {
     }
 }
 
-/// What one person has at least: of IPv6 a network of 64 bits.
+/// The smallest range of addresses that one person has: in IPv6 a network of 64 bits.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),

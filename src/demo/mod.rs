@@ -151,7 +151,7 @@ impl Demo {
         Ok(())
     }
 
-    /// What the voice service says of a session.
+    /// The voice service's status of a session.
     ///
     /// # Errors
     /// As [`Self::expect`].
@@ -161,8 +161,8 @@ impl Demo {
         Ok(status)
     }
 
-    /// What `look` finds for the credentials that a session shows from an address, unless either has shown too
-    /// many that are none.
+    /// The record that `look` finds for the credentials that a session shows from an address, unless the
+    /// session or the address has shown too many wrong ones.
     ///
     /// # Errors
     /// 429.

@@ -61,7 +61,7 @@ impl Class {
     }
 }
 
-/// What replaces a hidden number.
+/// The replacement for a hidden number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
     /// `*` for each digit.
@@ -133,7 +133,7 @@ impl Redactor {
     }
 }
 
-/// What becomes of each word.
+/// The decision for each word: whether it is hidden, parted or held back.
 struct Plan {
     readings: Vec<Reading>,
     /// For each word, the class that hides it, and its row.
@@ -174,14 +174,14 @@ impl Plan {
         plan
     }
 
-    /// What `class` hides of a row as it stands.
+    /// Hides the items that `class` covers in a row as it stands.
     fn hide_complete(&mut self, index: usize, row: &Row, class: Class, words: &[Word], is_final: bool) {
         for items in row.found(class, words, &self.readings) {
             self.hide(index, row, items, (class, SOUNDALIKE_DIGITS_MIN), is_final);
         }
     }
 
-    /// What `class` may hide of a row when more of it is said.
+    /// Hides or holds back the items that `class` may cover once the speaker says more of the row.
     fn hide_growing(
         &mut self,
         index: usize,

@@ -118,7 +118,7 @@ impl Cors {
 /// Where a request's page stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
-    /// Of this server or of a listed origin; also where no page sent the request.
+    /// The page is of this server or of a listed origin, or no page sent the request.
     Own,
     /// Let in by `*` alone.
     Any,

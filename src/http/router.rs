@@ -17,7 +17,7 @@ pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Result<Response, Fa
 pub struct Router {
     routes: Vec<Route>,
     index: matchit::Router<usize>,
-    /// What answers at all other paths, and what takes this table's place.
+    /// The handler for all other paths, and the table that takes this one's place.
     meanwhile: Option<(Handler, Later)>,
 }
 

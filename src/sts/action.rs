@@ -100,8 +100,8 @@ pub fn page_context(fields: Fields<'_>) -> Result<Value, Error> {
     bounded(fields, "page_context")
 }
 
-/// A member of any shape that is neither large nor deep, without what identifies somebody; `null` where it is
-/// missing.
+/// A member of any shape that is neither large nor deep, without the parts that identify a person; `null`
+/// where it is missing.
 fn bounded(fields: Fields<'_>, field: &'static str) -> Result<Value, Error> {
     let Some(value) = fields.any(field) else { return Ok(Value::Null) };
     if value.to_string().len() > PAGE_BYTES_MAX {

@@ -1,5 +1,5 @@
-//! What callers say to prove who they are is nobody's to read: not in the transcript, in events, on disk nor
-//! in what a model is asked.
+//! Conceals the words by which callers prove who they are: the transcript, events, the disk and prompts to a
+//! model never show them.
 //!
 //! Numbers are found as recognisers write them and as people say them, in one piece or in several. How many of
 //! them are hidden depends on where the talk is: all of them while a proof is owed, and otherwise those that
@@ -49,7 +49,7 @@ pub fn has_digits(text: &str) -> bool {
     text.contains(char::is_numeric) || !digits(text).is_empty()
 }
 
-/// What callers have given as proof while the process runs. It is never written down.
+/// The proofs that callers have given while the process runs. They are never written down.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Given(Vec<String>);
 
@@ -115,7 +115,7 @@ impl Row<'_> {
     }
 }
 
-/// What a word is in a row of numbers.
+/// The role of a word in a row of numbers.
 enum Part {
     Number(String),
     /// Says how often the next one is meant.

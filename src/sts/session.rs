@@ -21,7 +21,7 @@ use super::setup::{Channel, Link, Setup, Start};
 const TRANSCRIPT_LINES_MAX: usize = 500;
 /// Messages that one session may send: each costs money.
 const MESSAGES_MAX: usize = 20;
-/// Completions that nobody has been told of.
+/// The most completions that wait to be announced.
 const ANNOUNCEMENTS_MAX: usize = 8;
 /// Wrong answers after which a category stays shut, unless its rule says otherwise.
 const ATTEMPTS_MAX: u32 = 3;
@@ -85,7 +85,7 @@ pub struct Session {
     pub page: Option<Page>,
     pub messages: Vec<Sms>,
     pub completion: Option<Completion>,
-    /// What the agent has to say of completions when somebody is there to hear it.
+    /// Lines about completions that the agent says once anyone is there to hear them.
     #[serde(default)]
     pub announcements: Vec<String>,
     pub transcript: Vec<Line>,
@@ -408,7 +408,7 @@ impl Session {
             ..notice.clone()
         };
         let line = notice.message.as_deref().unwrap_or(COMPLETED).to_owned();
-        // Said once, where it came several times before somebody was there.
+        // The agent says a line once, even if it came several times in a row before anyone was there.
         if self.announcements.len() < ANNOUNCEMENTS_MAX && self.announcements.last() != Some(&line) {
             self.announcements.push(line);
         }

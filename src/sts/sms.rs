@@ -167,7 +167,7 @@ async fn note(live: &Live, id: &str, answer: Answer) -> Result<(), Error> {
     .await
 }
 
-/// What becomes of a message by an answer.
+/// Updates a message after the provider's answer.
 fn settle(message: &mut Sms, answer: Answer, now: Millis) {
     match answer {
         Answer::Sent { sid } => {

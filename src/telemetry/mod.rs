@@ -62,7 +62,7 @@ pub fn start(config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a level may be, for a sentence that ends in «must be …».
+/// The levels that are allowed, for a sentence that ends in «must be …».
 pub const LEVELS: &str =
     "error, warn, info, debug, trace or off, or directives such as info,verbatim::http=debug";
 

@@ -117,7 +117,7 @@ impl Doors {
         self.spoken.get_or_init(ask).await
     }
 
-    /// What `verbatim config` shows on a machine with no settings.
+    /// The output of `verbatim config` on a machine with no settings.
     pub async fn defaults(&self) -> &toml::Table {
         let show = async || {
             let state = tempfile::tempdir().expect("a folder");

@@ -43,7 +43,7 @@ impl Desk {
     }
 }
 
-/// What is no audio, and what is said of it.
+/// Inputs that are no audio, each with its error message.
 fn wrong(desk: &Desk) -> Vec<(String, &'static str)> {
     let folder = desk.home.path();
     std::fs::write(folder.join("empty.wav"), "").expect("writable");

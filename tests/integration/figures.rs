@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::server::{RAW, Setup, TestServer, answer, say_for};
 
-/// Times, which are told to the millisecond.
+/// Times, which are exact to the millisecond.
 const TIMES: [&str; 8] =
     ["start", "end", "timestamp", "last_word_end", "total_latency", "tts_latency", "ttt_latency", "latency"];
 const DIGITS_MAX: usize = 6;

@@ -59,7 +59,7 @@ fn spectrum(samples: &[f32]) -> Vec<f64> {
     const TELEPHONE: std::ops::Range<usize> = 4..52;
     let mut energies = vec![0.0; FRAMES * BANDS];
     LogMel::new(BANDS).log_energies(samples, 2..2 + FRAMES, &mut energies);
-    // What is 40 dB below speech is silence in all codecs, and no two have the same.
+    // Sound 40 dB below speech counts as silence, which differs from codec to codec.
     let floor = energies.iter().fold(f32::MIN, |most, energy| most.max(*energy)) - 4.0;
     energies
         .chunks_exact(BANDS)
@@ -78,7 +78,7 @@ fn correlation(one: &[f64], other: &[f64]) -> f64 {
     product(&one, &other) / (product(&one, &one) * product(&other, &other)).sqrt()
 }
 
-/// What is said at another time is less alike than this, and so is what is said at another speed.
+/// Speech at another time, or at another speed, has less likeness than this.
 const SAME: f64 = 0.9;
 
 #[test]

@@ -232,7 +232,7 @@ async fn what_is_configured_on_the_way_brings_no_number_back() {
     let mut messages = Vec::new();
     send(&mut socket, &audio(0, 6), &mut messages).await;
     socket.text(r#"{"type":"Configure","features":{"numerals":true,"smart_format":true}}"#).await;
-    // What hides numbers is settled for the whole stream.
+    // A stream's redaction cannot change once it is open.
     socket.text(r#"{"type":"Configure","features":{"redact":false}}"#).await;
     send(&mut socket, &audio(6, words.len()), &mut messages).await;
     let messages = close(socket, messages).await;

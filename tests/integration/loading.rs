@@ -41,7 +41,7 @@ impl Loading {
         format!("http://{}{path}", self.address)
     }
 
-    /// Feeds the pipe when it is told to: once, as from then on the file is one like others.
+    /// Feeds the pipe once, when the sender signals it; from then on the file is an ordinary one.
     fn feed(&self) -> mpsc::Sender<()> {
         let (pipe, config) = (self.pipe.clone(), self.config.clone());
         let (begin, begun) = mpsc::channel();

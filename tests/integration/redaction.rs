@@ -108,7 +108,7 @@ fn text(words: &[Word]) -> String {
     written(words).join(" ")
 }
 
-/// What was tried and went wrong, by class and mode.
+/// Counts of tries and failures, by class and mode.
 #[derive(Default)]
 struct Report {
     tried: BTreeMap<String, [usize; 2]>,

@@ -25,7 +25,7 @@ pub struct Packets {
 }
 
 enum Decoder {
-    /// Narrowband and wideband are told apart by each frame.
+    /// Each frame says whether it is narrowband or wideband.
     Wide(Box<SpeexDecoder>),
     Ultra(Box<UltraWidebandDecoder>),
 }

@@ -15,7 +15,7 @@ pub struct Progress {
     ticks: Interval,
     files: usize,
     files_done: usize,
-    /// Of files that are done.
+    /// Seconds of audio in the files that are done.
     seconds_done: f64,
     /// The most audio that the engine held, and when it held it: what it holds less is done.
     seconds_held: f64,

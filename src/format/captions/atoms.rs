@@ -34,7 +34,7 @@ impl Atom {
 pub fn atoms(transcript: &Transcript) -> Vec<Atom> {
     let mut atoms: Vec<Atom> = Vec::new();
     for segment in &transcript.segments {
-        // Of two segments each stands by itself, but in a script without spaces.
+        // A space parts two segments, except in a script without spaces.
         let before = atoms.last().and_then(|atom| atom.text.chars().next_back());
         let first = segment.text.chars().next();
         let mut is_spaced = !(before.is_some_and(is_spaceless) && first.is_some_and(is_spaceless));

@@ -137,7 +137,7 @@ impl Body {
         };
     }
 
-    /// What it costs as it is, with `next` behind it.
+    /// The cost of the cue as it is, with `next` behind it.
     fn cost(&self, next: Option<&Atom>) -> f64 {
         let latest = self.end + LATE_SECONDS;
         let room = next.map_or(latest, |next| latest.min(next.start - MIN_GAP_SECONDS)) - self.start;

@@ -5,11 +5,11 @@ use super::atoms::Atom;
 pub const LINE_COLUMNS: usize = 42;
 const LINES: usize = 2;
 
-/// What a break costs that parts a phrase, in columns of unevenness.
+/// The cost of a break that parts a phrase, in columns of unevenness.
 const NO_PUNCTUATION: usize = 12;
 /// The same for one after a word that belongs to the next: `the`.
 const PARTS_PHRASE: usize = 10;
-/// What a longer first line costs: it hides more of the picture.
+/// The cost of a longer first line: it hides more of the picture.
 const TOP_HEAVY: usize = 2;
 
 /// Columns of `atoms` on one line.

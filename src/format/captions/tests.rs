@@ -6,7 +6,7 @@ use super::layout::LINE_COLUMNS;
 use super::*;
 use crate::transcript::{DetectedLanguage, Segment, Word};
 
-/// What rounding to milliseconds may take.
+/// The most seconds that rounding to milliseconds may take away.
 const ROUNDING: f64 = 0.0015;
 
 fn segment(words: Vec<Word>) -> Segment {

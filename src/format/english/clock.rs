@@ -4,10 +4,10 @@ use super::calendar::COUNTED;
 use super::numbers;
 use super::spoken::{Match, Spoken};
 
-/// Minutes that are told with the hour: `ten to eight`.
+/// Minutes that speakers count to or from the hour: `ten to eight`.
 const TOLD_MINUTES: [u64; 4] = [5, 10, 20, 25];
 
-/// Before a time that is told with `to`. Elsewhere `ten to twelve` may be so many.
+/// Words before a time such as `ten to eight`. After any other word `ten to twelve` may be a range.
 const BEFORE_TOLD: [&str; 15] = [
     "about", "after", "almost", "around", "at", "before", "by", "is", "it's", "just", "nearly", "since",
     "till", "until", "was",

@@ -384,7 +384,7 @@ fn merged_words_have_the_time_of_all() {
     );
 }
 
-/// What the model wrote half in digits merges as what it wrote in words does.
+/// Forms that the model wrote half in digits merge as forms in words do.
 #[test]
 fn half_written_forms_have_the_time_of_all() {
     let told = |text: &str| -> Vec<(String, String, f64, f64)> {

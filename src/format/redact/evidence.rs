@@ -218,7 +218,7 @@ pub fn is_complete(row: &Row, class: Class, words: &[Word], readings: &[Reading]
             said_before.as_str(),
             "is" | "are" | "was" | "its" | "with" | "be" | "starts" | "begins"
         );
-    // What is closed by a dash is not.
+    // A word that ends in a dash breaks off, so the row is none of these.
     let breaks_off = words.get(last.word).is_some_and(|word| word.written.ends_with(['-', '–', '—']));
     !breaks_off && (year || of_month || clock || date || count || pronoun)
 }

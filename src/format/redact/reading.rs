@@ -60,7 +60,7 @@ pub enum Spoken {
     Plural,
 }
 
-/// What a word is within a number.
+/// The role of a word within a number.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reading {
     /// So many digits; `is_spelled`: one by one, as in `1-2-3`.

@@ -11,14 +11,14 @@ use crate::format::word::Word;
 const ASIDES_MAX: usize = 5;
 const SSN_DIGITS: usize = 9;
 const CARD_DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
-/// An announced number is hidden from so many digits on: the last four are told as well.
+/// An announced number is hidden from so many digits on: people also give only the last four.
 const ANNOUNCED_SSN_DIGITS_MIN: usize = 3;
 
 /// One word of a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Item {
     pub word: usize,
-    /// What it adds to the digits before it.
+    /// The digits that it adds to those before it.
     pub counts: Counts,
     /// Digits one by one.
     pub is_spelled: bool,
@@ -27,7 +27,7 @@ pub struct Item {
     pub before: Joint,
 }
 
-/// What parts an item from the one before.
+/// The joint between an item and the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Joint {
     /// Spelled digits side by side.
@@ -164,7 +164,7 @@ impl Builder<'_> {
         aside.chain(punctuation).fold(grouped, Joint::max)
     }
 
-    /// What parts a word from the one before it.
+    /// The joint between a word and the one before it.
     fn parts(&self, at: usize) -> Joint {
         if self.seams.contains(&at) || self.is_stopped(at) { Joint::Stop } else { Joint::None }
     }
@@ -235,7 +235,7 @@ impl Reader {
             }
             Spoken::Times(times) => {
                 *self = Self { times, ..Self::new() };
-                // Its own share is told with the digit.
+                // The digit that follows counts for it.
                 Counts::NONE
             }
             Spoken::Plural => Counts::either(1, 9),

@@ -150,7 +150,7 @@ fn any_word() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// What the final hides is shown by no interim of any of its beginnings.
+    /// No interim of any beginning shows a word that the final hides.
     #[test]
     fn interims_show_no_more_than_finals(
         past in prop::collection::vec(any_word(), 0..6),

@@ -35,7 +35,7 @@ impl Lengths {
     }
 }
 
-/// What SplitMix64 adds to its state for each number.
+/// The constant that SplitMix64 adds to its state for each number.
 pub const GOLDEN_GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The next number of SplitMix64 (Steele, Lea and Flood, 2014).

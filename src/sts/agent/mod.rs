@@ -197,7 +197,7 @@ impl Agent {
         self.reply.is_some()
     }
 
-    /// Whether somebody is there. Who has left is known by this before they have said so.
+    /// Whether anyone is connected. This notices a person who left before they say so.
     fn is_heard(&self) -> bool {
         self.people.iter().any(|person| !person.output.is_closed())
     }
@@ -292,7 +292,7 @@ impl Agent {
         }
     }
 
-    /// Says what was completed and not yet spoken of, where somebody is there to hear it.
+    /// Announces completions that the agent has not spoken of yet, where anyone is there to hear it.
     async fn announce(&mut self) {
         if !self.is_heard() || self.live.read(|session| session.announcements.is_empty()) {
             return;
@@ -450,7 +450,7 @@ impl Agent {
             return Some(reason);
         }
         self.nudge(now, is_idle);
-        // What there is to say waits for those who can hear it.
+        // The agent starts no new reply until someone can hear it.
         if !self.is_heard() && self.reply.is_none() {
             return self.ending;
         }

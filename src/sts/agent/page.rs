@@ -15,8 +15,8 @@ const PARTS: [&str; 3] = ["sections", "fields", "items"];
 const DONE: [&str; 5] = ["complete", "completed", "done", "filled", "valid"];
 
 const PLACES: [&str; 6] = ["step", "page", "form", "screen", "section", "part"];
-/// What follows the name of a place in a question about it, and not in one about another: «which form is
-/// this», but «which form do I need».
+/// Phrases after the name of a place in a question about this place, not about another: «which form is this»,
+/// but not «which form do I need».
 const HERE: [&str; 13] = [
     "am i",
     "are we",
@@ -66,16 +66,17 @@ const TASKS: &[&str] = &[
 ];
 const VERBS: [&str; 8] = ["do", "enter", "put", "write", "type", "fill", "say", "choose"];
 
-/// What a caller wants to know of their page.
+/// A caller's question about their page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// Where they are.
     Place,
-    /// What there is to be done.
+    /// What they have to do there.
     Task,
 }
 
-/// What `said` (plain, with a space on either side) asks of the page, and whether it can be about nothing else.
+/// The question that `said` (plain, with a space on either side) asks about the page, and whether it can be
+/// about nothing else.
 pub fn asked(said: &str) -> Option<(Asked, bool)> {
     let has = |phrase: &str| said.contains(&format!(" {phrase} "));
     let is_here = has("here") || PLACES.iter().any(|place| has(&format!("this {place}")));

@@ -19,7 +19,7 @@ const LOCKED: &str = "I'm sorry, I could not verify you, so I can't help with th
 impl Agent {
     /// Takes what was said, or keyed, as an answer to being asked for proof of `category`.
     pub(super) async fn prove(&mut self, text: &str, category: String) {
-        // What proves something is nobody's to read. Numbers are known by their words in English alone.
+        // No reader may see a proof. Number words are recognised in English only.
         let has_digits = has_digits(text);
         let is_readable = !has_digits && (self.service.config.language == "en" || is_refusal(text));
         let (line, given) = (if is_readable { text } else { MASK }.to_owned(), text.to_owned());

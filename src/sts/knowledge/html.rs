@@ -308,7 +308,7 @@ impl Reader {
         }
     }
 
-    /// What is being put together of lines is left as it is: a heading comes in the middle of it.
+    /// Ends open definitions and tables as they are, since a heading interrupts them.
     fn spill(&mut self) {
         self.end_line();
         let sections = self.page.sections.len();

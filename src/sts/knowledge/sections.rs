@@ -2,10 +2,10 @@
 
 /// Longer ones are text that was made to look like a heading.
 pub const HEADING_BYTES_MAX: usize = 200;
-/// Of one text. Each section has all its headings, so that many of them would be much longer than the text.
+/// The most sections of one text. Each holds all its headings, so many would be much longer than the text.
 pub const SECTIONS_MAX: usize = 2000;
 
-/// What stands under one heading.
+/// The text under one heading.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Section {
     /// With those above it, from the outermost on.
@@ -38,7 +38,7 @@ pub fn of_text(text: &str) -> Vec<Section> {
             add(&mut sections, &headings, item(line));
             continue;
         };
-        // Of two on the same level, one after the other, the first is all that there is to say.
+        // Where the next heading is no deeper, the bare heading itself is the text.
         let is_deeper = headings.last().is_some_and(|(above, _)| level > *above);
         headings.retain(|(above, _)| *above < level);
         if let Some(bare) = bare.filter(|_| !is_deeper) {

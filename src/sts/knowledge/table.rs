@@ -8,7 +8,7 @@ const CELL_LINES_MAX: usize = 3;
 
 #[derive(Default)]
 pub struct Table {
-    /// What its columns are called.
+    /// The names of its columns.
     names: Vec<String>,
     /// Rows came after the names.
     has_rows: bool,
@@ -78,13 +78,13 @@ impl Table {
         labelled(first, &rest.collect::<Vec<_>>().join(", "))
     }
 
-    /// What was put aside, as it is.
+    /// Takes the lines of the unfinished row as they are.
     pub fn spill(&mut self) -> Vec<String> {
         self.cell = None;
         std::mem::take(&mut self.row).into_iter().flat_map(|cell| cell.lines).collect()
     }
 
-    /// What is left when it is over: names without any rows.
+    /// The column names, where no rows came after them.
     pub fn end(self) -> Option<String> {
         (!self.has_rows && !self.names.is_empty()).then(|| self.names.join(", "))
     }

@@ -118,7 +118,7 @@ async fn verify_and_submit_verifies_and_then_completes() {
         ("healthcare_signup", None, json!(null), "form"),
         ("healthcare_signup", Some("+12025550199"), json!("+12025550199"), "form"),
         ("intake", Some("+12025550143"), json!(null), "patient_information"),
-        // What is sent along proves nothing, and spoils nothing.
+        // A number in the request proves nothing, and does no harm.
         ("intake", Some("+12025550143"), json!("+12025550199"), "patient_information"),
     ] {
         backend.bind(bound);

@@ -110,7 +110,7 @@ async fn what_the_provider_has_not_taken_is_tried_again_and_not_called_sent() {
     let waits = provider.waits();
     assert_eq!(waits.len(), 2);
     assert!(waits[0] >= Duration::from_millis(950) && waits[1] >= Duration::from_millis(2950), "{waits:?}");
-    // What another verification wishes again is there already.
+    // A second verification asks for the same message, which is there already.
     verify(&service, &id).await;
     assert_eq!(service.status(&id).await["sms"]["sent"].as_array().map(Vec::len), Some(1));
     assert_eq!(provider.count(), 3);

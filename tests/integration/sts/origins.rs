@@ -125,7 +125,7 @@ async fn pages_of_other_origins_need_a_key_on_every_socket_and_route() {
                 assert_eq!(handshake.status, 403, "{path} {origin}");
                 assert_eq!(handshake.body["err_code"], "ORIGIN_NOT_ALLOWED", "{path} {origin}");
             }
-            // What opens another door opens none here.
+            // Credentials for another door open none here.
             let query = format!("{CONVERSE}?access_token=x");
             assert_eq!(connect(address, &query, &[("origin", origin)]).await.status, 403, "{origin}");
             let offered = [("origin", origin), ("sec-websocket-protocol", "chat")];

@@ -1,5 +1,5 @@
-//! What callers give as proof is nobody's to read: not in status, in the room's events, on disk nor at the chat
-//! interface; while it is asked for, after it was right, and when no more is taken.
+//! No reader sees the proofs that callers give: not in status, in the room's events, on disk nor at the chat
+//! interface; while the agent asks for one, after it was right, and after the lock-out.
 
 use std::path::Path;
 use std::time::Duration;
@@ -112,7 +112,7 @@ async fn assert_nowhere(service: &Service, id: &str, folder: &Path) {
     assert_not_on_disk(folder);
 }
 
-/// What the room tells of the caller's next line.
+/// The caller's next line as the room shows it.
 async fn line(caller: &mut Caller) -> String {
     let line = caller.find(|m| m["type"] == "ConversationText" && m["role"] == "user").await;
     line["content"].as_str().expect("text").to_owned()
@@ -269,7 +269,7 @@ async fn a_hook_that_repeats_what_it_was_asked_is_not_quoted() {
     let details = &status["verification"]["patient_information"]["details"];
     assert_eq!(*details, json!({"heard": "It's ••••.", "sms_catalog_key": "forms"}));
     assert_eq!(hook.bodies().len(), 3);
-    // After the lock-out nobody is asked any more.
+    // After the lock-out the service asks the hook no more.
     caller.key(RIGHT).await;
     assert!(caller.listen().await.contains("could not verify"));
     assert_eq!(hook.bodies().len(), 3);
@@ -278,7 +278,7 @@ async fn a_hook_that_repeats_what_it_was_asked_is_not_quoted() {
 #[tokio::test]
 async fn a_hook_that_is_away_leaves_no_digits_behind() {
     let mut setup = Setup::default();
-    // Nobody listens there.
+    // Nothing listens at that port.
     setup.config.verification.hook_url = Some("http://127.0.0.1:1/hook".into());
     setup.config.verification.timeout_ms = Duration::from_secs(2).as_millis() as u64;
     let service = Service::start(setup).await;

@@ -315,7 +315,7 @@ async fn what_was_completed_before_anyone_came_is_told_to_who_comes() {
     assert_eq!(caller.listen().await, "That is done. Is there anything else?");
     caller.write("Where can I park?").await;
     assert_eq!(caller.listen().await, "Parking is free behind the building.");
-    // Nobody is there for a while: what happens then is told to who comes back, once.
+    // The room is empty for a while. The agent tells the next person who joins what happened meanwhile, once.
     drop(caller);
     service.until(&id, |status| status["participants"] == json!([])).await;
     service.act(complete(json!("Your second form has arrived."))).await;

@@ -2,9 +2,9 @@
 //!
 //! Contextual biasing over a trie of the terms' tokens (Zhao et al., "Shallow-Fusion End-to-End Contextual
 //! Biasing", Interspeech 2019), for decoding that keeps one sequence. Instead of adding to logits, which lets a
-//! large weight write a term that nobody said, a term has a margin: its tokens together may lie this far below
-//! the tokens that the model likes best, and no further. [`Search`] writes a term on trial and takes it back
-//! where the audio does not bear it out.
+//! large weight write a term that was never said, a term has a margin: its tokens together may lie this far
+//! below the tokens that the model likes best, and no further. [`Search`] writes a term on trial and takes it
+//! back where the audio does not bear it out.
 //!
 //! An unwanted term loses instead: the last of its tokens becomes less likely.
 
@@ -175,7 +175,7 @@ impl Trie {
             let mut edges: Vec<&Edge> = self.nodes[node].next.iter().collect();
             edges.sort_unstable_by_key(|edge| edge.token);
             for edge in edges {
-                // What is shorter, or as long and may stand anywhere, has its place already.
+                // Shorter sequences, and those as long that may stand anywhere, have their places already.
                 let otherwise = match index {
                     ANYWHERE => ANYWHERE,
                     _ => after(&places, places[index].otherwise, edge.token),

@@ -84,8 +84,9 @@ impl Search {
         losses
     }
 
-    /// What follows the first `written` tokens. `logits`: after the rules and [`Search::penalise`]. `own`: the token
-    /// that would be written without terms. Call [`Search::wrote`] with the token that is written.
+    /// The step after the first `written` tokens. `logits`: after the rules and [`Search::penalise`]. `own`:
+    /// the token that decoding without terms would write. Call [`Search::wrote`] with the token that is
+    /// written.
     pub fn next(&mut self, logits: &[f32], written: usize, own: Choice) -> Step {
         let (peak, likeliest) = rows::arg_max(Level::detect(), logits);
         let likeliest = likeliest as TokenId;

@@ -45,8 +45,8 @@ fn bias(terms: &[Spelled]) -> Arc<Bias> {
     Arc::new(Bias::of_tokens(terms, (END, TIME), |token| token == CONTINUING))
 }
 
-/// What is written with terms by a model that gives logits for what was written before, at most 40 tokens; and how
-/// many steps it took.
+/// Decodes at most 40 tokens with terms: `model` gives logits for the tokens before. Returns the tokens and
+/// the number of steps.
 fn write(bias: &Arc<Bias>, model: impl Fn(&[TokenId]) -> Vec<f32>) -> (Vec<TokenId>, usize) {
     let mut search = Search::new(bias.clone());
     let mut written = Vec::new();

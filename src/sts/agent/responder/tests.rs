@@ -62,7 +62,7 @@ fn links_are_sent_where_they_may_be() {
         "caller_number": "+14155552671"});
     let says = ask(start.clone(), None, "Can you text me the link to the privacy notice?");
     assert_eq!(says[0], Say::Act(Effect::SendLink("privacy".into())));
-    // Nor is anything promised that nobody would carry.
+    // Without a carrier for messages, the agent promises none.
     let says = ask_with(false, start.clone(), None, "Can you text me the link to the privacy notice?");
     assert_eq!(says, [Say::Sentence("You can find the privacy notice at https://a.example/p.".into())]);
     let mut silent = start;

@@ -1,6 +1,6 @@
 //! Which tags mean what to a reader.
 
-/// What is between these tags is not for reading.
+/// Tags whose contents are not for reading.
 pub const SKIPPED: &[&[u8]] = &[
     b"script",
     b"style",
@@ -50,7 +50,7 @@ pub const BLOCKS: &[&[u8]] = &[
     b"body",
     b"title",
 ];
-/// A heading that nobody closed ends where one of these begins.
+/// A heading without a closing tag ends where one of these begins.
 pub const NOT_IN_HEADINGS: &[&[u8]] =
     &[b"p", b"ul", b"ol", b"dl", b"table", b"section", b"article", b"blockquote", b"pre"];
 
