@@ -241,7 +241,7 @@ pub const TABLE: &[Parameter] = &[
     row(
         "sample_rate",
         Kind::Count { min: 4_000, max: 384_000 },
-        "Samples in a second, as `encoding` needs them; `s16le` has 16000 where none are told. Without an `encoding`, of raw s16le.",
+        "Samples in a second, which `encoding` needs; `s16le` defaults to 16000. Without an `encoding` it announces raw s16le.",
         |all, given| given.number(&mut all.sample_rate_hz, 4_000..=384_000),
     ),
     row("channels", Kind::Count { min: 1, max: 20 }, "Channels; read with `encoding`.", |all, given| {
