@@ -11,7 +11,7 @@
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall)
-//! 1  audio  transcript  figures  fetch  identity  keys  onnx  state  telemetry   ground
+//! 1  audio  transcript  figures  fetch  identity  keys  onnx  share  state  telemetry   ground
 //! ```
 //!
 //! # The path of a request
@@ -31,21 +31,22 @@
 //! | fetch      | |
 //! | identity   | |
 //! | onnx       | |
+//! | share      | |
 //! | state      | |
-//! | keys       | state |
+//! | keys       | share, state |
 //! | telemetry  | |
 //! | vad        | audio |
-//! | engine     | audio, transcript, telemetry |
+//! | engine     | audio, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |
 //! | models     | engine, audio, transcript, cpu, cuda, fetch |
 //! | format     | transcript |
-//! | transcribe | audio, vad, engine, transcript, telemetry |
-//! | live       | audio, vad, engine, transcript, telemetry |
-//! | jobs       | fetch, state |
-//! | http       | keys, telemetry |
-//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, transcript, audio, telemetry |
-//! | sts        | http, fetch, figures, identity, onnx, state, audio, vad |
+//! | transcribe | audio, share, vad, engine, transcript, telemetry |
+//! | live       | audio, share, vad, engine, transcript, telemetry |
+//! | jobs       | fetch, share, state |
+//! | http       | keys, share, telemetry |
+//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, share, transcript, audio, telemetry |
+//! | sts        | http, fetch, figures, identity, onnx, share, state, audio, vad |
 //! | demo       | http, identity |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |
@@ -70,6 +71,7 @@ pub mod keys;
 pub mod live;
 pub mod models;
 pub mod onnx;
+pub mod share;
 pub mod state;
 pub mod sts;
 pub mod telemetry;

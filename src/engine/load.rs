@@ -29,7 +29,7 @@ const MIN_HELD_REQUESTS: f64 = 2.5;
 /// so much, which is what a request may bring beyond the usual.
 const IN_HAND: f64 = 1.25;
 /// Who comes back when told to may find the engine a little behind what was foreseen.
-const BEHIND_SECONDS: f64 = 2.0;
+const BEHIND_SECONDS: f64 = 2.00;
 /// Weight of the newest request in what a request usually brings.
 const SMOOTHING: f64 = 0.05;
 

@@ -1,6 +1,6 @@
 //! Who holds a key, answered from memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::Error;
 use super::secret::{self, KeyId};
 use super::store::{Pepper, Record, Store};
+use crate::share::Tenants;
 
 /// The longest that a key revoked (or made) by another process goes unnoticed.
 pub const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
@@ -30,6 +31,7 @@ pub struct Verifier {
 
 struct Shared {
     pepper: Pepper,
+    tenants: Tenants,
     /// Locked on the blocking pool only: SQLite reads the disk.
     store: Mutex<Store>,
     /// Held while one caller refreshes; the others wait for its result instead of reading as well.
@@ -54,12 +56,20 @@ impl Verifier {
             records: Arc::new(store.active()?),
             checked: Instant::now(),
         };
+        let tenants = Tenants::default();
+        tenants.set(count(&snapshot.records));
         let shared = Shared {
             pepper: store.pepper().clone(),
+            tenants,
             store: Mutex::new(store),
             snapshot: tokio::sync::Mutex::new(snapshot),
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// How many organisations have keys, kept up to date.
+    pub fn tenants(&self) -> Tenants {
+        self.shared.tenants.clone()
     }
 
     /// Who holds `key`; `None` where nobody does, whatever the reason.
@@ -88,9 +98,14 @@ impl Verifier {
             *snapshot = tokio::task::spawn_blocking(move || refresh(&shared.store, seen))
                 .await
                 .map_err(|_| Error::Interrupted)??;
+            self.shared.tenants.set(count(&snapshot.records));
         }
         Ok(snapshot.records.clone())
     }
+}
+
+fn count(records: &HashMap<KeyId, Record>) -> usize {
+    records.values().map(|record| record.tenant).collect::<HashSet<_>>().len()
 }
 
 fn refresh(store: &Mutex<Store>, seen: Snapshot) -> Result<Snapshot, Error> {

@@ -1,0 +1,187 @@
+//! Turns at something that only so many may do at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::{Tenants, may_hold};
+
+/// A semaphore that is fair between tenants: those who wait go in turn by tenant, and by time within one.
+/// Cheap to clone: all clones are one.
+#[derive(Clone)]
+pub struct Turns(Arc<Hall>);
+
+struct Hall {
+    capacity: u64,
+    tenants: Tenants,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    held: HashMap<u64, u64>,
+    total: u64,
+    waiting: HashMap<u64, VecDeque<oneshot::Sender<Turn>>>,
+    /// Tenants that wait, in order of turn; each once.
+    order: VecDeque<u64>,
+}
+
+/// Leave to go on; dropping it lets the next one in.
+pub struct Turn {
+    hall: Arc<Hall>,
+    tenant: u64,
+    is_held: bool,
+}
+
+impl Turns {
+    pub fn new(capacity: usize, tenants: Tenants) -> Self {
+        let capacity = u64::try_from(capacity.max(1)).unwrap_or(u64::MAX);
+        Self(Arc::new(Hall { capacity, tenants, state: Mutex::default() }))
+    }
+
+    /// Waits for a turn. Cancel-safe: dropping the future gives up the place in the line.
+    pub async fn take(&self, tenant: u64) -> Turn {
+        let turn = {
+            let (ready, turn) = oneshot::channel();
+            let mut state = self.0.state();
+            let line = state.waiting.entry(tenant).or_default();
+            line.push_back(ready);
+            if line.len() == 1 {
+                state.order.push_back(tenant);
+            }
+            self.0.grant(&mut state);
+            turn
+        };
+        // The sender is dropped only where this future is.
+        turn.await.unwrap_or_else(|_| Turn { hall: self.0.clone(), tenant, is_held: false })
+    }
+
+    /// How many wait, of all tenants.
+    pub fn waiting(&self) -> usize {
+        self.0.state().waiting.values().map(VecDeque::len).sum()
+    }
+}
+
+impl Hall {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere cannot leave these numbers inconsistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets in as many as may.
+    fn grant(self: &Arc<Self>, state: &mut State) {
+        // Tenants looked at since one was let in.
+        let mut passed = 0;
+        while passed < state.order.len()
+            && let Some(tenant) = state.order.pop_front()
+        {
+            let mine = state.held.get(&tenant).copied().unwrap_or(0);
+            let Some(line) = state.waiting.get_mut(&tenant) else { continue };
+            if may_hold(mine, state.total, 1, self.capacity, &self.tenants).is_err() {
+                state.order.push_back(tenant);
+                passed += 1;
+                continue;
+            }
+            if let Some(ready) = line.pop_front() {
+                let turn = Turn { hall: self.clone(), tenant, is_held: true };
+                match ready.send(turn) {
+                    Ok(()) => {
+                        state.total += 1;
+                        *state.held.entry(tenant).or_insert(0) += 1;
+                        passed = 0;
+                    }
+                    // Its future is gone; the lock is ours, so the turn must not give itself back.
+                    Err(mut turn) => turn.is_held = false,
+                }
+            }
+            if line.is_empty() {
+                state.waiting.remove(&tenant);
+            } else {
+                state.order.push_back(tenant);
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_held {
+            return;
+        }
+        let mut state = self.hall.state();
+        state.total = state.total.saturating_sub(1);
+        if let Some(mine) = state.held.get_mut(&self.tenant) {
+            *mine = mine.saturating_sub(1);
+            if *mine == 0 {
+                state.held.remove(&self.tenant);
+            }
+        }
+        self.hall.grant(&mut state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+
+    fn turns(capacity: usize, count: usize) -> Turns {
+        let tenants = Tenants::default();
+        tenants.set(count);
+        Turns::new(capacity, tenants)
+    }
+
+    fn take(turns: &Turns, tenant: u64) -> BoxFuture<'static, Turn> {
+        let turns = turns.clone();
+        let mut taking = async move { turns.take(tenant).await }.boxed();
+        // In line from here on.
+        match (&mut taking).now_or_never() {
+            Some(turn) => async { turn }.boxed(),
+            None => taking,
+        }
+    }
+
+    #[test]
+    fn tenants_go_in_turn_however_many_of_one_wait() {
+        let turns = turns(1, 2);
+        let first = turns.take(1).now_or_never().expect("free");
+        let mut busy: Vec<_> = (0..5).map(|_| take(&turns, 1)).collect();
+        let mut other = take(&turns, 2);
+        assert_eq!(turns.waiting(), 6);
+        drop(first);
+        let second = (&mut busy[0]).now_or_never().expect("the first of the line");
+        assert!((&mut other).now_or_never().is_none());
+        drop(second);
+        let third = (&mut other).now_or_never().expect("the other tenant's turn");
+        drop(third);
+        assert!((&mut busy[1]).now_or_never().is_some());
+    }
+
+    #[test]
+    fn one_tenant_leaves_a_place_to_the_next() {
+        let turns = turns(8, 2);
+        let busy: Vec<_> = (0..20).map(|_| take(&turns, 1)).collect();
+        let held: Vec<Turn> = busy.into_iter().filter_map(FutureExt::now_or_never).collect();
+        assert_eq!(held.len(), 6);
+        assert!(turns.take(2).now_or_never().is_some());
+    }
+
+    #[test]
+    fn those_who_leave_the_line_hold_nobody_up() {
+        let turns = turns(1, 2);
+        let first = turns.take(1).now_or_never().expect("free");
+        let gone = take(&turns, 2);
+        let waits = take(&turns, 3);
+        drop(gone);
+        drop(first);
+        let turn = waits.now_or_never().expect("next");
+        let given = take(&turns, 4);
+        drop(turn);
+        // Let in, and gone before it went on.
+        drop(given);
+        assert!(turns.take(5).now_or_never().is_some());
+    }
+}
