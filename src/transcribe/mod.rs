@@ -109,7 +109,7 @@ impl Transcriber {
     /// Those of [`Engine::admit`] and [`Engine::recognize`]. Nothing is returned in part.
     pub async fn transcribe(&self, pcm: Pcm, options: &TranscribeOptions) -> Result<Transcript, Error> {
         let admission = match options.class {
-            Class::Live | Class::Interactive => self.engine.admit(pcm.duration_seconds())?,
+            Class::Live | Class::Interactive => self.engine.admit(options.tenant, pcm.duration_seconds())?,
             Class::Job => self.engine.admit_job(),
         };
         let transcript = match &self.speech {
