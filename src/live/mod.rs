@@ -39,7 +39,8 @@ use crate::vad::Vad;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Streams at once; more are told to come again. Default 1000; an idle one costs some kilobytes.
+    /// Streams at once; more are refused. One organisation may hold four fifths of them while others have keys.
+    /// Default 1000; an idle one costs some kilobytes.
     pub max_streams: usize,
     /// New streams are refused while the windows of those there are take longer than this. Seconds,
     /// default 5.

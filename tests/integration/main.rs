@@ -41,6 +41,7 @@ mod redaction;
 mod scripted;
 mod sdks;
 mod server;
+mod shares;
 mod socket;
 mod speech;
 mod streams;
