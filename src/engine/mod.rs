@@ -5,10 +5,11 @@
 //! has the fewest; dropping the future that waits for a [`Recognition`] cancels its work.
 //!
 //! ```text
-//! recognize ─▶ lane ─▶ Queue (class, then fair between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
+//! recognize ─▶ lane ─▶ Queue (class, then Fairness between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
 //! ```
 
 mod board;
+mod fairness;
 mod lane;
 mod load;
 mod meters;
