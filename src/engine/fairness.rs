@@ -5,8 +5,9 @@
 //! slower than alone where a step takes longer the more it holds, as on a CPU. So where several flows have
 //! work, each gets about an equal part of the model's time:
 //!
-//! - a flow begins no window while it is ahead of another one by [`AHEAD_SECONDS`] of the model's time (virtual
-//!   time, as in start-time fair queueing: Goyal, Vin and Cheng, 1996);
+//! - a flow begins no window while another one has had less of the model's time (virtual time, as in start-time
+//!   fair queueing: Goyal, Vin and Cheng, 1996), nor while the other one's window is on its way that began when
+//!   it had less;
 //! - a step takes in as many windows as keep it within the time that the smallest flow's share allows, and the
 //!   largest flows give way.
 //!
@@ -19,9 +20,12 @@ use std::time::{Duration, Instant};
 use super::model::SlotId;
 use super::window::{Class, TenantId};
 
-/// A flow may be ahead of others by so much of the model's time, and windows that are encoded together take no
-/// longer while several flows have work.
-const AHEAD_SECONDS: f64 = 0.05;
+/// A flow may get ahead of others by so much of the model's time, and windows that are encoded together take no
+/// longer while several flows have work: enough for a batch on a GPU, and not for one window on a CPU.
+const AHEAD_SECONDS: f64 = 0.02;
+/// A window on its way counts for its flow only from so many times what encoding it takes: until then others wait
+/// for it, as it did for them.
+const ON_ITS_WAY: f64 = 2.0;
 /// A flow that comes goes first.
 const HEAD_START_SECONDS: f64 = 0.001;
 /// After several flows had work, a slot stays free for so long for the next one that comes.
@@ -63,9 +67,9 @@ pub struct Seat {
 pub struct Fairness {
     /// The model's time that each flow has had, in seconds; only differences mean anything.
     used: HashMap<Flow, f64>,
-    /// Flows that have work.
-    active: Vec<Flow>,
-    /// The least that an active flow has had.
+    /// Flows that have work, and the time that the longest of their windows on its way has had.
+    active: HashMap<Flow, f64>,
+    /// The least that an active flow has had, without that window.
     least: f64,
     step: StepCost,
     /// Encoding a window, in seconds: a running mean.
@@ -75,30 +79,44 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Says which flows have work from here on. One that comes starts level with the one furthest behind: time
-    /// that it did not ask for is not owed to it.
-    pub fn begin_round(&mut self, flows: impl Iterator<Item = Flow>, now: Instant) {
-        let stayed = |fairness: &Self, flow: &Flow| fairness.active.contains(flow);
-        let mut active: Vec<Flow> = flows.collect();
-        active.sort_unstable();
-        active.dedup();
-        let had = |fairness: &Self, flow: &Flow| fairness.used.get(flow).copied().unwrap_or(0.0);
-        let least = active.iter().filter(|flow| stayed(self, flow)).map(|flow| had(self, flow));
-        let least = least.min_by(f64::total_cmp).unwrap_or(self.least);
-        for flow in &active {
-            if !stayed(self, flow) {
-                let level = had(self, flow).max(least - HEAD_START_SECONDS);
-                self.used.insert(*flow, level);
+    /// Says which flows have work from here on: those whose windows wait, and those whose windows are on their way,
+    /// each with the time that it has had. A flow that comes starts level with the one furthest behind: time that
+    /// it did not ask for is not owed to it.
+    pub fn begin_round(
+        &mut self,
+        waiting: impl Iterator<Item = Flow>,
+        on_their_way: impl Iterator<Item = (Flow, Duration)>,
+        now: Instant,
+    ) {
+        let mut active: HashMap<Flow, f64> = waiting.map(|flow| (flow, 0.0)).collect();
+        for (flow, had) in on_their_way {
+            let longest = active.entry(flow).or_insert(0.0);
+            *longest = longest.max(had.as_secs_f64());
+        }
+        let before = std::mem::replace(&mut self.active, active);
+        let flows: Vec<Flow> = self.active.keys().copied().collect();
+        let stayed = flows.iter().filter(|flow| before.contains_key(flow)).map(|flow| self.standing(*flow));
+        let least = stayed.min_by(f64::total_cmp).unwrap_or(self.least);
+        for flow in &flows {
+            if !before.contains_key(flow) {
+                let used = self.used.entry(*flow).or_insert(least);
+                *used = used.max(least - HEAD_START_SECONDS);
             }
         }
-        self.least = active.iter().map(|flow| had(self, flow)).min_by(f64::total_cmp).unwrap_or(least);
+        let least = flows.iter().map(|flow| self.standing(*flow)).min_by(f64::total_cmp).unwrap_or(least);
+        self.least = least;
         // A flow that is ahead is remembered until the others have caught up.
-        let least = self.least;
-        self.used.retain(|flow, used| active.contains(flow) || *used > least);
-        self.active = active;
+        let active = &self.active;
+        self.used.retain(|flow, used| active.contains_key(flow) || *used > least);
         if !self.is_alone() {
             self.shared_at = Some(now);
         }
+    }
+
+    /// The time that `flow` has had, without that of the window that is on its way.
+    fn standing(&self, flow: Flow) -> f64 {
+        let on_its_way = self.active.get(&flow).copied().unwrap_or(0.0).min(ON_ITS_WAY * self.encode);
+        self.used.get(&flow).map_or(self.least, |used| used - on_its_way)
     }
 
     /// Whether one flow has the model for itself.
@@ -113,7 +131,7 @@ impl Fairness {
 
     /// Whether no flow has had less of the model's time than `flow`.
     pub fn is_next(&self, flow: Flow) -> bool {
-        self.used.get(&flow).is_none_or(|used| *used <= self.least)
+        self.standing(flow) <= self.least
     }
 
     /// How many windows may be encoded together.
@@ -312,41 +330,70 @@ mod tests {
         assert!(chosen(&fairness(), &seats).ends_with(&[15]));
     }
 
+    /// Begins a round in which windows of these flows wait, and the window of one of them has had so long.
+    fn round(fairness: &mut Fairness, waiting: &[Flow], on_its_way: Option<(Flow, u64)>) {
+        let on_its_way = on_its_way.map(|(flow, ms)| (flow, Duration::from_millis(ms)));
+        fairness.begin_round(waiting.iter().copied(), on_its_way.into_iter(), Instant::now());
+    }
+
     #[test]
     fn a_flow_that_is_ahead_begins_nothing_until_the_other_has_caught_up() {
-        let (mut fairness, now) = (fairness(), Instant::now());
+        let mut fairness = fairness();
         let (busy, other) = (flow(1), flow(2));
-        fairness.begin_round([busy].into_iter(), now);
+        round(&mut fairness, &[busy], None);
         fairness.charge(busy, 100.0);
         assert!(fairness.may_begin(busy), "it is alone");
-        fairness.begin_round([busy, other].into_iter(), now);
+        round(&mut fairness, &[busy, other], None);
         assert!(fairness.may_begin(busy) && fairness.may_begin(other), "both start level");
         assert!(fairness.is_next(other) && !fairness.is_next(busy), "but for a head start");
         fairness.charge(busy, 0.2);
-        fairness.begin_round([busy, other].into_iter(), now);
+        round(&mut fairness, &[busy, other], None);
         assert!(!fairness.may_begin(busy) && fairness.may_begin(other));
         // To leave and to come back gains nothing, and loses nothing.
-        fairness.begin_round([other].into_iter(), now);
-        fairness.begin_round([busy, other].into_iter(), now);
+        round(&mut fairness, &[other], None);
+        round(&mut fairness, &[busy, other], None);
         assert!(!fairness.may_begin(busy));
-        fairness.charge(other, 0.2);
-        fairness.begin_round([busy, other].into_iter(), now);
+        fairness.charge(other, 0.21);
+        round(&mut fairness, &[busy, other], None);
         assert!(fairness.may_begin(busy));
     }
 
     #[test]
-    fn encoding_is_charged_before_it_is_done_and_corrected_after() {
-        let (mut fairness, now) = (fairness(), Instant::now());
+    fn a_window_on_its_way_is_not_held_up_by_another_flows_next_one() {
+        let mut fairness = fairness();
         let (busy, other) = (flow(1), flow(2));
-        fairness.begin_round([busy, other].into_iter(), now);
+        round(&mut fairness, &[busy], None);
         fairness.begins(busy);
-        fairness.encoded(&[busy], Duration::from_millis(40));
+        fairness.encoded(&[busy], Duration::from_millis(80));
+        assert_eq!(fairness.encode_batch(8), 8, "it is alone");
+        round(&mut fairness, &[busy, other], Some((busy, 80)));
+        assert_eq!(fairness.encode_batch(8), 1, "two would take too long");
+        assert!(fairness.is_next(other) && !fairness.may_begin(busy));
+        fairness.begins(other);
+        fairness.encoded(&[other], Duration::from_millis(80));
+        round(&mut fairness, &[busy], Some((other, 80)));
+        assert!(!fairness.may_begin(busy));
+        // It takes longer than it may hold up others.
+        fairness.charge(other, 0.2);
+        round(&mut fairness, &[busy], Some((other, 280)));
         assert!(fairness.may_begin(busy));
-        assert_eq!(fairness.encode_batch(8), 1, "80 ms is too long for two");
+    }
+
+    #[test]
+    fn short_windows_of_several_flows_begin_together() {
+        let mut fairness = fairness();
+        let (busy, other) = (flow(1), flow(2));
+        round(&mut fairness, &[busy, other], None);
         fairness.begins(busy);
-        assert!(!fairness.may_begin(busy), "80 ms ahead");
-        fairness.encoded(&[busy], Duration::from_millis(5));
-        assert!(fairness.may_begin(busy), "45 ms ahead");
+        fairness.encoded(&[busy], Duration::from_millis(2));
+        assert_eq!(fairness.encode_batch(16), 10);
+        let begun = std::iter::repeat_with(|| {
+            let may = fairness.may_begin(busy);
+            fairness.begins(busy);
+            may
+        });
+        assert_eq!(begun.take_while(|may| *may).count(), 9, "20 ms ahead of the other");
+        assert!(fairness.is_next(other));
     }
 
     #[test]

@@ -120,8 +120,8 @@ impl Worker {
         let _end = End(self.hall.board.clone());
         while self.receive() {
             self.drop_abandoned();
-            let slots = self.slots.iter().flatten().map(|occupant| occupant.entry.flow());
-            self.fairness.begin_round(self.queue.flows().chain(slots), Instant::now());
+            let slots = self.slots.iter().flatten().map(|occupant| (occupant.entry.flow(), occupant.busy));
+            self.fairness.begin_round(self.queue.flows(), slots, Instant::now());
             self.admit();
             self.step();
             self.publish();
