@@ -25,6 +25,7 @@ use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
 use crate::models::{self, hub};
+use crate::share::Tenants;
 use crate::sts::{self, Recognize, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{TranscribeOptions, Transcriber, Windows};
@@ -115,7 +116,7 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
     tracing::info!(model = engine.model().name, device = engine.model().device, "model loaded");
     Ok(match vad {
-        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
+        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone(), Tenants::default()),
         None => Transcriber::new(engine),
     })
 }

@@ -53,7 +53,7 @@ pub struct Arguments {
     /// Files worked on at once.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = input::count)]
     concurrency: usize,
-    /// Refuse longer audio. A second takes 64 kB of memory while its file is worked on; the server's limit,
+    /// Refuse longer audio. A second takes 32 kB of memory while its file is worked on; the server's limit,
     /// audio.max_seconds, does not hold here.
     #[arg(long, default_value_t = 14_400.0, value_name = "SECONDS", value_parser = seconds)]
     max_seconds: f64,
