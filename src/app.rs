@@ -156,6 +156,7 @@ async fn serve_on(
         None => None,
     };
     let ground = Ground::open(config).await?;
+    let tenants = ground.verifier.tenants();
     let readiness = Readiness::default();
     let doors = Doors::default();
     // Port 0 is any that is free.
@@ -170,7 +171,7 @@ async fn serve_on(
     let served = CancellationToken::new();
     let server = async {
         let router = api::starting(doors.clients.clone());
-        let result = http::run(listener, router, &config.http, draining).await;
+        let result = http::run(listener, router, &config.http, tenants.clone(), draining).await;
         served.cancel();
         result
     };
@@ -179,7 +180,7 @@ async fn serve_on(
         tracing::info!(address = ?listener.local_addr().ok(), "metrics and health without keys");
         let http = http::Config { tls: None, ..config.http.clone() };
         let router = api::starting(doors.operators.clone());
-        http::run(listener, router, &http, served.cancelled()).await
+        http::run(listener, router, &http, tenants.clone(), served.cancelled()).await
     };
     let summing_up = async {
         while tokio::time::timeout(SUM_UP_EVERY, served.cancelled()).await.is_err() {
@@ -254,9 +255,12 @@ impl AtWork {
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
         let Ground { verifier, fetcher, jobs } = ground;
+        let tenants = verifier.tenants();
         let transcriber = transcriber(config).await?;
+        transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
-        let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), config.live.clone());
+        let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
+        let live = Live::new(engine, vad, config.live.clone(), tenants.clone());
         let authenticator = Authenticator::new(verifier, config.auth.clone());
         let sts = match config.sts.enabled {
             true => {
@@ -276,6 +280,7 @@ impl AtWork {
             fetcher,
             jobs: jobs.clone(),
             readiness,
+            tenants,
             audio: config.audio.clone(),
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };

@@ -17,8 +17,8 @@ use tokio::sync::Semaphore;
 use self::speech::{Plan, Speech};
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
-    Admission, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task, TenantId,
-    Term, WINDOW_SAMPLES, Window,
+    Admission, Audio, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
+    TenantId, Term, WINDOW_SAMPLES, Window,
 };
 use crate::share::Tenants;
 use crate::transcript::{DetectedLanguage, Segment, Transcript};
@@ -113,13 +113,13 @@ impl Transcriber {
         self.speech.as_ref().map(|speech| &speech.vad)
     }
 
-    /// Leave to transcribe `seconds` of audio, all channels counted.
+    /// Leave to transcribe so much audio, all channels counted.
     ///
     /// # Errors
     /// Those of [`Engine::admit`].
-    pub fn admit(&self, seconds: f64, options: &TranscribeOptions) -> Result<Admission, Error> {
+    pub fn admit(&self, audio: impl Into<Audio>, options: &TranscribeOptions) -> Result<Admission, Error> {
         match options.class {
-            Class::Live | Class::Interactive => self.engine.admit(seconds),
+            Class::Live | Class::Interactive => self.engine.admit(options.tenant, audio),
             Class::Job => Ok(self.engine.admit_job()),
         }
     }

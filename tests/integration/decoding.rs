@@ -47,8 +47,6 @@ fn options(raw: Option<Bare>) -> DecodeOptions {
     DecodeOptions { raw, split_channels: false, limits: Limits::default() }
 }
 
-/// Frames in a block of [`flac`], half a second.
-const BLOCK: u64 = 4096;
 const FLAC_RATE_HZ: u32 = 8192;
 
 /// A FLAC file of a few bytes a block: each is constant, or, where it is not good, one that cannot be decoded.

@@ -43,6 +43,7 @@ mod redaction;
 mod scripted;
 mod sdks;
 mod server;
+mod shares;
 mod socket;
 mod speech;
 mod streams;

@@ -35,6 +35,10 @@ impl Promises {
         Self { line: VecDeque::new(), share: 1.0 }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
     fn observed(&mut self, came: bool) {
         self.share += SMOOTHING * (f64::from(u8::from(came)) - self.share);
         self.share = self.share.max(MIN_SHARE);
