@@ -33,7 +33,7 @@ impl Speech {
         Self { vad, options, turns: Turns::new(processors, tenants) }
     }
 
-    /// Plans one channel: some 300 ms of a processor for 10 minutes. Dropping the future ends the work, half a
+    /// Plans one channel: about 200 ms of a processor for 10 minutes. Dropping the future ends the work, half a
     /// minute of audio later at most.
     ///
     /// # Errors
