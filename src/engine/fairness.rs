@@ -99,7 +99,7 @@ impl Fairness {
         let least = stayed.min_by(f64::total_cmp).unwrap_or(self.least);
         for flow in &flows {
             if !before.contains_key(flow) {
-                let used = self.used.entry(*flow).or_insert(least);
+                let used = self.used.entry(*flow).or_insert(least - HEAD_START_SECONDS);
                 *used = used.max(least - HEAD_START_SECONDS);
             }
         }

@@ -164,9 +164,7 @@ impl State {
     }
 
     fn forget_if_empty(&mut self, tenant: TenantId) {
-        let is_empty =
-            |account: &Account| account.is_idle() && account.requests == 0 && account.promises.is_empty();
-        if self.accounts.get(&tenant).is_some_and(is_empty) {
+        if self.accounts.get(&tenant).is_some_and(|account| account.is_empty(&self.pace)) {
             self.accounts.remove(&tenant);
         }
     }

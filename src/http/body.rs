@@ -64,15 +64,37 @@ impl Limits {
         }
     }
 
-    /// When the next bytes must have come, for a body that began at `start` and has had `received`
-    /// bytes by `now`: within the idle limit, and before the mean rate falls too low.
-    fn deadline(&self, start: Instant, now: Instant, received: u64) -> Instant {
-        let idle = now + self.idle;
-        // 0 is no least rate.
-        match (received * 1000).checked_div(self.bytes_per_second_min) {
-            Some(earned_ms) => idle.min(start + self.grace + Duration::from_millis(earned_ms)),
-            None => idle,
+    /// The pace of a body that begins at `start`.
+    fn pace(&self, start: Instant) -> Pace {
+        Pace {
+            idle: self.idle,
+            window: self.idle.max(self.grace),
+            rate: self.bytes_per_second_min,
+            by: start + self.grace,
         }
+    }
+}
+
+/// Until when the next bytes of a body must have come: within the idle limit, and before its rate over the last
+/// window falls too low. What came faster before the window earns nothing: no burst pays for a trickle.
+struct Pace {
+    idle: Duration,
+    window: Duration,
+    /// Bytes a second; 0 is no least rate.
+    rate: u64,
+    by: Instant,
+}
+
+impl Pace {
+    fn received(&mut self, bytes: usize, now: Instant) {
+        if let Some(earned_ms) = (bytes as u64 * 1000).checked_div(self.rate) {
+            self.by = (self.by + Duration::from_millis(earned_ms)).min(now + self.window);
+        }
+    }
+
+    fn deadline(&self, now: Instant) -> Instant {
+        let idle = now + self.idle;
+        if self.rate == 0 { idle } else { idle.min(self.by) }
     }
 }
 
@@ -170,13 +192,14 @@ impl Body {
         let mut only = Bytes::new();
         let mut joined = BytesMut::new();
         let mut received = 0u64;
-        let start = Instant::now();
+        let mut pace = self.limits.pace(Instant::now());
         loop {
-            let deadline = self.limits.deadline(start, Instant::now(), received);
+            let deadline = pace.deadline(Instant::now());
             let frame = timeout_at(deadline, incoming.frame()).await.map_err(|_| Error::TooSlow)?;
             let Some(frame) = frame else { break };
             // Trailers mean nothing to us.
             let Ok(data) = frame.map_err(|_| Error::Broken)?.into_data() else { continue };
+            pace.received(data.len(), Instant::now());
             received += data.len() as u64;
             if received > limit {
                 return Err(Error::TooLarge { limit });
@@ -241,14 +264,30 @@ mod tests {
 
     #[test]
     fn a_body_must_go_on_and_keep_its_rate() {
-        let (limits, start) = (limits(), Instant::now());
+        let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
+        let mut pace = limits().pace(start);
         // At first the grace ends before the idle limit.
-        assert_eq!(limits.deadline(start, at(0), 0), at(10));
-        // 20 000 bytes have earned 20 s more, so the idle limit comes first.
-        assert_eq!(limits.deadline(start, at(1), 20_000), at(16));
+        assert_eq!(pace.deadline(at(0)), at(10));
         // A byte now and then keeps no body alive.
-        assert_eq!(limits.deadline(start, at(9), 9), at(10) + Duration::from_millis(9));
+        pace.received(9, at(9));
+        assert_eq!(pace.deadline(at(9)), at(10) + Duration::from_millis(9));
+        // At twice the least rate only the idle limit counts.
+        for second in 10..30 {
+            pace.received(2000, at(second));
+        }
+        assert_eq!(pace.deadline(at(29)), at(44));
+    }
+
+    #[test]
+    fn a_burst_pays_for_no_trickle() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut pace = limits().pace(start);
+        pace.received(100 << 20, at(1));
+        assert_eq!(pace.deadline(at(1)), at(16));
+        pace.received(1, at(15));
+        assert_eq!(pace.deadline(at(15)), at(16) + Duration::from_millis(1));
     }
 
     #[test]
@@ -256,6 +295,6 @@ mod tests {
         let limits = Limits { bytes_per_second_min: 0, ..limits() };
         let start = Instant::now();
         let now = start + Duration::from_secs(1000);
-        assert_eq!(limits.deadline(start, now, 1), now + Duration::from_secs(15));
+        assert_eq!(limits.pace(start).deadline(now), now + Duration::from_secs(15));
     }
 }

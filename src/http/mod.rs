@@ -58,7 +58,7 @@ pub struct Config {
     pub body_idle_timeout_ms: u64,
     /// A body may be slower than `body_bytes_per_second_min` for this long. Default 10 000.
     pub body_grace_ms: u64,
-    /// The least mean rate of a body after its grace. Default 4096; 0: any.
+    /// The least rate of a body after its grace, over as long as a client may send nothing. Default 4096; 0: any.
     pub body_bytes_per_second_min: u64,
     /// A larger body is refused, by its announced length or when it has been read. Default 256 MiB,
     /// which holds ten minutes of uncompressed studio sound.
