@@ -117,7 +117,9 @@ def serving(binary: str, *arguments: str, settings: dict | None = None, log: Pat
     # Told to end, Python would go without stopping the server.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="verbatim-bench-") as state:
-        environment = os.environ | (settings or {}) | {"VERBATIM_STATE_DIR": state}
+        # No load balancer is to be told of the stop.
+        environment = os.environ | {"VERBATIM_SHUTDOWN__GRACE_SECONDS": "0"} | (settings or {})
+        environment |= {"VERBATIM_STATE_DIR": state}
         key = subprocess.run([binary, "keys", "create", "--label", "bench"], env=environment, check=True,
                              capture_output=True, text=True).stdout.strip()
         with socket.socket() as probe:
