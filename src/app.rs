@@ -25,6 +25,7 @@ use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
 use crate::models::{self, hub};
+use crate::share::Tenants;
 use crate::sts::{self, Recognize, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{TranscribeOptions, Transcriber, Windows};
@@ -90,11 +91,11 @@ const VAD_FOLDER: &str = "silero-vad";
 /// How often histograms are summed up, whether or not somebody reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// Finds or fetches the model and starts the engine on it.
+/// Finds or fetches the model and starts the engine on it; `tenants` take turns at what precedes it.
 ///
 /// # Errors
 /// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
-pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
+pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcriber, Error> {
     let name = config.models.model.clone();
     let folder = hub::locate(&name, &config.model_dir, &config.models.hub)
         .await
@@ -115,7 +116,7 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
     tracing::info!(model = engine.model().name, device = engine.model().device, "model loaded");
     Ok(match vad {
-        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
+        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone(), tenants),
         None => Transcriber::new(engine),
     })
 }
@@ -257,7 +258,7 @@ impl AtWork {
     ) -> Result<Self, Error> {
         let Ground { verifier, fetcher, jobs } = ground;
         let tenants = verifier.tenants();
-        let transcriber = transcriber(config).await?;
+        let transcriber = transcriber(config, tenants.clone()).await?;
         transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());

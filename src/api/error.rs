@@ -185,7 +185,7 @@ impl From<audio::Error> for Failure {
                 "AUDIO_TOO_LONG",
                 format!("The audio is longer than the {limit_seconds} seconds that one request may hold."),
             ),
-            audio::Error::Busy => Self::busy(READER_RETRY).because(error),
+            audio::Error::Busy | audio::Error::Stopped => Self::busy(READER_RETRY).because(error),
             // The wire format's one text for both.
             error @ (audio::Error::Corrupt(_) | audio::Error::Empty) => {
                 bad_request("Bad Request: failed to process audio: corrupt or unsupported data")

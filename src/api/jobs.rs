@@ -14,7 +14,8 @@ use sha2::{Digest as _, Sha256};
 use url::{Url, form_urlencoded};
 use uuid::Uuid;
 
-use super::listen::{Fetched, Understood, Urgency, fetch, transcribe};
+use super::decode::Fetched;
+use super::listen::{Understood, Urgency, fetch, transcribe};
 use super::parameters::CallbackMethod;
 use super::source::{self, Source};
 use super::{Parameters, Services, error, raw, wire};

@@ -8,19 +8,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
-use futures_util::future::try_join_all;
 use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
-use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::answer::{self, Asked, Heard};
+use super::decode::{Admitted, Fetched, decode};
 use super::parameters::Parameters;
 use super::source::{self, Source};
 use super::{Services, error, jobs, language, raw, terms, wire};
-use crate::audio::{self, Bare, DecodeOptions, Decoded};
+use crate::audio::{Bare, DecodeOptions};
 use crate::engine::{Class, LanguageChoice, Task, TenantId};
 use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
@@ -111,12 +109,6 @@ pub(super) struct Urgency {
     pub deadline: Option<Instant>,
 }
 
-/// A file in memory, and what it takes up: given back as soon as the file is gone.
-pub(super) struct Fetched {
-    pub bytes: Bytes,
-    pub held: Box<dyn Send>,
-}
-
 /// # Errors
 /// As [`crate::fetch::Fetcher::fetch`].
 pub(super) async fn fetch(services: &Services, url: &str, tenant: TenantId) -> Result<Fetched, fetch::Error> {
@@ -135,8 +127,6 @@ pub(super) async fn transcribe(
     let Understood { request_id, created, ref parameters, words, raw, ref language } = *understood;
     let decode_options =
         DecodeOptions { raw, split_channels: parameters.multichannel, limits: services.audio.clone() };
-    let (decoded, sha256) = decode(services, audio, decode_options, urgency.tenant).await?;
-
     let options = TranscribeOptions {
         language: language.clone(),
         task: Task::Transcribe,
@@ -148,8 +138,8 @@ pub(super) async fn transcribe(
         tenant: urgency.tenant,
         deadline: urgency.deadline,
     };
-    let channels = decoded.channels.into_iter().map(|pcm| services.transcriber.transcribe(pcm, &options));
-    let transcripts = try_join_all(channels).await?;
+    let Admitted { decoded, sha256, admission } = decode(services, audio, decode_options, &options).await?;
+    let transcripts = services.transcriber.transcribe_all(decoded.channels, admission, &options).await?;
 
     let asked = Asked { request_id, created, parameters, words };
     let heard = Heard {
@@ -202,24 +192,6 @@ fn is_sdk(headers: &HeaderMap) -> bool {
         || headers
             .keys()
             .any(|name| name.as_str().starts_with("x-deepgram-") || name.as_str().starts_with("x-fern-"))
-}
-
-/// The audio as PCM, and the SHA-256 of its bytes. Off the async threads, no more at once than there are
-/// processors for it.
-async fn decode(
-    services: &Services,
-    audio: Fetched,
-    options: DecodeOptions,
-    tenant: TenantId,
-) -> Result<(Decoded, [u8; 32]), Failure> {
-    let turn = services.decoders.take(tenant.0).await;
-    let work = move || {
-        let Fetched { bytes, held } = audio;
-        let (_turn, _held) = (turn, held);
-        let sha256 = Sha256::digest(&bytes).into();
-        audio::decode(bytes, &options).map(|decoded| (decoded, sha256))
-    };
-    Ok(tokio::task::spawn_blocking(work).await.map_err(Failure::internal)??)
 }
 
 #[cfg(test)]

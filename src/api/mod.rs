@@ -4,6 +4,7 @@
 //! answered, `openapi.rs` describes both, and `error.rs`, alone, says what goes wrong under which status.
 
 pub mod answer;
+mod decode;
 mod error;
 mod health;
 mod jobs;

@@ -40,6 +40,8 @@ const MIN_HELD_REQUESTS: f64 = 2.5;
 const IN_HAND: f64 = 1.25;
 /// A client that retries after `Retry-After` may find the engine a little behind the forecast.
 const BEHIND_SECONDS: f64 = 2.0;
+/// A tenant that had less of the engine's time of late is not counted on to come back.
+const NO_PART: f64 = 0.02;
 /// Weight of the newest request in the work that a request usually brings.
 const SMOOTHING: f64 = 0.05;
 
@@ -79,6 +81,8 @@ struct Account {
     expected: Work,
     requests: usize,
     promises: Promises,
+    /// Work done of late, in seconds of the engine's time.
+    done: f64,
 }
 
 /// The current load, for monitoring.
@@ -114,16 +118,21 @@ struct Standing {
     excess: f64,
     /// Tenants that have work, this one among them.
     active: f64,
-    /// Among the others, those with more work than this one: each second of work that this tenant adds makes it
-    /// wait for one second more of each of these.
-    larger: f64,
+    /// How long it takes, in seconds, to get a second of the engine's time.
+    slowness: f64,
     /// Whether the tenant holds more than others leave it.
     is_over_share: bool,
 }
 
 impl Account {
     fn new() -> Self {
-        Self { held: Work::default(), expected: Work::default(), requests: 0, promises: Promises::new() }
+        Self {
+            held: Work::default(),
+            expected: Work::default(),
+            requests: 0,
+            promises: Promises::new(),
+            done: 0.0,
+        }
     }
 
     fn work(&self) -> Work {
@@ -132,6 +141,15 @@ impl Account {
 
     fn is_idle(&self) -> bool {
         self.work() == Work::default()
+    }
+
+    /// The part of the engine's time that it had of late.
+    fn part(&self, pace: &Pace) -> f64 {
+        pace.busy_seconds().map_or(0.0, |busy| self.done / busy)
+    }
+
+    fn is_empty(&self, pace: &Pace) -> bool {
+        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(pace) < NO_PART
     }
 }
 
@@ -236,16 +254,24 @@ impl Load {
         let (held, before) = own.map_or_else(Default::default, |own| (own.held, own.work()));
         let mine = state.time(before + work);
         let (mut others, mut active, mut larger) = (0.0, 1.0, 0.0);
+        let mut parts = Vec::new();
         for (other, account) in &state.accounts {
-            if *other != tenant && !account.is_idle() {
-                let time = state.time(account.work());
-                others += time.min(mine);
-                active += 1.0;
-                larger += f64::from(u8::from(time > mine));
+            let part = account.part(&state.pace);
+            if *other == tenant || (account.is_idle() && part < NO_PART) {
+                continue;
             }
+            let time = state.time(account.work());
+            others += time.min(mine);
+            active += 1.0;
+            larger += f64::from(u8::from(time > mine));
+            parts.push(part);
         }
+        // Tenants that have little waiting may come again and again: their part of late, up to an even one, is not
+        // there for this tenant.
+        let left = 1.0 - parts.iter().map(|part| part.min(1.0 / active)).sum::<f64>();
+        let slowness = (1.0 + larger).max(1.0 / left.max(1.0 / active));
         // A tenant's first piece may be as long as it likes, as on a server of its own.
-        let wait = if before == Work::default() { others } else { mine + others };
+        let wait = if before == Work::default() { others } else { (mine + others).max(mine * slowness) };
         let over = self.over_memory(state, held, work);
         let is_over_share = over == Err(Refused::OverShare) || (active > 1.0 && mine > bound / active);
         let mut excess = wait - bound;
@@ -254,7 +280,7 @@ impl Load {
             let surplus = (held + work).seconds.min(work.seconds).max(1.0);
             excess = excess.max(state.time(Work::audio(surplus)) * active);
         }
-        Standing { excess, active, larger, is_over_share }
+        Standing { excess, active, slowness, is_over_share }
     }
 
     /// Whether there is memory for `work` of a tenant that holds `held`.
@@ -282,7 +308,7 @@ impl Load {
         state.accounts.values_mut().for_each(|account| account.promises.expire(now));
         let usual = state.usual;
         let standing = self.standing(&state, tenant, usual, self.bound(&state));
-        let one = (state.time(usual) * (1.0 + standing.larger)).max(1e-6);
+        let one = (state.time(usual) * standing.slowness).max(1e-6);
         let account = state.account(tenant);
         let returned = account.promises.keep(caller, now);
         let (requests, is_idle) = (account.requests, account.is_idle());
@@ -292,7 +318,8 @@ impl Load {
         let fits = crowd.is_ok() && standing.excess <= behind;
         let is_short_of_work = (state.held + state.expected).windows < state.slots;
         let promises = &state.account(tenant).promises;
-        let line = promises.expected() * one;
+        let before = if returned { promises.expected_again() } else { promises.expected() };
+        let (line, told) = (before * one, promises.of(caller));
         let may_pass = promises.leave(-standing.excess / one, 1.0 / one, now);
         let welcome = fits && (returned || is_short_of_work || may_pass);
         if welcome || (is_idle && requests == 0 && state.requests == 0) {
@@ -302,12 +329,17 @@ impl Load {
             let expected = Expected { load: self.clone(), tenant, work: usual };
             return Ok(Place { load: self.clone(), tenant, expected: Some(expected) });
         }
-        let line = if returned { 0.0 } else { line };
         let crowded = if crowd.is_err() { one } else { 0.0 };
-        let wait = retry_after(standing.excess.max(crowded).max(0.0) + line);
-        if wait.as_secs_f64() < *RETRY_AFTER.end() {
-            state.account(tenant).promises.make(caller, now + wait);
-        }
+        let wait = match told {
+            Some(due) => retry_after(due.saturating_duration_since(now).as_secs_f64()),
+            None => {
+                let wait = retry_after(standing.excess.max(crowded).max(0.0) + line);
+                if wait.as_secs_f64() < *RETRY_AFTER.end() {
+                    state.account(tenant).promises.make(caller, now + wait, returned);
+                }
+                wait
+            }
+        };
         state.forget_if_empty(tenant);
         Err(refusal(standing.is_over_share || crowd == Err(Refused::OverShare), wait))
     }
@@ -332,7 +364,7 @@ impl Load {
     fn check(&self, state: &State, tenant: TenantId, work: Work) -> Result<(), Error> {
         let standing = self.standing(state, tenant, work, self.bound(state) * IN_HAND);
         if state.held.seconds > 0.0 && standing.excess > 0.0 {
-            let one = state.time(state.usual) * (1.0 + standing.larger);
+            let one = state.time(state.usual) * standing.slowness;
             let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
             // Its own work done, and as much of the others', there is room in any case.
             let held = state.accounts.get(&tenant).map_or(0.0, |own| state.time(own.held));
@@ -361,7 +393,10 @@ impl Load {
         let mut state = self.state();
         // Where nothing is held, it did work that is not counted here.
         if state.held != Work::default() || state.expected != Work::default() {
-            state.pace.busy(seconds);
+            let kept = state.pace.busy(seconds);
+            let State { accounts, pace, .. } = &mut *state;
+            accounts.values_mut().for_each(|account| account.done *= kept);
+            accounts.retain(|_, account| !account.is_empty(pace));
         }
     }
 

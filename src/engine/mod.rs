@@ -5,10 +5,11 @@
 //! has the fewest; dropping the future that waits for a [`Recognition`] cancels its work.
 //!
 //! ```text
-//! recognize ─▶ lane ─▶ Queue (class, then fair between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
+//! recognize ─▶ lane ─▶ Queue (class, then Fairness between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
 //! ```
 
 mod board;
+mod fairness;
 mod lane;
 mod load;
 mod meters;
@@ -46,8 +47,8 @@ pub struct Config {
     /// New audio is refused while what is held would take longer than this at the measured rate.
     /// Seconds, default 30.
     pub max_wait_seconds: f64,
-    /// The most audio held at once, whatever the rate; 64 kB of memory a second. Seconds, default
-    /// 14400.
+    /// The most audio held at once, whatever the rate; 32 kB of memory a second, and 64 kB more while its window is
+    /// in the engine. Seconds, default 14400.
     pub max_held_seconds: f64,
     /// Requests let in and not yet answered. Default 1024.
     pub max_requests: usize,

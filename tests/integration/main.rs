@@ -4,6 +4,7 @@ mod audio;
 mod autobahn;
 mod callers;
 mod captions;
+mod channels;
 mod checkpoint;
 mod command_files;
 mod command_stream;
@@ -13,6 +14,7 @@ mod configured;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod corpus;
+mod decoding;
 mod demo;
 mod doors;
 mod engine;

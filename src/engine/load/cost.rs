@@ -178,11 +178,18 @@ pub struct Pace {
 }
 
 impl Pace {
-    pub fn busy(&mut self, seconds: f64) {
+    /// Returns the part of all earlier measurements that still counts.
+    pub fn busy(&mut self, seconds: f64) -> f64 {
         let kept = (-seconds / REMEMBERED_BUSY_SECONDS).exp();
         self.busy = self.busy * kept + seconds;
         self.foreseen *= kept;
         self.audio *= kept;
+        kept
+    }
+
+    /// Of late; `None` where that is too little to tell anything.
+    pub fn busy_seconds(&self) -> Option<f64> {
+        (self.busy >= MIN_BUSY_SECONDS).then_some(self.busy)
     }
 
     /// Work that was to cost `foreseen` seconds is done.

@@ -142,6 +142,43 @@ fn each_tenant_has_a_line_of_its_own() {
 }
 
 #[test]
+fn to_ask_again_before_the_time_changes_nothing() {
+    let load = load(1e6);
+    teach(&load);
+    let now = Instant::now();
+    let _held: Vec<Admission> = std::iter::from_fn(|| load.admit(TENANT, Audio::from(30.0)).ok()).collect();
+    let ask =
+        |caller, seconds| told(load.enter(TENANT, caller, now + Duration::from_secs(seconds))).as_secs();
+    let first = ask(1, 0);
+    let second = ask(2, 0);
+    assert!(second > first, "a place behind the first");
+    for _ in 0..100 {
+        assert_eq!(ask(1, 0), first);
+    }
+    assert_eq!(ask(1, 2), first - 2);
+    assert_eq!(ask(2, 0), second);
+}
+
+#[test]
+fn a_tenant_that_comes_again_and_again_is_counted_on() {
+    let load = load(1e6);
+    teach(&load);
+    let (busy, other) = (TenantId(1), TenantId(2));
+    let fill = || std::iter::from_fn(|| load.admit(busy, Audio::from(30.0)).ok()).collect::<Vec<_>>();
+    assert_eq!(fill().len(), 37);
+    // The other one's work is done in turn with this one's, and never waits long.
+    for _ in 0..60 {
+        for tenant in [busy, other] {
+            let work = load.admit(tenant, Audio::from(30.0)).expect("room");
+            load.busy(1.0);
+            work.done(f64::INFINITY);
+        }
+    }
+    let half = fill().len();
+    assert!((17..=20).contains(&half), "{half}");
+}
+
+#[test]
 fn a_tenants_requests_leave_room_for_others() {
     let load = started(&Config { max_requests: 10, ..Config::default() });
     let tenants = Tenants::default();

@@ -124,6 +124,7 @@ impl Admission {
         let mut state = account.load.state();
         let foreseen = state.cost.of(done);
         state.pace.done(foreseen, done.seconds);
+        state.account(account.tenant).done += foreseen;
         state.release(account.tenant, done);
     }
 }
