@@ -17,7 +17,7 @@ pub const STOOD_STILL: Duration = Duration::from_secs(1);
 /// After a deadline, so that sockets are read that became readable before it.
 pub const LAST_LOOK: Duration = Duration::from_millis(250);
 
-/// A time limit for one who may be waited for again and again.
+/// A time limit for a peer that is waited for again and again.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     limit: Duration,
@@ -94,7 +94,7 @@ impl Pace {
         Self { rate, start: Instant::now(), received: 0 }
     }
 
-    /// What came of the peer.
+    /// Counts bytes that the peer has sent.
     pub fn received(&mut self, bytes: u64) {
         self.received = self.received.saturating_add(bytes);
     }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_sends_must_keep_a_rate() {
+    async fn a_peer_must_keep_its_rate() {
         let second = Duration::from_secs(1);
         assert_eq!(endured(RATE, 1000, second, 60).await, 60 * second);
         // Four bytes a second earn little more than the grace.

@@ -1,5 +1,5 @@
-//! The addresses of this machine's own interfaces. What they lead to is behind its own doors, though the address be one
-//! of the public internet's: a service that listens for neighbours, or one that trusts connections of its own machine.
+//! The addresses of this machine's own interfaces. Even where they belong to the public internet, a connection to them
+//! may reach services that trust this machine or listen for its neighbours alone.
 
 use std::collections::HashSet;
 use std::io;
@@ -105,7 +105,7 @@ mod tests {
         let own = Own::of_interfaces();
         assert!(own.has(Ipv4Addr::LOCALHOST.into()));
         assert!(!own.has(Ipv4Addr::new(192, 0, 2, 1).into()));
-        // What packets leave by is an interface's too. Nothing is sent.
+        // The address that packets leave by is an interface's, too. Nothing is sent.
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("192.0.2.1:9").is_ok() {
             let way_out = socket.local_addr().unwrap().ip();

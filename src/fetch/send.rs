@@ -60,7 +60,7 @@ impl Fetcher {
 
     /// Whether `url` may be reached, as far as can be told now: by what is written in it, and by what
     /// its host resolves to where that is known soon. It is judged again each time it is used. A name that leads
-    /// nowhere is refused as one that leads inside is: who may ask learns no names of inner hosts.
+    /// nowhere is refused as one that leads inside is, so that asking tells no names of inner hosts.
     ///
     /// # Errors
     /// [`Error::InvalidUrl`], [`Error::NotRoutable`], [`Error::Unresolvable`].

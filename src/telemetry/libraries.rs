@@ -1,4 +1,4 @@
-//! What libraries may log, whatever level is asked for: their authors know nothing of what is confidential here.
+//! Caps on what libraries log, whatever level is asked for: their authors cannot know what is confidential here.
 //!
 //! | | |
 //! |---|---|
@@ -16,7 +16,8 @@ const OWN: &str = env!("CARGO_CRATE_NAME");
 /// (Symphonia), terms and names that are expected (tokenizers), what goes over data channels and how it is encrypted
 /// (str0m, SCTP, DTLS, ICE).
 const CONFIDENTIAL: [&str; 7] = ["misaki", "symphonia", "tokenizers", "str0m", "sctp_proto", "dimpl", "is::"];
-/// Of records that come by the `log` crate, which were judged by the target that their library gave them.
+/// The target of all records that come by the `log` crate. They were judged before, by the target that their library
+/// gave them.
 const BRIDGE: &str = "log";
 
 /// A layer that keeps out of the log what no directive may let in.
@@ -66,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// What is asked for alone would let in all that is asked here.
+    /// The lowest level of `target` that is heard, where `directives` alone keep records out.
     fn heard(directives: &str, target: &'static str) -> LevelFilter {
         macro_rules! enabled {
             ($target:literal) => {

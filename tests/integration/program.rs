@@ -64,7 +64,7 @@ impl Program {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it has logged up to now.
+    /// Its log up to now.
     pub fn log(&self) -> String {
         self.log.lock().expect("no test panics here").clone()
     }

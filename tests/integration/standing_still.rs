@@ -102,7 +102,7 @@ impl Peer {
         self.socket.text(&media.to_string()).await;
     }
 
-    /// What a client does that notices nothing.
+    /// Does as a client does that notices nothing.
     async fn goes_on(&mut self) {
         for _ in 0..PIECES.1 {
             match self.kind {

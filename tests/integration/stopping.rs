@@ -54,7 +54,7 @@ async fn a_server_that_is_told_to_stop_says_so_while_its_port_is_open() {
     assert_eq!(stream().await.status, 503);
     assert_eq!(connect(program.address, "/v1/agent/converse", &[]).await.status, 503);
 
-    // What was begun is served to its end.
+    // The stream that had begun is served to its end.
     begun.control("CloseStream").await;
     let (messages, end) = begun.rest().await;
     assert_eq!(messages.last().map(|message| &message["type"]), Some(&Value::from("Metadata")));
@@ -65,7 +65,7 @@ async fn a_server_that_is_told_to_stop_says_so_while_its_port_is_open() {
 }
 
 #[tokio::test]
-async fn who_presses_ctrl_c_waits_for_no_load_balancer() {
+async fn ctrl_c_waits_for_no_load_balancer() {
     let (state, model) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (program, _) = start(state.path(), model.path()).await;
     program.signal("-INT");
