@@ -124,7 +124,9 @@ def serving(binary: str, *arguments: str, settings: dict | None = None, log: Pat
     # Told to end, Python would go without stopping the server.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with nullcontext(state) if state else tempfile.TemporaryDirectory(prefix="verbatim-bench-") as folder:
-        environment = os.environ | (settings or {}) | {"VERBATIM_STATE_DIR": str(folder)}
+        # No load balancer is to be told of the stop.
+        environment = os.environ | {"VERBATIM_SHUTDOWN__GRACE_SECONDS": "0"} | (settings or {})
+        environment |= {"VERBATIM_STATE_DIR": str(folder)}
         key = make_key(binary, folder)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

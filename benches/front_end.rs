@@ -136,9 +136,8 @@ async fn serve(which: &str) {
     println!("{} {key}", listener.local_addr().expect("bound"));
     if which == "verbatim" {
         let router = api::router(Arc::new(Services::new(parts, &api::Config::default())));
-        http::run(listener, router, &http::Config::default(), Tenants::default(), std::future::pending())
-            .await
-            .expect("served");
+        let (config, stop) = (http::Config::default(), http::Stop::default());
+        http::run(listener, router, &config, Tenants::default(), stop).await.expect("served");
     } else {
         let router = axum::Router::new()
             .route("/v1/listen", axum::routing::post(listen))

@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::demo;
 use crate::engine::{self, Class, Engine, LanguageChoice, Task, TenantId};
 use crate::fetch::{self, Fetcher};
-use crate::http::{self, Authenticator};
+use crate::http::{self, Authenticator, Stop};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
@@ -121,15 +121,15 @@ pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcribe
     })
 }
 
-/// Serves until `stop`, then drains: jobs go back in line, requests finish, then the engine ends with its
-/// last handle.
+/// Serves until `stop`. When it leaves, jobs go back in line and new requests get 503; when it closes, requests that
+/// were begun finish, then the engine ends with its last handle.
 ///
 /// # Errors
 /// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
 /// goes on in its threads.
-pub async fn serve(config: &Config, stop: CancellationToken) -> Result<(), Error> {
+pub async fn serve(config: &Config, stop: Stop) -> Result<(), Error> {
     refuse_open(config)?;
-    let listener = listen(config.listen).await?;
+    let listener = listen(config.listen)?;
     serve_on(listener, config, stop, || {}).await
 }
 
@@ -147,12 +147,12 @@ fn refuse_open(config: &Config) -> Result<(), Error> {
 async fn serve_on(
     listener: TcpListener,
     config: &Config,
-    stop: CancellationToken,
+    stop: Stop,
     is_ready: impl FnOnce(),
 ) -> Result<(), Error> {
     metrics::start();
     let operators_listener = match config.metrics.listen {
-        Some(address) => Some(listen(address).await?),
+        Some(address) => Some(listen(address)?),
         None => None,
     };
     let ground = Ground::open(config).await?;
@@ -162,17 +162,12 @@ async fn serve_on(
     // Port 0 is any that is free.
     let address = listener.local_addr().unwrap_or(config.listen);
     tracing::info!(%address, "the model is being loaded; until it is there, requests get 503");
-    let draining = async {
-        stop.cancelled().await;
-        readiness.set(State::Draining);
-        tracing::info!("draining");
-    };
     // Operators see the drain to its end.
-    let served = CancellationToken::new();
+    let served = Stop::default();
     let server = async {
         let router = api::starting(doors.clients.clone());
-        let result = http::run(listener, router, &config.http, tenants.clone(), draining).await;
-        served.cancel();
+        let result = http::run(listener, router, &config.http, tenants.clone(), stop.clone()).await;
+        served.close();
         result
     };
     let for_operators = async {
@@ -180,28 +175,35 @@ async fn serve_on(
         tracing::info!(address = ?listener.local_addr().ok(), "metrics and health without keys");
         let http = http::Config { tls: None, ..config.http.clone() };
         let router = api::starting(doors.operators.clone());
-        http::run(listener, router, &http, tenants.clone(), served.cancelled()).await
+        http::run(listener, router, &http, tenants.clone(), served.clone()).await
     };
     let summing_up = async {
-        while tokio::time::timeout(SUM_UP_EVERY, served.cancelled()).await.is_err() {
+        while tokio::time::timeout(SUM_UP_EVERY, served.closing().cancelled()).await.is_err() {
             metrics::sum_up();
         }
     };
-    let mut serving = std::pin::pin!(async { tokio::join!(server, for_operators, summing_up) });
+    let stopping = served.closing().run_until_cancelled(async {
+        stop.leaving().cancelled().await;
+        readiness.set(State::Draining);
+        tracing::info!("stopping: new requests get 503");
+        stop.closing().cancelled().await;
+        tracing::info!("draining");
+    });
+    let mut serving = std::pin::pin!(async { tokio::join!(server, for_operators, summing_up, stopping) });
     let at_work = tokio::select! {
         biased;
-        () = stop.cancelled() => return Err(Error::Stopped),
+        () = stop.leaving().cancelled() => return Err(Error::Stopped),
         // Nothing can be served: of that the model need not be waited for.
-        (result, for_operators, ()) = serving.as_mut() => {
+        (result, for_operators, ..) = serving.as_mut() => {
             result.and(for_operators)?;
             return Err(Error::Stopped);
         }
-        at_work = AtWork::begin(config, ground, readiness.clone(), &doors, &stop) => at_work?,
+        at_work = AtWork::begin(config, ground, readiness.clone(), &doors, stop.leaving()) => at_work?,
     };
     readiness.set(State::Ready);
     tracing::info!(%address, "listening");
     is_ready();
-    let (result, for_operators, ()) = serving.await;
+    let (result, for_operators, ..) = serving.await;
     at_work.end().await;
     result.and(for_operators)?;
     tracing::info!("stopped");
@@ -320,8 +322,8 @@ impl AtWork {
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
-    TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
+fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    http::listen(address).map_err(|source| Error::Listen { address, source })
 }
 
 /// The voice-agent service, which knows the engine by one closure.

@@ -11,7 +11,7 @@
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall)
-//! 1  audio  transcript  figures  fetch  identity  keys  onnx  share  state  telemetry   ground
+//! 1  audio  transcript  figures  fetch  identity  keys  onnx  patience  share  state  telemetry   ground
 //! ```
 //!
 //! # The path of a request
@@ -28,9 +28,10 @@
 //! | audio      | |
 //! | transcript | |
 //! | figures    | |
-//! | fetch      | |
+//! | fetch      | patience |
 //! | identity   | |
 //! | onnx       | |
+//! | patience   | |
 //! | share      | |
 //! | state      | |
 //! | keys       | share, state |
@@ -44,9 +45,9 @@
 //! | transcribe | audio, share, vad, engine, transcript, telemetry |
 //! | live       | audio, share, vad, engine, transcript, telemetry |
 //! | jobs       | fetch, share, state |
-//! | http       | keys, share, telemetry |
-//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, share, transcript, audio, telemetry |
-//! | sts        | http, fetch, figures, identity, onnx, share, state, audio, vad |
+//! | http       | keys, patience, share, telemetry |
+//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, transcript, audio, telemetry |
+//! | sts        | http, fetch, figures, identity, onnx, patience, share, state, audio, vad |
 //! | demo       | http, identity |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |
@@ -71,6 +72,7 @@ pub mod keys;
 pub mod live;
 pub mod models;
 pub mod onnx;
+pub mod patience;
 pub mod share;
 pub mod state;
 pub mod sts;

@@ -146,6 +146,10 @@ impl From<fetch::Error> for Failure {
                      be reached all the same",
                 )
             }
+            fetch::Error::Unresolvable => {
+                Self::new(StatusCode::BAD_REQUEST, "REMOTE_CONTENT_ERROR", message)
+                    .because("the URL's host has no address at present")
+            }
             _ => Self::new(StatusCode::BAD_REQUEST, "REMOTE_CONTENT_ERROR", message),
         }
     }

@@ -1,7 +1,8 @@
 //! Whether the server lives and whether it takes work. None of these need a key, none say much; `/metrics`
 //! tells of all tenants, and needs an operator's, but on a listener of its own.
 //!
-//! `/livez` answers while the process can answer and the engine's thread is there: when it fails, restart.
+//! `/livez` answers while the process can answer, the engine's thread is there and no call into the model has hung for
+//! minutes: when it fails, restart.
 //! `/readyz` answers 200 while work is taken and the engine recognises something, which is tried before the
 //! first 200 and whenever nothing has come of its own for a while: when it fails, send elsewhere. `/health` is
 //! both in one body, for people. While the model is loaded, [`starting`] answers.
@@ -119,11 +120,9 @@ fn is_ready(services: &Services) -> bool {
 }
 
 pub(super) async fn livez(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    match services.transcriber.engine().condition() {
-        Condition::Ended => Err(Failure::busy(NOT_READY_RETRY)),
-        Condition::Working | Condition::Failing | Condition::Hung => {
-            Ok(json(StatusCode::OK, &Alive { status: "ok" }))
-        }
+    match services.transcriber.engine().is_lost() {
+        true => Err(Failure::busy(NOT_READY_RETRY).because("only a restart helps the engine")),
+        false => Ok(json(StatusCode::OK, &Alive { status: "ok" })),
     }
 }
 

@@ -126,11 +126,11 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
         .route(Method::GET, "/openapi.json", endpoint(&services, openapi::document))
-        .route(Method::GET, "/v1/status", endpoint(&services, health::status))
-        .route(Method::GET, "/health", endpoint(&services, health::health))
-        .route(Method::GET, "/livez", endpoint(&services, health::livez))
-        .route(Method::GET, "/readyz", endpoint(&services, health::readyz))
-        .route(Method::GET, "/metrics", endpoint(&services, health::metrics))
+        .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))
+        .route_to_the_end(Method::GET, "/health", endpoint(&services, health::health))
+        .route_to_the_end(Method::GET, "/livez", endpoint(&services, health::livez))
+        .route_to_the_end(Method::GET, "/readyz", endpoint(&services, health::readyz))
+        .route_to_the_end(Method::GET, "/metrics", endpoint(&services, health::metrics))
 }
 
 /// What operators ask of a listener that only they can reach: it asks nobody for a key.

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use super::{Error, listen, serve_on};
 use crate::config::Config;
 use crate::demo::{self, Demo};
+use crate::http::{self, Stop};
 use crate::share::Tenants;
-use crate::{http, sts};
+use crate::sts;
 
 /// Where things are, for whoever looks on.
 pub struct Demonstration {
@@ -30,12 +30,12 @@ struct Sockets {
 
 impl Sockets {
     /// With port 0, `config` learns which ports they are.
-    async fn bind(config: &mut demo::Config) -> Result<Self, Error> {
-        let backend = listen(config.listen).await?;
+    fn bind(config: &mut demo::Config) -> Result<Self, Error> {
+        let backend = listen(config.listen)?;
         config.listen = address(&backend, config.listen);
         let site = match config.site_address() {
             None => None,
-            Some(wanted) => match listen(wanted).await {
+            Some(wanted) => match listen(wanted) {
                 // Somebody has pages of their own there, and did not ask for ours.
                 Err(error) if config.site_listen.is_none() => {
                     tracing::warn!(address = %wanted, error = &error as &dyn std::error::Error, "pages are not served");
@@ -62,11 +62,11 @@ fn address(listener: &TcpListener, wanted: SocketAddr) -> SocketAddr {
 ///
 /// # Errors
 /// What keeps it from starting.
-pub async fn demo(config: &Config, stop: CancellationToken) -> Result<(), Error> {
+pub async fn demo(config: &Config, stop: Stop) -> Result<(), Error> {
     let mut config = config.clone();
     config.demo.key()?;
     config.demo.check()?;
-    let sockets = Sockets::bind(&mut config.demo).await?;
+    let sockets = Sockets::bind(&mut config.demo)?;
     serve_demo(sockets, &config, stop).await
 }
 
@@ -77,7 +77,7 @@ pub async fn demo(config: &Config, stop: CancellationToken) -> Result<(), Error>
 /// As [`super::serve`] and [`demo`].
 pub async fn demo_with_sts(
     mut config: Config,
-    stop: CancellationToken,
+    stop: Stop,
     is_ready: impl FnOnce(&Demonstration),
 ) -> Result<(), Error> {
     let key = config.demo.key()?;
@@ -91,8 +91,8 @@ pub async fn demo_with_sts(
     }
     config.sts.enabled = true;
     super::refuse_open(&config)?;
-    let sockets = Sockets::bind(&mut config.demo).await?;
-    let listener = listen(config.listen).await?;
+    let sockets = Sockets::bind(&mut config.demo)?;
+    let listener = listen(config.listen)?;
     config.listen = address(&listener, config.listen);
     let scheme = if config.http.tls.is_some() { "https" } else { "http" };
     let local = |address: SocketAddr| format!("{scheme}://{}", reachable(address));
@@ -110,14 +110,16 @@ pub async fn demo_with_sts(
         site: sockets.site.as_ref().map(|_| config.demo.frontend_base_url.clone()),
     };
     // Where one of them fails, the other ends in order.
-    let ended = stop.child_token();
+    let ended = stop.child();
     let service = async {
-        let _ends = ended.clone().drop_guard();
-        serve_on(listener, &config, ended.clone(), || is_ready(&shown)).await
+        let served = serve_on(listener, &config, ended.clone(), || is_ready(&shown)).await;
+        ended.close();
+        served
     };
     let backend = async {
-        let _ends = ended.clone().drop_guard();
-        serve_demo(sockets, &config, ended.clone()).await
+        let served = serve_demo(sockets, &config, ended.clone()).await;
+        ended.close();
+        served
     };
     let (service, backend) = tokio::join!(service, backend);
     backend.and(service)
@@ -133,20 +135,19 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-async fn serve_demo(sockets: Sockets, config: &Config, stop: CancellationToken) -> Result<(), Error> {
+async fn serve_demo(sockets: Sockets, config: &Config, stop: Stop) -> Result<(), Error> {
     let demo = Demo::new(&config.demo)?;
     let site = sockets.site.as_ref().and_then(|site| site.local_addr().ok());
     let address = config.demo.listen;
     tracing::info!(%address, site = ?site, sts = config.demo.sts_base_url, "demo listening");
     let router = demo::router(&demo);
-    let backend =
-        http::run(sockets.backend, router, &config.http, Tenants::default(), stop.clone().cancelled_owned());
+    let backend = http::run(sockets.backend, router, &config.http, Tenants::default(), stop.clone());
     let pages = async {
         let Some(site) = sockets.site else { return Ok(()) };
         // Whoever serves them to others does so with certificates of theirs.
         let http = http::Config { tls: None, ..config.http.clone() };
         let http = http::Config { cors_origins: page_origins(config), ..http };
-        http::run(site, demo::site(&demo), &http, Tenants::default(), stop.cancelled()).await
+        http::run(site, demo::site(&demo), &http, Tenants::default(), stop).await
     };
     tokio::try_join!(backend, pages)?;
     Ok(())

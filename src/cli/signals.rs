@@ -1,6 +1,11 @@
 //! SIGTERM and SIGINT.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{app, http};
 
 pub struct Signals {
     terminate: Signal,
@@ -25,6 +30,44 @@ impl Signals {
             _ = self.terminate.recv() => Stop::Terminate,
             _ = self.interrupt.recv() => Stop::Interrupt,
         }
+    }
+}
+
+/// Serves until a signal, then stops: after SIGTERM with `grace`, in which load balancers learn of it; after SIGINT
+/// without, as a person waits. A second signal, or one before anything is served, ends the process at once.
+///
+/// # Errors
+/// What `serving` fails with; no signals can be received.
+pub async fn serve(
+    serving: impl Future<Output = Result<(), app::Error>>,
+    stop: &http::Stop,
+    grace: Duration,
+) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
+    let mut serving = pin!(serving);
+    let first = tokio::select! {
+        served = serving.as_mut() => return Ok(served?),
+        first = signals.next() => first,
+    };
+    stop.leave();
+    let served = async {
+        let grace = match first {
+            Stop::Terminate => grace,
+            Stop::Interrupt => Duration::ZERO,
+        };
+        // What cannot be served any more need not be waited for.
+        if let Ok(served) = tokio::time::timeout(grace, serving.as_mut()).await {
+            return served;
+        }
+        stop.close();
+        serving.await
+    };
+    tokio::select! {
+        served = served => match served {
+            Err(app::Error::Stopped) => end(first, "while the model was fetched or loaded"),
+            served => Ok(served?),
+        },
+        second = signals.next() => end(second, "before it had drained"),
     }
 }
 

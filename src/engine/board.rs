@@ -29,6 +29,8 @@ pub struct Counts {
 pub struct Board {
     base: Instant,
     condition: AtomicU8,
+    /// For how many milliseconds the present call has been found to hang.
+    hung_ms: AtomicU64,
     ended: AtomicBool,
     /// Moves on with the beginning and the end of each call into the model; odd during one.
     calls: AtomicU64,
@@ -50,6 +52,7 @@ impl Board {
         let board = Self {
             base: Instant::now(),
             condition: AtomicU8::new(Condition::Working as u8),
+            hung_ms: AtomicU64::default(),
             ended: AtomicBool::default(),
             calls: AtomicU64::default(),
             recognised_at: AtomicU64::default(),
@@ -156,6 +159,15 @@ impl Board {
 
     pub fn end(&self) {
         self.ended.store(true, SeqCst);
+    }
+
+    /// `time`: since a call was found to hang; none where it does not.
+    pub fn hangs_for(&self, time: Duration) {
+        self.hung_ms.store(time.as_millis() as u64, Relaxed);
+    }
+
+    pub fn hung_for(&self) -> Duration {
+        Duration::from_millis(self.hung_ms.load(Relaxed))
     }
 
     pub fn set_condition(&self, condition: Condition) {

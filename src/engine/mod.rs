@@ -55,6 +55,9 @@ pub struct Config {
     /// A call into the model that takes longer hangs: what waits is answered with an error, and new work is
     /// refused until it is back. Raise it where one window takes that long. Seconds, default 15.
     pub stall_seconds: f64,
+    /// When such a call has hung for so long, `/livez` fails, so that what watches the process restarts it: nothing
+    /// else ends the call. Seconds, default 180.
+    pub give_up_seconds: f64,
     /// After so long without a recognised window a short silence is sent through the model, to see that it
     /// works. Seconds, default 60.
     pub probe_seconds: f64,
@@ -67,6 +70,7 @@ impl Default for Config {
             max_held_seconds: 14_400.0,
             max_requests: 1024,
             stall_seconds: 15.0,
+            give_up_seconds: 180.0,
             probe_seconds: 60.0,
         }
     }
@@ -119,6 +123,8 @@ struct Shared {
     /// At least one, and all of the same model.
     lanes: Vec<Lane>,
     load: Arc<Load>,
+    /// How long a call into the model may hang before only a restart helps.
+    give_up: Duration,
     /// Its slots are those of all lanes.
     info: ModelInfo,
     _alive: Sender<()>,
@@ -153,7 +159,8 @@ impl Engine {
         load.started(started.len(), slots);
         let lanes: Vec<Lane> = started.into_iter().map(|(lane, _)| lane).collect();
         let (_alive, alive) = crossbeam_channel::bounded(0);
-        let shared = Arc::new(Shared { lanes, load, info, _alive });
+        let give_up = Duration::try_from_secs_f64(config.give_up_seconds).unwrap_or(Duration::MAX);
+        let shared = Arc::new(Shared { lanes, load, give_up, info, _alive });
         for lane in 0..shared.lanes.len() {
             let (watch, alive) = (Watch::new(config, Arc::downgrade(&shared), lane), alive.clone());
             let watch = move || watch.run(&alive);
@@ -206,6 +213,17 @@ impl Engine {
         let mut conditions = self.shared.lanes.iter().map(|lane| lane.board.condition());
         let first = conditions.next().unwrap_or(Condition::Ended);
         if conditions.any(|condition| condition == Condition::Working) { Condition::Working } else { first }
+    }
+
+    /// Whether only a restart of the process helps: its thread is gone, or no device works and a call into the model
+    /// has hung for [`Config::give_up_seconds`].
+    pub fn is_lost(&self) -> bool {
+        let hung = self.shared.lanes.iter().map(|lane| lane.board.hung_for()).max().unwrap_or_default();
+        match self.condition() {
+            Condition::Working => false,
+            Condition::Ended => true,
+            Condition::Failing | Condition::Hung => hung > self.shared.give_up,
+        }
     }
 
     /// Recognises half a second of silence on every device: whether the model works. Takes its turn with live

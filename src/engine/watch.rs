@@ -85,7 +85,9 @@ impl Watch {
     fn look(&mut self, lane: &Lane, now: Instant) {
         let board = &lane.board;
         let before = board.condition();
-        let hangs = self.watched(board.in_call(), now) > self.stall;
+        let watched = self.watched(board.in_call(), now);
+        let hangs = watched > self.stall;
+        board.hangs_for(watched.saturating_sub(self.stall));
         match (before, hangs) {
             (Condition::Ended, _) => {
                 lane.hung.send_replace(true);

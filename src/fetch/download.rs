@@ -8,10 +8,12 @@ use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, redirect};
 use url::Url;
 
-use super::policy::{self, AllowList, Reach};
+use super::own::Own;
+use super::policy::{self, AllowList, Reach, Reachable};
 use super::resolver::{LookUp, Resolver, system};
 use super::send::without_user;
 use super::{Config, Error, SetupError};
+use crate::patience::{Pace, Rate, within};
 
 const REDIRECTS_MAX: usize = 3;
 
@@ -21,9 +23,12 @@ pub struct Fetcher {
     clients: Clients,
     /// For what is no longer HTTP after its first answer: version 1.1 alone can change like that.
     pub(super) upgrading: Clients,
-    pub(super) allow: Arc<AllowList>,
+    pub(super) reachable: Arc<Reachable>,
     pub(super) look_up: LookUp,
+    /// Until the head of an answer.
+    answer_timeout: Duration,
     total_timeout: Duration,
+    rate: Rate,
     max_bytes: u64,
 }
 
@@ -37,8 +42,8 @@ pub(super) struct Clients {
 
 impl Clients {
     /// The one that reaches as far as `url` may.
-    pub(super) fn of(&self, url: &Url, allow: &AllowList) -> Result<&Client, Error> {
-        Ok(match policy::check(url, allow)? {
+    pub(super) fn of(&self, url: &Url, reachable: &Reachable) -> Result<&Client, Error> {
+        Ok(match policy::check(url, reachable)? {
             Reach::Public => &self.public,
             Reach::Listed => &self.listed,
             Reach::Any => &self.any,
@@ -64,10 +69,10 @@ impl Fetcher {
     }
 
     fn with_look_up(config: &Config, look_up: LookUp) -> Result<Self, SetupError> {
-        let allow = Arc::new(AllowList::parse(&config.allow)?);
+        let reachable = Arc::new(Reachable::new(AllowList::parse(&config.allow)?, Own::of_interfaces()));
         let connect_timeout = Duration::from_millis(config.connect_timeout_ms);
         let client = |reach, upgrades| {
-            let resolver = Resolver { look_up: look_up.clone(), reach, allow: allow.clone() };
+            let resolver = Resolver { look_up: look_up.clone(), reach, reachable: reachable.clone() };
             client(connect_timeout, resolver, upgrades).map_err(SetupError::Client)
         };
         let clients = |upgrades| {
@@ -77,12 +82,19 @@ impl Fetcher {
                 any: client(Reach::Any, upgrades)?,
             })
         };
+        let idle = Duration::from_millis(config.idle_timeout_ms);
         Ok(Self {
             clients: clients(false)?,
             upgrading: clients(true)?,
-            allow: allow.clone(),
+            reachable: reachable.clone(),
             look_up: look_up.clone(),
+            answer_timeout: connect_timeout.saturating_add(idle),
             total_timeout: Duration::from_millis(config.total_timeout_ms),
+            rate: Rate {
+                idle,
+                grace: Duration::from_millis(config.grace_ms),
+                bytes_per_second_min: config.bytes_per_second_min,
+            },
             max_bytes: config.max_bytes,
         })
     }
@@ -91,12 +103,9 @@ impl Fetcher {
     /// to none that a redirect leads to. Dropping the future ends the transfer.
     ///
     /// # Errors
-    /// See [`Error`]; past `total_timeout_ms` it is [`Error::Failed`].
+    /// See [`Error`]; past `total_timeout_ms`, and for a host that is too slow, it is [`Error::Failed`].
     pub async fn fetch(&self, url: &str) -> Result<Download, Error> {
-        match tokio::time::timeout(self.total_timeout, self.follow(url)).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::Failed),
-        }
+        within(self.total_timeout, self.follow(url)).await.unwrap_or(Err(Error::Failed))
     }
 
     async fn follow(&self, url: &str) -> Result<Download, Error> {
@@ -121,12 +130,13 @@ impl Fetcher {
             url.set_username(named.username()).map_err(|()| Error::InvalidUrl)?;
             url.set_password(named.password()).map_err(|()| Error::InvalidUrl)?;
         }
-        client.get(url).send().await.map_err(|error| verdict(&error))
+        let answer = within(self.answer_timeout, client.get(url).send()).await.ok_or(Error::Failed)?;
+        answer.map_err(|error| verdict(&error))
     }
 
     /// The client that reaches as far as `url` may.
     pub(super) fn client(&self, url: &Url) -> Result<&Client, Error> {
-        self.clients.of(url, &self.allow)
+        self.clients.of(url, &self.reachable)
     }
 
     async fn read(&self, url: Url, mut response: Response) -> Result<Download, Error> {
@@ -144,10 +154,14 @@ impl Fetcher {
         }
         let media_type = media_type(&response);
         let mut bytes = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(|_| Error::Failed)? {
+        let mut pace = Pace::new(self.rate);
+        loop {
+            let chunk = pace.wait(response.chunk()).await.ok_or(Error::Failed)?;
+            let Some(chunk) = chunk.map_err(|_| Error::Failed)? else { break };
             if (bytes.len() + chunk.len()) as u64 > self.max_bytes {
                 return Err(too_large);
             }
+            pace.received(chunk.len() as u64);
             bytes.extend_from_slice(&chunk);
         }
         Ok(Download { bytes: bytes.freeze(), url, media_type })

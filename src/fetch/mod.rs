@@ -6,10 +6,14 @@
 //! very addresses. Nothing is resolved twice, so a name cannot change its mind in between, and each
 //! redirect goes through the same door.
 //!
-//! Errors say what the client may know and no more: a refused connection, a silence and a broken
-//! answer are one error, so that nobody maps a network by asking.
+//! Errors say what the client may know and no more: a refused connection, a silence and a broken answer are one error,
+//! and a name that leads inside reads like one that leads nowhere, so that asking maps no network.
+//!
+//! Addresses of this machine's interfaces are not public either. An address that only its router or cloud knows as
+//! this machine's (NAT) cannot be told from others: where it leads back in, the network has to refuse.
 
 mod download;
+mod own;
 pub mod policy;
 mod resolver;
 mod send;
@@ -30,13 +34,27 @@ pub struct Config {
     pub connect_timeout_ms: u64,
     /// From the first look-up to the last byte, redirects included. Default 60 000.
     pub total_timeout_ms: u64,
+    /// How long a host may send nothing, of the head of its answer as of the body. Default 15 000.
+    pub idle_timeout_ms: u64,
+    /// A body may be slower than `bytes_per_second_min` for this long. Default 10 000.
+    pub grace_ms: u64,
+    /// The least mean rate of a body after its grace. Default 4096; 0: any.
+    pub bytes_per_second_min: u64,
     /// More than this is refused, by the announced length or when it has been read. Default 256 MiB.
     pub max_bytes: u64,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { allow: Vec::new(), connect_timeout_ms: 10_000, total_timeout_ms: 60_000, max_bytes: 256 << 20 }
+        Self {
+            allow: Vec::new(),
+            connect_timeout_ms: 10_000,
+            total_timeout_ms: 60_000,
+            idle_timeout_ms: 15_000,
+            grace_ms: 10_000,
+            bytes_per_second_min: 4096,
+            max_bytes: 256 << 20,
+        }
     }
 }
 
@@ -47,7 +65,9 @@ pub enum Error {
     InvalidUrl,
     #[error("URL for media download must be publicly routable.")]
     NotRoutable,
-    #[error("Could not determine if URL for media download is publicly routable.")]
+    /// It may resolve later. The text is that of [`Self::NotRoutable`], though the wire format has one of its own: it
+    /// would tell names of inner hosts from names that do not exist.
+    #[error("URL for media download must be publicly routable.")]
     Unresolvable,
     #[error("The remote server hosting the media is missing `location` in redirect.")]
     MissingLocation,

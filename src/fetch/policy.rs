@@ -1,10 +1,11 @@
-//! Which URLs and addresses may be reached. Pure: no look-up happens here.
+//! Which URLs and addresses may be reached. No name is looked up here.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use url::{Host, Url};
 
+use super::own::Own;
 use super::{Error, SetupError};
 
 /// Longer URLs are refused.
@@ -119,6 +120,29 @@ impl AllowList {
     }
 }
 
+/// What may be reached: public addresses but for those of this machine's interfaces, and all that a list allows.
+#[derive(Debug)]
+pub struct Reachable {
+    allow: AllowList,
+    own: Own,
+}
+
+impl Reachable {
+    pub fn new(allow: AllowList, own: Own) -> Self {
+        Self { allow, own }
+    }
+
+    fn is_public(&self, address: IpAddr) -> bool {
+        let within = match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => embedded_v4(v6).map(IpAddr::V4),
+        };
+        is_globally_routable(address)
+            && !self.own.has(address)
+            && within.is_none_or(|within| !self.own.has(within))
+    }
+}
+
 /// Spelled as the `url` crate spells hosts, so that both compare by bytes.
 fn parse_host(entry: &str) -> Option<(String, Option<u16>)> {
     if entry.contains(['/', '@', '?', '#', '\\', '*']) {
@@ -173,7 +197,8 @@ pub fn parse(text: &str) -> Result<Url, Error> {
 /// # Errors
 /// [`Error::InvalidUrl`] for another scheme or a URL with a user in it, [`Error::NotRoutable`] for an
 /// address or a port that is not the public's.
-pub fn check(url: &Url, allow: &AllowList) -> Result<Reach, Error> {
+pub fn check(url: &Url, reachable: &Reachable) -> Result<Reach, Error> {
+    let allow = &reachable.allow;
     if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() || url.password().is_some() {
         return Err(Error::InvalidUrl);
     }
@@ -192,7 +217,7 @@ pub fn check(url: &Url, allow: &AllowList) -> Result<Reach, Error> {
     };
     match address {
         Some(address) if allow.allows_address(address) => Ok(Reach::Listed),
-        Some(address) if !is_globally_routable(address) => Err(Error::NotRoutable),
+        Some(address) if !reachable.is_public(address) => Err(Error::NotRoutable),
         _ if PUBLIC_PORTS.contains(&port) => Ok(Reach::Public),
         // A name may still lead into a network of the list.
         None if !allow.networks.is_empty() => Ok(Reach::Listed),
@@ -210,13 +235,13 @@ fn is_localhost(name: &str) -> bool {
 ///
 /// # Errors
 /// [`Error::Unresolvable`] for none at all, [`Error::NotRoutable`].
-pub fn may_connect(addresses: &[IpAddr], reach: Reach, allow: &AllowList) -> Result<(), Error> {
+pub fn may_connect(addresses: &[IpAddr], reach: Reach, reachable: &Reachable) -> Result<(), Error> {
     if addresses.is_empty() {
         return Err(Error::Unresolvable);
     }
     let may = |address: &IpAddr| match reach {
-        Reach::Public => is_globally_routable(*address) || allow.allows_address(*address),
-        Reach::Listed => allow.allows_address(*address),
+        Reach::Public => reachable.allow.allows_address(*address) || reachable.is_public(*address),
+        Reach::Listed => reachable.allow.allows_address(*address),
         Reach::Any => true,
     };
     if addresses.iter().all(may) { Ok(()) } else { Err(Error::NotRoutable) }

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::Error;
-use super::policy::{self, AllowList, Reach};
+use super::policy::{self, Reach, Reachable};
 
 /// All addresses of a host. The system's, but in tests.
 pub(super) type LookUp =
@@ -26,16 +26,16 @@ pub(super) fn system() -> LookUp {
 pub(super) struct Resolver {
     pub look_up: LookUp,
     pub reach: Reach,
-    pub allow: Arc<AllowList>,
+    pub reachable: Arc<Reachable>,
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let answer = (self.look_up)(name.as_str().to_owned());
-        let (reach, allow) = (self.reach, self.allow.clone());
+        let (reach, reachable) = (self.reach, self.reachable.clone());
         Box::pin(async move {
             let addresses = answer.await.map_err(|_| Error::Unresolvable)?;
-            policy::may_connect(&addresses, reach, &allow)?;
+            policy::may_connect(&addresses, reach, &reachable)?;
             // Port 0 stands for the URL's.
             let addresses: Addrs = Box::new(addresses.into_iter().map(|ip| SocketAddr::new(ip, 0)));
             Ok(addresses)

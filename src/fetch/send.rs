@@ -16,6 +16,7 @@ use url::{Host, Url};
 
 use super::policy;
 use super::{Error, Fetcher};
+use crate::patience::within;
 
 /// So much of an answer's body is taken in, to be polite, and dropped.
 const ANSWER_BYTES_MAX: usize = 8 << 10;
@@ -54,23 +55,25 @@ impl Fetcher {
     /// # Errors
     /// As [`Self::check`].
     pub fn judge(&self, url: &Url) -> Result<(), Error> {
-        policy::check(&without_user(url), &self.allow).map(drop)
+        policy::check(&without_user(url), &self.reachable).map(drop)
     }
 
     /// Whether `url` may be reached, as far as can be told now: by what is written in it, and by what
-    /// its host resolves to where that is known soon. It is judged again each time it is used.
+    /// its host resolves to where that is known soon. It is judged again each time it is used. A name that leads
+    /// nowhere is refused as one that leads inside is, so that asking tells no names of inner hosts.
     ///
     /// # Errors
-    /// [`Error::InvalidUrl`], [`Error::NotRoutable`].
+    /// [`Error::InvalidUrl`], [`Error::NotRoutable`], [`Error::Unresolvable`].
     pub async fn check(&self, url: &Url) -> Result<(), Error> {
         if url.as_str().len() > policy::URL_BYTES_MAX {
             return Err(Error::InvalidUrl);
         }
-        let reach = policy::check(&without_user(url), &self.allow)?;
+        let reach = policy::check(&without_user(url), &self.reachable)?;
         let Some(Host::Domain(host)) = url.host() else { return Ok(()) };
         match tokio::time::timeout(LOOK_UP_TIME_MAX, (self.look_up)(host.to_owned())).await {
-            Ok(Ok(addresses)) if !addresses.is_empty() => policy::may_connect(&addresses, reach, &self.allow),
-            _ => Ok(()),
+            Ok(Ok(addresses)) => policy::may_connect(&addresses, reach, &self.reachable),
+            Ok(Err(_)) => Err(Error::Unresolvable),
+            Err(_) => Ok(()),
         }
     }
 
@@ -113,7 +116,7 @@ impl Fetcher {
         let mut url = url.clone();
         let scheme = if url.scheme() == "wss" { "https" } else { "http" };
         url.set_scheme(scheme).map_err(|()| Error::InvalidUrl)?;
-        let client = self.upgrading.of(&without_user(&url), &self.allow)?;
+        let client = self.upgrading.of(&without_user(&url), &self.reachable)?;
         let key = STANDARD.encode(rand::random::<[u8; 16]>());
         let request = client
             .get(url)
@@ -135,7 +138,7 @@ impl Fetcher {
             }
             response.upgrade().await.map_err(|_| Error::Failed)
         };
-        Ok(tokio::time::timeout(timeout, opening).await.map_err(|_| SendError::Timeout)??)
+        Ok(within(timeout, opening).await.ok_or(SendError::Timeout)??)
     }
 }
 

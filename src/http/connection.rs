@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
@@ -18,7 +18,9 @@ use super::admission::Place;
 use super::refusals::{Course, Refusals};
 use super::service::{Around, Service};
 use super::stall::StallGuard;
+use super::timer::PatientTimer;
 use super::websocket::Upgrades;
+use crate::patience::within;
 
 const H2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
@@ -47,13 +49,13 @@ impl Connections {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http1()
-            .timer(TokioTimer::new())
+            .timer(PatientTimer)
             // Hyper's clock runs between requests as well: here it bounds both together.
             .header_read_timeout(config.idle_timeout())
             .max_headers(config.headers_max.saturating_mul(HEADERS_SEEN));
         builder
             .http2()
-            .timer(TokioTimer::new())
+            .timer(PatientTimer)
             .max_concurrent_streams(config.streams_max)
             .max_header_list_size(
                 u32::try_from(config.header_bytes_max.saturating_mul(HEADERS_SEEN)).unwrap_or(u32::MAX),
@@ -75,6 +77,11 @@ impl Connections {
 
     pub(super) fn header_timeout(&self) -> Duration {
         self.header_timeout
+    }
+
+    /// From here on what is new is refused.
+    pub(super) fn leave(&self) {
+        self.service.leave();
     }
 
     /// Waits for the WebSockets, and the tasks that still take in bodies nobody wants.
@@ -175,7 +182,7 @@ impl Activity {
             };
             if !is_idle {
                 change.await;
-            } else if tokio::time::timeout(limit, change).await.is_err() {
+            } else if within(limit, change).await.is_none() {
                 return;
             }
             limit = idle;
@@ -195,6 +202,7 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::patience::LAST_LOOK;
 
     const FIRST: Duration = Duration::from_secs(10);
     const IDLE: Duration = Duration::from_secs(75);
@@ -203,7 +211,7 @@ mod tests {
     async fn a_connection_without_a_request_ceases_soon() {
         let start = Instant::now();
         Activity::default().ceases(FIRST, IDLE).await;
-        assert_eq!(start.elapsed(), FIRST);
+        assert_eq!(start.elapsed(), FIRST + LAST_LOOK);
     }
 
     #[tokio::test(start_paused = true)]
@@ -221,6 +229,6 @@ mod tests {
             drop(activity.begin());
         };
         tokio::join!(requests, activity.ceases(FIRST, IDLE));
-        assert_eq!(start.elapsed(), Duration::from_secs(9 + 300 + 300 + 70 + 75));
+        assert_eq!(start.elapsed(), Duration::from_secs(9 + 300 + 300 + 70 + 75) + LAST_LOOK);
     }
 }

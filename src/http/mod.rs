@@ -4,7 +4,7 @@
 //! listener ─ admission ─ (TLS) ─ stall guard ─ refusals ─ hyper ─ service ─ router ─ handler
 //!            how many            slow readers  hyper's own        id, CORS, panics, log
 //! ```
-//! [`run`] is given the socket and the future that stops it, so tests bind port 0 and need no signals.
+//! [`run`] is given the socket and the [`Stop`] that ends it, so tests bind port 0 and need no signals.
 //! A handler gets a [`Request`] whose [`Body`] is still unread: it refuses first and reads afterwards.
 //! It answers with a [`Response`], or with a [`Failure`], which becomes a JSON body with the request's
 //! id; what went wrong inside goes to the log, never to the client.
@@ -21,7 +21,9 @@ mod refusals;
 mod router;
 mod server;
 mod service;
+pub mod shutdown;
 mod stall;
+mod timer;
 mod tls;
 pub mod websocket;
 
@@ -29,8 +31,9 @@ pub use auth::{Authenticator, Caller, Scheme};
 pub use body::{Body, Buffered};
 pub use failure::Failure;
 pub use router::{Handler, Later, Router};
-pub use server::run;
+pub use server::{listen, run};
 pub use service::{ReplyBody, Request, Response, json, text};
+pub use shutdown::Stop;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,7 +75,7 @@ pub struct Config {
     pub header_bytes_max: usize,
     /// Requests at once on one HTTP/2 connection. Default 128.
     pub streams_max: u32,
-    /// How long requests may take to finish after the server was told to stop. Default 30 000.
+    /// How long requests may take to finish after the server has closed its port. Default 30 000.
     pub drain_timeout_ms: u64,
     /// Origins whose pages may read answers (`https://app.example`), or `*`. Pages of others are refused where
     /// they show no key. Pages that `*` alone lets in need a key wherever one can be shown. Default: none.

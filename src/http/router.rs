@@ -35,6 +35,8 @@ impl Later {
 struct Route {
     pattern: String,
     methods: Vec<(Method, Handler)>,
+    /// Answers while the server leaves, too.
+    is_to_the_end: bool,
 }
 
 /// Where a request goes.
@@ -44,6 +46,8 @@ pub(super) struct Found {
     pub pattern: String,
     /// What the pattern's `{names}` matched.
     pub captures: Vec<(String, String)>,
+    /// Answers while the server leaves, too.
+    pub is_to_the_end: bool,
 }
 
 impl Router {
@@ -66,10 +70,29 @@ impl Router {
             Some(route) => route.methods.push((method, handler)),
             None => {
                 self.index.insert(pattern, self.routes.len()).expect("routes do not conflict; this is a bug");
-                self.routes.push(Route { pattern: pattern.to_owned(), methods: vec![(method, handler)] });
+                let (pattern, methods) = (pattern.to_owned(), vec![(method, handler)]);
+                self.routes.push(Route { pattern, methods, is_to_the_end: false });
             }
         }
         self
+    }
+
+    /// As [`Self::route`], for what is asked of a server that leaves: how it fares. Other routes refuse new requests
+    /// then.
+    ///
+    /// # Panics
+    /// As [`Self::route`].
+    #[must_use]
+    pub fn route_to_the_end<F, R>(self, method: Method, pattern: &str, handler: F) -> Self
+    where
+        F: Fn(Request) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Response, Failure>> + Send + 'static,
+    {
+        let mut router = self.route(method, pattern, handler);
+        for route in router.routes.iter_mut().filter(|route| route.pattern == pattern) {
+            route.is_to_the_end = true;
+        }
+        router
     }
 
     /// This table answers until `later` is there, and `handler` at all paths that this one lacks.
@@ -108,7 +131,7 @@ impl Router {
         let Ok(matched) = self.index.at(path) else {
             let (handler, _) = self.meanwhile.as_ref().ok_or_else(Failure::not_found)?;
             let (handler, pattern) = (handler.clone(), "none".to_owned());
-            return Ok(Found { handler, pattern, captures: Vec::new() });
+            return Ok(Found { handler, pattern, captures: Vec::new(), is_to_the_end: false });
         };
         let route = self.routes.get(*matched.value).ok_or_else(Failure::not_found)?;
         let wanted = if *method == Method::HEAD { &Method::GET } else { method };
@@ -121,6 +144,7 @@ impl Router {
                     .iter()
                     .map(|(name, value)| (name.to_owned(), value.to_owned()))
                     .collect(),
+                is_to_the_end: route.is_to_the_end,
             }),
             None => Err(Failure::method_not_allowed(route.allow())),
         }
@@ -183,6 +207,15 @@ mod tests {
         assert_eq!(table.find(&Method::POST, "/things/7").unwrap().pattern, "/things/{id}");
         assert_eq!(table.methods("/things").unwrap(), "GET, POST, HEAD");
         assert!(table.find(&Method::GET, "/livez").is_err());
+    }
+
+    #[test]
+    fn what_is_asked_of_a_server_that_leaves_is_marked() {
+        let answer = async |_: Request| Ok(json(StatusCode::OK, &()));
+        let table = router().route_to_the_end(Method::GET, "/readyz", answer);
+        for (path, expected) in [("/readyz", true), ("/things", false)] {
+            assert_eq!(table.find(&Method::GET, path).unwrap().is_to_the_end, expected, "{path}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -15,15 +15,33 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{Admission, Place};
 use super::connection::Connections;
 use super::service::Service;
-use super::{Config, Error, Router, tls};
+use super::{Config, Error, Router, Stop, tls};
+use crate::patience::within;
 use crate::share::Tenants;
 
 /// How long to wait when the system has no descriptor or memory left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `router` on `listener` until `shutdown` is done, then drains: nothing new is accepted, idle
-/// connections close, requests that are being served finish within `drain_timeout_ms`. The memory for bodies is
-/// shared between `tenants`.
+/// More than any system queues: each takes its own maximum instead, as `net.core.somaxconn` is on Linux.
+const BACKLOG: u32 = i32::MAX as u32;
+
+/// Listens at `address`, with as long a queue of connections as the system allows: one of 128, as is usual, is full
+/// after a burst, and a client that meets a full queue tries again after a second.
+///
+/// # Errors
+/// The address is taken, or none of this machine's.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A server that is started again takes the port, though connections of the one before it linger there.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Serves `router` on `listener` until `stop` closes it, then drains: nothing new is accepted, idle connections close,
+/// requests that are being served finish within `drain_timeout_ms`. From when `stop` leaves, new requests get 503, but
+/// for routes that are there [to the end](Router::route_to_the_end). The memory for bodies is shared between `tenants`.
 ///
 /// # Errors
 /// Before anything is served: files of TLS that cannot be used, origins that are none.
@@ -32,28 +50,30 @@ pub async fn run(
     router: Router,
     config: &Config,
     tenants: Tenants,
-    shutdown: impl Future<Output = ()>,
+    stop: Stop,
 ) -> Result<(), Error> {
     let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
     let shared = Arc::new(Connections::new(Service::new(router, config, tenants)?, config));
     let admission = Admission::new(config.connections_max, config.connections_per_address_max);
-    let stop = CancellationToken::new();
     let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
+    let mut closed = pin!(async {
+        stop.leaving().cancelled().await;
+        shared.leave();
+        stop.closing().cancelled().await;
+    });
     loop {
         let accepted = tokio::select! {
             biased;
-            () = &mut shutdown => break,
+            () = &mut closed => break,
             Some(_) = connections.join_next() => continue,
             accepted = accept(&listener, &admission) => accepted,
         };
         let Some((stream, peer, room)) = accepted else { continue };
         // No room for this address: the stream is dropped, which closes it.
         let Some(place) = admission.enter(room, peer.ip()) else { continue };
-        connections.spawn(serve(shared.clone(), tls.clone(), stream, peer, place, stop.clone()));
+        connections.spawn(serve(shared.clone(), tls.clone(), stream, peer, place, stop.closing().clone()));
     }
     drop(listener);
-    stop.cancel();
     let finish = async {
         while connections.join_next().await.is_some() {}
         shared.settled().await;
@@ -97,9 +117,9 @@ async fn serve(
     // Answers are small and wanted at once; where it fails the peer has gone.
     let _ = stream.set_nodelay(true);
     let Some(tls) = tls else { return shared.serve(stream, peer, place, stop).await };
-    match tokio::time::timeout(shared.header_timeout(), tls.accept(stream)).await {
-        Ok(Ok(stream)) => shared.serve(stream, peer, place, stop).await,
-        Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
-        Err(_) => tracing::debug!("no TLS in time"),
+    match within(shared.header_timeout(), tls.accept(stream)).await {
+        Some(Ok(stream)) => shared.serve(stream, peer, place, stop).await,
+        Some(Err(error)) => tracing::debug!(%error, "no TLS"),
+        None => tracing::debug!("no TLS in time"),
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -41,6 +42,9 @@ const DG_REQUEST_ID: HeaderName = HeaderName::from_static("dg-request-id");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// While the server leaves: about what a restart takes.
+const LEAVING_RETRY: Duration = Duration::from_secs(5);
 
 /// The body of an answer, whole or streamed.
 pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -111,6 +115,8 @@ pub(super) struct Service {
     headers_max: usize,
     header_bytes_max: usize,
     linger: linger::Bounds,
+    /// New requests are refused, and connections end with their answers.
+    is_leaving: AtomicBool,
     /// The tasks that take in unread bodies. They end with their connections at the latest.
     pub(super) lingering: TaskTracker,
 }
@@ -124,8 +130,13 @@ impl Service {
             headers_max: config.headers_max,
             header_bytes_max: config.header_bytes_max,
             linger: linger::Bounds::new(config),
+            is_leaving: AtomicBool::new(false),
             lingering: TaskTracker::new(),
         })
+    }
+
+    pub(super) fn leave(&self) {
+        self.is_leaving.store(true, Relaxed);
     }
 
     /// Answers one request, whatever happens.
@@ -168,13 +179,16 @@ impl Service {
 
         sign(response.headers_mut(), id);
         self.cors.mark(origin, response.headers_mut());
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let is_http2 = version >= Version::HTTP_2;
+        let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let rest = if is_upgrade { None } else { unread.rest() };
+        // The client's next request goes over another connection: to another server, where this one leaves.
+        if !is_upgrade && !is_http2 && (rest.is_some() || self.is_leaving.load(Relaxed)) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if is_upgrade {
             course.upgrades();
-        } else if let Some(rest) = unread.rest() {
-            let is_http2 = version >= Version::HTTP_2;
-            if !is_http2 {
-                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
+        } else if let Some(rest) = rest {
             // To read on would give leave to send to a client that asks for it. Most that are refused send
             // nothing then; what the others send is taken in when the connection closes.
             if awaits_continue && !unread.is_begun() && !is_http2 {
@@ -252,8 +266,11 @@ impl Service {
         if let Some(response) = preflight {
             return Ok(response);
         }
-        let Found { handler, pattern, captures } = self.router.find(&parts.method, path)?;
+        let Found { handler, pattern, captures, is_to_the_end } = self.router.find(&parts.method, path)?;
         *route = pattern;
+        if self.is_leaving.load(Relaxed) && !is_to_the_end {
+            return Err(Failure::busy(LEAVING_RETRY).because("the server is stopping"));
+        }
         let named = authority::named(&parts.headers, &parts.uri);
         let page = self.cors.page(&parts.headers, named.as_ref());
         if page == Page::Foreign && !shows_credentials(&parts.headers, &parts.uri) {

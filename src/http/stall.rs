@@ -10,19 +10,20 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+
+use crate::patience::Lapse;
 
 /// Fails a write that has made no progress for `limit`.
 pub(super) struct StallGuard<S> {
     stream: S,
     limit: Duration,
-    timer: Pin<Box<Sleep>>,
+    timer: Lapse,
     is_waiting: bool,
 }
 
 impl<S> StallGuard<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, timer: Box::pin(sleep(limit)), is_waiting: false }
+        Self { stream, limit, timer: Lapse::new(limit), is_waiting: false }
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, progress: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -32,9 +33,9 @@ impl<S> StallGuard<S> {
         }
         if !self.is_waiting {
             self.is_waiting = true;
-            self.timer.as_mut().reset(Instant::now() + self.limit);
+            self.timer.reset(self.limit);
         }
-        ready!(self.timer.as_mut().poll(cx));
+        ready!(Pin::new(&mut self.timer).poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
@@ -82,8 +83,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio::time::{Instant, advance, sleep};
 
     use super::*;
+    use crate::patience::{LAST_LOOK, STOOD_STILL};
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_is_given_up() {
@@ -92,7 +95,20 @@ mod tests {
         let start = Instant::now();
         let error = guarded.write_all(b"12345").await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(start.elapsed(), Duration::from_secs(30));
+        assert_eq!(start.elapsed(), Duration::from_secs(30) + LAST_LOOK);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_read_while_the_process_stood_still_is_not() {
+        let (ours, mut theirs) = duplex(4);
+        let mut guarded = StallGuard::new(ours, Duration::from_secs(30));
+        let writer = tokio::spawn(async move { guarded.write_all(b"12345").await });
+        tokio::task::yield_now().await;
+        advance(Duration::from_secs(30) + STOOD_STILL).await;
+        let mut taken = [0; 5];
+        theirs.read_exact(&mut taken).await.unwrap();
+        assert_eq!(&taken, b"12345");
+        writer.await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -29,6 +29,11 @@ pub struct Config {
     /// After the last participant left a room, the session waits so long for one to come back. Seconds,
     /// default 60.
     pub rejoin_seconds: u64,
+    /// A room's socket on which nothing comes for so long is closed: clients say `KeepAlive`. Default 60 000.
+    pub room_idle_timeout_ms: u64,
+    /// The same for the audio of a telephone call, which the provider sends all the time, silence or not. Default
+    /// 30 000.
+    pub phone_idle_timeout_ms: u64,
     /// What callers speak: a code such as `en`, or `auto`. The embedded responder speaks English.
     /// Default `en`.
     pub language: String,
@@ -53,6 +58,8 @@ impl Default for Config {
             token_seconds: 900,
             talk_seconds_max: 1800,
             rejoin_seconds: 60,
+            room_idle_timeout_ms: 60_000,
+            phone_idle_timeout_ms: 30_000,
             language: "en".into(),
             verification: Verification::default(),
             twilio: Twilio::default(),

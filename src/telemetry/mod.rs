@@ -1,19 +1,25 @@
 //! Logs, and in `metrics.rs` metrics. Never audio, transcripts, keys or phone numbers: who logs names what
 //! happened, not what was said.
 
+mod libraries;
 pub mod metrics;
 
 use std::io::IsTerminal;
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use libraries::Libraries;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,verbatim::http=debug`.
-    /// Default `info`. Symphonia says nothing unless a directive names it: what it has to say is what
-    /// strangers' files are like.
+    /// Default `info`. Libraries are heard up to `info`, and further where a directive names them (`info,hyper=debug`);
+    /// those that would print speech, files or keys up to `warn` whatever is asked. Symphonia says nothing unless a
+    /// directive names it: what it has to say is what strangers' files are like.
     pub level: String,
     /// Default `auto`: text on a terminal, otherwise JSON.
     pub format: Format,
@@ -52,13 +58,18 @@ pub fn start(config: &Config) -> Result<(), Error> {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .log_internal_errors(false);
+    let libraries = Libraries::new(&config.level);
     let json = match config.format {
         Format::Auto => !std::io::stderr().is_terminal(),
         Format::Text => false,
         Format::Json => true,
     };
     // An error says that logs have a place already.
-    let _ = if json { subscriber.json().flatten_event(true).try_init() } else { subscriber.try_init() };
+    let _ = if json {
+        subscriber.json().flatten_event(true).finish().with(libraries).try_init()
+    } else {
+        subscriber.finish().with(libraries).try_init()
+    };
     Ok(())
 }
 
@@ -88,7 +99,6 @@ fn filter(level: &str) -> Result<EnvFilter, Error> {
 #[cfg(test)]
 mod tests {
     use tracing::Level;
-    use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
 

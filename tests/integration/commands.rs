@@ -212,6 +212,7 @@ fn the_demo_and_its_service_begin_with_one_command_and_the_story_that_it_prints_
         .env("DEMO_FRONTEND_BASE_URL", "http://127.0.0.1:0")
         // Not a public address: it is not asked.
         .env("DEMO_WEBSITE_URL", "http://127.0.0.1:1/")
+        .env("VERBATIM_SHUTDOWN__GRACE_SECONDS", "0")
         .stdout(Stdio::piped())
         .stderr(std::fs::File::create(&log).expect("writable"))
         .spawn()

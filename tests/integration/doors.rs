@@ -225,6 +225,79 @@ async fn a_drain_finishes_what_was_begun_and_takes_nothing_new() {
 }
 
 #[tokio::test]
+async fn a_server_that_leaves_refuses_what_is_new_and_keeps_its_port_open() {
+    let gate = Arc::new(Notify::new());
+    let health = |_: Request| async { Ok(reply_json(StatusCode::OK, &json!({"well": true}))) };
+    let router = router(gate.clone()).route_to_the_end(Method::GET, "/health", health);
+    let door = Door::open(router, Config::default()).await;
+    let url = |path: &str| format!("http://{}{path}", door.address);
+    let mut busy = TcpStream::connect(door.address).await.unwrap();
+    busy.write_all(b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    // An answer means that the server has seen both.
+    assert_eq!(answer(client().get(url("/ok"))).await.0, 200);
+
+    door.leave();
+    while answer(client().get(url("/ok"))).await.0 == 200 {
+        tokio::task::yield_now().await;
+    }
+    let response = client().get(url("/ok")).send().await.unwrap();
+    assert_eq!(response.headers()["connection"], "close");
+    assert!(response.headers().contains_key("retry-after"));
+    assert_eq!(read(response).await.0, 503);
+    assert_eq!(refusal(client().post(url("/count")).body(vec![0; 100_000])).await.0, 503);
+    assert_eq!(refusal(client().get(url("/no"))).await.0, 404);
+    assert_eq!(answer(client().get(url("/health"))).await, (200, json!({"well": true})));
+    // Of HTTP/2, too, which has no such header.
+    let http2 = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
+    let response = http2.get(url("/ok")).send().await.unwrap();
+    assert_eq!(response.headers().get("connection"), None);
+    assert_eq!(read(response).await.0, 503);
+
+    gate.notify_one();
+    let mut reply = String::new();
+    busy.read_to_string(&mut reply).await.unwrap();
+    assert!(reply.ends_with(r#"{"waited":true}"#), "{reply}");
+    let address = door.address;
+    door.stop().await;
+    assert!(TcpStream::connect(address).await.is_err(), "it still listens");
+}
+
+#[tokio::test]
+async fn a_burst_of_connections_waits_in_the_kernel() {
+    let address = "127.0.0.1:0".parse().unwrap();
+    let listener = verbatim::http::listen(address).unwrap();
+    let address = listener.local_addr().unwrap();
+    // As many as the system lets wait, but no more than a test may open.
+    let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let burst = most.trim().parse::<usize>().unwrap().min(200);
+    // Nobody accepts: a connection that the queue has no room for would not come about.
+    let mut connections = Vec::new();
+    for number in 0..burst {
+        let connected = tokio::time::timeout(Duration::from_secs(30), TcpStream::connect(address)).await;
+        connections.push(connected.unwrap_or_else(|_| panic!("no room for {number}")).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_port_is_taken_again_at_once_and_not_by_two() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let listener = match verbatim::http::listen(address.parse().unwrap()) {
+            // A machine without IPv6.
+            Err(_) if address.starts_with('[') => continue,
+            listener => listener.unwrap(),
+        };
+        let address = listener.local_addr().unwrap();
+        assert!(verbatim::http::listen(address).is_err(), "{address} is taken");
+        // This end closes first, so that what is left of the connection stays here.
+        let peer = TcpStream::connect(address).await.unwrap();
+        drop(listener.accept().await.unwrap());
+        drop(listener);
+        verbatim::http::listen(address).unwrap();
+        drop(peer);
+    }
+}
+
+#[tokio::test]
 async fn a_drain_ends_when_its_time_is_over() {
     let door = door(Config { drain_timeout_ms: 50, ..Config::default() }).await;
     let mut busy = TcpStream::connect(door.address).await.unwrap();

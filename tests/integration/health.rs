@@ -44,6 +44,21 @@ async fn an_engine_that_hangs_is_not_ready_and_says_so_to_those_who_wait() {
 }
 
 #[tokio::test]
+async fn an_engine_that_hangs_for_minutes_asks_for_a_restart() {
+    let (open, gate) = mpsc::channel();
+    let engine = engine::Config { stall_seconds: 0.2, give_up_seconds: 0.2, ..engine::Config::default() };
+    let server = TestServer::start(Setup { gate: Some(gate), engine, ..Setup::default() }).await;
+    assert_eq!(status(&server, "/livez").await, 200);
+    assert_eq!(refusal(server.listen(RAW, say(1))).await.0, 503);
+    becomes(&server, "/livez", 503).await;
+    assert_eq!(status(&server, "/readyz").await, 503);
+    // It came back by itself, so it may stay.
+    drop(open);
+    becomes(&server, "/livez", 200).await;
+    becomes(&server, "/readyz", 200).await;
+}
+
+#[tokio::test]
 async fn metrics_are_for_operators_and_tell_what_was_done() {
     metrics::start();
     let server = TestServer::start(Setup::default()).await;

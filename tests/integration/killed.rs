@@ -1,10 +1,8 @@
 //! The built program, killed where it hurts most.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -12,62 +10,11 @@ use tempfile::TempDir;
 use verbatim::keys::Store;
 
 use crate::checkpoint::Checkpoint;
+use crate::program::Program;
 use crate::receiver::{Receiver, callback_parameter};
 use crate::server::{RAW, answer, client, say};
 
-pub struct Program {
-    process: Child,
-    pub address: SocketAddr,
-}
-
 impl Program {
-    /// With the model of a folder; `allowed` may be reached besides public addresses.
-    pub async fn start(state: &Path, model: &Path, allowed: &str) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
-        command
-            .args(["serve", "--listen", "127.0.0.1:0", "--threads", "1", "--model"])
-            .arg(model)
-            .env("VERBATIM_STATE_DIR", state)
-            .env("XDG_CONFIG_HOME", state)
-            .env("VERBATIM_TRANSCRIBE__WINDOWS", "sequential")
-            .env("VERBATIM_LOG__FORMAT", "json")
-            .env("VERBATIM_LOG__LEVEL", "info")
-            .env("VERBATIM_FETCH_ALLOW", allowed)
-            .stderr(Stdio::piped());
-        let start = move || {
-            let mut process = command.spawn().expect("it starts");
-            let mut log = BufReader::new(process.stderr.take().expect("piped"));
-            let address = loop {
-                let mut line = String::new();
-                assert_ne!(log.read_line(&mut line).expect("a log"), 0, "it ended before it listened");
-                let entry: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-                if entry["message"] == "listening" {
-                    break entry["address"].as_str().expect("text").parse().expect("an address");
-                }
-            };
-            // Nobody reads on, and it must not wait for that.
-            std::thread::spawn(move || drop(log.read_to_end(&mut Vec::new())));
-            Self { process, address }
-        };
-        tokio::task::spawn_blocking(start).await.expect("no panic")
-    }
-
-    /// SIGKILL: there is nothing that it could still do.
-    fn kill(mut self) {
-        self.process.kill().expect("it runs");
-        self.process.wait().expect("it ends");
-    }
-
-    /// SIGTERM: it puts away what it has and says that all is well.
-    async fn stop(mut self) {
-        let id = self.process.id().to_string();
-        let stop = move || {
-            assert!(Command::new("kill").args(["-TERM", &id]).status().expect("a command").success());
-            assert!(self.process.wait().expect("it ends").success());
-        };
-        tokio::task::spawn_blocking(stop).await.expect("no panic");
-    }
-
     async fn send(&self, key: &str, receiver: &Receiver) -> String {
         let callback = callback_parameter(&format!("http://127.0.0.1:{}/", receiver.port));
         let url = format!("http://{}/v1/listen?{RAW}&{callback}", self.address);
@@ -85,14 +32,6 @@ impl Program {
         assert_eq!(response.status(), 200);
         let body: Value = serde_json::from_slice(&response.bytes().await.ok()?).ok()?;
         Some(body["request_id"].as_str().expect("an id").to_owned())
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // Gone already, where the test killed it.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

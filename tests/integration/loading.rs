@@ -71,6 +71,7 @@ fn serve(home: &TempDir, model: &Path, listen: &str) -> Command {
     let arguments = ["serve", "--threads", "1", "--listen", listen, "--model", model.to_str().expect("text")];
     let mut command = verbatim(home, &arguments);
     command.env("VERBATIM_TRANSCRIBE__WINDOWS", "sequential").env("VERBATIM_LOG__FORMAT", "json");
+    command.env("VERBATIM_SHUTDOWN__GRACE_SECONDS", "0");
     command
 }
 

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 use verbatim::keys::Store;
 
-use crate::killed::Program;
+use crate::program::Program;
 use crate::receiver::Receiver;
 use crate::speech::{word_errors, words};
 

@@ -7,7 +7,6 @@ use std::sync::{Arc, mpsc};
 
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use verbatim::api::{self, JobWork, Readiness, Services, State};
@@ -17,7 +16,7 @@ use verbatim::engine::{
     SpeechModel, StepOutcome,
 };
 use verbatim::fetch::{self, Fetcher};
-use verbatim::http::{self, Authenticator, Router, auth};
+use verbatim::http::{self, Authenticator, Router, Stop, auth};
 use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
@@ -268,8 +267,17 @@ pub fn routes(router: &Router) -> Vec<(String, String)> {
 /// The front door alone, before any routes.
 pub struct Door {
     pub address: SocketAddr,
-    stop: oneshot::Sender<()>,
+    stop: Ends,
     server: JoinHandle<Result<(), http::Error>>,
+}
+
+/// A test that drops its server stops it too.
+struct Ends(Stop);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 impl Door {
@@ -284,25 +292,26 @@ impl Door {
 
     fn shared(listener: TcpListener, router: Router, config: http::Config, tenants: Tenants) -> Self {
         let address = listener.local_addr().expect("bound");
-        let (stop, stopped) = oneshot::channel();
-        let server = tokio::spawn(async move {
-            let shutdown = async {
-                // A test that drops its server stops it too.
-                let _ = stopped.await;
-            };
-            http::run(listener, router, &config, tenants, shutdown).await
-        });
-        Self { address, stop, server }
+        let stop = Stop::default();
+        let stopped = stop.clone();
+        let server =
+            tokio::spawn(async move { http::run(listener, router, &config, tenants, stopped).await });
+        Self { address, stop: Ends(stop), server }
+    }
+
+    /// Tells it to leave: it refuses what is new.
+    pub fn leave(&self) {
+        self.stop.0.leave();
     }
 
     pub async fn stop(self) {
-        let _ = self.stop.send(());
+        self.stop.0.close();
         self.server.await.expect("no panic").expect("served");
     }
 
     /// Tells it to stop, and hands over what ends when it has.
     pub fn begin_to_stop(self) -> JoinHandle<Result<(), http::Error>> {
-        let _ = self.stop.send(());
+        self.stop.0.close();
         self.server
     }
 }

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::fetch::{Fetcher, Message, SendError};
 use crate::jobs::Jobs;
+use crate::patience::within;
 
 /// Messages on their way.
 const QUEUED_MAX: usize = 64;
@@ -156,8 +157,8 @@ impl Address {
                 Some(frame) = obligations.recv() => frame,
                 () = &mut read => return Err(Lost::Closed),
             };
-            let written = tokio::time::timeout(ATTEMPT_TIMEOUT, writer.write_frame(frame)).await;
-            if !matches!(written, Ok(Ok(()))) {
+            let written = within(ATTEMPT_TIMEOUT, writer.write_frame(frame)).await;
+            if !matches!(written, Some(Ok(()))) {
                 return Err(Lost::Closed);
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Asked, Heard, Redactors};
@@ -18,6 +18,7 @@ use super::wire::Message;
 use crate::api::terms;
 use crate::http::websocket::{self, ReadError, Socket};
 use crate::live::{Error, Event, Live, Progress, Session};
+use crate::patience::{Patience, within};
 use crate::{audio, engine};
 
 /// What a client may be late with its goodbye.
@@ -150,30 +151,32 @@ impl<'a> Connection<'a> {
     }
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
-        let idle_timeout = Duration::from_millis(self.live.config().idle_timeout_ms);
-        let mut last_sign = Instant::now();
+        let mut idle = Patience::new(Duration::from_millis(self.live.config().idle_timeout_ms));
+        let mut was_read = true;
         loop {
             let reads = self.is_closing || self.session.wants_audio();
-            if !reads {
-                // The client is not idle: it is we who do not listen.
-                last_sign = Instant::now();
+            if !(was_read && reads) {
+                // The client is not idle while the server does not listen.
+                idle.renew();
             }
-            // Who is told that there is no more need not say anything.
-            let limit = if self.is_closing { FOR_EVER } else { idle_timeout };
+            was_read = reads;
+            if self.is_closing {
+                // A client that has said all need not say anything more.
+                idle = Patience::new(FOR_EVER);
+            }
             let moved = tokio::select! {
-                // What has come counts before the time does, which goes by where we stand still, too.
-                message = timeout_at(last_sign + limit, self.socket.next()), if reads => match message {
-                    Err(_) => Err(Left::With(IDLE)),
-                    Ok(Ok(message)) => {
+                message = self.socket.next_by(&mut idle), if reads => match message {
+                    None => Err(Left::With(IDLE)),
+                    Some(Ok(message)) => {
                         if matches!(message, websocket::Message::Text(_) | websocket::Message::Binary(_)) {
-                            last_sign = Instant::now();
+                            idle.renew();
                         }
                         self.received(message).await
                     }
-                    Ok(Err(ReadError::Violation(violation))) => {
+                    Some(Err(ReadError::Violation(violation))) => {
                         Err(Left::Answer(Some(violation.code), violation.reason))
                     }
-                    Ok(Err(ReadError::Gone)) => Err(Left::Gone),
+                    Some(Err(ReadError::Gone)) => Err(Left::Gone),
                 },
                 progress = self.session.next() => match progress {
                     Ok(progress) => self.told(progress).await,
@@ -290,7 +293,7 @@ impl<'a> Connection<'a> {
         let text = serde_json::to_string(message).map_err(std::io::Error::other)?;
         let limit = Duration::from_millis(self.live.config().write_timeout_ms);
         let Some(callback) = &self.callback else { return Ok(()) };
-        timeout(limit, callback.send(text.into())).await.map_err(|_| Left::With(UNDELIVERED))
+        within(limit, callback.send(text.into())).await.ok_or(Left::With(UNDELIVERED))
     }
 
     /// What the stream ends with, once its messages are where they are to go.
@@ -311,10 +314,10 @@ impl<'a> Connection<'a> {
         let text = serde_json::to_string(&message).map_err(std::io::Error::other)?;
         let limit = Duration::from_millis(self.live.config().write_timeout_ms);
         let mut sending = pin!(self.socket.send_text(text));
-        match timeout(limit, sending.as_mut()).await {
-            Ok(sent) => Ok(sent?),
+        match within(limit, sending.as_mut()).await {
+            Some(sent) => Ok(sent?),
             // A frame that is begun must be finished before a reason can be told.
-            Err(_) => match timeout(SLOW_GRACE, sending).await {
+            None => match timeout(SLOW_GRACE, sending).await {
                 Ok(Ok(())) => Err(Left::With(SLOW)),
                 _ => {
                     tracing::info!(reason = SLOW.1, "stream cut");

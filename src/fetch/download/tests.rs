@@ -213,6 +213,68 @@ async fn failures_of_the_remote_look_alike() {
     assert_eq!(get(closed, "/").await.unwrap_err(), Error::Failed);
 }
 
+/// Answers with the head of a large file, and then with a byte of it now and then.
+async fn drips(every: Duration) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let head = b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n";
+                let mut written = stream.write_all(head).await;
+                while written.is_ok() {
+                    tokio::time::sleep(every).await;
+                    written = stream.write_all(b"x").await;
+                }
+            });
+        }
+    });
+    port
+}
+
+/// Whether a URL at `port` is given up long before its whole time is over.
+async fn is_given_up(config: Config, port: u16) -> bool {
+    let config = Config { allow: vec!["127.0.0.1".to_owned()], total_timeout_ms: 3_600_000, ..config };
+    let fetcher = Fetcher::new(&config).unwrap();
+    let url = format!("http://127.0.0.1:{port}/");
+    let fetched = tokio::time::timeout(Duration::from_secs(60), fetcher.fetch(&url)).await;
+    fetched.is_ok_and(|result| matches!(result, Err(Error::Failed)))
+}
+
+#[tokio::test]
+async fn a_server_that_drips_is_given_up_after_its_grace() {
+    let slow = Config { grace_ms: 100, bytes_per_second_min: 4096, ..Config::default() };
+    assert!(is_given_up(slow, drips(Duration::from_millis(20)).await).await);
+    // Where any rate will do, it must go on at least.
+    let patient = Config { idle_timeout_ms: 200, bytes_per_second_min: 0, ..Config::default() };
+    assert!(is_given_up(patient, drips(Duration::from_secs(3600)).await).await);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_a_request_and_says_nothing_is_given_up() {
+    let (port, _) = serve(|_| Vec::new()).await;
+    let config = Config { connect_timeout_ms: 50, idle_timeout_ms: 50, ..Config::default() };
+    assert!(is_given_up(config, port).await);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_nowhere_reads_like_one_that_leads_inside() {
+    let inside = resolving(&Config::default(), &["10.0.0.1"]);
+    let nowhere = resolving(&Config::default(), &[]);
+    let broken = {
+        let look_up: LookUp = Arc::new(|_| Box::pin(async { Err(std::io::ErrorKind::NotFound.into()) }));
+        Fetcher::with_look_up(&Config::default(), look_up).unwrap()
+    };
+    let url = Url::parse("http://db.internal/").unwrap();
+    let mut told = Vec::new();
+    for fetcher in [inside, nowhere, broken] {
+        told.push(fetcher.fetch(url.as_str()).await.unwrap_err().to_string());
+        told.push(fetcher.check(&url).await.unwrap_err().to_string());
+    }
+    told.dedup();
+    assert_eq!(told, ["URL for media download must be publicly routable."]);
+}
+
 #[tokio::test]
 async fn a_silent_server_is_given_up() {
     let (port, _) = serve(|_| Vec::new()).await;

@@ -1,11 +1,18 @@
 //! The table of hosts that were used to reach where nobody should, and a control set that must pass.
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 
 use super::*;
 
 fn judge(url: &str, allow: &AllowList) -> Result<Reach, Error> {
-    parse(url).and_then(|url| check(&url, allow))
+    parse(url).and_then(|url| check(&url, &elsewhere(allow)))
+}
+
+/// On a machine that has none of the addresses that are asked for here.
+fn elsewhere(allow: &AllowList) -> Reachable {
+    Reachable::new(allow.clone(), Own::read_by(|| Ok(HashSet::new())))
 }
 
 #[test]
@@ -207,7 +214,7 @@ fn urls_of_the_public_pass() {
 
 #[test]
 fn one_address_of_the_wrong_kind_spoils_a_name() {
-    let none = AllowList::default();
+    let none = elsewhere(&AllowList::default());
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
     assert_eq!(may_connect(&[ip("8.8.8.8"), ip("2606:4700::1")], Reach::Public, &none), Ok(()));
     assert_eq!(may_connect(&[ip("8.8.8.8"), ip("127.0.0.1")], Reach::Public, &none), Err(Error::NotRoutable));
@@ -238,10 +245,32 @@ fn the_allow_list_opens_what_it_names_and_no_more() {
     assert_eq!(judge("http://localhost/a", &allow), Err(Error::NotRoutable));
     // A name on a port that is not the public's may lead into a listed network, and nowhere else.
     assert_eq!(judge("http://media.example:9000/a", &allow), Ok(Reach::Listed));
+    let allow = elsewhere(&allow);
     assert_eq!(may_connect(&["10.1.9.9".parse().unwrap()], Reach::Listed, &allow), Ok(()));
     assert_eq!(may_connect(&["8.8.8.8".parse().unwrap()], Reach::Listed, &allow), Err(Error::NotRoutable));
     assert_eq!(may_connect(&["10.1.9.9".parse().unwrap()], Reach::Public, &allow), Ok(()));
     assert_eq!(may_connect(&["10.2.9.9".parse().unwrap()], Reach::Public, &allow), Err(Error::NotRoutable));
+}
+
+#[test]
+fn this_machines_own_addresses_are_not_public() {
+    let own =
+        || Own::read_by(|| Ok(HashSet::from(["8.8.8.8", "2606:4700::1"].map(|ip| ip.parse().unwrap()))));
+    let judge = |url: &str, reachable: &Reachable| parse(url).and_then(|url| check(&url, reachable));
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    let reachable = Reachable::new(AllowList::default(), own());
+    for host in ["8.8.8.8", "134744072", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2606:4700::1]"] {
+        assert_eq!(judge(&format!("http://{host}/"), &reachable), Err(Error::NotRoutable), "{host}");
+    }
+    assert_eq!(judge("http://1.1.1.1/", &reachable), Ok(Reach::Public));
+    assert_eq!(
+        may_connect(&[ip("1.1.1.1"), ip("8.8.8.8")], Reach::Public, &reachable),
+        Err(Error::NotRoutable)
+    );
+    // An operator who lists them means it.
+    let listing = Reachable::new(AllowList::parse(&["8.8.8.8"]).unwrap(), own());
+    assert_eq!(judge("http://8.8.8.8/", &listing), Ok(Reach::Listed));
+    assert_eq!(may_connect(&[ip("8.8.8.8")], Reach::Public, &listing), Ok(()));
 }
 
 #[test]

@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use super::Failure;
 use super::admission::Place;
 use super::service::{Request, Response, empty};
+use crate::patience::Patience;
 use frames::Assembler;
 
 pub use frames::{Limits, Message, Violation};
@@ -147,6 +148,11 @@ impl Socket {
                 Ok(_) => {}
             }
         }
+    }
+
+    /// [`Self::next`]; `None` where `patience` ends before anything came. Cancel-safe.
+    pub async fn next_by(&mut self, patience: &mut Patience) -> Option<Result<Message, ReadError>> {
+        patience.wait(self.next()).await
     }
 
     /// # Errors

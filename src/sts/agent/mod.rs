@@ -34,6 +34,7 @@ use super::session::{EndReason, Line, Role, SmsStatus};
 use super::sessions::Live;
 use super::token::Kind;
 use super::{Error, Service};
+use crate::patience::Patience;
 use ear::Ear;
 use playback::{Clip, Due, Playback};
 use reply::{Job, Plan, Reply, Spoken};
@@ -106,7 +107,8 @@ struct Agent {
     /// When somebody last said something, or the agent last stopped.
     quiet_since: Instant,
     nudges: u32,
-    alone_since: Option<Instant>,
+    /// For somebody to come back, where all have left.
+    alone: Option<Patience>,
     /// Whether it was a telephone that left last.
     hung_up: bool,
     ending: Option<EndReason>,
@@ -162,7 +164,7 @@ impl Agent {
             begun: now,
             quiet_since: now,
             nudges: 0,
-            alone_since: None,
+            alone: None,
             hung_up: false,
             ending: None,
         }
@@ -188,7 +190,7 @@ impl Agent {
         if self.is_talking() {
             return now + TICK;
         }
-        let alone = self.alone_since.map(|since| since + self.patience());
+        let alone = self.alone.map(|alone| alone.until());
         let due = [self.keys_due, self.page_due, alone];
         due.into_iter().flatten().fold(now + REST, Instant::min).max(now + TICK)
     }
@@ -233,7 +235,7 @@ impl Agent {
         match inbound {
             Inbound::Joined(person) => {
                 self.people.push(person);
-                self.alone_since = None;
+                self.alone = None;
                 self.quiet_since = now;
                 let state = match self.live.room.agent_state() {
                     AgentState::None | AgentState::Left => AgentState::Listening,
@@ -253,7 +255,8 @@ impl Agent {
                 self.speaking.remove(&seat);
                 self.hung_up = kind == Kind::Phone;
                 if self.people.is_empty() {
-                    self.alone_since.get_or_insert(now);
+                    let seconds = if self.hung_up { 0 } else { self.service.config.rejoin_seconds };
+                    self.alone.get_or_insert_with(|| Patience::new(Duration::from_secs(seconds)));
                 }
             }
             Inbound::Audio { seat, samples } => self.listen(seat, &samples).await,
@@ -469,15 +472,10 @@ impl Agent {
         None
     }
 
-    /// How long one waits for somebody to come back.
-    fn patience(&self) -> Duration {
-        if self.hung_up { Duration::ZERO } else { Duration::from_secs(self.service.config.rejoin_seconds) }
-    }
-
-    fn gone(&self, now: Instant) -> Option<EndReason> {
-        let since = self.alone_since?;
-        let reason = if self.hung_up { EndReason::HungUp } else { EndReason::Left };
-        (now >= since + self.patience()).then_some(reason)
+    fn gone(&mut self, now: Instant) -> Option<EndReason> {
+        let alone = self.alone.as_mut()?;
+        let is_over = now >= alone.until() && !alone.goes_on(now);
+        is_over.then_some(if self.hung_up { EndReason::HungUp } else { EndReason::Left })
     }
 
     /// On the telephone silence may be a line that is dead: the caller is asked, and then let go.

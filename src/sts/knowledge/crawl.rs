@@ -195,8 +195,8 @@ async fn rules(fetcher: &Fetcher, home: &Url) -> Result<Rules, fetch::Error> {
 pub fn reason(error: &fetch::Error) -> &'static str {
     match error {
         fetch::Error::InvalidUrl => "the address is not that of a website",
-        fetch::Error::NotRoutable => "the address is not a public one",
-        fetch::Error::Unresolvable => "the address could not be found",
+        // The same for both: what exists inside is not for clients to find out.
+        fetch::Error::NotRoutable | fetch::Error::Unresolvable => "the address is not a public one",
         fetch::Error::ClientError(_) => "the page is not there",
         fetch::Error::TooLarge { .. } => "the page is too large",
         _ => "the page could not be read",

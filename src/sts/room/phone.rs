@@ -8,7 +8,6 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::media::{Incoming, Outgoing};
@@ -16,6 +15,7 @@ use super::wire::{Format, is_key};
 use super::{Inbound, Outbound, Seat};
 use crate::http::websocket::{self, Message, Socket};
 use crate::http::{Failure, Request, Response};
+use crate::patience::Patience;
 use crate::sts::Service;
 use crate::sts::session::Call;
 use crate::sts::sessions::now;
@@ -24,8 +24,6 @@ use crate::sts::token::Kind;
 const TELEPHONE: Format = Format { is_mulaw: true, sample_rate_hz: 8_000 };
 /// From the socket's begin to the stream's.
 const START_WAIT: Duration = Duration::from_secs(10);
-/// The provider sends audio all the time, silence or not.
-const IDLE: Duration = Duration::from_secs(30);
 const NAME_BYTES_MAX: usize = 100;
 
 /// The call is over, or the socket is.
@@ -44,7 +42,7 @@ async fn serve(
     socket: &mut Socket,
     stop: CancellationToken,
 ) -> Result<Infallible, Over> {
-    let start = tokio::time::timeout(START_WAIT, start(socket)).await.map_err(|_| Over)??;
+    let start = start(socket).await?;
     let claims = service.signer.check(&start.token, now() / 1000).filter(|claims| claims.kind == Kind::Phone);
     let live = claims.as_ref().and_then(|claims| service.sessions.get(&claims.session)).ok_or(Over)?;
     let call = Call { call_sid: start.call, stream_sid: start.stream.clone(), started: now(), ended: None };
@@ -58,6 +56,7 @@ async fn serve(
     let mut leg = Leg {
         socket,
         seat,
+        idle: Patience::new(Duration::from_millis(service.config.phone_idle_timeout_ms)),
         stream: start.stream,
         incoming: Incoming::new(TELEPHONE).map_err(|_| Over)?,
         outgoing: Outgoing::new(TELEPHONE).map_err(|_| Over)?,
@@ -83,8 +82,9 @@ struct Start {
 
 /// Reads up to the `start` frame, which comes once.
 async fn start(socket: &mut Socket) -> Result<Start, Over> {
+    let mut patience = Patience::new(START_WAIT);
     loop {
-        let Some(frame) = next(socket).await? else { continue };
+        let Some(frame) = next(socket, &mut patience).await? else { continue };
         if frame.get("event").and_then(Value::as_str) != Some("start") {
             continue;
         }
@@ -102,9 +102,9 @@ async fn start(socket: &mut Socket) -> Result<Start, Over> {
     }
 }
 
-/// The next frame's JSON; none for what is none. Cancel-safe but for a ping's answer.
-async fn next(socket: &mut Socket) -> Result<Option<Value>, Over> {
-    match socket.next().await {
+/// The next frame's JSON; none for what is none.
+async fn next(socket: &mut Socket, patience: &mut Patience) -> Result<Option<Value>, Over> {
+    match socket.next_by(patience).await.ok_or(Over)? {
         Ok(Message::Text(text)) => Ok(serde_json::from_str(&text).ok()),
         Ok(Message::Ping(payload)) => {
             socket.pong(payload).await.map_err(|_| Over)?;
@@ -118,6 +118,7 @@ async fn next(socket: &mut Socket) -> Result<Option<Value>, Over> {
 struct Leg<'a> {
     socket: &'a mut Socket,
     seat: Seat,
+    idle: Patience,
     stream: String,
     incoming: Incoming,
     outgoing: Outgoing,
@@ -125,13 +126,11 @@ struct Leg<'a> {
 
 impl Leg<'_> {
     async fn run(&mut self, stop: CancellationToken) -> Result<Infallible, Over> {
-        let mut last_sign = Instant::now();
         loop {
             tokio::select! {
-                // What has come counts before the time does, which goes by where we stand still, too.
-                message = timeout_at(last_sign + IDLE, self.socket.next()) => {
-                    let message = message.map_err(|_| Over)?;
-                    last_sign = Instant::now();
+                message = self.socket.next_by(&mut self.idle) => {
+                    let message = message.ok_or(Over)?;
+                    self.idle.renew();
                     match message {
                         Ok(Message::Text(text)) => {
                             if let Ok(frame) = serde_json::from_str::<Value>(&text) {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap};
-use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 use uuid::Uuid;
@@ -18,14 +17,13 @@ use super::{Inbound, Outbound, Seat};
 use crate::audio;
 use crate::http::websocket::{self, Limits, Message, ReadError, Socket, offered_protocols};
 use crate::http::{Failure, Request, Response};
+use crate::patience::Patience;
 use crate::sts::sessions::now;
 use crate::sts::setup::{Channel, Setup, Start};
 use crate::sts::token::{Claims, Kind};
 use crate::sts::{Error, Service};
 
 pub const LIMITS: Limits = Limits { frame_bytes_max: 256 << 10, message_bytes_max: 1 << 20 };
-/// A socket on which nothing comes is closed: clients say `KeepAlive`.
-const IDLE: Duration = Duration::from_secs(60);
 const SETTINGS_WAIT: Duration = Duration::from_secs(10);
 /// How long a client may take to close after we did.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -58,7 +56,7 @@ pub async fn join(service: Arc<Service>, request: Request) -> Result<Response, F
     websocket::accept(request, LIMITS, agreed, move |mut socket, stop| async move {
         let Claims { sub, kind, .. } = &claims;
         match service.join(&live, *kind, sub).await {
-            Ok(seat) => Connection::new(socket, seat, stop).run(id, None).await,
+            Ok(seat) => Connection::new(&service, socket, seat, stop).run(id, None).await,
             Err(error) => drop(socket.close(Some(CLOSE_ENDED), &error.to_string()).await),
         }
     })
@@ -87,18 +85,22 @@ async fn begin(
     if socket.send_text(wire::welcome(id, "", "")).await.is_err() {
         return Ok(());
     }
+    let mut patience = Patience::new(SETTINGS_WAIT);
     let settings = loop {
-        match tokio::time::timeout(SETTINGS_WAIT, socket.next()).await {
-            Ok(Ok(Message::Text(text))) => match Said::read(&text) {
+        let Some(message) = socket.next_by(&mut patience).await else {
+            return Err((socket, "no Settings came in time".into()));
+        };
+        patience.renew();
+        match message {
+            Ok(Message::Text(text)) => match Said::read(&text) {
                 Ok(Said::Settings(settings)) => break settings,
                 Ok(Said::KeepAlive) => {}
                 Ok(_) => return Err((socket, "the first message must be Settings".into())),
                 Err(problem) => return Err((socket, problem.into())),
             },
-            Ok(Ok(Message::Ping(payload))) => drop(socket.pong(payload).await),
-            Ok(Ok(Message::Pong | Message::Binary(_))) => {}
-            Ok(Ok(Message::Close(_)) | Err(_)) => return Ok(()),
-            Err(_) => return Err((socket, "no Settings came in time".into())),
+            Ok(Message::Ping(payload)) => drop(socket.pong(payload).await),
+            Ok(Message::Pong | Message::Binary(_)) => {}
+            Ok(Message::Close(_)) | Err(_) => return Ok(()),
         }
     };
     let setup = Setup {
@@ -113,7 +115,7 @@ async fn begin(
     };
     service.read_for(live.clone());
     match service.join(&live, Kind::Web, "sdk").await {
-        Ok(seat) => Connection::new(socket, seat, stop).run(id, Some(*settings)).await,
+        Ok(seat) => Connection::new(service, socket, seat, stop).run(id, Some(*settings)).await,
         Err(error) => return Err((socket, error.to_string())),
     }
     Ok(())
@@ -142,6 +144,7 @@ struct Connection {
     socket: Socket,
     seat: Seat,
     stop: CancellationToken,
+    idle: Patience,
     incoming: Incoming,
     outgoing: Outgoing,
 }
@@ -167,10 +170,11 @@ fn there(is_there: bool) -> Result<(), Over> {
 }
 
 impl Connection {
-    fn new(socket: Socket, seat: Seat, stop: CancellationToken) -> Self {
+    fn new(service: &Service, socket: Socket, seat: Seat, stop: CancellationToken) -> Self {
+        let idle = Patience::new(Duration::from_millis(service.config.room_idle_timeout_ms));
         let incoming = Incoming::new(wire::INPUT).expect("a usual rate; this is a bug");
         let outgoing = Outgoing::new(wire::OUTPUT).expect("a usual rate; this is a bug");
-        Self { socket, seat, stop, incoming, outgoing }
+        Self { socket, seat, stop, idle, incoming, outgoing }
     }
 
     /// Serves until either side has had enough. `settings`: have been sent already.
@@ -198,13 +202,12 @@ impl Connection {
                 self.socket.send_text(welcome).await?;
             }
         }
-        let mut last_sign = Instant::now();
+        self.idle.renew();
         loop {
             tokio::select! {
-                // What has come counts before the time does, which goes by where we stand still, too.
-                message = timeout_at(last_sign + IDLE, self.socket.next()) => {
-                    let message = message.map_err(|_| Over(Some(CLOSE_IDLE)))?;
-                    last_sign = Instant::now();
+                message = self.socket.next_by(&mut self.idle) => {
+                    let message = message.ok_or(Over(Some(CLOSE_IDLE)))?;
+                    self.idle.renew();
                     self.take(message).await?;
                 }
                 outbound = self.seat.from_agent.recv() => {

@@ -1,0 +1,67 @@
+//! How a server stops: it leaves, then it closes.
+//!
+//! While it leaves, its port is open and what is new gets 503, so that load balancers and orchestrators, which learn
+//! of a stop by asking or a little after the signal, can send requests elsewhere before any connection is refused.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+/// How the server stops.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// After SIGTERM the port stays open for so long: `/readyz` and what is new get 503, and what was begun goes on.
+    /// Then it is closed, and `http.drain_timeout_ms` begins. A load balancer that asks for readiness should have seen
+    /// it fail by then. Seconds, default 5; 0: closed at once, as after Ctrl-C.
+    pub grace_seconds: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { grace_seconds: 5.0 }
+    }
+}
+
+impl Config {
+    pub fn grace(&self) -> Duration {
+        Duration::try_from_secs_f64(self.grace_seconds).unwrap_or(Duration::MAX)
+    }
+}
+
+/// Tells servers to stop. Clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    leaving: CancellationToken,
+    closing: CancellationToken,
+}
+
+impl Stop {
+    /// One that stops with this one, or before it.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self { leaving: self.leaving.child_token(), closing: self.closing.child_token() }
+    }
+
+    /// From here on what is new is refused.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+    }
+
+    /// The port is closed, and what was begun is finished.
+    pub fn close(&self) {
+        self.leaving.cancel();
+        self.closing.cancel();
+    }
+
+    /// Cancelled when the server leaves.
+    pub fn leaving(&self) -> &CancellationToken {
+        &self.leaving
+    }
+
+    /// Cancelled when the server closes.
+    pub fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+}
