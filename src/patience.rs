@@ -71,7 +71,7 @@ pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Opti
     Patience::new(limit).wait(future).await
 }
 
-/// How fast a peer must send: something within `idle`, and after `grace` so much on average.
+/// How fast a peer must send: something within `idle`, and after `grace` so much over the longer of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     pub idle: Duration,
@@ -84,28 +84,30 @@ pub struct Rate {
 #[derive(Debug)]
 pub struct Pace {
     rate: Rate,
-    start: Instant,
-    received: u64,
+    /// When the rate falls too low if nothing more comes.
+    by: Instant,
 }
 
 impl Pace {
     /// From now on.
     pub fn new(rate: Rate) -> Self {
-        Self { rate, start: Instant::now(), received: 0 }
+        Self { rate, by: Instant::now() + rate.grace }
     }
 
-    /// Counts bytes that the peer has sent.
+    /// Counts bytes that the peer has sent. Those that came faster than needed earn no more time than the peer may
+    /// be silent for: a burst pays for no trickle.
     pub fn received(&mut self, bytes: u64) {
-        self.received = self.received.saturating_add(bytes);
+        if let Some(earned_ms) = bytes.saturating_mul(1000).checked_div(self.rate.bytes_per_second_min) {
+            let latest = Instant::now() + self.rate.idle.max(self.rate.grace);
+            let earned = self.by.checked_add(Duration::from_millis(earned_ms));
+            self.by = earned.map_or(latest, |by| by.min(latest));
+        }
     }
 
     /// When the next bytes must have come, of which none have since `now`.
     fn deadline(&self, now: Instant) -> Instant {
         let idle = now + self.rate.idle;
-        match self.received.saturating_mul(1000).checked_div(self.rate.bytes_per_second_min) {
-            Some(earned_ms) => idle.min(self.start + self.rate.grace + Duration::from_millis(earned_ms)),
-            None => idle,
-        }
+        if self.rate.bytes_per_second_min == 0 { idle } else { idle.min(self.by) }
     }
 
     /// Waits for `future`, the next piece; `None` where the peer is too slow. Cancel-safe where `future` is.
@@ -236,6 +238,17 @@ mod tests {
         let any = Rate { bytes_per_second_min: 0, ..RATE };
         assert_eq!(endured(any, 1, 9 * second, 60).await, 63 * second);
         assert_eq!(endured(any, 1, 11 * second, 60).await, LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_pays_for_no_trickle() {
+        let mut pace = Pace::new(RATE);
+        pace.received(1 << 30);
+        let start = Instant::now();
+        while pace.wait(sleep(Duration::from_secs(1))).await.is_some() {
+            pace.received(1);
+        }
+        assert!(start.elapsed() < LIMIT + Duration::from_secs(1), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

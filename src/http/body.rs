@@ -7,9 +7,9 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
-use tokio::time::{Instant, timeout_at};
 
 use super::{Config, Failure};
+use crate::patience::{Pace, Rate};
 use crate::share::{Part, Refused, Share, Tenants};
 
 /// The unit in which memory for bodies is handed out.
@@ -45,9 +45,7 @@ impl From<Error> for Failure {
 
 /// What one server allows its bodies.
 pub(super) struct Limits {
-    idle: Duration,
-    grace: Duration,
-    bytes_per_second_min: u64,
+    rate: Rate,
     bytes_max: u64,
     /// In bytes.
     memory: Share,
@@ -56,45 +54,14 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn new(config: &Config, tenants: Tenants) -> Self {
         Self {
-            idle: Duration::from_millis(config.body_idle_timeout_ms),
-            grace: Duration::from_millis(config.body_grace_ms),
-            bytes_per_second_min: config.body_bytes_per_second_min,
+            rate: Rate {
+                idle: Duration::from_millis(config.body_idle_timeout_ms),
+                grace: Duration::from_millis(config.body_grace_ms),
+                bytes_per_second_min: config.body_bytes_per_second_min,
+            },
             bytes_max: config.body_bytes_max,
             memory: Share::new(config.buffered_bytes_max, tenants),
         }
-    }
-
-    /// The pace of a body that begins at `start`.
-    fn pace(&self, start: Instant) -> Pace {
-        Pace {
-            idle: self.idle,
-            window: self.idle.max(self.grace),
-            rate: self.bytes_per_second_min,
-            by: start + self.grace,
-        }
-    }
-}
-
-/// Until when the next bytes of a body must have come: within the idle limit, and before its rate over the last
-/// window falls too low. What came faster before the window earns nothing: no burst pays for a trickle.
-struct Pace {
-    idle: Duration,
-    window: Duration,
-    /// Bytes a second; 0 is no least rate.
-    rate: u64,
-    by: Instant,
-}
-
-impl Pace {
-    fn received(&mut self, bytes: usize, now: Instant) {
-        if let Some(earned_ms) = (bytes as u64 * 1000).checked_div(self.rate) {
-            self.by = (self.by + Duration::from_millis(earned_ms)).min(now + self.window);
-        }
-    }
-
-    fn deadline(&self, now: Instant) -> Instant {
-        let idle = now + self.idle;
-        if self.rate == 0 { idle } else { idle.min(self.by) }
     }
 }
 
@@ -192,14 +159,13 @@ impl Body {
         let mut only = Bytes::new();
         let mut joined = BytesMut::new();
         let mut received = 0u64;
-        let mut pace = self.limits.pace(Instant::now());
+        let mut pace = Pace::new(self.limits.rate);
         loop {
-            let deadline = pace.deadline(Instant::now());
-            let frame = timeout_at(deadline, incoming.frame()).await.map_err(|_| Error::TooSlow)?;
+            let frame = pace.wait(incoming.frame()).await.ok_or(Error::TooSlow)?;
             let Some(frame) = frame else { break };
             // Trailers mean nothing to us.
             let Ok(data) = frame.map_err(|_| Error::Broken)?.into_data() else { continue };
-            pace.received(data.len(), Instant::now());
+            pace.received(data.len() as u64);
             received += data.len() as u64;
             if received > limit {
                 return Err(Error::TooLarge { limit });
@@ -245,56 +211,5 @@ impl Buffered {
     /// Shares the bytes; keep `self` for as long as they are used.
     pub fn bytes(&self) -> Bytes {
         self.bytes.clone()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn limits() -> Limits {
-        let config = Config {
-            body_idle_timeout_ms: 15_000,
-            body_grace_ms: 10_000,
-            body_bytes_per_second_min: 1000,
-            ..Config::default()
-        };
-        Limits::new(&config, Tenants::default())
-    }
-
-    #[test]
-    fn a_body_must_go_on_and_keep_its_rate() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut pace = limits().pace(start);
-        // At first the grace ends before the idle limit.
-        assert_eq!(pace.deadline(at(0)), at(10));
-        // A byte now and then keeps no body alive.
-        pace.received(9, at(9));
-        assert_eq!(pace.deadline(at(9)), at(10) + Duration::from_millis(9));
-        // At twice the least rate only the idle limit counts.
-        for second in 10..30 {
-            pace.received(2000, at(second));
-        }
-        assert_eq!(pace.deadline(at(29)), at(44));
-    }
-
-    #[test]
-    fn a_burst_pays_for_no_trickle() {
-        let start = Instant::now();
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let mut pace = limits().pace(start);
-        pace.received(100 << 20, at(1));
-        assert_eq!(pace.deadline(at(1)), at(16));
-        pace.received(1, at(15));
-        assert_eq!(pace.deadline(at(15)), at(16) + Duration::from_millis(1));
-    }
-
-    #[test]
-    fn without_a_least_rate_only_idleness_counts() {
-        let limits = Limits { bytes_per_second_min: 0, ..limits() };
-        let start = Instant::now();
-        let now = start + Duration::from_secs(1000);
-        assert_eq!(limits.pace(start).deadline(now), now + Duration::from_secs(15));
     }
 }
