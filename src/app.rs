@@ -25,6 +25,7 @@ use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
 use crate::models::{self, hub};
+use crate::share::Tenants;
 use crate::sts::{self, Recognize, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{TranscribeOptions, Transcriber, Windows};
@@ -256,13 +257,14 @@ impl AtWork {
         let transcriber = transcriber(config).await?;
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), config.live.clone());
+        let tenants = verifier.tenants();
         let authenticator = Authenticator::new(verifier, config.auth.clone());
         let sts = match config.sts.enabled {
             true => {
                 let (config, transcriber) = (config.clone(), transcriber.clone());
                 let authenticator = authenticator.clone();
                 // Opening its models blocks, and the socket is to answer meanwhile.
-                let open = move || voice_agent(&config, &transcriber, &authenticator);
+                let open = move || voice_agent(&config, &transcriber, &authenticator, tenants);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -323,6 +325,7 @@ fn voice_agent(
     config: &Config,
     transcriber: &Transcriber,
     authenticator: &Authenticator,
+    tenants: Tenants,
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
     if let Err(error) = &vad {
@@ -335,6 +338,7 @@ fn voice_agent(
         models: config.model_dir.clone(),
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),
+        tenants,
     };
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }

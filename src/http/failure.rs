@@ -10,6 +10,11 @@ use uuid::Uuid;
 
 use super::service::{Response, json};
 
+/// Rounded up, at least one.
+fn whole_seconds(after: Duration) -> u64 {
+    (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1)
+}
+
 /// An answer other than success. Built by handlers and by this module's own refusals.
 #[derive(Debug)]
 pub struct Failure {
@@ -51,9 +56,15 @@ impl Failure {
 
     /// Too much to do at present; `after` is rounded up to whole seconds, at least one.
     pub fn busy(after: Duration) -> Self {
-        let seconds = (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1);
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", "Please try again later")
-            .header(RETRY_AFTER, HeaderValue::from(seconds))
+            .header(RETRY_AFTER, HeaderValue::from(whole_seconds(after)))
+    }
+
+    /// The organisation holds its share of the server; others are served. `after` as for [`Self::busy`].
+    pub fn too_many(after: Duration) -> Self {
+        let message = "Too many requests. Please try again later";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message)
+            .header(RETRY_AFTER, HeaderValue::from(whole_seconds(after)))
     }
 
     pub(super) fn not_found() -> Self {
