@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,6 +96,13 @@ def memory_mib(pid: int, field: str = "VmRSS") -> float:
     raise ProcessLookupError(f"process {pid} has no {field}")
 
 
+def make_key(binary: str, state: str | Path, label: str = "bench") -> str:
+    """A key, and with it an organisation, in a state folder."""
+    environment = os.environ | {"VERBATIM_STATE_DIR": str(state)}
+    return subprocess.run([binary, "keys", "create", "--label", label], env=environment, check=True,
+                          capture_output=True, text=True).stdout.strip()
+
+
 @dataclass(frozen=True)
 class Served:
     door: Door
@@ -109,22 +116,21 @@ class Served:
 
 @contextmanager
 def serving(binary: str, *arguments: str, settings: dict | None = None, log: Path | None = None,
-            timeout: float = 600.0):
+            timeout: float = 600.0, state: Path | None = None):
     """A server on a free loopback port, with a state folder and a key of its own; stopped at the end.
 
-    `settings`: environment variables of its configuration.
+    `settings`: environment variables of its configuration. `state`: a folder that is there, and stays.
     """
     # Told to end, Python would go without stopping the server.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with tempfile.TemporaryDirectory(prefix="verbatim-bench-") as state:
-        environment = os.environ | (settings or {}) | {"VERBATIM_STATE_DIR": state}
-        key = subprocess.run([binary, "keys", "create", "--label", "bench"], env=environment, check=True,
-                             capture_output=True, text=True).stdout.strip()
+    with nullcontext(state) if state else tempfile.TemporaryDirectory(prefix="verbatim-bench-") as folder:
+        environment = os.environ | (settings or {}) | {"VERBATIM_STATE_DIR": str(folder)}
+        key = make_key(binary, folder)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{probe.getsockname()[1]}"
         url = f"http://{address}"
-        out = open(log or Path(state) / "server.log", "wb")
+        out = open(log or Path(folder) / "server.log", "wb")
         process = subprocess.Popen([binary, "serve", "--listen", address, *arguments], env=environment,
                                    stdout=out, stderr=subprocess.STDOUT)
         try:

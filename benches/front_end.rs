@@ -32,6 +32,7 @@ use verbatim::fetch::Fetcher;
 use verbatim::http::{self, Authenticator, auth};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
+use verbatim::share::Tenants;
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -110,12 +111,13 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
     let readiness = Readiness::default();
     readiness.set(api::State::Ready);
     let parts = api::Parts {
-        live: Live::new(engine.clone(), None, live::Config::default()),
+        live: Live::new(engine.clone(), None, live::Config::default(), Tenants::default()),
         transcriber: Transcriber::new(engine),
         authenticator: Authenticator::new(verifier, auth::Config::default()),
         fetcher: Fetcher::new(&Default::default()).expect("a fetcher"),
         jobs: None,
         readiness,
+        tenants: Tenants::default(),
         audio: Limits::default(),
         other_paths: serde_json::Map::new(),
     };
@@ -134,7 +136,9 @@ async fn serve(which: &str) {
     println!("{} {key}", listener.local_addr().expect("bound"));
     if which == "verbatim" {
         let router = api::router(Arc::new(Services::new(parts, &api::Config::default())));
-        http::run(listener, router, &http::Config::default(), std::future::pending()).await.expect("served");
+        http::run(listener, router, &http::Config::default(), Tenants::default(), std::future::pending())
+            .await
+            .expect("served");
     } else {
         let router = axum::Router::new()
             .route("/v1/listen", axum::routing::post(listen))

@@ -129,7 +129,7 @@ fn scheduler(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("scheduler");
     group.bench_function("window, 1000 queued", |bencher| {
         let engine = engine(None);
-        let admission = engine.admit(1.0).expect("no bound");
+        let admission = engine.admit(TenantId::default(), 1.0).expect("no bound");
         bencher.iter_custom(|count| {
             let begun = Instant::now();
             let windows = stream::iter(0..count)
@@ -144,7 +144,7 @@ fn scheduler(criterion: &mut Criterion) {
         bencher.iter_custom(|count| {
             let ((open, gate), (took, measured)) = (mpsc::channel(), mpsc::sync_channel(1));
             let engine = engine(Some(Steps { gate, count, begun: None, took }));
-            let admission = engine.admit(1.0).expect("no bound");
+            let admission = engine.admit(TenantId::default(), 1.0).expect("no bound");
             let mut windows: FuturesUnordered<_> = (0..(SLOTS + QUEUED) as u64)
                 .map(|number| recognize(&engine, &admission, window(&pcm, number)))
                 .collect();

@@ -45,11 +45,16 @@ fn decoded(input: &[u8], raw: Option<Bare>) {
     let limits = Limits { max_seconds: 5.0, ..Limits::default() };
     let checked = audio::check(input, raw);
     let options = DecodeOptions { raw, split_channels: false, limits };
-    if let Ok(decoded) = audio::decode(Bytes::copy_from_slice(input), &options) {
-        assert!(checked.is_ok(), "what is refused at once is never read");
+    let bytes = Bytes::copy_from_slice(input);
+    let estimated = audio::estimate(&bytes, &options);
+    if let Ok(estimate) = &estimated {
+        assert!((0.0..=5.0).contains(&estimate.seconds) && estimate.channels > 0);
+    }
+    if let Ok(decoded) = audio::decode(bytes, &options) {
+        assert!(checked.is_ok() && estimated.is_ok(), "what is refused at once is never read");
         assert!(decoded.duration_seconds.is_finite() && decoded.duration_seconds <= 5.1);
-        for pcm in &decoded.channels {
-            assert!(pcm.samples().iter().all(|sample| sample.is_finite()), "samples are numbers");
+        for sound in &decoded.channels {
+            assert!(sound.pcm(..).samples().iter().all(|sample| sample.is_finite()), "samples are numbers");
         }
     }
 }

@@ -91,11 +91,11 @@ const VAD_FOLDER: &str = "silero-vad";
 /// How often histograms are summed up, whether or not somebody reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// Finds or fetches the model and starts the engine on it.
+/// Finds or fetches the model and starts the engine on it; `tenants` take turns at what precedes it.
 ///
 /// # Errors
 /// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
-pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
+pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcriber, Error> {
     let name = config.models.model.clone();
     let folder = hub::locate(&name, &config.model_dir, &config.models.hub)
         .await
@@ -116,7 +116,7 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
     tracing::info!(model = engine.model().name, device = engine.model().device, "model loaded");
     Ok(match vad {
-        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
+        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone(), tenants),
         None => Transcriber::new(engine),
     })
 }
@@ -156,6 +156,7 @@ async fn serve_on(
         None => None,
     };
     let ground = Ground::open(config).await?;
+    let tenants = ground.verifier.tenants();
     let readiness = Readiness::default();
     let doors = Doors::default();
     // Port 0 is any that is free.
@@ -170,7 +171,7 @@ async fn serve_on(
     let served = CancellationToken::new();
     let server = async {
         let router = api::starting(doors.clients.clone());
-        let result = http::run(listener, router, &config.http, draining).await;
+        let result = http::run(listener, router, &config.http, tenants.clone(), draining).await;
         served.cancel();
         result
     };
@@ -179,7 +180,7 @@ async fn serve_on(
         tracing::info!(address = ?listener.local_addr().ok(), "metrics and health without keys");
         let http = http::Config { tls: None, ..config.http.clone() };
         let router = api::starting(doors.operators.clone());
-        http::run(listener, router, &http, served.cancelled()).await
+        http::run(listener, router, &http, tenants.clone(), served.cancelled()).await
     };
     let summing_up = async {
         while tokio::time::timeout(SUM_UP_EVERY, served.cancelled()).await.is_err() {
@@ -254,15 +255,17 @@ impl AtWork {
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
         let Ground { verifier, fetcher, jobs } = ground;
-        let transcriber = transcriber(config).await?;
-        transcriber.engine().probe().await.map_err(Error::Probe)?;
-        let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), config.live.clone());
         let tenants = verifier.tenants();
+        let transcriber = transcriber(config, tenants.clone()).await?;
+        transcriber.engine().share_between(tenants.clone());
+        transcriber.engine().probe().await.map_err(Error::Probe)?;
+        let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
+        let live = Live::new(engine, vad, config.live.clone(), tenants.clone());
         let authenticator = Authenticator::new(verifier, config.auth.clone());
         let sts = match config.sts.enabled {
             true => {
                 let (config, transcriber) = (config.clone(), transcriber.clone());
-                let authenticator = authenticator.clone();
+                let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
                 // Opening its models blocks, and the socket is to answer meanwhile.
                 let open = move || voice_agent(&config, &transcriber, &authenticator, tenants);
                 let opened = tokio::task::spawn_blocking(open).await;
@@ -277,6 +280,7 @@ impl AtWork {
             fetcher,
             jobs: jobs.clone(),
             readiness,
+            tenants,
             audio: config.audio.clone(),
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };

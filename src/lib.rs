@@ -16,7 +16,7 @@
 //!
 //! # The path of a request
 //!
-//! bytes → [`audio`] (container, resample) → [`audio::Pcm`] → [`vad`] spans →
+//! bytes → [`audio`] (container, resample) → [`audio::Sound`] → [`vad`] spans →
 //! [`engine::Window`] (≤ 30 s, exact offset) → [`engine`] (queue → encode → slot → steps) →
 //! [`engine::Recognition`] → [`transcribe`] stitches a [`transcript::Transcript`] → [`format`] →
 //! `api::wire` → JSON.

@@ -17,6 +17,7 @@
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
 //! | 422    | IDEMPOTENCY_KEY_REUSED  | a key under which something else was submitted |
 //! | 426    | UPGRADE_REQUIRED        | GET where a WebSocket is due; with `Upgrade` |
+//! | 429    | TOO_MANY_REQUESTS       | the organisation holds its share of the server, with `Retry-After` |
 //! | 431    | HEADERS_TOO_LARGE       | |
 //! | 500    | INTERNAL_ERROR          | a fault of ours; the log knows more |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
@@ -108,7 +109,8 @@ pub(super) fn stopping() -> Failure {
 
 impl From<live::Full> for Failure {
     fn from(full: live::Full) -> Self {
-        Self::busy(full.retry_after).because(full)
+        let failure = if full.is_over_share { Self::too_many } else { Self::busy };
+        failure(full.retry_after).because(full)
     }
 }
 
@@ -179,7 +181,7 @@ impl From<audio::Error> for Failure {
                 "AUDIO_TOO_LONG",
                 format!("The audio is longer than the {limit_seconds} seconds that one request may hold."),
             ),
-            audio::Error::Busy => Self::busy(READER_RETRY).because(error),
+            audio::Error::Busy | audio::Error::Stopped => Self::busy(READER_RETRY).because(error),
             // The wire format's one text for both.
             error @ (audio::Error::Corrupt(_) | audio::Error::Empty) => {
                 bad_request("Bad Request: failed to process audio: corrupt or unsupported data")
@@ -193,6 +195,7 @@ impl From<engine::Error> for Failure {
     fn from(error: engine::Error) -> Self {
         match error {
             engine::Error::Overloaded { retry_after } => Self::busy(retry_after).because(error),
+            engine::Error::OverShare { retry_after } => Self::too_many(retry_after).because(error),
             engine::Error::Unwell => Self::busy(UNWELL_RETRY).because(error),
             engine::Error::ShuttingDown => Self::busy(STOPPING_RETRY).because(error),
             engine::Error::DeadlineExceeded => Self::new(

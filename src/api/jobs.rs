@@ -14,7 +14,8 @@ use sha2::{Digest as _, Sha256};
 use url::{Url, form_urlencoded};
 use uuid::Uuid;
 
-use super::listen::{Fetched, Understood, Urgency, fetch, transcribe};
+use super::decode::Fetched;
+use super::listen::{Understood, Urgency, fetch, transcribe};
 use super::parameters::CallbackMethod;
 use super::source::{self, Source};
 use super::{Parameters, Services, error, raw, wire};
@@ -53,7 +54,13 @@ pub(super) async fn accept(
         _ => None,
     };
     let query = kept_query(&asked, told);
-    let (source, body) = match source::read(request.version, &request.headers, request.body).await? {
+    let (source, body) = match source::read(
+        request.version,
+        &request.headers,
+        request.body.charged_to(caller.tenant),
+    )
+    .await?
+    {
         Source::Audio(body) => {
             audio::check(&body.bytes(), understood.raw)?;
             (jobs::Source::Spooled { bytes: body.bytes().len() as u64 }, Some(body))
@@ -180,7 +187,7 @@ impl JobWork {
         let understood = understand().map_err(|failure| setback(task, &failure))?;
         let audio = match input {
             Input::Audio(bytes) => Fetched { bytes, held: Box::new(()) },
-            Input::Url(url) => fetch(services, &url).await.map_err(|error| {
+            Input::Url(url) => fetch(services, &url, TenantId(task.tenant)).await.map_err(|error| {
                 let again = if may_pass(&error) { Again::Later } else { Again::Never };
                 Setback { again, ..setback(task, &error.into()) }
             })?,

@@ -4,21 +4,21 @@
 //! request with `callback` goes on in `jobs.rs`, which comes back for [`transcribe`] when its turn comes.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
-use futures_util::future::try_join_all;
 use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
-use sha2::{Digest as _, Sha256};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::answer::{self, Asked, Heard};
+use super::decode::{Admitted, Fetched, decode};
 use super::parameters::Parameters;
 use super::source::{self, Source};
 use super::{Services, error, jobs, language, raw, terms, wire};
-use crate::audio::{self, Bare, DecodeOptions, Decoded};
+use crate::audio::{Bare, DecodeOptions};
 use crate::engine::{Class, LanguageChoice, Task, TenantId};
 use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
@@ -26,6 +26,8 @@ use crate::transcribe::TranscribeOptions;
 
 /// The contract's header that asks for words with their times.
 const TIMESTAMPS: &str = "timestamps";
+/// Audio that has not come by then is no longer expected: others may have the room.
+const EXPECTED_WITHIN: Duration = Duration::from_secs(1);
 const DG_MODEL_NAME: HeaderName = HeaderName::from_static("dg-model-name");
 const DG_MODEL_UUID: HeaderName = HeaderName::from_static("dg-model-uuid");
 
@@ -42,15 +44,19 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     let tenant = TenantId(caller.tenant);
     let urgency =
         Urgency { class: Class::Interactive, tenant, deadline: Some(arrived + services.processing_timeout) };
-    // Room for what a request usually brings; how much this one does will be known when it is read.
-    let mut place = services.transcriber.engine().enter(asker(&caller, &request))?;
+    let mut place = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
-
-    let mut audio = match source::read(request.version, &request.headers, request.body).await? {
-        Source::Audio(body) => Fetched { bytes: body.bytes(), held: Box::new(body) },
-        Source::Url(url) => fetch(&services, &url).await?,
+    let audio = {
+        let mut reading = pin!(read(&services, request, tenant));
+        // Room is kept for the work that a request usually brings, but not for audio that is slow to come.
+        let expected = place.take_expected();
+        let in_time = timeout(EXPECTED_WITHIN, reading.as_mut()).await;
+        drop(expected);
+        match in_time {
+            Ok(audio) => audio?,
+            Err(_) => reading.await?,
+        }
     };
-    audio.held = Box::new((audio.held, place.take_expected()));
     let answer = transcribe(&services, &understood, urgency, audio).await?;
     let mut response = json(StatusCode::OK, &answer);
     let model = services.transcriber.model();
@@ -60,6 +66,15 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
         out.insert(DG_MODEL_UUID, uuid);
     }
     Ok(response)
+}
+
+/// The audio that `request` sends or names.
+async fn read(services: &Services, request: Request, tenant: TenantId) -> Result<Fetched, Failure> {
+    let body = request.body.charged_to(tenant.0);
+    match source::read(request.version, &request.headers, body).await? {
+        Source::Audio(body) => Ok(Fetched { bytes: body.bytes(), held: Box::new(body) }),
+        Source::Url(url) => Ok(fetch(services, &url, tenant).await?),
+    }
 }
 
 /// A request that makes sense to this server: all that its answer is made of, but the audio.
@@ -94,17 +109,10 @@ pub(super) struct Urgency {
     pub deadline: Option<Instant>,
 }
 
-/// A file in memory, and what it takes up: given back as soon as the file is gone.
-pub(super) struct Fetched {
-    pub bytes: Bytes,
-    pub held: Box<dyn Send>,
-}
-
 /// # Errors
 /// As [`crate::fetch::Fetcher::fetch`].
-pub(super) async fn fetch(services: &Services, url: &str) -> Result<Fetched, fetch::Error> {
-    // Nobody closes the semaphore; if somebody did, there would be a download too many, and no more.
-    let turn = services.downloads.clone().acquire_owned().await.ok();
+pub(super) async fn fetch(services: &Services, url: &str, tenant: TenantId) -> Result<Fetched, fetch::Error> {
+    let turn = services.downloads.take(tenant.0).await;
     let download = services.fetcher.fetch(url).await?;
     Ok(Fetched { bytes: download.bytes, held: Box::new(turn) })
 }
@@ -119,8 +127,6 @@ pub(super) async fn transcribe(
     let Understood { request_id, created, ref parameters, words, raw, ref language } = *understood;
     let decode_options =
         DecodeOptions { raw, split_channels: parameters.multichannel, limits: services.audio.clone() };
-    let (decoded, sha256) = decode(services, audio, decode_options).await?;
-
     let options = TranscribeOptions {
         language: language.clone(),
         task: Task::Transcribe,
@@ -132,8 +138,8 @@ pub(super) async fn transcribe(
         tenant: urgency.tenant,
         deadline: urgency.deadline,
     };
-    let channels = decoded.channels.into_iter().map(|pcm| services.transcriber.transcribe(pcm, &options));
-    let transcripts = try_join_all(channels).await?;
+    let Admitted { decoded, sha256, admission } = decode(services, audio, decode_options, &options).await?;
+    let transcripts = services.transcriber.transcribe_all(decoded.channels, admission, &options).await?;
 
     let asked = Asked { request_id, created, parameters, words };
     let heard = Heard {
@@ -186,23 +192,6 @@ fn is_sdk(headers: &HeaderMap) -> bool {
         || headers
             .keys()
             .any(|name| name.as_str().starts_with("x-deepgram-") || name.as_str().starts_with("x-fern-"))
-}
-
-/// The audio as PCM, and the SHA-256 of its bytes. Off the async threads, no more at once than there are
-/// processors for it.
-async fn decode(
-    services: &Services,
-    audio: Fetched,
-    options: DecodeOptions,
-) -> Result<(Decoded, [u8; 32]), Failure> {
-    let turn = services.decoders.clone().acquire_owned().await.map_err(Failure::internal)?;
-    let work = move || {
-        let Fetched { bytes, held } = audio;
-        let (_turn, _held) = (turn, held);
-        let sha256 = Sha256::digest(&bytes).into();
-        audio::decode(bytes, &options).map(|decoded| (decoded, sha256))
-    };
-    Ok(tokio::task::spawn_blocking(work).await.map_err(Failure::internal)??)
 }
 
 #[cfg(test)]

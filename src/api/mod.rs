@@ -4,6 +4,7 @@
 //! answered, `openapi.rs` describes both, and `error.rs`, alone, says what goes wrong under which status.
 
 pub mod answer;
+mod decode;
 mod error;
 mod health;
 mod jobs;
@@ -27,13 +28,13 @@ use std::time::Duration;
 
 use hyper::Method;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
 
 use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::{Authenticator, Failure, Request, Response, Router};
 use crate::jobs::Jobs;
 use crate::live::Live;
+use crate::share::{Tenants, Turns};
 use crate::transcribe::Transcriber;
 
 /// How requests are worked on.
@@ -70,8 +71,8 @@ pub struct Services {
     readiness: Readiness,
     audio: audio::Limits,
     processing_timeout: Duration,
-    decoders: Arc<Semaphore>,
-    downloads: Arc<Semaphore>,
+    decoders: Turns,
+    downloads: Turns,
     activity: health::Activity,
     /// `/openapi.json`.
     document: serde_json::Value,
@@ -86,6 +87,8 @@ pub struct Parts {
     /// `None`: callbacks are not served.
     pub jobs: Option<Jobs>,
     pub readiness: Readiness,
+    /// Between whom the server is shared.
+    pub tenants: Tenants,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
     /// The paths of other doors on the same port, as OpenAPI has them.
@@ -94,7 +97,6 @@ pub struct Parts {
 
 impl Services {
     pub fn new(parts: Parts, config: &Config) -> Self {
-        let semaphore = |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
         Self {
             transcriber: parts.transcriber,
             live: parts.live,
@@ -104,8 +106,8 @@ impl Services {
             readiness: parts.readiness,
             audio: parts.audio,
             processing_timeout: Duration::from_millis(config.processing_timeout_ms),
-            decoders: semaphore(config.decoders),
-            downloads: semaphore(config.downloads),
+            decoders: Turns::new(config.decoders, parts.tenants.clone()),
+            downloads: Turns::new(config.downloads, parts.tenants),
             activity: health::Activity::default(),
             document: openapi::build(parts.other_paths),
         }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Error, listen, serve_on};
 use crate::config::Config;
 use crate::demo::{self, Demo};
+use crate::share::Tenants;
 use crate::{http, sts};
 
 /// Where things are, for whoever looks on.
@@ -138,13 +139,14 @@ async fn serve_demo(sockets: Sockets, config: &Config, stop: CancellationToken) 
     let address = config.demo.listen;
     tracing::info!(%address, site = ?site, sts = config.demo.sts_base_url, "demo listening");
     let router = demo::router(&demo);
-    let backend = http::run(sockets.backend, router, &config.http, stop.clone().cancelled_owned());
+    let backend =
+        http::run(sockets.backend, router, &config.http, Tenants::default(), stop.clone().cancelled_owned());
     let pages = async {
         let Some(site) = sockets.site else { return Ok(()) };
         // Whoever serves them to others does so with certificates of theirs.
         let http = http::Config { tls: None, ..config.http.clone() };
         let http = http::Config { cors_origins: page_origins(config), ..http };
-        http::run(site, demo::site(&demo), &http, stop.cancelled()).await
+        http::run(site, demo::site(&demo), &http, Tenants::default(), stop.cancelled()).await
     };
     tokio::try_join!(backend, pages)?;
     Ok(())

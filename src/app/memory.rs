@@ -8,8 +8,8 @@ use crate::models::{self, Footprint, footprint};
 
 /// The program, libtorch and what one batch works with.
 const PROGRAM_BYTES: u64 = 384 << 20;
-/// A second of 16 kHz samples, as f32.
-const SECOND_BYTES: f64 = 64_000.0;
+/// A second of 16 kHz samples in 16 bits, and as f32 in the window that is cut from it.
+const SECOND_BYTES: f64 = 96_000.0;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

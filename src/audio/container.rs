@@ -28,6 +28,14 @@ use super::{aac, mp4};
 
 /// Packets in a row that may yield nothing before the file is given up.
 const MAX_BARREN_PACKETS: usize = 4_096;
+/// And so many more for each second that was decoded: what yields nothing costs time too, and could come
+/// without end between packets that yield little.
+const BARREN_PER_SECOND: f64 = 50.0;
+/// Streams that may be chained, and one more for each second: each costs a decoder.
+pub const MAX_CHAINED: f64 = 256.0;
+/// A longer packet is not decoded, as all of its samples would be in memory at once: a second of twenty
+/// channels of 24 bits at 48 kHz is shorter.
+const MAX_PACKET_BYTES: usize = 4 << 20;
 
 static CODECS: LazyLock<CodecRegistry> = LazyLock::new(|| {
     let mut registry = CodecRegistry::new();
@@ -44,7 +52,7 @@ static CODECS: LazyLock<CodecRegistry> = LazyLock::new(|| {
 
 /// Only the reader of `container`: another one's would find something to read in anything. `None` for
 /// those that are read without one.
-fn probe(container: Container) -> Option<Probe> {
+pub fn probe(container: Container) -> Option<Probe> {
     let mut probe = Probe::new();
     match container {
         Container::Amr(_) | Container::G729 | Container::Speex => return None,
@@ -94,7 +102,7 @@ pub enum Ending {
 }
 
 /// Decodes the first audio track into `gather`, and those that are chained to it; calls `decoded` after
-/// each packet.
+/// each packet, also where it yields nothing.
 pub fn read(
     source: Source,
     gather: &mut Gather,
@@ -111,13 +119,29 @@ pub fn read(
     let mut format = probe
         .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
         .map_err(|error| Error::Corrupt(error.to_string()))?;
-    loop {
-        let (track_id, mut decoder) = decoder(&*format, container, trims, &codings)?;
-        match packets(&mut *format, &mut decoder, track_id, gather, decoded)? {
-            Ending::Next => {}
+    let mut barren = 0;
+    let mut chained = 0.0;
+    while chained < MAX_CHAINED + gather.seconds() {
+        chained += 1.0;
+        let (track_id, decoder) = decoder(&*format, container, trims, &codings)?;
+        let mut track = Track { id: track_id, decoder, trims, barren: &mut barren };
+        match packets(&mut *format, &mut track, gather, decoded)? {
+            Ending::Next => decoded(gather)?,
             ending => return Ok(ending),
         }
     }
+    gather.mark_damaged();
+    Ok(Ending::Broken)
+}
+
+/// A track that is being read.
+struct Track<'a> {
+    id: u32,
+    decoder: Decoder,
+    /// As of its [`Source`].
+    trims: bool,
+    /// Packets of the whole file that yielded nothing, or not all that was decoded.
+    barren: &'a mut usize,
 }
 
 /// Makes samples of packets.
@@ -257,15 +281,16 @@ fn name(parameters: &AudioCodecParameters, container: Container) -> String {
 
 fn packets(
     format: &mut dyn FormatReader,
-    decoder: &mut Decoder,
-    track_id: u32,
+    track: &mut Track<'_>,
     gather: &mut Gather,
     decoded: &mut dyn FnMut(&mut Gather) -> Result<(), Error>,
 ) -> Result<Ending, Error> {
     let mut samples: Vec<f32> = Vec::new();
-    let mut barren = 0;
-    while barren < MAX_BARREN_PACKETS {
-        barren += 1;
+    let mut barren_in_a_row = 0;
+    while barren_in_a_row < MAX_BARREN_PACKETS
+        && (*track.barren as f64) < MAX_BARREN_PACKETS as f64 + BARREN_PER_SECOND * gather.seconds()
+    {
+        barren_in_a_row += 1;
         let packet = match format.next_packet() {
             Ok(Some(packet)) => packet,
             Ok(None) => return Ok(Ending::Whole),
@@ -277,33 +302,38 @@ fn packets(
             Err(SymphoniaError::ResetRequired) => return Ok(Ending::Next),
             Err(_) => break,
         };
-        if packet.track_id != track_id {
+        if packet.track_id != track.id {
             continue;
         }
-        let (channels, rate) = match decoder.decode(&packet, &mut samples) {
+        if packet.data.len() > MAX_PACKET_BYTES {
+            break;
+        }
+        let (channels, rate) = match track.decoder.decode(&packet, &mut samples) {
             Outcome::Frames { channels, sample_rate_hz } => (channels, sample_rate_hz),
             Outcome::Damaged => {
                 gather.mark_damaged();
-                continue;
+                samples.clear();
+                (0, 0)
             }
             Outcome::Lost => break,
         };
-        if samples.is_empty() {
-            continue;
+        let is_trimmed = track.trims && (packet.trim_start.get() > 0 || packet.trim_end.get() > 0);
+        *track.barren += usize::from(samples.is_empty() || is_trimmed);
+        if !samples.is_empty() {
+            if !SAMPLE_RATES.contains(&rate) {
+                break;
+            }
+            // A file whose format changes too often is kept up to there, and so is one whose channels are
+            // kept apart and are suddenly more or fewer.
+            match gather.begin(channels, rate) {
+                Ok(()) => {}
+                Err(error) if gather.is_empty() => return Err(error),
+                Err(_) => break,
+            }
+            gather.push(&mut samples)?;
+            barren_in_a_row = 0;
         }
-        if !SAMPLE_RATES.contains(&rate) {
-            break;
-        }
-        // A file whose format changes too often is kept up to there, and so is one whose channels are
-        // kept apart and are suddenly more or fewer.
-        match gather.begin(channels, rate) {
-            Ok(()) => {}
-            Err(error) if gather.is_empty() => return Err(error),
-            Err(_) => break,
-        }
-        gather.push(&mut samples)?;
         decoded(gather)?;
-        barren = 0;
     }
     gather.mark_damaged();
     Ok(Ending::Broken)

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::budget::{Budget, Meter};
 use super::gather::Gather;
 use super::raw::{self, RawFormat};
 use super::sniff::{self, Band, Container, foreign};
 use super::wave::{self, Coding};
-use super::{Pcm, container};
+use super::{Sound, container};
 
 /// What one piece of audio may cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,7 +85,7 @@ const SPEEX_SAMPLE_RATES: [u32; 3] = [8_000, 16_000, 32_000];
 pub struct DecodeOptions {
     /// For bytes that are no container.
     pub raw: Option<Bare>,
-    /// One [`Pcm`] for each source channel instead of their mean.
+    /// One [`Sound`] for each source channel instead of their mean.
     pub split_channels: bool,
     pub limits: Limits,
 }
@@ -92,7 +93,7 @@ pub struct DecodeOptions {
 #[derive(Debug)]
 pub struct Decoded {
     /// One, or one for each source channel; all of one length.
-    pub channels: Vec<Pcm>,
+    pub channels: Vec<Sound>,
     pub source_channels: u16,
     pub source_sample_rate_hz: u32,
     pub duration_seconds: f64,
@@ -113,6 +114,9 @@ pub enum Error {
     TooLong { limit_seconds: f64 },
     #[error("there is no thread left to read it")]
     Busy,
+    /// The caller's budget ended it.
+    #[error("decoding was stopped")]
+    Stopped,
 }
 
 /// Whether `bytes` look like audio that [`decode`] reads, by their beginning alone: microseconds.
@@ -127,13 +131,13 @@ pub fn check(bytes: &[u8], raw: Option<Bare>) -> Result<(), Error> {
 }
 
 /// How bytes are read.
-enum Reading {
+pub(super) enum Reading {
     Container(Container),
     Samples(RawFormat),
 }
 
 /// A container that the bytes show wins over the format that the caller announced.
-fn container_or_bare(bytes: &[u8], raw: Option<Bare>) -> Result<Reading, Error> {
+pub(super) fn container_or_bare(bytes: &[u8], raw: Option<Bare>) -> Result<Reading, Error> {
     if bytes.is_empty() {
         return Err(Error::Empty);
     }
@@ -152,7 +156,7 @@ fn container_or_bare(bytes: &[u8], raw: Option<Bare>) -> Result<Reading, Error> 
     }
 }
 
-fn wave_header(bytes: &[u8]) -> Result<wave::Header, Error> {
+pub(super) fn wave_header(bytes: &[u8]) -> Result<wave::Header, Error> {
     wave::header(bytes)?.ok_or_else(|| Error::Corrupt("it ends in its header".into()))
 }
 
@@ -164,34 +168,65 @@ fn wave_header(bytes: &[u8]) -> Result<wave::Header, Error> {
 /// # Errors
 /// See [`Error`]. A file that breaks off yields what comes before, marked as damaged.
 pub fn decode(bytes: Bytes, options: &DecodeOptions) -> Result<Decoded, Error> {
+    decode_within(bytes, options, &mut |_| Ok(()))
+}
+
+/// As [`decode`], as long as `budget` lets it go on; the last report comes when all is decoded.
+///
+/// # Errors
+/// As [`decode`], and those of `budget`.
+pub fn decode_within(bytes: Bytes, options: &DecodeOptions, budget: Budget<'_>) -> Result<Decoded, Error> {
     let mut gather = Gather::new(options);
+    let mut meter = Meter::new(budget);
     match container_or_bare(&bytes, options.raw)? {
-        Reading::Samples(format) => raw::read(&bytes, format, &mut gather)?,
-        Reading::Container(Container::Wave) => read_wave(bytes, &mut gather)?,
-        Reading::Container(container) => read_container(bytes, container, &mut gather)?,
+        Reading::Samples(format) => read_samples(&bytes, format, &mut gather, &mut meter)?,
+        Reading::Container(Container::Wave) => read_wave(bytes, &mut gather, &mut meter)?,
+        Reading::Container(container) => read_container(bytes, container, &mut gather, &mut meter)?,
     }
+    meter.report(&gather)?;
     gather.finish()
 }
 
-fn read_wave(bytes: Bytes, gather: &mut Gather) -> Result<(), Error> {
+fn read_wave(bytes: Bytes, gather: &mut Gather, meter: &mut Meter<'_>) -> Result<(), Error> {
     let header = wave_header(&bytes)?;
     let (audio, is_whole) = header.audio(&bytes);
     if !is_whole {
         gather.mark_damaged();
     }
     match header.coding {
-        Coding::Samples(format) => raw::read(audio, format, gather),
-        Coding::Mpeg => read_container(bytes.slice_ref(audio), Container::Mpeg, gather),
-        Coding::Adpcm => read_container(bytes, Container::Wave, gather),
+        Coding::Samples(format) => read_samples(audio, format, gather, meter),
+        Coding::Mpeg => read_container(bytes.slice_ref(audio), Container::Mpeg, gather, meter),
+        Coding::Adpcm => read_container(bytes, Container::Wave, gather, meter),
     }
 }
 
-fn read_container(bytes: Bytes, container: Container, gather: &mut Gather) -> Result<(), Error> {
+/// A second at a time, each of which counts as a packet.
+fn read_samples(
+    bytes: &[u8],
+    format: RawFormat,
+    gather: &mut Gather,
+    meter: &mut Meter<'_>,
+) -> Result<(), Error> {
+    let second = format.frame_bytes().saturating_mul(format.sample_rate_hz as usize).max(1);
+    for piece in bytes.chunks(second) {
+        raw::read(piece, format, gather)?;
+        meter.packet(gather)?;
+    }
+    Ok(())
+}
+
+fn read_container(
+    bytes: Bytes,
+    container: Container,
+    gather: &mut Gather,
+    meter: &mut Meter<'_>,
+) -> Result<(), Error> {
     let trims = container != Container::Mpeg || sniff::tells_its_length(&bytes);
     let source = container::Source::whole(bytes, container, trims);
     // Readers of untrusted files have panicked on arithmetic before: that costs this file, not the
     // process.
-    let read = std::panic::AssertUnwindSafe(|| container::read(source, gather, &mut |_| Ok(())));
+    let read =
+        std::panic::AssertUnwindSafe(|| container::read(source, gather, &mut |gather| meter.packet(gather)));
     match std::panic::catch_unwind(read) {
         Ok(result) => result.map(drop),
         Err(_) if gather.is_empty() => Err(Error::Corrupt("its structure makes no sense".into())),

@@ -2,7 +2,8 @@
 
 use super::decode::{DecodeOptions, Decoded, Error, Limits};
 use super::resample::Resampling;
-use super::{Pcm, SAMPLE_RATE};
+use super::sound::Recorder;
+use super::{Progress, SAMPLE_RATE};
 
 /// Full scale is 1; what is far above it is damage.
 const SAMPLE_LIMIT: f32 = 8.0;
@@ -28,12 +29,31 @@ struct State {
     /// How much audio was before them.
     seconds_before: f64,
     changes: usize,
+    /// Of all channels, since the source began.
+    source_samples: u64,
     /// The format in which the source began, with the most channels that it has had.
     source_sample_rate_hz: u32,
     source_channels: usize,
-    outputs: Vec<Resampling>,
+    outputs: Vec<Output>,
     /// One channel of one push, kept for its room.
     lane: Vec<f32>,
+}
+
+struct Output {
+    resampling: Resampling,
+    /// What came out so far; of a stream nothing, as that is taken.
+    recorder: Recorder,
+}
+
+impl Output {
+    /// Of a file only what cannot be resampled yet stays in `f32`.
+    fn push(&mut self, samples: &[f32], is_stream: bool) -> Result<(), Error> {
+        self.resampling.push(samples)?;
+        if !is_stream {
+            self.resampling.drain(|samples| self.recorder.push(samples));
+        }
+        Ok(())
+    }
 }
 
 impl Gather {
@@ -74,6 +94,7 @@ impl Gather {
         }
         let outputs = if self.split { channels } else { 1 };
         let resampling = if self.is_stream { Resampling::prompt } else { Resampling::new };
+        let output = || Ok(Output { resampling: resampling(sample_rate_hz)?, recorder: Recorder::default() });
         self.state = Some(State {
             sample_rate_hz,
             channels,
@@ -81,9 +102,10 @@ impl Gather {
             max_frames: (self.limits.max_seconds * f64::from(sample_rate_hz)) as u64,
             seconds_before: 0.0,
             changes: 0,
+            source_samples: 0,
             source_sample_rate_hz: sample_rate_hz,
             source_channels: channels,
-            outputs: (0..outputs).map(|_| resampling(sample_rate_hz)).collect::<Result<_, _>>()?,
+            outputs: (0..outputs).map(|_| output()).collect::<Result<_, Error>>()?,
             lane: Vec::new(),
         });
         Ok(())
@@ -96,13 +118,14 @@ impl Gather {
             *sample = if sample.is_finite() { sample.clamp(-SAMPLE_LIMIT, SAMPLE_LIMIT) } else { 0.0 };
         }
         let samples = &*samples;
-        let channels = state.channels;
+        let (channels, is_stream) = (state.channels, self.is_stream);
+        state.source_samples += samples.len() as u64;
         state.frames += (samples.len() / channels) as u64;
         if state.frames > state.max_frames {
             return Err(Error::TooLong { limit_seconds: self.limits.max_seconds });
         }
         if channels == 1 {
-            return state.outputs.iter_mut().try_for_each(|output| output.push(samples));
+            return state.outputs.iter_mut().try_for_each(|output| output.push(samples, is_stream));
         }
         let outputs = state.outputs.len();
         for (index, output) in state.outputs.iter_mut().enumerate() {
@@ -113,7 +136,7 @@ impl Gather {
             } else {
                 state.lane.extend(frames.map(|frame| frame[index]));
             }
-            output.push(&state.lane)?;
+            output.push(&state.lane, is_stream)?;
         }
         Ok(())
     }
@@ -123,19 +146,33 @@ impl Gather {
         self.state.as_ref().map(|state| state.source_channels as u16)
     }
 
-    /// What came out since the last call: one of equal length for each output channel.
+    /// How much was pushed, and of a file how much came out.
+    pub fn progress(&self) -> Progress {
+        self.state.as_ref().map_or_else(Progress::default, |state| Progress {
+            output_samples: state.outputs.iter().map(|output| output.recorder.len() as u64).sum(),
+            source_samples: state.source_samples,
+        })
+    }
+
+    /// Seconds of what was pushed.
+    pub fn seconds(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, State::seconds)
+    }
+
+    /// Of a stream, what came out since the last call: one of equal length for each output channel.
     pub fn take(&mut self) -> Vec<Vec<f32>> {
-        self.state.iter_mut().flat_map(|state| &mut state.outputs).map(Resampling::take).collect()
+        let outputs = self.state.iter_mut().flat_map(|state| &mut state.outputs);
+        outputs.map(|output| output.resampling.take()).collect()
     }
 
     /// The end of a stream: what was held back.
     pub fn finish_stream(&mut self) -> Result<Vec<Vec<f32>>, Error> {
         let outputs = self.state.as_mut().map(|state| std::mem::take(&mut state.outputs)).unwrap_or_default();
-        outputs.into_iter().map(Resampling::finish).collect()
+        outputs.into_iter().map(|output| output.resampling.finish()).collect()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.state.as_ref().is_none_or(|state| state.seconds() == 0.0)
+        self.seconds() == 0.0
     }
 
     pub fn mark_damaged(&mut self) {
@@ -151,10 +188,13 @@ impl Gather {
             });
         };
         let seconds = state.seconds();
-        let finish = |output: Resampling| Ok(Pcm::new(output.finish()?));
+        let finish = |mut output: Output| {
+            output.recorder.push(&output.resampling.finish()?);
+            Ok(output.recorder.finish())
+        };
         let channels = state.outputs.into_iter().map(finish).collect::<Result<Vec<_>, Error>>()?;
         let expected = (seconds * f64::from(SAMPLE_RATE)).round() as usize;
-        debug_assert!(channels.iter().all(|pcm| pcm.len().abs_diff(expected) <= 1 + state.changes));
+        debug_assert!(channels.iter().all(|sound| sound.len().abs_diff(expected) <= 1 + state.changes));
         Ok(Decoded {
             channels,
             source_channels: state.source_channels as u16,
@@ -176,7 +216,7 @@ impl State {
 
     fn change(&mut self, channels: usize, sample_rate_hz: u32, limits: &Limits) -> Result<(), Error> {
         if self.sample_rate_hz != sample_rate_hz {
-            self.outputs.iter_mut().try_for_each(|output| output.change(sample_rate_hz))?;
+            self.outputs.iter_mut().try_for_each(|output| output.resampling.change(sample_rate_hz))?;
             self.seconds_before = self.seconds();
             self.frames = 0;
             self.max_frames =

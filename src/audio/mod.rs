@@ -1,8 +1,10 @@
 //! Audio in any supported container, to mono PCM at [`SAMPLE_RATE`].
 
 mod aac;
+mod budget;
 mod container;
 mod decode;
+mod estimate;
 pub mod g711;
 mod gather;
 mod log_mel;
@@ -13,16 +15,20 @@ mod rate;
 mod raw;
 mod resample;
 mod sniff;
+mod sound;
 mod speech;
 mod stream;
 mod wave;
 
 use std::sync::Arc;
 
-pub use decode::{Bare, DecodeOptions, Decoded, Error, Limits, SpeechCoding, check, decode};
+pub use budget::{Budget, Progress};
+pub use decode::{Bare, DecodeOptions, Decoded, Error, Limits, SpeechCoding, check, decode, decode_within};
+pub use estimate::{Estimate, estimate};
 pub use log_mel::{FFT_SAMPLES, HOP_SAMPLES, LogMel, clamp_log_mel};
 pub use rate::RateConverter;
 pub use raw::{RawEncoding, RawFormat};
+pub use sound::{SOUND_BYTES_PER_SECOND, Sound};
 pub use stream::{PcmStream, Piece, StreamFormat, StreamOptions};
 
 /// Samples a second everywhere past this module.
@@ -31,16 +37,16 @@ pub const SAMPLE_RATE: u32 = 16_000;
 /// Mono PCM at [`SAMPLE_RATE`], nominally -1 to 1. Cloning and slicing share the samples.
 #[derive(Clone)]
 pub struct Pcm {
-    samples: Arc<[f32]>,
+    samples: Arc<Vec<f32>>,
     start: usize,
     end: usize,
 }
 
 impl Pcm {
-    pub fn new(samples: impl Into<Arc<[f32]>>) -> Self {
+    pub fn new(samples: impl Into<Vec<f32>>) -> Self {
         let samples = samples.into();
         let end = samples.len();
-        Self { samples, start: 0, end }
+        Self { samples: Arc::new(samples), start: 0, end }
     }
 
     pub fn samples(&self) -> &[f32] {

@@ -111,6 +111,16 @@ impl Resampling {
         joined(std::mem::take(&mut self.before), std::mem::take(&mut self.output))
     }
 
+    /// As [`Self::take`], handed to `sink`; the room stays for what comes next.
+    pub fn drain(&mut self, mut sink: impl FnMut(&[f32])) {
+        sink(&std::mem::take(&mut self.before));
+        let delay = self.delay.min(self.output.len());
+        self.delay -= delay;
+        sink(&self.output[delay..]);
+        self.taken += (self.output.len() - delay) as u64;
+        self.output.clear();
+    }
+
     /// What is left of the output.
     pub fn finish(mut self) -> Result<Vec<f32>, Error> {
         if self.fft.is_none() {

@@ -136,10 +136,10 @@ async fn open(arguments: &Arguments) -> anyhow::Result<(&'static str, Pieces)> {
     let samples = decoded.channels.first().context("there is no audio")?.clone();
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(PIECE);
-        for piece in samples.samples().chunks(PIECE_BYTES / 2) {
+        for piece in samples.pieces(PIECE_BYTES / 2) {
             ticks.tick().await;
-            let bytes: Vec<u8> =
-                piece.iter().flat_map(|sample| ((sample * 32_767.0) as i16).to_le_bytes()).collect();
+            let samples = piece.samples().iter().map(|sample| (sample * 32_767.0) as i16);
+            let bytes: Vec<u8> = samples.flat_map(i16::to_le_bytes).collect();
             if pieces.send(Ok(bytes.into())).await.is_err() {
                 return;
             }

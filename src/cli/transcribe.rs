@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::engine::{self, Class, Task, TenantId};
 use crate::figures::{Probability, Score, Seconds};
 use crate::format::captions;
+use crate::share::Tenants;
 use crate::transcribe::{TranscribeOptions, Transcriber};
 use crate::transcript::Transcript;
 
@@ -53,7 +54,7 @@ pub struct Arguments {
     /// Files worked on at once.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = input::count)]
     concurrency: usize,
-    /// Refuse longer audio. A second takes 64 kB of memory while its file is worked on; the server's limit,
+    /// Refuse longer audio. A second takes 32 kB of memory while its file is worked on; the server's limit,
     /// audio.max_seconds, does not hold here.
     #[arg(long, default_value_t = 14_400.0, value_name = "SECONDS", value_parser = seconds)]
     max_seconds: f64,
@@ -87,7 +88,7 @@ pub async fn run(mut config: Config, arguments: Arguments) -> Result<ExitCode, F
     // What is brought is bounded by the files worked on at once: none of them need be refused.
     config.engine = engine::Config::unbounded();
     let mut progress = Progress::new(files.len());
-    let transcriber = crate::app::transcriber(&config).await?;
+    let transcriber = crate::app::transcriber(&config, Tenants::default()).await?;
     let options = options(&arguments, &transcriber).map_err(Failure::Usage)?;
     let are_headed = arguments.files.len() > 1 && arguments.output_dir.is_none();
     let reading = Semaphore::new(1);

@@ -1,36 +1,48 @@
-//! What the engine has taken on, and how long that will take: the basis of admission.
+//! The work that the engine has taken on, and how long it will take: the basis of admission.
 //!
 //! Work is counted as windows and seconds, of which [`Cost`] knows what they take, as a second of a short clip
 //! costs far more than a second of a long file. Admission is in two stages: a request is let in at the door
-//! ([`Load::enter`]) with what a request usually brings, before its audio is read; the audio itself is let in
-//! ([`Load::admit`]) when its length is known. Pure but for the lock: time is given.
+//! ([`Load::enter`]) with the work that a request usually brings, before its audio is read; the audio itself is
+//! let in ([`Load::admit`]) when its length is known, or estimated.
+//!
+//! The queue behind is fair between tenants, so the wait that is bounded is a tenant's own: while its work is
+//! being done, each other tenant gets at most as much done. A tenant with little to do is let in however much
+//! another one has waiting, and each keeps a line of its own for those it was told to send back later.
+//! Pure but for the lock: time is given.
 
 mod cost;
 mod promises;
 #[cfg(test)]
 mod tests;
+mod tickets;
 
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::cost::{Cost, Pace, Work};
+use self::cost::{Cost, Pace, Reading, Work};
 use self::promises::Promises;
+pub use self::tickets::{Admission, Expected, Place};
+use super::window::TenantId;
 use super::{Config, Error};
+use crate::share::{Refused, Tenants, may_hold};
 
-/// Bounds of what a refused client is told to wait, in seconds.
+/// Bounds of `Retry-After`, in seconds.
 const RETRY_AFTER: RangeInclusive<f64> = 1.0..=120.0;
 /// A full window may be held however slow the engine was of late: one slow second does not shut the door.
 const MIN_HELD_WINDOWS: f64 = 1.0;
 /// And two requests somewhat longer than usual, one that is worked on and one that is ready: with less, the engine
 /// would stand still from each answer to the next request.
 const MIN_HELD_REQUESTS: f64 = 2.5;
-/// Audio in hand has cost its reading already: it may exceed the bound on waiting that was kept at the door by
-/// so much, which is what a request may bring beyond the usual.
+/// Audio in hand has cost its upload already: it may exceed the bound on waiting that was kept at the door by
+/// so much, the part that a request may bring beyond the usual.
 const IN_HAND: f64 = 1.25;
-/// Who comes back when told to may find the engine a little behind what was foreseen.
-const BEHIND_SECONDS: f64 = 2.00;
-/// Weight of the newest request in what a request usually brings.
+/// A client that retries after `Retry-After` may find the engine a little behind the forecast.
+const BEHIND_SECONDS: f64 = 2.0;
+/// A tenant that had less of the engine's time of late is not counted on to come back.
+const NO_PART: f64 = 0.02;
+/// Weight of the newest request in the work that a request usually brings.
 const SMOOTHING: f64 = 0.05;
 
 pub struct Load {
@@ -41,23 +53,39 @@ pub struct Load {
 }
 
 struct State {
-    /// Devices that work side by side, and what they can have in hand at once: while fewer windows are held,
-    /// nobody's place is kept, as the engine would stand still, or do less than it could, for those who may come back.
+    /// How many organisations there may be.
+    tenants: Tenants,
+    /// Devices that work side by side, and the windows that they can have in hand at once: while fewer are held,
+    /// no place is kept for clients who may come back, as the engine would idle.
     lanes: f64,
     slots: f64,
+    /// Processors that decode.
+    readers: f64,
     cost: Cost,
+    reading: Reading,
     pace: Pace,
-    promises: Promises,
-    /// Accepted and not yet done.
-    held: Work,
-    /// What requests are to bring whose audio is still to come.
-    expected: Work,
-    /// What a request usually brings.
+    /// The work that a request usually brings.
     usual: Work,
+    /// Of all tenants together.
+    held: Work,
+    expected: Work,
     requests: usize,
+    accounts: HashMap<TenantId, Account>,
 }
 
-/// What is held, for those who watch.
+/// One tenant's part. Forgotten when there is nothing in it.
+struct Account {
+    /// Accepted and not yet done.
+    held: Work,
+    /// For requests whose audio is still to come.
+    expected: Work,
+    requests: usize,
+    promises: Promises,
+    /// Work done of late, in seconds of the engine's time.
+    done: f64,
+}
+
+/// The current load, for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Held {
     pub requests: usize,
@@ -68,48 +96,123 @@ pub struct Held {
     pub real_time_factor: Option<f64>,
 }
 
-/// A request's place, from the door to its answer.
-pub struct Place {
-    load: Arc<Load>,
-    expected: Option<Expected>,
+/// Audio that is to be let in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Audio {
+    /// Of all channels that are transcribed, together.
+    pub seconds: f64,
+    /// That are still to be decoded, of all channels together.
+    pub source_samples: f64,
 }
 
-/// What a request is to bring; to be dropped when its audio is read, and is no longer only expected.
-pub struct Expected {
-    load: Arc<Load>,
-    work: Work,
+impl From<f64> for Audio {
+    /// Seconds of audio that is decoded already.
+    fn from(seconds: f64) -> Self {
+        Self { seconds, source_samples: 0.0 }
+    }
 }
 
-/// Leave to bring in so many seconds of audio. What was not marked done is given back on drop.
-pub struct Admission {
-    /// `None`: work that is not counted.
-    load: Option<Arc<Load>>,
-    remaining: Mutex<Work>,
+/// Where a tenant stands.
+struct Standing {
+    /// Seconds until there is room; 0 or less where there is.
+    excess: f64,
+    /// Tenants that have work, this one among them.
+    active: f64,
+    /// How long it takes, in seconds, to get a second of the engine's time.
+    slowness: f64,
+    /// Whether the tenant holds more than others leave it.
+    is_over_share: bool,
+}
+
+impl Account {
+    fn new() -> Self {
+        Self {
+            held: Work::default(),
+            expected: Work::default(),
+            requests: 0,
+            promises: Promises::new(),
+            done: 0.0,
+        }
+    }
+
+    fn work(&self) -> Work {
+        self.held + self.expected
+    }
+
+    fn is_idle(&self) -> bool {
+        self.work() == Work::default()
+    }
+
+    /// The part of the engine's time that it had of late.
+    fn part(&self, pace: &Pace) -> f64 {
+        pace.busy_seconds().map_or(0.0, |busy| self.done / busy)
+    }
+
+    fn is_empty(&self, pace: &Pace) -> bool {
+        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(pace) < NO_PART
+    }
 }
 
 impl State {
     /// Until `work` is done, if it is begun now and nothing else is, in seconds.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.pace.get() * self.lanes)
+        self.cost.of(work) / (self.pace.get() * self.lanes) + work.reading / self.readers
     }
 
-    fn is_idle(&self) -> bool {
-        self.held == Work::default() && self.expected == Work::default()
+    fn account(&mut self, tenant: TenantId) -> &mut Account {
+        self.accounts.entry(tenant).or_insert_with(Account::new)
+    }
+
+    fn forget_if_empty(&mut self, tenant: TenantId) {
+        let is_empty =
+            |account: &Account| account.is_idle() && account.requests == 0 && account.promises.is_empty();
+        if self.accounts.get(&tenant).is_some_and(is_empty) {
+            self.accounts.remove(&tenant);
+        }
+    }
+
+    fn hold(&mut self, tenant: TenantId, work: Work) {
+        self.held = self.held + work;
+        let account = self.account(tenant);
+        account.held = account.held + work;
+    }
+
+    fn release(&mut self, tenant: TenantId, work: Work) {
+        self.held = self.held.without(work);
+        let account = self.account(tenant);
+        account.held = account.held.without(work);
+        self.forget_if_empty(tenant);
+    }
+
+    fn expect(&mut self, tenant: TenantId, work: Work) {
+        self.expected = self.expected + work;
+        let account = self.account(tenant);
+        account.expected = account.expected + work;
+    }
+
+    fn expect_no_more(&mut self, tenant: TenantId, work: Work) {
+        self.expected = self.expected.without(work);
+        let account = self.account(tenant);
+        account.expected = account.expected.without(work);
+        self.forget_if_empty(tenant);
     }
 }
 
 impl Load {
     pub fn new(config: &Config) -> Self {
         let state = State {
+            tenants: Tenants::default(),
             lanes: 1.0,
             slots: 0.0,
+            readers: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
             cost: Cost::new(),
+            reading: Reading::default(),
             pace: Pace::default(),
-            promises: Promises::new(),
+            usual: Work::window(1.0),
             held: Work::default(),
             expected: Work::default(),
-            usual: Work::window(1.0),
             requests: 0,
+            accounts: HashMap::new(),
         };
         Self {
             max_wait_seconds: config.max_wait_seconds,
@@ -125,82 +228,150 @@ impl Load {
         (state.lanes, state.slots) = (lanes as f64, slots as f64);
     }
 
+    pub fn share_between(&self, tenants: Tenants) {
+        self.state().tenants = tenants;
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere cannot leave these numbers inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The longest that what is held may take. No bound before the speed is known: the one on seconds of audio
-    /// holds always.
+    /// The longest that a tenant may wait. No bound before the speed is known: the one on seconds of audio holds
+    /// always.
     fn bound(&self, state: &State) -> f64 {
         let Some(full_window) = state.cost.of_full_window() else { return f64::INFINITY };
         let least = (MIN_HELD_WINDOWS * full_window).max(MIN_HELD_REQUESTS * state.time(state.usual));
         self.max_wait_seconds.max(least)
     }
 
-    /// How long it takes until there is room for `work` beside what is held, in seconds; 0 or less where there
-    /// is. `bound` is on the time that what is held takes.
-    fn excess(&self, state: &State, work: Work, bound: f64) -> f64 {
-        let together = state.held + work;
-        let audio = together.seconds - self.max_held_seconds;
-        let over = if audio > 0.0 {
-            state.time(together.times(audio / together.seconds))
-        } else {
-            f64::NEG_INFINITY
-        };
-        (state.time(together + state.expected) - bound).max(over)
+    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done.
+    ///
+    /// In that time a queue that is fair does as much for each other tenant that has so much, so the wait is the
+    /// sum of the lesser of both (max-min fairness), and one second of it passes in a second.
+    fn standing(&self, state: &State, tenant: TenantId, work: Work, bound: f64) -> Standing {
+        let own = state.accounts.get(&tenant);
+        let (held, before) = own.map_or_else(Default::default, |own| (own.held, own.work()));
+        let mine = state.time(before + work);
+        let (mut others, mut active, mut larger) = (0.0, 1.0, 0.0);
+        let mut parts = Vec::new();
+        for (other, account) in &state.accounts {
+            let part = account.part(&state.pace);
+            if *other == tenant || (account.is_idle() && part < NO_PART) {
+                continue;
+            }
+            let time = state.time(account.work());
+            others += time.min(mine);
+            active += 1.0;
+            larger += f64::from(u8::from(time > mine));
+            parts.push(part);
+        }
+        // Tenants that have little waiting may come again and again: their part of late, up to an even one, is not
+        // there for this tenant.
+        let left = 1.0 - parts.iter().map(|part| part.min(1.0 / active)).sum::<f64>();
+        let slowness = (1.0 + larger).max(1.0 / left.max(1.0 / active));
+        // A tenant's first piece may be as long as it likes, as on a server of its own.
+        let wait = if before == Work::default() { others } else { (mine + others).max(mine * slowness) };
+        let over = self.over_memory(state, held, work);
+        let is_over_share = over == Err(Refused::OverShare) || (active > 1.0 && mine > bound / active);
+        let mut excess = wait - bound;
+        if over.is_err() {
+            // Until as much of the audio that is held is done.
+            let surplus = (held + work).seconds.min(work.seconds).max(1.0);
+            excess = excess.max(state.time(Work::audio(surplus)) * active);
+        }
+        Standing { excess, active, slowness, is_over_share }
+    }
+
+    /// Whether there is memory for `work` of a tenant that holds `held`.
+    fn over_memory(&self, state: &State, held: Work, work: Work) -> Result<(), Refused> {
+        if state.held.seconds == 0.0 || !self.max_held_seconds.is_finite() {
+            return Ok(());
+        }
+        let whole = |seconds: f64| seconds.ceil() as u64;
+        may_hold(
+            whole(held.seconds),
+            whole(state.held.seconds),
+            whole(work.seconds),
+            whole(self.max_held_seconds),
+            &state.tenants,
+        )
     }
 
     /// Lets a request in, before its audio is read. `caller` is the same number whenever the same caller asks
     /// for the same thing.
     ///
     /// # Errors
-    /// [`Error::Overloaded`], with the time at which there will be room for this caller.
-    pub fn enter(self: &Arc<Self>, caller: u64, now: Instant) -> Result<Place, Error> {
+    /// [`Error::Overloaded`], [`Error::OverShare`], with the time at which there will be room for this caller.
+    pub fn enter(self: &Arc<Self>, tenant: TenantId, caller: u64, now: Instant) -> Result<Place, Error> {
         let mut state = self.state();
-        state.promises.expire(now);
+        state.accounts.values_mut().for_each(|account| account.promises.expire(now));
         let usual = state.usual;
-        let one = state.time(usual).max(1e-6);
-        let returned = state.promises.keep(caller, now);
-        let crowd = (state.requests + 1).saturating_sub(self.max_requests) as f64 * one;
-        let excess = self.excess(&state, usual, self.bound(&state));
+        let standing = self.standing(&state, tenant, usual, self.bound(&state));
+        let one = (state.time(usual) * standing.slowness).max(1e-6);
+        let account = state.account(tenant);
+        let returned = account.promises.keep(caller, now);
+        let (requests, is_idle) = (account.requests, account.is_idle());
+        let crowd =
+            may_hold(requests as u64, state.requests as u64, 1, self.max_requests as u64, &state.tenants);
         let behind = if returned { BEHIND_SECONDS } else { 0.0 };
-        let fits = crowd <= 0.0 && excess <= behind;
+        let fits = crowd.is_ok() && standing.excess <= behind;
         let is_short_of_work = (state.held + state.expected).windows < state.slots;
-        let may_pass = |promises: &Promises| promises.leave(-excess / one, 1.0 / one, now);
-        let welcome = fits && (returned || is_short_of_work || may_pass(&state.promises));
-        if welcome || (state.is_idle() && state.requests == 0) {
+        let promises = &state.account(tenant).promises;
+        let before = if returned { promises.expected_again() } else { promises.expected() };
+        let (line, told) = (before * one, promises.of(caller));
+        let may_pass = promises.leave(-standing.excess / one, 1.0 / one, now);
+        let welcome = fits && (returned || is_short_of_work || may_pass);
+        if welcome || (is_idle && requests == 0 && state.requests == 0) {
             state.requests += 1;
-            state.expected = state.expected + usual;
-            let expected = Expected { load: self.clone(), work: usual };
-            return Ok(Place { load: self.clone(), expected: Some(expected) });
+            state.account(tenant).requests += 1;
+            state.expect(tenant, usual);
+            let expected = Expected { load: self.clone(), tenant, work: usual };
+            return Ok(Place { load: self.clone(), tenant, expected: Some(expected) });
         }
-        let line = if returned { 0.0 } else { state.promises.expected() * one };
-        let wait = retry_after(excess.max(crowd).max(0.0) + line);
-        if wait.as_secs_f64() < *RETRY_AFTER.end() {
-            state.promises.make(caller, now + wait);
-        }
-        Err(Error::Overloaded { retry_after: wait })
+        let crowded = if crowd.is_err() { one } else { 0.0 };
+        let wait = match told {
+            Some(due) => retry_after(due.saturating_duration_since(now).as_secs_f64()),
+            None => {
+                let wait = retry_after(standing.excess.max(crowded).max(0.0) + line);
+                if wait.as_secs_f64() < *RETRY_AFTER.end() {
+                    state.account(tenant).promises.make(caller, now + wait, returned);
+                }
+                wait
+            }
+        };
+        state.forget_if_empty(tenant);
+        Err(refusal(standing.is_over_share || crowd == Err(Refused::OverShare), wait))
     }
 
-    /// Accepts `seconds` of audio. An idle engine accepts any one piece; otherwise the wait for what
-    /// is held must stay within bounds.
+    /// Accepts audio. An idle engine accepts any one piece; otherwise the wait for the tenant's work must stay
+    /// within bounds.
     ///
     /// # Errors
-    /// [`Error::Overloaded`], with the time until there is room.
-    pub fn admit(self: &Arc<Self>, seconds: f64) -> Result<Admission, Error> {
+    /// [`Error::Overloaded`], [`Error::OverShare`], with the time until there is room.
+    pub fn admit(self: &Arc<Self>, tenant: TenantId, audio: Audio) -> Result<Admission, Error> {
         let mut state = self.state();
-        let work = Work::audio(seconds);
-        let excess = self.excess(&state, work, self.bound(&state) * IN_HAND);
-        if state.held.seconds > 0.0 && excess > 0.0 {
-            let line = state.promises.expected() * state.time(state.usual);
-            return Err(Error::Overloaded {
-                retry_after: retry_after(excess.min(state.time(state.held)) + line),
-            });
-        }
-        state.held = state.held + work;
+        let reading = state.reading.of(audio.source_samples);
+        let work = Work { reading, ..Work::audio(audio.seconds) };
+        self.check(&state, tenant, work)?;
+        state.hold(tenant, work);
         state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
-        Ok(Admission { load: Some(self.clone()), remaining: Mutex::new(work) })
+        Ok(Admission::new(self.clone(), tenant, work))
+    }
+
+    /// # Errors
+    /// As [`Self::admit`].
+    fn check(&self, state: &State, tenant: TenantId, work: Work) -> Result<(), Error> {
+        let standing = self.standing(state, tenant, work, self.bound(state) * IN_HAND);
+        if state.held.seconds > 0.0 && standing.excess > 0.0 {
+            let one = state.time(state.usual) * standing.slowness;
+            let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
+            // Its own work done, and as much of the others', there is room in any case.
+            let held = state.accounts.get(&tenant).map_or(0.0, |own| state.time(own.held));
+            let wait = standing.excess.min((held * standing.active).max(1.0));
+            return Err(refusal(standing.is_over_share, retry_after(wait + promised * one)));
+        }
+        Ok(())
     }
 
     pub fn held_seconds(&self) -> f64 {
@@ -220,9 +391,12 @@ impl Load {
     /// The engine's thread was busy with the model for `seconds`.
     pub fn busy(&self, seconds: f64) {
         let mut state = self.state();
-        // Where nothing is held, it did what is not counted here.
-        if !state.is_idle() {
-            state.pace.busy(seconds);
+        // Where nothing is held, it did work that is not counted here.
+        if state.held != Work::default() || state.expected != Work::default() {
+            let kept = state.pace.busy(seconds);
+            let State { accounts, pace, .. } = &mut *state;
+            accounts.values_mut().for_each(|account| account.done *= kept);
+            accounts.retain(|_, account| !account.is_empty(pace));
         }
     }
 
@@ -236,65 +410,6 @@ fn retry_after(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(*RETRY_AFTER.start(), *RETRY_AFTER.end()).ceil())
 }
 
-impl Place {
-    /// What is expected, for whoever reads the audio; once.
-    pub fn take_expected(&mut self) -> Option<Expected> {
-        self.expected.take()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.load.state().requests -= 1;
-    }
-}
-
-impl Drop for Expected {
-    fn drop(&mut self) {
-        let mut state = self.load.state();
-        state.expected = state.expected.without(self.work);
-    }
-}
-
-impl Admission {
-    /// Leave that counts for nothing: whoever gives it bounds the work by other means.
-    pub(super) fn uncounted() -> Self {
-        Self { load: None, remaining: Mutex::new(Work::default()) }
-    }
-
-    fn remaining(&self) -> MutexGuard<'_, Work> {
-        self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The audio is cut into windows of so many seconds: what they cost, and no more, is what is held now.
-    pub fn cut(&self, windows: impl Iterator<Item = f64>) {
-        let Some(load) = &self.load else { return };
-        let mut remaining = self.remaining();
-        let mut state = load.state();
-        let work = windows.fold(Work::default(), |sum, seconds| sum + Work::window(seconds));
-        let before = std::mem::replace(&mut *remaining, work);
-        state.held = (state.held + work).without(before);
-    }
-
-    /// `seconds` of the audio are transcribed; infinite: all that is left.
-    pub fn done(&self, seconds: f64) {
-        let Some(load) = &self.load else { return };
-        let mut remaining = self.remaining();
-        let part = if seconds < remaining.seconds { seconds / remaining.seconds } else { 1.0 };
-        let done = remaining.times(part);
-        *remaining = remaining.times(1.0 - part);
-        let mut state = load.state();
-        let foreseen = state.cost.of(done);
-        state.pace.done(foreseen, done.seconds);
-        state.held = state.held.without(done);
-    }
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        let Some(load) = &self.load else { return };
-        let remaining = *self.remaining();
-        let mut state = load.state();
-        state.held = state.held.without(remaining);
-    }
+fn refusal(is_over_share: bool, retry_after: Duration) -> Error {
+    if is_over_share { Error::OverShare { retry_after } } else { Error::Overloaded { retry_after } }
 }

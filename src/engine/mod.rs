@@ -5,10 +5,11 @@
 //! has the fewest; dropping the future that waits for a [`Recognition`] cancels its work.
 //!
 //! ```text
-//! recognize ─▶ lane ─▶ Queue (class, then fair between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
+//! recognize ─▶ lane ─▶ Queue (class, then Fairness between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
 //! ```
 
 mod board;
+mod fairness;
 mod lane;
 mod load;
 mod meters;
@@ -25,7 +26,7 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 pub use board::{Condition, Counts};
-pub use load::{Admission, Expected, Held, Place};
+pub use load::{Admission, Audio, Expected, Held, Place};
 pub use model::{EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
@@ -36,6 +37,7 @@ use lane::{Lane, Starting};
 use load::Load;
 use watch::Watch;
 
+use crate::share::Tenants;
 use crate::telemetry::metrics::REFUSED;
 
 /// How much the engine takes on.
@@ -45,8 +47,8 @@ pub struct Config {
     /// New audio is refused while what is held would take longer than this at the measured rate.
     /// Seconds, default 30.
     pub max_wait_seconds: f64,
-    /// The most audio held at once, whatever the rate; 64 kB of memory a second. Seconds, default
-    /// 14400.
+    /// The most audio held at once, whatever the rate; 32 kB of memory a second, and 64 kB more while its window is
+    /// in the engine. Seconds, default 14400.
     pub max_held_seconds: f64,
     /// Requests let in and not yet answered. Default 1024.
     pub max_requests: usize,
@@ -87,6 +89,8 @@ impl Config {
 pub enum Error {
     #[error("the engine holds as much audio as it may; retry in {} s", retry_after.as_secs())]
     Overloaded { retry_after: Duration },
+    #[error("the organisation holds its share of the engine; retry in {} s", retry_after.as_secs())]
+    OverShare { retry_after: Duration },
     #[error("the deadline passed before the work was begun")]
     DeadlineExceeded,
     #[error("language `{0}` is not one that the model knows")]
@@ -165,25 +169,28 @@ impl Engine {
         &self.shared.info
     }
 
-    /// Lets a request in before its audio is read. `caller` is the same number whenever the same caller asks
-    /// for the same thing: who comes back when told to is let in before newcomers.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`], [`Error::Unwell`].
-    pub fn enter(&self, caller: u64) -> Result<Place, Error> {
-        self.unless_unwell()?;
-        let entered = self.shared.load.enter(caller, Instant::now());
-        entered.inspect_err(|_| REFUSED.with(&[("reason", "busy")]).increment(1))
+    /// Shares the engine between the organisations that `tenants` counts; without this it serves one.
+    pub fn share_between(&self, tenants: Tenants) {
+        self.shared.load.share_between(tenants);
     }
 
-    /// Leave to hand in windows of `seconds` of audio in all.
+    /// Lets a request in before its audio is read. `caller` is the same number whenever the same caller asks
+    /// for the same thing: clients that retry after `Retry-After` are let in ahead of new ones.
     ///
     /// # Errors
-    /// [`Error::Overloaded`], [`Error::Unwell`].
-    pub fn admit(&self, seconds: f64) -> Result<Admission, Error> {
+    /// [`Error::Overloaded`], [`Error::OverShare`], [`Error::Unwell`].
+    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<Place, Error> {
         self.unless_unwell()?;
-        let admitted = self.shared.load.admit(seconds);
-        admitted.inspect_err(|_| REFUSED.with(&[("reason", "busy")]).increment(1))
+        self.shared.load.enter(tenant, caller, Instant::now()).inspect_err(count_refusal)
+    }
+
+    /// Leave to hand in windows of so much audio in all.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`], [`Error::OverShare`], [`Error::Unwell`].
+    pub fn admit(&self, tenant: TenantId, audio: impl Into<Audio>) -> Result<Admission, Error> {
+        self.unless_unwell()?;
+        self.shared.load.admit(tenant, audio.into()).inspect_err(count_refusal)
     }
 
     fn unless_unwell(&self) -> Result<(), Error> {
@@ -254,6 +261,11 @@ impl Engine {
         let lane = self.shared.lanes.iter().min_by_key(|lane| lane.burden()).ok_or(Error::ShuttingDown)?;
         lane.recognize(window).await
     }
+}
+
+fn count_refusal(error: &Error) {
+    let reason = if matches!(error, Error::OverShare { .. }) { "share" } else { "busy" };
+    REFUSED.with(&[("reason", reason)]).increment(1);
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::fairness::Flow;
 use super::window::{Class, TenantId};
 
 /// Samples a tenant may take in one turn: one full window, so that a turn always serves someone.
@@ -60,17 +61,31 @@ impl<T> Queue<T> {
         lane.length += 1;
     }
 
-    /// The next item: a more urgent class first, but for the jobs' own turns.
-    pub fn pop(&mut self) -> Option<T> {
+    /// The next item: a more urgent class first, but for the jobs' own turns. Items of flows that `may_begin`
+    /// refuses stay, but for live ones.
+    pub fn pop(&mut self, may_begin: impl Fn(Flow) -> bool) -> Option<T> {
         let [live, interactive, jobs] = &mut self.lanes;
+        let may_have = |tenant| may_begin(Flow::Tenant(tenant));
         if self.passed_over + 1 < JOB_TURN
-            && let Some(item) = live.pop().or_else(|| interactive.pop())
+            && let Some(item) = live.pop(|_| true).or_else(|| interactive.pop(may_have))
         {
             self.passed_over += u32::from(jobs.length > 0);
             return Some(item);
         }
-        self.passed_over = 0;
-        jobs.pop().or_else(|| live.pop()).or_else(|| interactive.pop())
+        let job = if may_begin(Flow::Jobs) { jobs.pop(|_| true) } else { None };
+        if job.is_some() || jobs.length == 0 {
+            self.passed_over = 0;
+        }
+        job.or_else(|| live.pop(|_| true)).or_else(|| interactive.pop(may_have))
+    }
+
+    /// Flows that have items here; some more than once.
+    pub fn flows(&self) -> impl Iterator<Item = Flow> {
+        let classes = [Class::Live, Class::Interactive, Class::Job];
+        classes
+            .into_iter()
+            .zip(&self.lanes)
+            .flat_map(|(class, lane)| lane.turns.iter().map(move |tenant| Flow::of(class, *tenant)))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -104,9 +119,16 @@ impl<T> Queue<T> {
 }
 
 impl<T> Lane<T> {
-    fn pop(&mut self) -> Option<T> {
+    /// Of tenants for which `may_have` says so.
+    fn pop(&mut self, may_have: impl Fn(TenantId) -> bool) -> Option<T> {
+        let allowed = self.turns.iter().position(|tenant| may_have(*tenant))?;
+        self.turns.rotate_left(allowed);
         loop {
             let tenant = *self.turns.front()?;
+            if !may_have(tenant) {
+                self.turns.rotate_left(1);
+                continue;
+            }
             let backlog = self.tenants.get_mut(&tenant)?;
             let cost = backlog.entries.front()?.samples;
             if cost > backlog.credit {
@@ -141,7 +163,7 @@ mod tests {
         queue.push(Class::Interactive, TenantId(1), SECOND, "first");
         queue.push(Class::Interactive, TenantId(1), SECOND, "second");
         queue.push(Class::Live, TenantId(1), SECOND, "live");
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
         assert_eq!(order, ["live", "first", "second", "job"]);
         assert!(queue.is_empty());
     }
@@ -154,7 +176,7 @@ mod tests {
             queue.push(Class::Interactive, TenantId(2), SECOND, "interactive");
             queue.push(Class::Live, TenantId(3), SECOND, "live");
         }
-        let position = std::iter::from_fn(|| queue.pop()).position(|item| item == "job");
+        let position = std::iter::from_fn(|| queue.pop(|_| true)).position(|item| item == "job");
         assert_eq!(position, Some(JOB_TURN as usize - 1));
     }
 
@@ -165,7 +187,7 @@ mod tests {
             queue.push(Class::Job, TenantId(1), 30 * SECOND, 1);
         }
         queue.push(Class::Job, TenantId(2), 30 * SECOND, 2);
-        let position = std::iter::from_fn(|| queue.pop()).position(|tenant| tenant == 2);
+        let position = std::iter::from_fn(|| queue.pop(|_| true)).position(|tenant| tenant == 2);
         assert!(position.is_some_and(|position| position <= 1), "served at {position:?}");
     }
 
@@ -181,7 +203,7 @@ mod tests {
             }
             let mut seen: Vec<usize> = Vec::new();
             let mut last = std::collections::HashMap::new();
-            while let Some(index) = queue.pop() {
+            while let Some(index) = queue.pop(|_| true) {
                 let (class, tenant, _) = entries[index];
                 prop_assert!(last.insert((class, tenant), index).is_none_or(|before| before < index));
                 seen.push(index);
@@ -211,7 +233,7 @@ mod tests {
             prop_assert_eq!(thinned.lengths(), never.lengths());
             prop_assert_eq!(thinned.oldest(|&index| index), never.oldest(|&index| index));
             let order = |mut queue: Queue<usize>| {
-                let mut order: Vec<usize> = std::iter::from_fn(|| queue.pop()).collect();
+                let mut order: Vec<usize> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
                 // Between tenants turns may differ, as whoever came first may be gone.
                 order.sort_by_key(|&index| (entries[index].0, entries[index].1));
                 order
@@ -231,7 +253,7 @@ mod tests {
             let mut left = [lengths.len(), lengths.len()];
             let mut served = [0i64, 0];
             while left[0] > 0 && left[1] > 0 {
-                let Some((tenant, seconds)) = queue.pop() else { break };
+                let Some((tenant, seconds)) = queue.pop(|_| true) else { break };
                 left[tenant] -= 1;
                 served[tenant] += seconds as i64;
                 prop_assert!((served[0] - served[1]).abs() <= 60, "{served:?}");

@@ -9,11 +9,12 @@ use tokio::sync::oneshot;
 
 use super::Error;
 use super::board::Board;
+use super::fairness::{Fairness, Flow, Seat};
 use super::load::Load;
 use super::meters::{Meters, Outcome};
 use super::model::{EncodeRequest, Hypothesis, SlotId, SpeechModel, StepOutcome};
 use super::queue::Queue;
-use super::window::{DecodingOptions, Recognition, Timings, Window};
+use super::window::{Class, DecodingOptions, Recognition, Timings, Window};
 use crate::audio::SAMPLE_RATE;
 
 /// A window on its way, with the channel its answer goes back on.
@@ -25,7 +26,13 @@ pub struct Entry {
     pub is_probe: bool,
 }
 
-/// A slot's tenant.
+impl Entry {
+    fn flow(&self) -> Flow {
+        Flow::of(self.window.class, self.window.tenant)
+    }
+}
+
+/// The window in a slot.
 struct Occupant {
     entry: Entry,
     /// Index into the options' temperatures.
@@ -42,6 +49,7 @@ pub struct Worker {
     hall: Hall,
     commands: Receiver<Entry>,
     queue: Queue<Entry>,
+    fairness: Fairness,
     slots: Vec<Option<Occupant>>,
     /// Those in use, in order; kept for its memory.
     active: Vec<SlotId>,
@@ -102,6 +110,7 @@ impl Worker {
             hall: Hall { model, load, board, busy: Duration::ZERO },
             commands,
             queue: Queue::new(),
+            fairness: Fairness::default(),
             meters: Meters::new(),
         }
     }
@@ -111,6 +120,8 @@ impl Worker {
         let _end = End(self.hall.board.clone());
         while self.receive() {
             self.drop_abandoned();
+            let slots = self.slots.iter().flatten().map(|occupant| (occupant.entry.flow(), occupant.busy));
+            self.fairness.begin_round(self.queue.flows(), slots, Instant::now());
             self.admit();
             self.step();
             self.publish();
@@ -173,16 +184,16 @@ impl Worker {
             return;
         }
         let now = Instant::now();
-        let batch = self.hall.model.info().encode_batch;
+        let batch = self.fairness.encode_batch(self.hall.model.info().encode_batch);
+        let mut free: Vec<SlotId> =
+            (0..self.slots.len()).filter(|&index| self.slots[index].is_none()).map(SlotId).collect();
+        let kept = self.fairness.keeps_a_slot(now) && free.len() == 1 && self.slots.len() > 1;
+        free.truncate(batch);
         let mut admitted: Vec<(SlotId, Entry)> = Vec::new();
-        for index in 0..self.slots.len() {
-            if admitted.len() == batch {
-                break;
-            }
-            if self.slots[index].is_none() {
-                let Some(entry) = self.next_in_time(now) else { break };
-                admitted.push((SlotId(index), entry));
-            }
+        for slot in free {
+            let Some(entry) = self.next_in_time(now, kept) else { break };
+            self.fairness.begins(entry.flow());
+            admitted.push((slot, entry));
         }
         if admitted.is_empty() {
             return;
@@ -194,6 +205,8 @@ impl Worker {
         let (encoded, took) = self.hall.call(|model| model.encode(&requests));
         let encoded_at = now + took;
         self.meters.encoded(took);
+        let flows: Vec<Flow> = admitted.iter().map(|(_, entry)| entry.flow()).collect();
+        self.fairness.encoded(&flows, took);
         if let Err(error) = encoded {
             for (slot, entry) in admitted {
                 self.hall.release(slot);
@@ -211,10 +224,15 @@ impl Worker {
         self.begin(&started);
     }
 
-    /// The next window that somebody waits for and whose deadline has not passed.
-    fn next_in_time(&mut self, now: Instant) -> Option<Entry> {
+    /// The next window whose caller still waits and whose deadline has not passed. `newcomers`: only of flows that
+    /// have no slot.
+    fn next_in_time(&mut self, now: Instant, newcomers: bool) -> Option<Entry> {
         loop {
-            let entry = self.queue.pop()?;
+            let (fairness, slots) = (&self.fairness, &self.slots);
+            let has_slot = |flow| slots.iter().flatten().any(|occupant| occupant.entry.flow() == flow);
+            let may_begin = |flow| fairness.may_begin(flow) && !(newcomers && has_slot(flow));
+            let next = self.queue.pop(|flow| fairness.is_next(flow) && may_begin(flow));
+            let entry = next.or_else(|| self.queue.pop(may_begin))?;
             if entry.reply.is_closed() {
                 // Whoever left has not been seen to yet.
                 if !entry.is_probe {
@@ -252,19 +270,36 @@ impl Worker {
         for slot in slots {
             if let Some(occupant) = &mut self.slots[slot.0] {
                 occupant.busy += share;
+                self.fairness.charge(occupant.entry.flow(), share.as_secs_f64());
             }
         }
     }
 
-    /// One token for every occupied slot; answers those that are finished.
+    /// One token for every occupied slot, or for as many as is fair; answers those that are finished.
     fn step(&mut self) {
         let mut active = std::mem::take(&mut self.active);
         active.clear();
-        active.extend((0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(SlotId));
+        if self.fairness.is_alone() {
+            active.extend((0..self.slots.len()).filter(|&index| self.slots[index].is_some()).map(SlotId));
+        } else {
+            active.extend(self.fairness.select(&self.seats()));
+        }
         if !active.is_empty() {
             self.step_with(&active);
         }
         self.active = active;
+    }
+
+    fn seats(&self) -> Vec<Seat> {
+        let occupied =
+            self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index, slot.as_ref()?)));
+        let seat = |(index, occupant): (usize, &Occupant)| Seat {
+            slot: SlotId(index),
+            flow: occupant.entry.flow(),
+            is_live: occupant.entry.window.class == Class::Live,
+            since: occupant.started_at,
+        };
+        occupied.map(seat).collect()
     }
 
     fn step_with(&mut self, active: &[SlotId]) {
@@ -274,6 +309,7 @@ impl Worker {
             Err(error) => return self.fail(active, &error),
         };
         self.spent(active, took);
+        self.fairness.stepped(active.len(), took);
         self.hall.board.stepped(active.len() as u64);
         self.meters.stepped(active.len() as u64);
         let outcomes = active.iter().zip(outcomes);

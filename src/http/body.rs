@@ -7,13 +7,13 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Config, Failure};
+use crate::share::{Part, Refused, Share, Tenants};
 
 /// The unit in which memory for bodies is handed out.
-const BUDGET_UNIT_BYTES: u64 = 4096;
+const UNIT_BYTES: u64 = 4096;
 /// Room made for a body of announced length before its bytes come; more grows with them.
 const FIRST_CAPACITY_MAX: u64 = 1 << 20;
 const BUSY_RETRY: Duration = Duration::from_secs(1);
@@ -25,8 +25,8 @@ pub enum Error {
     TooLarge { limit: u64 },
     #[error("The body came too slowly.")]
     TooSlow,
-    #[error("bodies of other requests fill the memory for them")]
-    NoRoom,
+    #[error("bodies fill the memory for them: {0}")]
+    NoRoom(Refused),
     #[error("The body ended before its announced length, or was malformed.")]
     Broken,
 }
@@ -37,7 +37,7 @@ impl From<Error> for Failure {
         match error {
             Error::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message),
             Error::TooSlow => Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", message),
-            Error::NoRoom => Self::busy(BUSY_RETRY).because(message),
+            Error::NoRoom(refused) => Self::refused(refused, BUSY_RETRY),
             Error::Broken => Self::new(StatusCode::BAD_REQUEST, "Bad Request", message),
         }
     }
@@ -49,19 +49,18 @@ pub(super) struct Limits {
     grace: Duration,
     bytes_per_second_min: u64,
     bytes_max: u64,
-    budget: Arc<Semaphore>,
+    /// In bytes.
+    memory: Share,
 }
 
 impl Limits {
-    pub(super) fn new(config: &Config) -> Self {
-        let units = config.buffered_bytes_max.div_ceil(BUDGET_UNIT_BYTES);
-        let units = usize::try_from(units).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+    pub(super) fn new(config: &Config, tenants: Tenants) -> Self {
         Self {
             idle: Duration::from_millis(config.body_idle_timeout_ms),
             grace: Duration::from_millis(config.body_grace_ms),
             bytes_per_second_min: config.body_bytes_per_second_min,
             bytes_max: config.body_bytes_max,
-            budget: Arc::new(Semaphore::new(units)),
+            memory: Share::new(config.buffered_bytes_max, tenants),
         }
     }
 
@@ -113,6 +112,8 @@ pub struct Body {
     declared: Option<u64>,
     is_empty: bool,
     limits: Arc<Limits>,
+    /// 0 where nobody has shown a key: those share one part of the memory.
+    tenant: u64,
 }
 
 impl Body {
@@ -120,7 +121,14 @@ impl Body {
         let declared = incoming.size_hint().exact();
         let is_empty = incoming.is_end_stream();
         let unread = Unread(Arc::new(Mutex::new(Rest { incoming: Some(incoming), is_begun: false })));
-        (Self { unread: unread.clone(), declared, is_empty, limits }, unread)
+        (Self { unread: unread.clone(), declared, is_empty, limits, tenant: 0 }, unread)
+    }
+
+    /// The memory that it takes is a part of `tenant`'s.
+    #[must_use]
+    pub fn charged_to(mut self, tenant: u64) -> Self {
+        self.tenant = tenant;
+        self
     }
 
     /// Known to be empty before it is read.
@@ -158,7 +166,7 @@ impl Body {
     }
 
     async fn read(&self, incoming: &mut Incoming, limit: u64) -> Result<Buffered, Error> {
-        let mut room = Room::new(self.limits.budget.clone());
+        let mut room = None::<Part>;
         let mut only = Bytes::new();
         let mut joined = BytesMut::new();
         let mut received = 0u64;
@@ -173,7 +181,7 @@ impl Body {
             if received > limit {
                 return Err(Error::TooLarge { limit });
             }
-            room.grow(received)?;
+            self.make_room(&mut room, received)?;
             // A body of one frame is handed on as it came.
             if only.is_empty() && joined.is_empty() {
                 only = data;
@@ -189,12 +197,25 @@ impl Body {
         let bytes = if joined.is_empty() { only } else { joined.freeze() };
         Ok(Buffered { bytes, _room: room })
     }
+
+    /// Takes memory for `bytes` in all.
+    fn make_room(&self, room: &mut Option<Part>, bytes: u64) -> Result<(), Error> {
+        let wanted = bytes.next_multiple_of(UNIT_BYTES);
+        match room {
+            None => *room = Some(self.limits.memory.take(self.tenant, wanted).map_err(Error::NoRoom)?),
+            Some(room) if room.amount() < wanted => {
+                room.grow(wanted - room.amount()).map_err(Error::NoRoom)?;
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
 }
 
 /// A body in memory, counted against the server's budget until it is dropped.
 pub struct Buffered {
     bytes: Bytes,
-    _room: Room,
+    _room: Option<Part>,
 }
 
 impl Buffered {
@@ -204,43 +225,18 @@ impl Buffered {
     }
 }
 
-struct Room {
-    budget: Arc<Semaphore>,
-    held: Option<OwnedSemaphorePermit>,
-}
-
-impl Room {
-    fn new(budget: Arc<Semaphore>) -> Self {
-        Self { budget, held: None }
-    }
-
-    fn grow(&mut self, bytes: u64) -> Result<(), Error> {
-        let wanted = bytes.div_ceil(BUDGET_UNIT_BYTES) as usize;
-        let held = self.held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = u32::try_from(wanted.saturating_sub(held)).map_err(|_| Error::NoRoom)?;
-        if more == 0 {
-            return Ok(());
-        }
-        let permit = self.budget.clone().try_acquire_many_owned(more).map_err(|_| Error::NoRoom)?;
-        match &mut self.held {
-            Some(held) => held.merge(permit),
-            None => self.held = Some(permit),
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn limits() -> Limits {
-        Limits::new(&Config {
+        let config = Config {
             body_idle_timeout_ms: 15_000,
             body_grace_ms: 10_000,
             body_bytes_per_second_min: 1000,
             ..Config::default()
-        })
+        };
+        Limits::new(&config, Tenants::default())
     }
 
     #[test]
@@ -261,18 +257,5 @@ mod tests {
         let start = Instant::now();
         let now = start + Duration::from_secs(1000);
         assert_eq!(limits.deadline(start, now, 1), now + Duration::from_secs(15));
-    }
-
-    #[test]
-    fn room_is_given_back() {
-        let budget = Arc::new(Semaphore::new(2));
-        let mut first = Room::new(budget.clone());
-        first.grow(1).unwrap();
-        first.grow(BUDGET_UNIT_BYTES).unwrap();
-        assert_eq!(budget.available_permits(), 1);
-        first.grow(BUDGET_UNIT_BYTES + 1).unwrap();
-        assert_eq!(Room::new(budget.clone()).grow(1), Err(Error::NoRoom));
-        drop(first);
-        assert_eq!(budget.available_permits(), 2);
     }
 }

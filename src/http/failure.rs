@@ -9,11 +9,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::service::{Response, json};
-
-/// Rounded up, at least one.
-fn whole_seconds(after: Duration) -> u64 {
-    (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1)
-}
+use crate::share::Refused;
 
 /// An answer other than success. Built by handlers and by this module's own refusals.
 #[derive(Debug)]
@@ -57,14 +53,23 @@ impl Failure {
     /// Too much to do at present; `after` is rounded up to whole seconds, at least one.
     pub fn busy(after: Duration) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable", "Please try again later")
-            .header(RETRY_AFTER, HeaderValue::from(whole_seconds(after)))
+            .header(RETRY_AFTER, whole_seconds(after))
     }
 
     /// The organisation holds its share of the server; others are served. `after` as for [`Self::busy`].
     pub fn too_many(after: Duration) -> Self {
         let message = "Too many requests. Please try again later";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_REQUESTS", message)
-            .header(RETRY_AFTER, HeaderValue::from(whole_seconds(after)))
+            .header(RETRY_AFTER, whole_seconds(after))
+    }
+
+    /// For a part of something that is shared, of which there may be more `after`.
+    pub fn refused(refused: Refused, after: Duration) -> Self {
+        match refused {
+            Refused::Full => Self::busy(after),
+            Refused::OverShare => Self::too_many(after),
+        }
+        .because(refused)
     }
 
     pub(super) fn not_found() -> Self {
@@ -136,4 +141,8 @@ impl Failure {
         response.headers_mut().extend(self.headers);
         response
     }
+}
+
+fn whole_seconds(after: Duration) -> HeaderValue {
+    HeaderValue::from((after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1))
 }

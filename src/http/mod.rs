@@ -63,8 +63,8 @@ pub struct Config {
     /// A larger body is refused, by its announced length or when it has been read. Default 256 MiB,
     /// which holds ten minutes of uncompressed studio sound.
     pub body_bytes_max: u64,
-    /// Bodies in memory, of all requests together; above it clients are told to come again. Default
-    /// 2 GiB.
+    /// Bodies in memory, of all requests together; above it clients get 503. One organisation may hold four
+    /// fifths of it while others have keys. Default 2 GiB.
     pub buffered_bytes_max: u64,
     /// Fields of a request's head. Default 100.
     pub headers_max: usize,

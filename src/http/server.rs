@@ -16,12 +16,14 @@ use super::admission::{Admission, Place};
 use super::connection::Connections;
 use super::service::Service;
 use super::{Config, Error, Router, tls};
+use crate::share::Tenants;
 
 /// How long to wait when the system has no descriptor or memory left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `router` on `listener` until `shutdown` is done, then drains: nothing new is accepted, idle
-/// connections close, requests that are being served finish within `drain_timeout_ms`.
+/// connections close, requests that are being served finish within `drain_timeout_ms`. The memory for bodies is
+/// shared between `tenants`.
 ///
 /// # Errors
 /// Before anything is served: files of TLS that cannot be used, origins that are none.
@@ -29,10 +31,11 @@ pub async fn run(
     listener: TcpListener,
     router: Router,
     config: &Config,
+    tenants: Tenants,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
-    let shared = Arc::new(Connections::new(Service::new(router, config)?, config));
+    let shared = Arc::new(Connections::new(Service::new(router, config, tenants)?, config));
     let admission = Admission::new(config.connections_max, config.connections_per_address_max);
     let stop = CancellationToken::new();
     let mut connections = JoinSet::new();

@@ -33,6 +33,7 @@ use super::refusals::Course;
 use super::router::Found;
 use super::websocket::Upgrades;
 use super::{Body, Config, Error, Failure, Router, authority, linger};
+use crate::share::Tenants;
 use crate::telemetry::metrics::HTTP_REQUEST;
 
 /// The request's id in an answer, under the wire format's name and under the usual one.
@@ -115,11 +116,11 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn new(router: Router, config: &Config) -> Result<Self, Error> {
+    pub(super) fn new(router: Router, config: &Config, tenants: Tenants) -> Result<Self, Error> {
         Ok(Self {
             router,
             cors: Cors::new(&config.cors_origins)?,
-            limits: Arc::new(Limits::new(config)),
+            limits: Arc::new(Limits::new(config, tenants)),
             headers_max: config.headers_max,
             header_bytes_max: config.header_bytes_max,
             linger: linger::Bounds::new(config),

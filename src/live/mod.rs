@@ -25,12 +25,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 pub use session::{Progress, Session};
 
 use crate::audio::{self, StreamFormat};
 use crate::engine::{self, Admission, Engine, LanguageChoice, ModelInfo, TenantId, Term};
+use crate::share::{Part, Refused, Share, Tenants};
 use crate::transcript::Word;
 use crate::vad::Vad;
 
@@ -38,7 +39,8 @@ use crate::vad::Vad;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Streams at once; more are told to come again. Default 1000; an idle one costs some kilobytes.
+    /// Streams at once; more are refused. One organisation may hold four fifths of them while others have keys.
+    /// Default 1000; an idle one costs some kilobytes.
     pub max_streams: usize,
     /// New streams are refused while the windows of those there are take longer than this. Seconds,
     /// default 5.
@@ -150,11 +152,13 @@ pub enum Error {
     Engine(#[from] engine::Error),
 }
 
-/// As many streams as there may be are open, or those there are wait too long.
+/// As many streams as may be are open, or those that are open wait too long.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("there is no room for another stream")]
 pub struct Full {
     pub retry_after: Duration,
+    /// There would be for another organisation.
+    pub is_over_share: bool,
 }
 
 /// After how long a place may be free, where nothing tells.
@@ -175,23 +179,23 @@ struct Shared {
     /// `None`: loudness tells voice from silence.
     vad: Option<Vad>,
     config: Config,
-    places: Arc<Semaphore>,
+    streams: Share,
     readers: Arc<Semaphore>,
     lag: Lag,
 }
 
 /// One stream's place; dropping it makes room for the next.
 pub struct Place {
-    _permit: OwnedSemaphorePermit,
+    _stream: Part,
     admission: Admission,
 }
 
 impl Live {
-    pub fn new(engine: Engine, vad: Option<Vad>, config: Config) -> Self {
-        let semaphore = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+    /// `tenants`: between whom the streams are shared.
+    pub fn new(engine: Engine, vad: Option<Vad>, config: Config, tenants: Tenants) -> Self {
         let shared = Shared {
-            places: semaphore(config.max_streams),
-            readers: semaphore(config.readers),
+            streams: Share::new(config.max_streams as u64, tenants),
+            readers: Arc::new(Semaphore::new(config.readers.min(Semaphore::MAX_PERMITS))),
             lag: Lag::default(),
             engine,
             vad,
@@ -210,24 +214,27 @@ impl Live {
 
     /// How many streams are open.
     pub fn streams(&self) -> usize {
-        self.shared.config.max_streams.saturating_sub(self.shared.places.available_permits())
+        usize::try_from(self.shared.streams.total()).unwrap_or(usize::MAX)
     }
 
-    /// A place for one stream.
+    /// A place for one stream of `tenant`.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn admit(&self) -> Result<Place, Full> {
-        let full = Full { retry_after: FULL_RETRY };
-        if self.streams() > 0 && self.shared.lag.seconds() > self.shared.config.max_lag_seconds {
-            return Err(full);
+    pub fn admit(&self, tenant: TenantId) -> Result<Place, Full> {
+        let full = |is_over_share| Full { retry_after: FULL_RETRY, is_over_share };
+        let stream = self.shared.streams.take(tenant.0, 1);
+        let stream = stream.map_err(|refused| full(refused == Refused::OverShare))?;
+        let is_late = self.shared.lag.seconds() > self.shared.config.max_lag_seconds;
+        if is_late && self.streams() > 1 {
+            return Err(full(false));
         }
-        let permit = self.shared.places.clone().try_acquire_owned().map_err(|_| full)?;
-        let admission = self.shared.engine.admit(0.0).map_err(|error| match error {
-            engine::Error::Overloaded { retry_after } => Full { retry_after },
-            _ => full,
+        let admission = self.shared.engine.admit(tenant, 0.0).map_err(|error| match error {
+            engine::Error::Overloaded { retry_after } => Full { retry_after, is_over_share: false },
+            engine::Error::OverShare { retry_after } => Full { retry_after, is_over_share: true },
+            _ => full(false),
         })?;
-        Ok(Place { _permit: permit, admission })
+        Ok(Place { _stream: stream, admission })
     }
 
     /// Begins a stream.

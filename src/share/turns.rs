@@ -164,7 +164,7 @@ mod tests {
     fn one_tenant_leaves_a_place_to_the_next() {
         let turns = turns(8, 2);
         let busy: Vec<_> = (0..20).map(|_| take(&turns, 1)).collect();
-        let held: Vec<Turn> = busy.into_iter().filter_map(FutureExt::now_or_never).collect();
+        let held: Vec<Turn> = busy.into_iter().filter_map(|turn| turn.now_or_never()).collect();
         assert_eq!(held.len(), 6);
         assert!(turns.take(2).now_or_never().is_some());
     }

@@ -19,8 +19,8 @@ pub struct Config {
     /// Sessions that have not ended; more are refused with 503, or 429 where the organisation has its share of
     /// them. Default 1000.
     pub sessions_max: usize,
-    /// What the sessions that have not ended were started with and what was read for them, as it takes up memory;
-    /// more is refused like more sessions. Bytes, default 256 MiB.
+    /// Memory for the sessions that have not ended: what they were started with, and what was read for them. Starts
+    /// that would take more are refused like sessions beyond `sessions_max`. Bytes, default 256 MiB.
     pub held_bytes_max: u64,
     /// A session in which nothing happens ends after this. Seconds, default 1800.
     pub idle_seconds: u64,

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::knowledge::Passage;
 use super::setup::{Content, Setup};
 
-/// A text that can be searched takes up about so many times its bytes: its passages and their index. Of texts in
-/// which no word comes twice, more; what was read is measured.
+/// A text that can be searched takes up about so many times its bytes: its passages and their index. A text in
+/// which no word comes twice takes up more; once it is read, it is measured.
 const SEARCHED: u64 = 3;
 
 /// The bytes of `value` as JSON, which is about what it takes up.
@@ -29,12 +29,12 @@ pub fn json(value: &impl Serialize) -> u64 {
     count.0
 }
 
-/// What a session will hold as soon as it has read what came with its start.
+/// The bytes that a session holds as soon as it has read what came with its start.
 pub fn at_start(setup: &Setup) -> u64 {
     json(setup) + by_texts(setup)
 }
 
-/// What the texts that came with a start will take up when they can be searched.
+/// The bytes that the texts of a start take up when they can be searched.
 pub fn by_texts(setup: &Setup) -> u64 {
     let text = |content: &Content| match content {
         Content::Text(text) => text.len(),
@@ -45,7 +45,7 @@ pub fn by_texts(setup: &Setup) -> u64 {
     SEARCHED * texts as u64
 }
 
-/// What `passages` will take up when they can be searched.
+/// The bytes that `passages` take up when they can be searched.
 pub fn by_passages(passages: &[Passage]) -> u64 {
     SEARCHED * passages.iter().map(|passage| passage.text.len() as u64).sum::<u64>()
 }

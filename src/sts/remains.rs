@@ -1,4 +1,4 @@
-//! What is kept of a session that has ended: enough for `status`, and for text messages that are still to be sent.
+//! The remains of a session that has ended: enough for `status`, and for text messages that are still to be sent.
 //! Instructions, documents and rules go at once.
 
 use std::collections::BTreeSet;
@@ -14,8 +14,7 @@ use super::setup::{Link, Setup};
 use super::sms;
 use super::snapshot::LINES_SHOWN;
 
-/// What is kept of one session, but for the texts that are still to be sent. Parts that make it more go, the
-/// least missed first.
+/// Larger remains lose some parts, the least missed first. Texts that are still to be sent stay in any case.
 const BYTES_MAX: u64 = 32 << 10;
 const LINE_CHARACTERS_MAX: usize = 300;
 const WARNINGS_MAX: usize = 20;
@@ -41,7 +40,7 @@ pub struct Ended {
     pub wrong_answers: u32,
     /// Messages of it are still to be sent.
     pub is_sending: bool,
-    /// Of its remains.
+    /// The size of its remains.
     pub bytes: u64,
 }
 
@@ -78,7 +77,7 @@ impl Remains {
             announcements: Vec::new(),
             ..session.clone()
         };
-        // Of a link its name is shown. Its text is needed where it is still to be sent.
+        // `status` shows the names of links. A link's text is needed where it is still to be sent.
         let link = |(key, link): (&String, &Link)| {
             let is_due = session
                 .messages
@@ -120,7 +119,7 @@ impl Remains {
     }
 }
 
-/// Of a session that is over no number is bound any more.
+/// A message without a number never will be: no number is bound to a session that is over.
 fn is_to_be_sent(status: SmsStatus) -> bool {
     matches!(status, SmsStatus::Queued | SmsStatus::Sending)
 }

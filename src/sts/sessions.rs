@@ -207,7 +207,7 @@ impl Sessions {
         self.book().open.get(id).cloned()
     }
 
-    /// What is kept of a session that has ended.
+    /// The remains of a session that has ended.
     ///
     /// # Errors
     /// [`Error::NoSession`], [`Error::Store`].
@@ -283,8 +283,8 @@ impl Sessions {
         }
     }
 
-    /// Ends what nobody used for too long, and forgets what ended long ago. A session with participants in
-    /// its room is in use.
+    /// Ends sessions in which nothing happened for too long, and forgets those that ended long ago. A session with
+    /// participants in its room is in use.
     pub async fn sweep(&self, now: Millis) {
         let sessions = self.all();
         join_all(sessions.iter().map(|live| self.look_after(live, now))).await;

@@ -134,7 +134,7 @@ impl Courier {
     }
 }
 
-/// What a message says.
+/// The text of a message.
 pub fn text(link: &Link) -> String {
     let text = match (&link.sms_text, &link.title) {
         (Some(text), _) if text.contains(&link.url) => text.clone(),

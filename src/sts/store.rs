@@ -25,7 +25,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const GROUP_MAX: usize = 256;
 /// From this on a commit takes up no more: the write-ahead log is at least as large.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// What the write-ahead log is cut down to.
+/// A longer write-ahead log is cut down to this.
 const LOG_BYTES_MAX: i64 = 8 << 20;
 /// Work that may wait for the disk before its callers wait too.
 const WAITING_MAX: usize = 4096;
@@ -64,13 +64,13 @@ pub struct Found {
     pub passages: Option<Vec<Passage>>,
 }
 
-/// What a start finds.
+/// The database as a start finds it.
 pub struct Opened {
     pub store: Store,
     pub open: Vec<Found>,
     /// The oldest first.
     pub ended: Vec<Ended>,
-    /// What tokens are signed with.
+    /// Signs tokens.
     pub secret: [u8; SECRET_BYTES],
 }
 
@@ -142,7 +142,7 @@ impl Store {
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "full")?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
-        // What clients send and callers say.
+        // It holds texts of clients and callers.
         connection.pragma_update(None, "secure_delete", true)?;
         schema::migrate(&mut connection)?;
         let (open, ended) = (schema::open_sessions(&connection)?, schema::ended_sessions(&connection)?);
@@ -195,7 +195,7 @@ impl Store {
         self.put(Row::Forget { id: id.to_owned() })
     }
 
-    /// What is kept of a session that has ended; none where it has been forgotten.
+    /// The remains of a session that has ended; none where it has been forgotten.
     ///
     /// # Errors
     /// [`StoreError::Database`], [`StoreError::Gone`].

@@ -103,7 +103,8 @@ mod tests {
             let file = row["file"].as_str().expect("a name").to_owned();
             let bytes = std::fs::read(cache().join("speech").join(&file)).expect("run ./setup");
             let options = DecodeOptions { raw: None, split_channels: false, limits: Limits::default() };
-            let mut samples = decode(bytes.into(), &options).expect("decoded").channels[0].samples().to_vec();
+            let sound = decode(bytes.into(), &options).expect("decoded").channels[0].clone();
+            let mut samples = sound.pcm(..).samples().to_vec();
             let end = samples.iter().rposition(|sample| sample.abs() > 0.02).expect("speech");
             samples.truncate(end + 800);
             (file, samples)

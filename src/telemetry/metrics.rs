@@ -78,7 +78,8 @@ pub const BUSY: Counter =
 pub const REFUSED: Counter = counter(
     "stt_refused_total",
     Unit::Count,
-    "Requests refused, by reason: busy (too much to do), unwell (the engine does not work).",
+    "Requests refused, by reason: busy (too much to do), share (the organisation holds its share), unwell (the \
+     engine does not work).",
 );
 pub const SLOTS: Gauge = gauge("stt_slots", Unit::Count, "Windows that can be decoded side by side.");
 pub const SLOTS_ACTIVE: Gauge = gauge("stt_slots_active", Unit::Count, "Slots in use.");

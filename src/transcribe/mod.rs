@@ -1,6 +1,7 @@
 //! Whole audio to a transcript: cut into windows, recognise them, stitch the results.
 
 mod chunk;
+mod speech;
 mod window_plan;
 
 pub use chunk::{Policy, plan_windows};
@@ -11,15 +12,21 @@ use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
-use crate::audio::{Pcm, SAMPLE_RATE};
+use self::speech::{Plan, Speech};
+use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
-    Admission, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task, TenantId,
-    Term, WINDOW_SAMPLES, Window,
+    Admission, Audio, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
+    TenantId, Term, WINDOW_SAMPLES, Window,
 };
+use crate::share::Tenants;
 use crate::transcript::{DetectedLanguage, Segment, Transcript};
-use crate::vad::{FRAME_SAMPLES, Vad, VadOptions, speech_spans};
+use crate::vad::{FRAME_SAMPLES, Vad, VadOptions};
 
+/// Windows of one request that are in the engine at once, for each of its slots: all slots stay busy while
+/// the next windows are made, and no more than these take up memory.
+const WINDOWS_PER_SLOT: usize = 2;
 /// A window of which less than this is accounted for is not tried again from so close by: the model
 /// is stuck.
 const MIN_ADVANCE_SAMPLES: usize = SAMPLE_RATE as usize / 10;
@@ -74,9 +81,12 @@ pub struct Transcriber {
     speech: Option<Arc<Speech>>,
 }
 
-struct Speech {
-    vad: Vad,
-    options: VadOptions,
+/// What the windows of one request have in common.
+struct Work<'a> {
+    options: &'a TranscribeOptions,
+    admission: &'a Admission,
+    /// A place here is needed for each window that is in the engine.
+    room: Semaphore,
 }
 
 impl Transcriber {
@@ -85,9 +95,9 @@ impl Transcriber {
         Self { engine, speech: None }
     }
 
-    /// Transcribes windows of what `vad` finds to be speech.
-    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions) -> Self {
-        Self { engine, speech: Some(Arc::new(Speech { vad, options })) }
+    /// Transcribes windows of what `vad` finds to be speech, for `tenants` in turn.
+    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions, tenants: Tenants) -> Self {
+        Self { engine, speech: Some(Arc::new(Speech::new(vad, options, tenants))) }
     }
 
     pub fn model(&self) -> &ModelInfo {
@@ -103,124 +113,151 @@ impl Transcriber {
         self.speech.as_ref().map(|speech| &speech.vad)
     }
 
+    /// Leave to transcribe so much audio, all channels counted.
+    ///
+    /// # Errors
+    /// Those of [`Engine::admit`].
+    pub fn admit(&self, audio: impl Into<Audio>, options: &TranscribeOptions) -> Result<Admission, Error> {
+        match options.class {
+            Class::Live | Class::Interactive => self.engine.admit(options.tenant, audio),
+            Class::Job => Ok(self.engine.admit_job()),
+        }
+    }
+
     /// Transcribes one channel.
     ///
     /// # Errors
     /// Those of [`Engine::admit`] and [`Engine::recognize`]. Nothing is returned in part.
-    pub async fn transcribe(&self, pcm: Pcm, options: &TranscribeOptions) -> Result<Transcript, Error> {
-        let admission = match options.class {
-            Class::Live | Class::Interactive => self.engine.admit(pcm.duration_seconds())?,
-            Class::Job => self.engine.admit_job(),
-        };
-        let transcript = match &self.speech {
-            Some(speech) => self.parallel(speech, pcm, options, &admission).await,
-            None => self.sequential(pcm, options, &admission).await,
+    pub async fn transcribe(
+        &self,
+        sound: impl Into<Sound>,
+        options: &TranscribeOptions,
+    ) -> Result<Transcript, Error> {
+        let sound = sound.into();
+        let admission = self.admit(sound.duration_seconds(), options)?;
+        let transcripts = self.transcribe_all(vec![sound], admission, options).await?;
+        let no_transcript = || Error::ModelFailed("a channel without a transcript".into());
+        transcripts.into_iter().next().ok_or_else(no_transcript)
+    }
+
+    /// Transcribes all channels of a file under one admission, and returns their transcripts in order. Only of
+    /// windows that are in the engine is there a copy in `f32`; dropping the future ends all work.
+    ///
+    /// # Errors
+    /// Those of [`Engine::recognize`]. Nothing is returned in part.
+    pub async fn transcribe_all(
+        &self,
+        channels: Vec<Sound>,
+        admission: Admission,
+        options: &TranscribeOptions,
+    ) -> Result<Vec<Transcript>, Error> {
+        let windows = WINDOWS_PER_SLOT * self.model().slots.max(1);
+        let room = Semaphore::new(windows.min(Semaphore::MAX_PERMITS));
+        let work = Work { options, admission: &admission, room };
+        let transcripts = match &self.speech {
+            Some(speech) => self.parallel(speech, &channels, &work).await,
+            None => try_join_all(channels.iter().map(|sound| self.sequential(sound, &work))).await,
         }?;
         // Rounding, and what decoding left because nobody speaks there.
         admission.done(f64::INFINITY);
-        Ok(transcript)
+        Ok(transcripts)
     }
 
     /// Windows of speech, side by side.
     async fn parallel(
         &self,
         speech: &Arc<Speech>,
-        pcm: Pcm,
-        options: &TranscribeOptions,
-        admission: &Admission,
-    ) -> Result<Transcript, Error> {
-        let (plans, probabilities) = {
-            let (speech, pcm) = (speech.clone(), pcm.clone());
-            let plan = move || {
-                let probabilities = speech.vad.probabilities(&pcm);
-                let spans = speech_spans(&probabilities, pcm.len(), &speech.options);
-                (plan_windows(&spans, &probabilities, pcm.len(), Policy::default()), probabilities)
-            };
-            tokio::task::spawn_blocking(plan).await.map_err(|error| Error::ModelFailed(error.to_string()))?
-        };
-        let seconds = |samples: usize| samples as f64 / f64::from(SAMPLE_RATE);
-        admission.cut(plans.iter().map(|plan| seconds(plan.samples())));
-        let mut plans = plans.into_iter();
-        let Some(first) = plans.next() else {
-            let language = match &options.language {
+        channels: &[Sound],
+        work: &Work<'_>,
+    ) -> Result<Vec<Transcript>, Error> {
+        let mut plans = Vec::with_capacity(channels.len());
+        // One after another: a file of many channels keeps no more processors busy than one of a single channel.
+        for sound in channels {
+            plans.push(speech.plan(sound, work.options).await?);
+        }
+        // What is silent in any channel is not held from here on.
+        let windows = plans.iter().flat_map(|plan| &plan.windows);
+        work.admission.cut(windows.map(|window| seconds(window.samples())));
+        let planned = channels.iter().zip(&plans);
+        try_join_all(planned.map(|(sound, plan)| self.side_by_side(sound, plan, work))).await
+    }
+
+    /// The planned windows of one channel.
+    async fn side_by_side(&self, sound: &Sound, plan: &Plan, work: &Work<'_>) -> Result<Transcript, Error> {
+        let duration = sound.duration_seconds();
+        let Some((first, others)) = plan.windows.split_first() else {
+            let language = match &work.options.language {
                 LanguageChoice::Named(code) => DetectedLanguage { code: code.clone(), probability: 1.0 },
                 LanguageChoice::Detect { .. } => unknown_language(),
             };
-            return Ok(Transcript { segments: Vec::new(), language, duration: pcm.duration_seconds() });
+            return Ok(Transcript { segments: Vec::new(), language, duration });
         };
+        let probabilities = plan.probabilities.as_slice();
         // The first window names the language of them all: it must not change in the middle.
-        let detects = matches!(options.language, LanguageChoice::Detect { .. });
-        let (language, mut segments, rest) = if detects {
-            let (language, segments) =
-                self.planned(first, &pcm, &probabilities, options, None, admission).await?;
-            (Some(language), segments, None)
+        let detects = matches!(work.options.language, LanguageChoice::Detect { .. });
+        let (mut language, mut segments, rest) = if detects {
+            let (language, segments) = self.planned(first, sound, probabilities, None, work).await?;
+            (Some(language), segments, others)
         } else {
-            (None, Vec::new(), Some(first))
+            (None, Vec::new(), plan.windows.as_slice())
         };
-        let windows = rest
-            .into_iter()
-            .chain(plans)
-            .map(|plan| self.planned(plan, &pcm, &probabilities, options, language.as_ref(), admission));
-        let mut language = language.clone();
+        let known = language.clone();
+        let windows =
+            rest.iter().map(|window| self.planned(window, sound, probabilities, known.as_ref(), work));
         for (named, found) in try_join_all(windows).await? {
             language.get_or_insert(named);
             segments.extend(found);
         }
         let language = language.unwrap_or_else(unknown_language);
         in_order(&mut segments);
-        Ok(Transcript { segments, language, duration: pcm.duration_seconds() })
+        Ok(Transcript { segments, language, duration })
     }
 
-    /// One planned window, and what decoding left of it, until all of its speech is accounted for.
+    /// One planned window, and what decoding left of it, until all of its speech is accounted for. Windows take
+    /// their turns in the order in which they first ask.
     async fn planned(
         &self,
-        plan: WindowPlan,
-        pcm: &Pcm,
+        plan: &WindowPlan,
+        sound: &Sound,
         probabilities: &[f32],
-        options: &TranscribeOptions,
         language: Option<&DetectedLanguage>,
-        admission: &Admission,
+        work: &Work<'_>,
     ) -> Result<(DetectedLanguage, Vec<Segment>), Error> {
+        // Nobody closes the semaphore; if somebody did, there would be a window too many, and no more.
+        let _place = work.room.acquire().await.ok();
         let mut language = language.cloned();
         let mut segments = Vec::new();
-        let seconds = |samples: usize| samples as f64 / f64::from(SAMPLE_RATE);
-        let mut next = Some(plan);
+        let mut next = Some(plan.clone());
         while let Some(plan) = next {
-            let window = self.window(plan.pcm(pcm), options, language.as_ref());
-            let recognition = self.engine.recognize(admission, window).await?;
+            let window = self.window(plan.pcm(sound), work.options, language.as_ref());
+            let recognition = self.engine.recognize(work.admission, window).await?;
             let consumed = recognition.consumed_samples.max(MIN_ADVANCE_SAMPLES);
             language.get_or_insert(recognition.language);
             segments.extend(recognition.segments.into_iter().map(|segment| in_file(segment, &plan)));
-            admission.done(seconds(consumed.min(plan.samples())));
+            work.admission.done(seconds(consumed.min(plan.samples())));
             next = plan.after(consumed).filter(|rest| holds_speech(rest, probabilities));
         }
         Ok((language.unwrap_or_else(unknown_language), segments))
     }
 
     /// The reference's way: each window begins where the one before it says that it ended.
-    async fn sequential(
-        &self,
-        pcm: Pcm,
-        options: &TranscribeOptions,
-        admission: &Admission,
-    ) -> Result<Transcript, Error> {
+    async fn sequential(&self, sound: &Sound, work: &Work<'_>) -> Result<Transcript, Error> {
         let mut language = None::<DetectedLanguage>;
         let mut segments = Vec::new();
         let mut start = 0;
-        while start < pcm.len() {
-            let samples = pcm.slice(start..start + WINDOW_SAMPLES);
-            let window = self.window(samples, options, language.as_ref());
-            let recognition = self.engine.recognize(admission, window).await?;
+        while start < sound.len() {
+            let pcm = sound.pcm(start..start + WINDOW_SAMPLES);
+            let window = self.window(pcm, work.options, language.as_ref());
+            let recognition = self.engine.recognize(work.admission, window).await?;
             let consumed = recognition.consumed_samples.max(MIN_ADVANCE_SAMPLES);
-            let offset = start as f64 / f64::from(SAMPLE_RATE);
             language.get_or_insert_with(|| recognition.language.clone());
-            segments.extend(shifted(recognition, offset));
-            admission.done(consumed as f64 / f64::from(SAMPLE_RATE));
+            segments.extend(shifted(recognition, seconds(start)));
+            work.admission.done(seconds(consumed));
             start += consumed;
         }
         in_order(&mut segments);
         let language = language.unwrap_or_else(unknown_language);
-        Ok(Transcript { segments, language, duration: pcm.duration_seconds() })
+        Ok(Transcript { segments, language, duration: sound.duration_seconds() })
     }
 
     fn window(&self, pcm: Pcm, options: &TranscribeOptions, language: Option<&DetectedLanguage>) -> Window {
@@ -243,6 +280,10 @@ impl Transcriber {
             deadline: options.deadline,
         }
     }
+}
+
+fn seconds(samples: usize) -> f64 {
+    samples as f64 / f64::from(SAMPLE_RATE)
 }
 
 /// Of audio in which nobody speaks.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::audio::{Pcm, SAMPLE_RATE};
+use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 
 /// A stretch of the file within a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,17 +58,13 @@ impl WindowPlan {
         self.pieces.last().map_or(0, Piece::window_end)
     }
 
-    /// The window's audio. Copies only where pieces join.
-    pub fn pcm(&self, file: &Pcm) -> Pcm {
-        match self.pieces.as_slice() {
-            [piece] => file.slice(piece.file.clone()),
-            pieces => {
-                let samples = pieces
-                    .iter()
-                    .flat_map(|piece| file.samples().get(piece.file.clone()).unwrap_or_default());
-                Pcm::new(samples.copied().collect::<Vec<_>>())
-            }
+    /// The window's audio: a copy, so to be made when the engine has room for it.
+    pub fn pcm(&self, file: &Sound) -> Pcm {
+        let mut samples = Vec::with_capacity(self.samples());
+        for piece in &self.pieces {
+            file.append(piece.file.clone(), &mut samples);
         }
+        Pcm::new(samples)
     }
 
     /// What is left of the window after its first `consumed_samples`; `None` if nothing is.
@@ -152,14 +148,13 @@ mod tests {
 
     #[test]
     fn audio_is_that_of_the_pieces() {
-        let file = Pcm::new((0..400_000).map(|i| i as f32).collect::<Vec<_>>());
+        let samples: Vec<f32> = (0..400_000).map(|i| (i % 32_003) as f32 / 32_768.0).collect();
+        let file = Sound::from(&samples[..]);
         let pcm = two_pieces().pcm(&file);
         assert_eq!(pcm.len(), 80_000);
-        assert_eq!(
-            [0, 31_999, 32_000, 79_999].map(|i| pcm.samples()[i]),
-            [160_000.0, 191_999.0, 320_000.0, 367_999.0]
-        );
-        assert_eq!(WindowPlan::new([5..9]).pcm(&file).samples(), [5.0, 6.0, 7.0, 8.0]);
+        let of_file = [160_000, 191_999, 320_000, 367_999].map(|i| samples[i]);
+        assert_eq!([0, 31_999, 32_000, 79_999].map(|i| pcm.samples()[i]), of_file);
+        assert_eq!(WindowPlan::new([5..9]).pcm(&file).samples(), &samples[5..9]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::lstm::LstmState;
 use super::network::{Layers, Network};
 use super::simd::Level;
 use super::spectrum::{BINS, COLUMNS, SPAN, SpectrumScratch};
-use crate::audio::Pcm;
+use crate::audio::{Pcm, Sound};
 
 /// Samples in a frame: 32 ms.
 pub const FRAME_SAMPLES: usize = 512;
@@ -23,6 +23,8 @@ const MIRRORED: usize = SPAN - CONTEXT - FRAME_SAMPLES;
 /// Frames that go through the layers together: enough to fill the tiles, few enough that the
 /// activations stay in the second-level cache.
 const BATCH: usize = 96;
+/// Samples of a file that are worked on together: half a minute, in whole batches.
+const PIECE: usize = 10 * BATCH * FRAME_SAMPLES;
 /// Louder samples are cut: far above any sound, far below where squares leave `f32`.
 const SAMPLE_LIMIT: f32 = 1e4;
 /// The level that the loudest frame of a recording is raised to, as root mean square: that of a
@@ -51,10 +53,27 @@ impl Vad {
     /// last one where it isn't whole. A faint recording is raised to a usual level first. Runs on the
     /// calling thread: about 9 ms for 30 s of audio.
     pub fn probabilities(&self, pcm: &Pcm) -> Vec<f32> {
-        let mut stream = VadStream { gain: gain(pcm.samples()), ..self.stream() };
+        let mut stream = VadStream { gain: gain(loudest(pcm.samples())), ..self.stream() };
         let mut probabilities = stream.push(pcm.samples());
         probabilities.extend(stream.finish());
         probabilities
+    }
+
+    /// As [`Self::probabilities`], of a file of which half a minute at a time becomes `f32`. `goes_on` is asked
+    /// before each, and ends the work: `None`.
+    pub fn probabilities_while(&self, sound: &Sound, goes_on: impl Fn() -> bool) -> Option<Vec<f32>> {
+        let pieces = || sound.pieces(PIECE).map(|piece| goes_on().then_some(piece));
+        let mut peak = 0.0_f32;
+        for piece in pieces() {
+            peak = peak.max(loudest(piece?.samples()));
+        }
+        let mut stream = VadStream { gain: gain(peak), ..self.stream() };
+        let mut probabilities = Vec::with_capacity(sound.len().div_ceil(FRAME_SAMPLES));
+        for piece in pieces() {
+            probabilities.extend(stream.push(piece?.samples()));
+        }
+        probabilities.extend(stream.finish());
+        Some(probabilities)
     }
 
     /// Starts on a stream of audio, taken at the level it comes at.
@@ -148,10 +167,14 @@ impl Scratch {
     }
 }
 
-/// What raises the loudest frame to [`LOUDEST_FRAME`], between 1 and [`GAIN_LIMIT`].
-fn gain(samples: &[f32]) -> f32 {
+/// The energy of the loudest frame.
+fn loudest(samples: &[f32]) -> f32 {
     let energy = |frame: &[f32]| frame.iter().map(|sample| sample * sample).sum::<f32>();
-    let loudest = samples.chunks(FRAME_SAMPLES).map(energy).fold(0.0, f32::max);
+    samples.chunks(FRAME_SAMPLES).map(energy).fold(0.0, f32::max)
+}
+
+/// What raises a frame of the energy `loudest` to [`LOUDEST_FRAME`], between 1 and [`GAIN_LIMIT`].
+fn gain(loudest: f32) -> f32 {
     (LOUDEST_FRAME / (loudest / FRAME_SAMPLES as f32).sqrt()).clamp(1.0, GAIN_LIMIT)
 }
 
@@ -269,10 +292,33 @@ mod tests {
         let vad = vad();
         let loud = babble();
         let faint: Vec<f32> = loud.iter().map(|sample| sample / 16.0).collect();
-        let loudest = gain(&faint);
-        assert!(loudest > 5.0);
-        let raised: Vec<f32> = faint.iter().map(|sample| sample * loudest).collect();
+        let gain = gain(loudest(&faint));
+        assert!(gain > 5.0);
+        let raised: Vec<f32> = faint.iter().map(|sample| sample * gain).collect();
         assert_eq!(vad.probabilities(&Pcm::new(faint)), vad.probabilities(&Pcm::new(raised)));
+    }
+
+    #[test]
+    fn a_file_in_pieces_is_heard_as_a_whole_one_and_left_when_it_is_not_wanted() {
+        let vad = vad();
+        // The loudest moment is in the last of three pieces.
+        let mut samples: Vec<f32> =
+            babble().iter().map(|sample| sample / 50.0).collect::<Vec<_>>().repeat(16);
+        samples.extend(babble());
+        let sound = Sound::from(&samples[..]);
+        let pieces = sound.len().div_ceil(PIECE);
+        assert_eq!(pieces, 3);
+        let asked = std::cell::Cell::new(0);
+        let ask = |most: usize| {
+            asked.set(0);
+            let goes_on = || asked.replace(asked.get() + 1) < most;
+            vad.probabilities_while(&sound, goes_on)
+        };
+        assert_eq!(ask(usize::MAX), Some(vad.probabilities(&sound.pcm(..))));
+        assert_eq!(asked.get(), 2 * pieces);
+        for most in [0, 2, 5] {
+            assert_eq!((ask(most), asked.get()), (None, most + 1));
+        }
     }
 
     #[test]

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use verbatim::audio::{DecodeOptions, Error, Limits, RawEncoding, RawFormat, decode};
+use verbatim::audio::{DecodeOptions, Error, Limits, RawEncoding, RawFormat, decode, estimate};
 
-fn fixtures() -> Vec<(String, Vec<u8>)> {
+pub fn fixtures() -> Vec<(String, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".verbatim/fixtures");
     let entries = std::fs::read_dir(&folder).expect("run ./setup");
     let mut fixtures: Vec<_> = entries
@@ -41,11 +41,22 @@ fn channels_are_mixed_or_kept_apart() {
     let mixed =
         decode(samples.clone().into(), &DecodeOptions { raw: Some(raw.into()), ..options() }).expect("raw");
     assert_eq!(mixed.channels.len(), 1);
-    assert!(mixed.channels[0].samples().iter().all(|&sample| sample == 0.0));
+    assert!(mixed.channels[0].pcm(..).samples().iter().all(|&sample| sample == 0.0));
     let options = DecodeOptions { raw: Some(raw.into()), split_channels: true, ..options() };
     let split = decode(samples.into(), &options).expect("raw");
     assert_eq!((split.channels.len(), split.source_channels), (2, 2));
-    assert_eq!(split.channels[0].samples()[100], -split.channels[1].samples()[100]);
+    let [left, right] = [0, 1].map(|channel| split.channels[channel].pcm(..));
+    assert_eq!(left.samples()[100], -right.samples()[100]);
+}
+
+#[test]
+fn what_is_louder_than_full_scale_keeps_its_shape() {
+    let wave: Vec<f32> = (0..16_000).map(|n| 3.5 * (n as f32 * 0.05).sin()).collect();
+    let raw = RawFormat { encoding: RawEncoding::Linear32, sample_rate_hz: 16_000, channels: 1 };
+    let bytes: Vec<u8> = wave.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+    let decoded = decode(bytes.into(), &DecodeOptions { raw: Some(raw.into()), ..options() }).expect("raw");
+    let pcm = decoded.channels[0].pcm(..);
+    assert!(wave.iter().zip(pcm.samples()).all(|(said, heard)| (said - heard).abs() < 3e-4));
 }
 
 #[test]
@@ -100,7 +111,11 @@ fn mutated_files_are_decoded_or_refused_and_take_no_time() {
                 }
             }
             let began = Instant::now();
-            let _ = decode(mutant.into(), &options());
+            let mutant = Bytes::from(mutant);
+            if let Ok(foreseen) = estimate(&mutant, &options()) {
+                assert!((0.0..=600.0).contains(&foreseen.seconds), "{name}, round {round}: {foreseen:?}");
+            }
+            let _ = decode(mutant, &options());
             assert!(
                 began.elapsed() < Duration::from_secs(30),
                 "{name}, round {round}: {:?}",

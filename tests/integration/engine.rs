@@ -53,7 +53,7 @@ fn window(word: u16, steps: u16) -> Window {
 }
 
 async fn text(engine: &Engine, window: Window) -> Result<String, Error> {
-    let admission = engine.admit(window.pcm.duration_seconds())?;
+    let admission = engine.admit(TenantId::default(), window.pcm.duration_seconds())?;
     let recognition = engine.recognize(&admission, window).await?;
     Ok(recognition.segments.iter().map(|segment| segment.text.as_str()).collect())
 }
@@ -107,7 +107,7 @@ async fn an_improbable_attempt_is_repeated_hotter_and_the_best_is_kept() {
     let improbable_below = [(7, 0.5), (8, 9.0)].into();
     let (engine, calls) = start(2, Script { improbable_below, ..Script::default() });
     let temperature = async |word| {
-        let admission = engine.admit(1.0).expect("idle");
+        let admission = engine.admit(TenantId::default(), 1.0).expect("idle");
         let recognition = engine.recognize(&admission, window(word, 1)).await.expect("accepted");
         recognition.segments[0].temperature
     };
@@ -180,11 +180,13 @@ async fn beyond_its_bound_the_engine_says_when_to_come_back() {
     let (open, gate) = mpsc::channel();
     let config = Config { max_held_seconds: 10.0, ..Config::default() };
     let (engine, _) = start_with(&config, 1, Script { gate: Some(gate), ..Script::default() });
-    let first = engine.admit(9.0).expect("idle");
-    let Err(Error::Overloaded { retry_after }) = engine.admit(5.0).map(|_| ()) else { panic!("accepted") };
+    let first = engine.admit(TenantId::default(), 9.0).expect("idle");
+    let Err(Error::Overloaded { retry_after }) = engine.admit(TenantId::default(), 5.0).map(|_| ()) else {
+        panic!("accepted")
+    };
     assert!(retry_after >= Duration::from_secs(1) && retry_after <= Duration::from_secs(120));
     drop(first);
-    assert!(engine.admit(5.0).is_ok());
+    assert!(engine.admit(TenantId::default(), 5.0).is_ok());
     drop(open);
 }
 
@@ -193,7 +195,7 @@ async fn words_are_aligned_only_where_asked() {
     let (engine, calls) = start(2, Script::default());
     let mut timed = window(1, 1);
     timed.options.word_times = true;
-    let admission = engine.admit(2.0).expect("idle");
+    let admission = engine.admit(TenantId::default(), 2.0).expect("idle");
     let recognition = engine.recognize(&admission, timed).await.expect("accepted");
     assert_eq!(recognition.segments[0].words[0].start, 0.25);
     engine.recognize(&admission, window(2, 1)).await.expect("accepted");
@@ -283,13 +285,13 @@ async fn a_call_that_hangs_fails_what_waits_and_what_comes_until_it_is_back() {
     let (open, gate) = mpsc::channel();
     let config = Config { stall_seconds: 0.2, ..Config::default() };
     let (engine, _) = start_with(&config, 1, Script { gate: Some(gate), ..Script::default() });
-    let admission = engine.admit(2.0).expect("idle");
+    let admission = engine.admit(TenantId::default(), 2.0).expect("idle");
     let both =
         tokio::join!(engine.recognize(&admission, window(1, 1)), engine.recognize(&admission, window(2, 1)));
     assert!(matches!(both, (Err(Error::Unwell), Err(Error::Unwell))), "{both:?}");
     assert_eq!(engine.condition(), Condition::Hung);
-    assert!(matches!(engine.admit(1.0).map(drop), Err(Error::Unwell)));
-    assert!(matches!(engine.enter(1).map(drop), Err(Error::Unwell)));
+    assert!(matches!(engine.admit(TenantId::default(), 1.0).map(drop), Err(Error::Unwell)));
+    assert!(matches!(engine.enter(TenantId::default(), 1).map(drop), Err(Error::Unwell)));
     assert!(matches!(engine.probe().await, Err(Error::Unwell)));
     drop((admission, open));
     let begun = Instant::now();

@@ -21,6 +21,7 @@ use verbatim::http::{self, Authenticator, Router, auth};
 use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
+use verbatim::share::Tenants;
 use verbatim::transcribe::Transcriber;
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -141,6 +142,8 @@ impl SpeechModel for Reader {
 /// What a test wants to be otherwise.
 #[derive(Default)]
 pub struct Setup {
+    /// That have keys; one where this says nothing.
+    pub organisations: usize,
     pub http: http::Config,
     pub auth: auth::Config,
     pub api: api::Config,
@@ -162,6 +165,8 @@ pub struct TestServer {
     pub address: SocketAddr,
     /// A valid key.
     pub key: String,
+    /// Those of other organisations.
+    pub others: Vec<String>,
     /// One of an operator.
     pub operator: String,
     pub state: TempDir,
@@ -196,10 +201,17 @@ impl TestServer {
         let (_, secret) = Store::open(state.path()).and_then(|store| store.create("test")).expect("a key");
         let operator = Store::open(state.path()).and_then(|store| store.create_operator("operator"));
         let (_, operator) = operator.expect("a key");
+        let others = (1..setup.organisations).map(|number| {
+            let made = Store::open(state.path()).and_then(|store| store.create(&format!("other {number}")));
+            made.expect("a key").1.expose().to_owned()
+        });
+        let others = others.collect();
         let verifier = Store::open(state.path()).and_then(Verifier::new).expect("keys");
+        let tenants = verifier.tenants();
+        engine.share_between(tenants.clone());
         let readiness = Readiness::default();
         readiness.set(State::Ready);
-        let live = Live::new(engine.clone(), None, setup.live);
+        let live = Live::new(engine.clone(), None, setup.live, tenants.clone());
         let fetcher = Fetcher::new(&setup.fetch).expect("a fetcher");
         let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone()).await.expect("jobs");
         let parts = api::Parts {
@@ -209,6 +221,7 @@ impl TestServer {
             fetcher,
             jobs: Some(jobs.clone()),
             readiness: readiness.clone(),
+            tenants: tenants.clone(),
             audio: setup.audio,
             other_paths: serde_json::Map::new(),
         };
@@ -218,11 +231,13 @@ impl TestServer {
         tokio::spawn(async move { jobs.run(work, stop).await });
         let router = api::router(services);
         let routes = routes(&router);
-        let door = Door::open(router, setup.http).await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let door = Door::shared(listener, router, setup.http, tenants);
         let key = secret.expose().to_owned();
         Self {
             address: door.address,
             key,
+            others,
             operator: operator.expose().to_owned(),
             state,
             engine,
@@ -264,6 +279,10 @@ impl Door {
 
     /// On a port that was taken before.
     pub fn on(listener: TcpListener, router: Router, config: http::Config) -> Self {
+        Self::shared(listener, router, config, Tenants::default())
+    }
+
+    fn shared(listener: TcpListener, router: Router, config: http::Config, tenants: Tenants) -> Self {
         let address = listener.local_addr().expect("bound");
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(async move {
@@ -271,7 +290,7 @@ impl Door {
                 // A test that drops its server stops it too.
                 let _ = stopped.await;
             };
-            http::run(listener, router, &config, shutdown).await
+            http::run(listener, router, &config, tenants, shutdown).await
         });
         Self { address, stop, server }
     }

@@ -8,11 +8,12 @@ use std::sync::{Arc, OnceLock};
 use verbatim::audio::{self, DecodeOptions, Pcm};
 use verbatim::engine::{Class, Config as EngineConfig, Engine, LanguageChoice, Task, TenantId, Term};
 use verbatim::models::{self, ComputeType, Config, DeviceChoice};
+use verbatim::share::Tenants;
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::Transcript;
 use verbatim::vad::{Vad, VadOptions};
 
-fn cache(name: &str) -> PathBuf {
+pub fn cache(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".verbatim").join(name);
     assert!(path.exists(), "{} is not there: run ./setup", path.display());
     path
@@ -33,7 +34,7 @@ pub fn transcriber() -> Transcriber {
     static TRANSCRIBER: OnceLock<Transcriber> = OnceLock::new();
     let start = || {
         let vad = Vad::load(&cache("models/silero-vad")).expect("the model loads");
-        Transcriber::with_vad(engine(ComputeType::Auto), vad, VadOptions::default())
+        Transcriber::with_vad(engine(ComputeType::Auto), vad, VadOptions::default(), Tenants::default())
     };
     TRANSCRIBER.get_or_init(start).clone()
 }
@@ -54,7 +55,7 @@ fn options() -> TranscribeOptions {
 fn read(path: &str) -> Pcm {
     let bytes = std::fs::read(cache(path)).expect("readable");
     let options = DecodeOptions { raw: None, split_channels: false, limits: audio::Limits::default() };
-    audio::decode(bytes.into(), &options).expect(path).channels[0].clone()
+    audio::decode(bytes.into(), &options).expect(path).channels[0].pcm(..)
 }
 
 /// Each passage of the novel with its words.

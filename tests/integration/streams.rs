@@ -13,6 +13,7 @@ use verbatim::audio::{
 };
 use verbatim::engine::{self, Engine, LanguageChoice, SpeechModel, TenantId};
 use verbatim::live::{Config, Event, Live, Options, Progress, Results};
+use verbatim::share::Tenants;
 use verbatim::transcript::Word;
 
 use crate::speech;
@@ -193,7 +194,7 @@ async fn what_is_no_container_is_refused_and_threads_are_bounded() {
 fn live() -> Live {
     let load = || Ok::<Box<dyn SpeechModel>, Infallible>(Box::new(Listener::new()));
     let engine = Engine::start(&engine::Config::default(), load).expect("a scripted model loads");
-    Live::new(engine, None, Config { hop_ms: 200, ..Config::default() })
+    Live::new(engine, None, Config { hop_ms: 200, ..Config::default() }, Tenants::default())
 }
 
 fn wanted() -> Options {
@@ -213,7 +214,7 @@ fn wanted() -> Options {
 
 /// The final results of `pieces`, pushed as fast as they are taken.
 async fn heard(live: &Live, wanted: Options, pieces: &[&[u8]]) -> Vec<Results> {
-    let mut session = live.open(live.admit().expect("room"), wanted);
+    let mut session = live.open(live.admit(TenantId::default()).expect("room"), wanted);
     let mut results = Vec::new();
     let mut pieces = pieces.iter();
     let mut has_ended = false;
@@ -259,7 +260,7 @@ async fn hours_keep_their_time() {
     // Three hours, nearly all of them silent; the last words are in the last second.
     let mut session = {
         let live = live();
-        live.open(live.admit().expect("room"), wanted())
+        live.open(live.admit(TenantId::default()).expect("room"), wanted())
     };
     let silence = Bytes::from(vec![0; 16_000 * 2 * 10]);
     let mut last = None;
@@ -323,7 +324,8 @@ proptest! {
 #[tokio::test]
 async fn a_streamed_passage_says_what_the_file_says() {
     let transcriber = speech::transcriber();
-    let live = Live::new(transcriber.engine().clone(), transcriber.vad().cloned(), Config::default());
+    let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
+    let live = Live::new(engine, vad, Config::default(), Tenants::default());
     // All passages after each other, with the pauses of one who reads them.
     let (mut samples, mut said) = (Vec::new(), String::new());
     for (pcm, text) in speech::passages() {

@@ -49,7 +49,7 @@ fn window(pcm: Pcm) -> Window {
 }
 
 async fn recognize(engine: &Engine, pcm: Pcm) -> Recognition {
-    let admission = engine.admit(pcm.duration_seconds()).expect("idle");
+    let admission = engine.admit(TenantId::default(), pcm.duration_seconds()).expect("idle");
     engine.recognize(&admission, window(pcm)).await.expect("recognised")
 }
 
@@ -121,7 +121,7 @@ async fn terms_of_one_window_do_not_reach_its_batch_mates() {
             window.options.bias = unwanted.clone();
         }
         async move {
-            let admission = engine.admit(4.0).expect("room");
+            let admission = engine.admit(TenantId::default(), 4.0).expect("room");
             engine.recognize(&admission, window).await.expect("recognised")
         }
     };

@@ -62,7 +62,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     if services.readiness.state() == State::Draining {
         return Err(error::stopping());
     }
-    let place = live.admit()?;
+    let place = live.admit(TenantId(caller.tenant))?;
     let config = live.config();
     let limits =
         Limits { frame_bytes_max: config.message_bytes_max, message_bytes_max: config.message_bytes_max };

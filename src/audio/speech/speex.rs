@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use oxideav_speex::{DecodedFrame, SpeexDecoder, SpeexHeader, UltraWidebandDecoder, UwbDecodedFrame};
 
 use super::{Decoded, extend};
-use crate::audio::container::Ending;
+use crate::audio::container::{Ending, MAX_CHAINED};
 use crate::audio::decode::{Error, SpeechCoding};
 use crate::audio::gather::Gather;
 use crate::audio::ogg;
@@ -121,12 +121,19 @@ pub fn read(bytes: impl Read, gather: &mut Gather, decoded: Decoded<'_>) -> Resu
     let mut packets: Option<Packets> = None;
     // Comments, and headers of extensions that nothing has.
     let mut headers = 0;
+    let mut chained = 0.0;
     while let Some(packet) = reader.next() {
         if packet.begins_stream {
             let Ok(header) = SpeexHeader::parse(&packet.bytes) else { continue };
+            chained += 1.0;
+            if chained > MAX_CHAINED + gather.seconds() {
+                gather.mark_damaged();
+                return Ok(Ending::Broken);
+            }
             reader.keep(packet.serial);
             headers = 1 + header.extra_headers.min(16);
             packets = Some(Packets::new(header.mode_sampling_rate_hz().unwrap_or(header.rate))?);
+            decoded(gather)?;
         } else if headers > 0 {
             headers -= 1;
         } else if let Some(packets) = &mut packets {

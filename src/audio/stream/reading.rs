@@ -137,7 +137,13 @@ impl Reading {
 
 /// The reader's thread: ends with the bytes, with an error, or when nobody listens.
 fn read_container(source: Source, mut gather: Gather, reports: &mpsc::Sender<Report>) {
+    let mut sent = 0;
     let mut send = |gather: &mut Gather| {
+        // A packet that yields nothing is no news.
+        let decoded = gather.progress().source_samples;
+        if std::mem::replace(&mut sent, decoded) == decoded {
+            return Ok(());
+        }
         let report = Report::Pcm { channels: gather.take(), source_channels: gather.source_channels() };
         // Nobody listens: whatever ends the reading will do.
         reports.blocking_send(report).map_err(|_| Error::Empty)

@@ -177,7 +177,7 @@ async fn measure(
 ) -> Result<Vec<f64>, engine::Error> {
     let one = |_| async {
         let begun = Instant::now();
-        let admission = engine.admit(WINDOW_SECONDS)?;
+        let admission = engine.admit(TenantId::default(), WINDOW_SECONDS)?;
         engine.recognize(&admission, window(pcm.clone())).await?;
         Ok(begun.elapsed())
     };

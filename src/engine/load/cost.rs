@@ -27,27 +27,37 @@ pub struct Work {
     pub windows: f64,
     /// Of audio.
     pub seconds: f64,
+    /// Seconds of a processor until it is decoded.
+    pub reading: f64,
 }
 
 impl Work {
     pub fn window(seconds: f64) -> Self {
-        Self { windows: 1.0, seconds }
+        Self { windows: 1.0, seconds, reading: 0.0 }
     }
 
     /// `seconds` of audio in as few windows as can hold it; none for none.
     pub fn audio(seconds: f64) -> Self {
-        Self { windows: (seconds / WINDOW_SECONDS).ceil(), seconds }
+        Self { windows: (seconds / WINDOW_SECONDS).ceil(), seconds, reading: 0.0 }
     }
 
     /// What is left of it. Sums of fractions: what is less than a sample is nothing.
     pub fn without(self, part: Self) -> Self {
         let left = self + part.times(-1.0);
         let nothing_below = |least: f64, value: f64| if value < least { 0.0 } else { value };
-        Self { windows: nothing_below(1e-6, left.windows), seconds: nothing_below(1e-5, left.seconds) }
+        Self {
+            windows: nothing_below(1e-6, left.windows),
+            seconds: nothing_below(1e-5, left.seconds),
+            reading: nothing_below(1e-9, left.reading),
+        }
     }
 
     pub fn times(self, factor: f64) -> Self {
-        Self { windows: self.windows * factor, seconds: self.seconds * factor }
+        Self {
+            windows: self.windows * factor,
+            seconds: self.seconds * factor,
+            reading: self.reading * factor,
+        }
     }
 }
 
@@ -55,7 +65,11 @@ impl std::ops::Add for Work {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { windows: self.windows + other.windows, seconds: self.seconds + other.seconds }
+        Self {
+            windows: self.windows + other.windows,
+            seconds: self.seconds + other.seconds,
+            reading: self.reading + other.reading,
+        }
     }
 }
 
@@ -90,7 +104,7 @@ impl Cost {
     /// Seconds of the engine that a full window takes, once that is known.
     pub fn of_full_window(&self) -> Option<f64> {
         let known = self.count >= MIN_WINDOWS || self.busy >= MIN_BUSY_SECONDS;
-        let done = self.full_windows(Work { windows: self.count, seconds: self.seconds });
+        let done = self.full_windows(Work { windows: self.count, seconds: self.seconds, reading: 0.0 });
         (known && done > 0.0).then(|| self.busy / done)
     }
 
@@ -124,6 +138,31 @@ impl Cost {
     }
 }
 
+/// Seconds of a processor for a sample of a file, until that is measured: between MP3 and FLAC.
+const FIRST_READING: f64 = 2e-8;
+/// Samples that have to be decoded before the measurement is believed.
+const MIN_SAMPLES: f64 = 1e6;
+
+/// The time that decoding takes for each sample of a file, all of its channels counted.
+#[derive(Default)]
+pub struct Reading {
+    samples: f64,
+    seconds: f64,
+}
+
+impl Reading {
+    /// Seconds of a processor that decoding `samples` takes.
+    pub fn of(&self, samples: f64) -> f64 {
+        let each = if self.samples < MIN_SAMPLES { FIRST_READING } else { self.seconds / self.samples };
+        samples * each
+    }
+
+    pub fn learn(&mut self, samples: f64, seconds: f64) {
+        self.samples = self.samples * MEMORY + samples;
+        self.seconds = self.seconds * MEMORY + seconds;
+    }
+}
+
 /// Busy seconds of the engine after which a measurement has lost most of its weight.
 const REMEMBERED_BUSY_SECONDS: f64 = 15.0;
 /// A pace outside this is a measurement that went wrong.
@@ -139,11 +178,18 @@ pub struct Pace {
 }
 
 impl Pace {
-    pub fn busy(&mut self, seconds: f64) {
+    /// Returns the part of all earlier measurements that still counts.
+    pub fn busy(&mut self, seconds: f64) -> f64 {
         let kept = (-seconds / REMEMBERED_BUSY_SECONDS).exp();
         self.busy = self.busy * kept + seconds;
         self.foreseen *= kept;
         self.audio *= kept;
+        kept
+    }
+
+    /// Of late; `None` where that is too little to tell anything.
+    pub fn busy_seconds(&self) -> Option<f64> {
+        (self.busy >= MIN_BUSY_SECONDS).then_some(self.busy)
     }
 
     /// Work that was to cost `foreseen` seconds is done.

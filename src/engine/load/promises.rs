@@ -28,11 +28,17 @@ pub struct Promises {
 struct Promise {
     due: Instant,
     caller: u64,
+    /// It came once already, and there was no room.
+    again: bool,
 }
 
 impl Promises {
     pub fn new() -> Self {
         Self { line: VecDeque::new(), share: 1.0 }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty()
     }
 
     fn observed(&mut self, came: bool) {
@@ -57,9 +63,19 @@ impl Promises {
         true
     }
 
+    /// When `caller` was told to come, where it was: to ask again before that changes nothing.
+    pub fn of(&self, caller: u64) -> Option<Instant> {
+        self.line.iter().find(|promise| promise.caller == caller).map(|promise| promise.due)
+    }
+
     /// Requests that are expected back.
     pub fn expected(&self) -> f64 {
         self.share * self.line.len() as f64
+    }
+
+    /// Requests that are expected back for the second time, or later: they go before the others.
+    pub fn expected_again(&self) -> f64 {
+        self.share * self.line.iter().filter(|promise| promise.again).count() as f64
     }
 
     /// Whether a newcomer may take a place while there is room for `room` more, without taking it from anyone
@@ -72,10 +88,10 @@ impl Promises {
         })
     }
 
-    pub fn make(&mut self, caller: u64, due: Instant) {
+    pub fn make(&mut self, caller: u64, due: Instant, again: bool) {
         if self.line.len() < MOST {
             let index = self.line.partition_point(|promise| promise.due <= due);
-            self.line.insert(index, Promise { due, caller });
+            self.line.insert(index, Promise { due, caller, again });
         }
     }
 }

@@ -74,7 +74,7 @@ impl Knowledge {
         &self.passages
     }
 
-    /// What it takes up in memory.
+    /// The bytes that it takes up.
     pub fn bytes(&self) -> usize {
         self.passages.iter().map(Passage::bytes).sum::<usize>() + self.index.bytes()
     }

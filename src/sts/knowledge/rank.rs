@@ -77,7 +77,7 @@ pub struct Index {
     letters: String,
     /// In the order of their letters.
     terms: Vec<Term>,
-    /// Of all terms, in their order: the texts that a term is in, and how often.
+    /// The texts that a term is in and how often, for all terms in their order.
     postings: Vec<(u32, u32)>,
     lengths: Vec<u32>,
     mean_length: f32,
@@ -133,7 +133,7 @@ impl Index {
         index
     }
 
-    /// What it takes up in memory.
+    /// The bytes that it takes up.
     pub fn bytes(&self) -> usize {
         self.letters.len()
             + size_of_val(self.terms.as_slice())

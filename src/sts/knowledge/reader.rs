@@ -42,7 +42,7 @@ impl Reader {
     }
 }
 
-/// What a client may know of why a page could not be had.
+/// The reason that a client may know.
 fn reason(error: &fetch::Error) -> &'static str {
     match error {
         fetch::Error::InvalidUrl => "the address is not that of a website",

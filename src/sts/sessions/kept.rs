@@ -9,20 +9,21 @@ use crate::sts::session::Millis;
 #[derive(Default)]
 pub struct Kept {
     by_id: HashMap<Arc<str>, Ended>,
-    /// Of each organisation, in the order of their ends.
+    /// The ids of each organisation, in the order of the ends.
     by_tenant: HashMap<u64, VecDeque<Arc<str>>>,
     bytes: u64,
 }
 
 impl Kept {
-    /// To be called in the order of the sessions' ends.
+    /// To be called in the order of the sessions' ends; one that is known stays as it is.
     pub fn add(&mut self, ended: Ended) {
+        if self.by_id.contains_key(ended.id.as_str()) {
+            return;
+        }
         let id: Arc<str> = ended.id.as_str().into();
         self.by_tenant.entry(ended.tenant).or_default().push_back(id.clone());
         self.bytes += ended.bytes;
-        if let Some(before) = self.by_id.insert(id, ended) {
-            self.bytes = self.bytes.saturating_sub(before.bytes);
-        }
+        self.by_id.insert(id, ended);
     }
 
     pub fn get(&self, id: &str) -> Option<&Ended> {
@@ -33,7 +34,7 @@ impl Kept {
         self.by_id.len()
     }
 
-    /// What their remains take up on disk.
+    /// The bytes of their remains on disk.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

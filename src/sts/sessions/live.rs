@@ -90,7 +90,7 @@ impl Live {
         look(&lock(&self.state))
     }
 
-    /// What it was started with; of a session that is over, what its remains need.
+    /// Its setup; when it is over, as much of that as its remains need.
     pub fn setup(&self) -> Arc<Setup> {
         lock(&self.setup).clone()
     }

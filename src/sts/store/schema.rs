@@ -51,17 +51,14 @@ pub fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     }
     if found == 1 {
         // Only a database that is written anew gives pages back.
-        let vacuum = connection
-            .pragma_update(None, "auto_vacuum", "incremental")
-            .and_then(|()| connection.execute_batch("VACUUM"));
-        if let Err(error) = vacuum {
+        if let Err(error) = connection.execute_batch("VACUUM") {
             tracing::warn!(%error, "the session database keeps its size");
         }
     }
     Ok(())
 }
 
-/// Of sessions that have ended, format 1 kept all.
+/// Leaves the remains of sessions that have ended: format 1 kept all.
 fn part(connection: &Connection) -> Result<(), StoreError> {
     let over = "SELECT id FROM sessions WHERE json_extract(state, '$.status') = 'ended'";
     for id in texts(connection, over)? {
@@ -176,7 +173,7 @@ fn interrupt(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What is kept of the session `id` that has ended.
+/// The remains of the session `id`, as JSON.
 ///
 /// # Errors
 /// [`StoreError::Database`].
@@ -185,7 +182,7 @@ pub fn remains(connection: &Connection, id: &str) -> Result<Option<String>, Stor
     Ok(statement.query_row([id], |row| row.get(0)).optional()?)
 }
 
-/// What tokens are signed with: made once, and the same after each restart.
+/// The secret that signs tokens: made once, and the same after each restart.
 ///
 /// # Errors
 /// [`StoreError::Database`].

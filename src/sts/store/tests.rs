@@ -81,7 +81,7 @@ async fn of_an_ended_session_the_remains_alone_are_read_back() {
     assert_eq!(remains.room, json!({"state": "closed"}));
     opened.store.forget(&session.id).wait().await.expect("written");
     assert_eq!(opened.store.remains(&session.id).await.expect("read"), None);
-    // What is forgotten does not come back by a late change.
+    // A late change does not bring it back.
     opened.store.update_remains(&remains).wait().await.expect("written");
     assert_eq!(opened.store.remains(&session.id).await.expect("read"), None);
 }

@@ -139,7 +139,7 @@ pub fn clip(name: &str) -> Pcm {
         split_channels: false,
         limits: verbatim::audio::Limits::default(),
     };
-    verbatim::audio::decode(bytes.into(), &options).expect("decoded").channels[0].clone()
+    verbatim::audio::decode(bytes.into(), &options).expect("decoded").channels[0].pcm(..)
 }
 
 /// Speech between silences that make it a turn.

@@ -29,7 +29,7 @@ fn clips() -> Vec<(String, Pcm)> {
     let options = DecodeOptions { raw: None, split_channels: false, limits: audio::Limits::default() };
     let read = |path: &str| {
         let bytes = std::fs::read(path).expect(path);
-        let pcm = audio::decode(bytes.into(), &options).expect(path).channels[0].clone();
+        let pcm = audio::decode(bytes.into(), &options).expect(path).channels[0].pcm(..);
         let samples = &pcm.samples()[..pcm.len().min(WINDOW_SAMPLES)];
         (path.rsplit('/').next().unwrap_or(path).to_owned(), Pcm::new(samples.to_vec()))
     };

@@ -147,7 +147,7 @@ impl LiveKit {
             let stay = async {
                 participant::run(&livekit, &service, &live).await;
                 let (id, room) = (live.id.clone(), live.room_name.clone());
-                // What hangs on the session does not wait for the room to go.
+                // The session is freed before its room has gone.
                 drop(live);
                 for _ in 0..DELETIONS {
                     if let Err(error) = livekit.delete_room(&room).await {

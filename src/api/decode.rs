@@ -1,0 +1,82 @@
+//! A file's audio, decoded as work like any other: admitted by its header, in turn, and only while it is wanted.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
+use tokio::time::timeout_at;
+use tokio_util::sync::CancellationToken;
+
+use super::Services;
+use crate::audio::{self, DecodeOptions, Decoded, Progress, SAMPLE_RATE};
+use crate::engine::{self, Admission, Audio};
+use crate::http::Failure;
+use crate::transcribe::TranscribeOptions;
+
+/// Longer than any job may run.
+const FOR_EVER: Duration = Duration::from_secs(86_400 * 365);
+
+/// A file in memory, and what it takes up: given back as soon as the file is gone.
+pub(super) struct Fetched {
+    pub bytes: Bytes,
+    pub held: Box<dyn Send>,
+}
+
+/// A file's audio with leave to transcribe it.
+pub(super) struct Admitted {
+    pub decoded: Decoded,
+    /// Of the file.
+    pub sha256: [u8; 32],
+    pub admission: Admission,
+}
+
+/// Decodes a file on a thread of its own. It is admitted before, by the length that its header tells, and grows no
+/// longer than there is room for. Dropping the future ends the work within a second of audio.
+///
+/// # Errors
+/// Those of [`audio::decode`], [`audio::estimate`] and [`crate::transcribe::Transcriber::admit`]; 504 past the
+/// deadline of `wanted`.
+pub(super) async fn decode(
+    services: &Services,
+    file: Fetched,
+    options: DecodeOptions,
+    wanted: &TranscribeOptions,
+) -> Result<Admitted, Failure> {
+    let expected = audio::estimate(&file.bytes, &options)?;
+    let expected = Audio {
+        seconds: expected.output_seconds(options.split_channels),
+        source_samples: expected.source_samples(),
+    };
+    let admission = services.transcriber.admit(expected, wanted)?;
+    let deadline = wanted.deadline.unwrap_or_else(|| Instant::now() + FOR_EVER);
+    let turn = timeout_at(deadline.into(), services.decoders.take(wanted.tenant.0)).await;
+    let turn = turn.map_err(|_| engine::Error::DeadlineExceeded)?;
+    let left = CancellationToken::new();
+    let _leaves = left.clone().drop_guard();
+    let work = move || {
+        let Fetched { bytes, held } = file;
+        let (_turn, _held) = (turn, held);
+        let sha256 = Sha256::digest(&bytes).into();
+        let (begun, mut done, mut refused) = (Instant::now(), Progress::default(), None);
+        let decoded = audio::decode_within(bytes, &options, &mut |progress: Progress| {
+            done = progress;
+            let room = match () {
+                () if left.is_cancelled() => Err(engine::Error::ShuttingDown),
+                () if Instant::now() > deadline => Err(engine::Error::DeadlineExceeded),
+                () => admission.grow(progress.output_samples as f64 / f64::from(SAMPLE_RATE)),
+            };
+            room.map_err(|error| {
+                refused = Some(error);
+                audio::Error::Stopped
+            })
+        });
+        if let Some(refused) = refused {
+            return Err(Failure::from(refused));
+        }
+        let decoded = decoded?;
+        let seconds = done.output_samples as f64 / f64::from(SAMPLE_RATE);
+        admission.decoded(seconds, done.source_samples as f64, begun.elapsed());
+        Ok(Admitted { decoded, sha256, admission })
+    };
+    tokio::task::spawn_blocking(work).await.map_err(Failure::internal)?
+}

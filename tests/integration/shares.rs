@@ -1,0 +1,185 @@
+//! One server, several organisations: each finds room, however much of it another one takes.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use verbatim::engine::{
+    self, DecodingOptions, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
+};
+use verbatim::transcript::DetectedLanguage;
+use verbatim::{api, fetch, http, live};
+
+use crate::server::{RAW, Setup, TestServer, answer, client, say, transcripts};
+use crate::socket::{Handshake, connect};
+
+fn two(setup: Setup) -> Setup {
+    Setup { organisations: 2, ..setup }
+}
+
+/// As [`TestServer::listen`], with another organisation's key.
+fn listen_as(server: &TestServer, key: &str, body: Vec<u8>) -> reqwest::RequestBuilder {
+    client().post(server.url(&format!("/v1/listen?{RAW}"))).bearer_auth(key).body(body)
+}
+
+/// Whether `answer` is the wire format's for too many requests.
+fn is_over_share((status, body): &(u16, Value)) -> bool {
+    *status == 429 && body["err_code"] == "TOO_MANY_REQUESTS"
+}
+
+#[tokio::test]
+async fn streams_of_one_organisation_leave_one_to_another() {
+    let live = live::Config { max_streams: 5, ..live::Config::default() };
+    let server = TestServer::start(two(Setup { live, ..Setup::default() })).await;
+    let open = async |key: &str| {
+        let token = format!("Token {key}");
+        connect(server.address, &format!("/v1/listen?{RAW}"), &[("authorization", &token)]).await
+    };
+    let mut sockets = Vec::new();
+    let refused: Handshake = loop {
+        let mut handshake = open(&server.key).await;
+        match handshake.socket.take() {
+            Some(socket) => sockets.push(socket),
+            None => break handshake,
+        }
+    };
+    assert_eq!((sockets.len(), refused.status), (4, 429));
+    assert!(refused.header("retry-after").is_some());
+    assert!(refused.body["err_code"] == "TOO_MANY_REQUESTS", "{}", refused.body);
+    assert_eq!(open(&server.others[0]).await.status, 101);
+}
+
+#[tokio::test]
+async fn bodies_of_one_organisation_leave_memory_to_another() {
+    let http = http::Config { buffered_bytes_max: 100 << 10, ..http::Config::default() };
+    let server = TestServer::start(two(Setup { http: http.clone(), ..Setup::default() })).await;
+    let refused = answer(server.listen(RAW, vec![0; 90 << 10])).await;
+    assert!(is_over_share(&refused), "{refused:?}");
+    assert_eq!(answer(server.listen(RAW, vec![0; 70 << 10])).await.0, 200);
+    let alone = TestServer::start(Setup { http, ..Setup::default() }).await;
+    assert_eq!(answer(alone.listen(RAW, vec![0; 90 << 10])).await.0, 200);
+}
+
+/// An upload of which a last byte is never sent.
+async fn begin_upload(server: &TestServer, bytes: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.expect("it listens");
+    let head = format!(
+        "POST /v1/listen?{RAW} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
+        server.key,
+        bytes + 1
+    );
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    stream.write_all(&vec![0; bytes]).await.expect("sent");
+    stream
+}
+
+#[tokio::test]
+async fn hosts_that_answer_nothing_hold_up_their_own_organisation_alone() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let quick = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let ports = [&silent, &quick].map(|listener| listener.local_addr().expect("bound").port());
+    let allow = ports.map(|port| format!("127.0.0.1:{port}")).to_vec();
+    let fetch = fetch::Config { allow, ..fetch::Config::default() };
+    let api = api::Config { downloads: 3, ..api::Config::default() };
+    let server = TestServer::start(two(Setup { fetch, api, ..Setup::default() })).await;
+    let by_url = |key: &str, port: u16| {
+        let body = json!({"url": format!("http://127.0.0.1:{port}/a.raw")}).to_string();
+        listen_as(&server, key, body.into()).header("content-type", "application/json")
+    };
+    let waiting: Vec<_> = (0..6).map(|_| tokio::spawn(by_url(&server.key, ports[0]).send())).collect();
+    // As many as may are connected.
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        held.push(silent.accept().await.expect("a download"));
+    }
+    tokio::spawn(async move {
+        let (mut stream, _) = quick.accept().await.expect("a download");
+        let audio = say(7);
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", audio.len());
+        stream.write_all(&[head.as_bytes(), &audio].concat()).await.expect("sent");
+        // Kept open until the client has read it.
+        std::future::pending::<()>().await;
+    });
+    let (status, body) = answer(by_url(&server.others[0], ports[1])).await;
+    assert_eq!((status, transcripts(&body)), (200, vec!["Number 7."]));
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Takes [`WINDOW`] for each window, one after the other, and hears nothing.
+struct Slow(ModelInfo);
+
+const WINDOW: Duration = Duration::from_millis(20);
+
+impl SpeechModel for Slow {
+    fn info(&self) -> &ModelInfo {
+        &self.0
+    }
+
+    fn encode(&mut self, _: &[EncodeRequest]) -> Result<(), Error> {
+        std::thread::sleep(WINDOW);
+        Ok(())
+    }
+
+    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, Error> {
+        Ok(vec![StepOutcome::Finished; slots.len()])
+    }
+
+    fn finish(&mut self, slots: &[SlotId]) -> Result<Vec<Hypothesis>, Error> {
+        let heard = |_: &SlotId| Hypothesis {
+            segments: Vec::new(),
+            language: DetectedLanguage { code: "en".into(), probability: 1.0 },
+            average_log_probability: -0.1,
+            no_speech_probability: 0.1,
+            compression_ratio: 1.0,
+            consumed_samples: 16_000,
+            tokens: Vec::new(),
+            ranges: Vec::new(),
+            ends_in_silence: true,
+        };
+        Ok(slots.iter().map(heard).collect())
+    }
+
+    fn align(&mut self, _: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn release(&mut self, _: SlotId) {}
+}
+
+#[tokio::test]
+async fn uploads_that_do_not_come_take_no_room() {
+    let info = ModelInfo {
+        name: "slow".into(),
+        uuid: uuid::Uuid::nil(),
+        languages: vec!["en".into()],
+        slots: 1,
+        encode_batch: 1,
+        device: "none".into(),
+    };
+    let engine = engine::Config { max_wait_seconds: 0.1, ..engine::Config::default() };
+    let model = Some(Box::new(Slow(info)) as Box<dyn SpeechModel + Send>);
+    let server = TestServer::start(Setup { engine, model, ..Setup::default() }).await;
+    // So that it knows how fast it is.
+    for _ in 0..30 {
+        assert_eq!(answer(server.listen(RAW, say(1))).await.0, 200);
+    }
+    let mut uploads = Vec::new();
+    for _ in 0..20 {
+        uploads.push(begin_upload(&server, 100).await);
+    }
+    // They last ten seconds at least; others are let in long before.
+    let served = async {
+        while answer(server.listen(RAW, say(1))).await.0 != 200 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(6), served).await.expect("let in");
+    for upload in &mut uploads {
+        let _ = upload.shutdown().await;
+    }
+}
