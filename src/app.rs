@@ -267,9 +267,9 @@ impl AtWork {
         let sts = match config.sts.enabled {
             true => {
                 let (config, transcriber) = (config.clone(), transcriber.clone());
-                let authenticator = authenticator.clone();
+                let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
                 // Opening its models blocks, and the socket is to answer meanwhile.
-                let open = move || voice_agent(&config, &transcriber, &authenticator);
+                let open = move || voice_agent(&config, &transcriber, &authenticator, tenants);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -331,6 +331,7 @@ fn voice_agent(
     config: &Config,
     transcriber: &Transcriber,
     authenticator: &Authenticator,
+    tenants: Tenants,
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
     if let Err(error) = &vad {
@@ -343,6 +344,7 @@ fn voice_agent(
         models: config.model_dir.clone(),
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),
+        tenants,
     };
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }

@@ -16,12 +16,19 @@ pub struct Config {
     /// Where clients and the telephony provider reach this server: `https://voice.example`. Default:
     /// what the request's `Host` says. Needed behind a proxy, and to check the provider's signature.
     pub public_url: Option<String>,
-    /// Sessions that have not ended; more are refused with 503. Default 1000.
+    /// Sessions that have not ended; more are refused with 503, or 429 where the organisation has its share of
+    /// them. Default 1000.
     pub sessions_max: usize,
+    /// Memory for the sessions that have not ended: what they were started with, and what was read for them. Starts
+    /// that would take more are refused like sessions beyond `sessions_max`. Bytes, default 256 MiB.
+    pub held_bytes_max: u64,
     /// A session in which nothing happens ends after this. Seconds, default 1800.
     pub idle_seconds: u64,
     /// A session that ended can be looked at for so long. Seconds, default 86 400.
     pub kept_seconds: u64,
+    /// Sessions that ended and can be looked at: past this, the oldest one is forgotten of the organisation that
+    /// has most. A few KiB each, on disk. Default 10 000.
+    pub kept_max: usize,
     /// How long the address of a room can be joined by. Seconds, default 900.
     pub token_seconds: u64,
     /// The longest talk. Seconds, default 1800.
@@ -53,8 +60,10 @@ impl Default for Config {
             auth: Auth::Required,
             public_url: None,
             sessions_max: 1000,
+            held_bytes_max: 256 << 20,
             idle_seconds: 1800,
             kept_seconds: 86_400,
+            kept_max: 10_000,
             token_seconds: 900,
             talk_seconds_max: 1800,
             rejoin_seconds: 60,
@@ -157,6 +166,8 @@ pub struct Crawl {
     pub total_timeout_ms: u64,
     /// Text of a whole website. Default 400 000.
     pub text_bytes_max: usize,
+    /// For all documents and the website of one session together; what was read by then stands. Default 60 000.
+    pub reading_timeout_ms: u64,
     /// Between two pages of a website. Default 100.
     pub pause_ms: u64,
 }
@@ -170,6 +181,7 @@ impl Default for Crawl {
             page_timeout_ms: 10_000,
             total_timeout_ms: 30_000,
             text_bytes_max: 400_000,
+            reading_timeout_ms: 60_000,
             pause_ms: 100,
         }
     }

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use super::action::{Action, Notice, Step, Verdict};
 use super::fields::Fields;
 use super::knowledge::unread_website;
-use super::room::Invitation;
+use super::remains::Remains;
+use super::room::{AgentState, Invitation};
 use super::session::{Checked, Source, Status};
-use super::sessions::{Live, now};
+use super::sessions::{Asked, Live, now};
 use super::setup::{Channel, Start};
 use super::snapshot::{Around, snapshot, time};
 use super::token::{Claims, Kind};
@@ -28,10 +29,11 @@ pub async fn interactive_agent(service: Arc<Service>, request: Request) -> Resul
     let body = read(&request.headers, request.body).await?;
     let reply = match Action::read(&body)? {
         Action::Start(start) => service.start(tenant, *start, &base).await?,
-        Action::Of { session_id, step } => {
-            let live = service.sessions.find(&session_id, tenant)?;
-            service.take(&live, step, &base).await?
-        }
+        Action::Of { session_id, step } => match service.sessions.find(&session_id, tenant)? {
+            Asked::Open(live) => service.take(&live, step, &base).await?,
+            Asked::Ended if step == Step::Status => service.status_of_ended(&session_id).await?,
+            Asked::Ended => return Err(Error::Ended.into()),
+        },
     };
     Ok(answer(StatusCode::OK, &reply))
 }
@@ -148,18 +150,35 @@ impl Service {
             }),
             room: live.room.media(),
             participants: live.room.participants(),
-            agent: json!({
-                "state": live.room.agent_state().name(),
-                "engine": {
-                    "end_of_turn": if self.turn_model.is_some() { "model" } else { "silence" },
-                    "ears": if self.parts.vad.is_some() { "embedded" } else { "none" },
-                    "brain": if self.chat.is_some() { "endpoint" } else { "embedded" },
-                    "voice": self.voice.name(),
-                },
-            }),
+            agent: self.agent(live.room.agent_state()),
             sms_provider: self.courier.provider(),
         };
-        live.read(|session| snapshot(session, &live.setup, around))
+        let setup = live.setup();
+        live.read(|session| snapshot(session, &setup, around))
+    }
+
+    async fn status_of_ended(&self, id: &str) -> Result<Value, Error> {
+        let Remains { session, setup, room, agent } = self.sessions.remains(id).await?;
+        let around = Around {
+            websocket_url: None,
+            room,
+            participants: json!([]),
+            agent: self.agent(agent),
+            sms_provider: self.courier.provider(),
+        };
+        Ok(snapshot(&session, &setup, around))
+    }
+
+    fn agent(&self, state: AgentState) -> Value {
+        json!({
+            "state": state.name(),
+            "engine": {
+                "end_of_turn": if self.turn_model.is_some() { "model" } else { "silence" },
+                "ears": if self.parts.vad.is_some() { "embedded" } else { "none" },
+                "brain": if self.chat.is_some() { "endpoint" } else { "embedded" },
+                "voice": self.voice.name(),
+            },
+        })
     }
 
     pub fn token(&self, live: &Live, kind: Kind) -> String {
@@ -180,10 +199,11 @@ pub fn websocket_base(base: &str) -> String {
 async fn verification(live: &Live, verdict: Verdict) -> Result<Value, Error> {
     let Verdict { category, verified, details } = verdict;
     let checked = Checked { verified, source: Source::Action, details };
+    let setup = live.setup();
     let pending = live
         .change(|session, now, events| {
             session.check_open()?;
-            session.verify(&category, checked, &live.setup, now, events)?;
+            session.verify(&category, checked, &setup, now, events)?;
             Ok(session.messages.iter().filter(|m| m.status.is_pending()).cloned().collect::<Vec<_>>())
         })
         .await?;

@@ -19,6 +19,7 @@ impl From<Error> for Failure {
             Error::TooLong { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message),
             Error::UnknownAction { .. } => Self::new(StatusCode::BAD_REQUEST, "UNKNOWN_ACTION", message),
             Error::Full { retry_after } => Self::busy(retry_after).because(message),
+            Error::OverShare { retry_after } => Self::too_many(retry_after).because(message),
             Error::MediaServer => Self::busy(MEDIA_RETRY).because(message),
             Error::Store(error) => Self::internal(error),
             Error::NotAnObject

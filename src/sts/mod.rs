@@ -12,7 +12,7 @@
 //! ```
 //! It knows the engine by one closure that it is handed, [`Recognize`], and nothing else of the house's
 //! upper floors. A session is state with pure transitions (`session.rs`), kept on disk; its room and
-//! agent live while somebody is there.
+//! agent live while a participant is there. When it ends, all goes but its remains (`remains.rs`).
 
 mod access;
 mod action;
@@ -24,9 +24,11 @@ mod endpoint;
 mod event;
 mod failure;
 mod fields;
+mod held;
 mod knowledge;
 pub mod openapi;
 mod outbound;
+mod remains;
 mod room;
 mod session;
 mod sessions;
@@ -48,6 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use futures_util::{StreamExt as _, stream};
 use hyper::Method;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -56,6 +59,7 @@ use crate::audio::Pcm;
 use crate::fetch::{self, Fetcher};
 use crate::http::{Authenticator, Request, Router};
 use crate::onnx;
+use crate::share::Tenants;
 use crate::vad::Vad;
 use access::Access;
 use agent::chat::Chat;
@@ -70,6 +74,8 @@ use voice::Voice;
 
 /// Between two looks for sessions whose time is over.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// Ended sessions whose messages are sent side by side after a restart.
+const DELIVERIES: usize = 16;
 
 /// Recognises one utterance of one tenant: its text, empty where nothing was said. The error is for the
 /// log.
@@ -100,8 +106,10 @@ pub enum Error {
     Ended,
     #[error("the media server cannot be reached")]
     MediaServer,
-    #[error("as many sessions are open as may be")]
+    #[error("as many sessions are open as may be, or they hold as much as they may")]
     Full { retry_after: Duration },
+    #[error("the organisation has its share of the sessions, or of what they may hold")]
+    OverShare { retry_after: Duration },
     #[error("the session could not be written")]
     Store(#[from] StoreError),
 }
@@ -118,6 +126,8 @@ pub struct Parts {
     pub is_loopback: bool,
     /// Whether it serves TLS itself.
     pub is_tls: bool,
+    /// How many organisations share the service.
+    pub tenants: Tenants,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -197,16 +207,21 @@ impl Sts {
     ) -> Result<Self, StartError> {
         let limits = Limits {
             open_max: config.sessions_max,
+            held_bytes_max: config.held_bytes_max,
             idle: Duration::from_secs(config.idle_seconds),
+            rejoin: Duration::from_secs(config.rejoin_seconds),
             kept: Duration::from_secs(config.kept_seconds),
+            kept_max: config.kept_max,
         };
-        let (sessions, secret) = Sessions::open(state_dir, limits)?;
+        let tenants = &parts.tenants;
+        let (sessions, secret) = Sessions::open(state_dir, limits, tenants.clone())?;
         let page = fetch::Config {
             max_bytes: config.crawl.page_bytes_max,
             total_timeout_ms: config.crawl.page_timeout_ms,
             ..fetch.clone()
         };
-        let library = Library::new(Fetcher::new(&page)?, config.crawl.clone(), state_dir);
+        let fetcher = Fetcher::new(&page)?;
+        let library = Library::new(fetcher, config.crawl.clone(), state_dir, tenants.clone());
         let access = Access::new(parts.authenticator.clone(), config.auth, parts.is_loopback);
         let service = Service {
             config: config.clone(),
@@ -244,14 +259,13 @@ impl Sts {
     /// Does what is to be done beside requests, until `stop`: goes on where a restart broke off, and
     /// ends sessions whose time is over.
     pub async fn run(self, stop: CancellationToken) {
+        self.0.deliver_for_ended();
         for live in self.0.sessions.all() {
-            let (is_open, is_ready) = live.read(|s| (s.check_open().is_ok(), s.knowledge.is_ready));
-            if is_open && !is_ready {
+            if !live.read(|s| s.knowledge.is_ready) {
                 self.0.read_for(live.clone());
             }
             self.0.deliver(live.clone());
-            if is_open
-                && live.read(|s| s.channel == setup::Channel::Web)
+            if live.read(|s| s.channel == setup::Channel::Web)
                 && let Some(livekit) = &self.0.livekit
             {
                 let (livekit, service) = (livekit.clone(), self.0.clone());
@@ -273,19 +287,43 @@ impl Sts {
 }
 
 impl Service {
-    /// Reads what a session was given, beside everything else.
+    /// Reads what a session was given, beside everything else, as long as the session is open.
     fn read_for(self: &Arc<Self>, live: Arc<sessions::Live>) {
-        let (library, stop) = (self.library.clone(), self.stop.clone());
+        let (library, sessions, stop) = (self.library.clone(), self.sessions.clone(), self.stop.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = library.read(&live) => {}
+                () = live.over() => {}
+                () = library.read(&sessions, &live) => {}
             }
         });
     }
-}
 
-impl Service {
+    /// Sends what was queued in sessions that had ended before a restart.
+    fn deliver_for_ended(self: &Arc<Self>) {
+        if !self.courier.can_send() {
+            return;
+        }
+        let (courier, sessions, stop) = (self.courier.clone(), self.sessions.clone(), self.stop.clone());
+        self.tasks.spawn(async move {
+            let deliveries = stream::iter(sessions.sending()).for_each_concurrent(DELIVERIES, |id| {
+                let (courier, sessions) = (courier.clone(), sessions.clone());
+                async move {
+                    match sessions.revive(&id).await {
+                        Ok(live) => courier.deliver(&live).await,
+                        Err(error) => {
+                            tracing::error!(session = id, %error, "messages of an ended session are not sent");
+                        }
+                    }
+                }
+            });
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = deliveries => {}
+            }
+        });
+    }
+
     /// Sends what is queued in a session, beside everything else.
     fn deliver(self: &Arc<Self>, live: Arc<sessions::Live>) {
         let (courier, stop) = (self.courier.clone(), self.stop.clone());

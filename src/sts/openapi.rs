@@ -94,8 +94,9 @@ fn answers() -> Value {
         "401": failure("No valid key."),
         "404": failure("There is no such session, or it is not the key's."),
         "409": failure("The session is over."),
+        "429": failure("The organisation has its share of the sessions, or of what they may hold; `Retry-After` says when to try again."),
         "4XX": failure("The request's fault."),
-        "503": failure("As many sessions as may be, or the LiveKit server cannot be reached."),
+        "503": failure("As many sessions as may be, or they hold as much as they may, or the LiveKit server cannot be reached; `Retry-After` says when to try again."),
     })
 }
 

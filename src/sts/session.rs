@@ -1,7 +1,7 @@
 //! One session's state and its transitions. Pure: the time is an argument.
 //!
 //! ```text
-//! created ─ somebody joins ─▶ active ─ completion ─▶ completed
+//! created ─ a participant joins ─▶ active ─ completion ─▶ completed
 //!    └──────── time, the last one left, the call is over ────────▶ ended
 //! ```
 //! `completed` says that the client's flow is done; the talk goes on until it ends.
@@ -15,7 +15,8 @@ use super::Error;
 use super::action::Notice;
 use super::concealed::{Caution, Given};
 use super::event::Event;
-use super::setup::{Channel, Link, Setup, Start};
+use super::held;
+use super::setup::{Channel, Setup, Start};
 
 /// Lines of talk that are kept; older ones go.
 const TRANSCRIPT_LINES_MAX: usize = 500;
@@ -23,6 +24,11 @@ const TRANSCRIPT_LINES_MAX: usize = 500;
 const MESSAGES_MAX: usize = 20;
 /// The most completions that wait to be announced.
 const ANNOUNCEMENTS_MAX: usize = 8;
+/// Warnings of one session, and how much of a client's name they show.
+const WARNINGS_MAX: usize = 1000;
+const NAME_CHARACTERS_SHOWN: usize = 80;
+/// Details of all verifications of one session, as JSON.
+const DETAILS_BYTES_MAX: u64 = 64 << 10;
 /// Wrong answers after which a category stays shut, unless its rule says otherwise.
 const ATTEMPTS_MAX: u32 = 3;
 const CATEGORIES_MAX: usize = 50;
@@ -352,6 +358,13 @@ impl Session {
         state.details = self.given.concealed_within(&checked.details);
         let key = state.details.get("sms_catalog_key").and_then(Value::as_str);
         let key = key.or(rule.and_then(|rule| rule.sms_catalog_key.as_deref())).map(str::to_owned);
+        let bytes: u64 = self.verifications.values().map(|state| held::json(&state.details)).sum();
+        if bytes > DETAILS_BYTES_MAX
+            && let Some(state) = self.verifications.get_mut(category)
+        {
+            state.details = Value::Null;
+            self.warn(format!("the `details` of `{category}` were too long and are not kept"));
+        }
         let verified = checked.verified;
         if (verified || locked) && self.pending_verification.as_deref() == Some(category) {
             self.pending_verification = None;
@@ -375,10 +388,8 @@ impl Session {
             return true;
         }
         if !setup.link_catalog.contains_key(key) {
-            let warning = format!("`{key}` is not in `link_catalog`: nothing was sent");
-            if !self.warnings.contains(&warning) {
-                self.warnings.push(warning);
-            }
+            let shown: String = key.chars().take(NAME_CHARACTERS_SHOWN).collect();
+            self.warn(format!("`{shown}` is not in `link_catalog`: nothing was sent"));
             return false;
         }
         if self.messages.len() >= MESSAGES_MAX {
@@ -399,6 +410,18 @@ impl Session {
         events.push(Event::SmsUpdated(Box::new(message.clone())));
         self.messages.push(message);
         true
+    }
+
+    /// Adds a warning, once.
+    pub fn warn(&mut self, warning: String) {
+        if self.warnings.len() < WARNINGS_MAX && !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// Wrong answers since the caller was last right, for all categories.
+    pub fn wrong_answers(&self) -> u32 {
+        self.verifications.values().map(|state| state.attempts).fold(0, u32::saturating_add)
     }
 
     pub fn complete(&mut self, notice: &Notice, now: Millis, events: &mut Vec<Event>) {
@@ -444,16 +467,6 @@ impl Session {
             call.ended.get_or_insert(now);
         }
         events.push(Event::SessionEnded { reason });
-    }
-}
-
-/// What a message says.
-pub fn sms_body(link: &Link) -> String {
-    match (&link.sms_text, &link.title) {
-        (Some(text), _) if text.contains(&link.url) => text.clone(),
-        (Some(text), _) => format!("{text} {}", link.url),
-        (None, Some(title)) => format!("{title}: {}", link.url),
-        (None, None) => format!("Here is the link you asked for: {}", link.url),
     }
 }
 

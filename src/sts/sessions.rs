@@ -1,33 +1,50 @@
-//! All sessions: in memory to be asked, on disk to outlive a restart.
+//! All sessions: those that are open in memory and on disk, to outlive a restart; of those that have ended, their
+//! remains on disk and a line each in memory.
+
+mod kept;
+mod live;
+
+pub use live::{Live, now};
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use tokio::sync::broadcast;
+use futures_util::future::join_all;
 
 use super::Error;
-use super::event::Event;
+use super::held;
 use super::knowledge::Knowledge;
-use super::room::Room;
-use super::session::{EndReason, Millis, Session, SmsStatus, Status};
-use super::setup::{Setup, Start};
-use super::store::{Kept, Store, StoreError, Written};
+use super::remains::{Ended, Remains};
+use super::session::{EndReason, Millis, Session, new_id};
+use super::setup::Start;
+use super::sms;
+use super::store::{Found, Opened, Store, StoreError, Written};
+use crate::share::{Refused, Tenants, may_hold};
+use kept::Kept;
+use live::millis;
 
-/// Events that a watcher may be behind.
-const EVENTS_HELD: usize = 256;
-const FULL_RETRY: Duration = Duration::from_secs(30);
+/// How soon a place may come free where a talk holds it: when a talk ends is not known.
+const TALK_RETRY: Duration = Duration::from_secs(30);
+const RETRY_MIN: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(120);
 
 /// How many sessions and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Sessions that have not ended.
     pub open_max: usize,
+    /// Bytes that they hold together.
+    pub held_bytes_max: u64,
     /// A session in which nothing happens ends after this.
     pub idle: Duration,
+    /// A session whose room is empty again ends after this.
+    pub rejoin: Duration,
     /// A session that ended is shown for so long.
     pub kept: Duration,
+    /// Sessions that ended and are shown.
+    pub kept_max: usize,
 }
 
 /// Cheap handle; clones share the sessions.
@@ -37,36 +54,23 @@ pub struct Sessions {
 }
 
 struct Shared {
-    by_id: Mutex<HashMap<String, Arc<Live>>>,
+    book: Mutex<Book>,
     store: Store,
     limits: Limits,
+    tenants: Tenants,
 }
 
-/// One session and what hangs on it while the process runs.
-pub struct Live {
-    pub id: String,
-    pub room_name: String,
-    pub tenant: u64,
-    pub setup: Setup,
-    pub room: Room,
-    state: Mutex<Session>,
-    knowledge: Mutex<Arc<Knowledge>>,
-    events: broadcast::Sender<Event>,
-    store: Store,
-    idle: Duration,
+#[derive(Default)]
+struct Book {
+    /// Those that have ended are here until their remains are on disk.
+    open: HashMap<String, Arc<Live>>,
+    kept: Kept,
 }
 
-pub fn now() -> Millis {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn millis(duration: Duration) -> Millis {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+/// A session as a client asks for it.
+pub enum Asked {
+    Open(Arc<Live>),
+    Ended,
 }
 
 impl Sessions {
@@ -74,182 +78,249 @@ impl Sessions {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn open(state_dir: &Path, limits: Limits) -> Result<(Self, [u8; 32]), StoreError> {
-        let (store, kept, secret) = Store::open(state_dir)?;
-        let by_id = kept
-            .into_iter()
-            .map(|Kept { mut session, setup, passages }| {
-                for message in &mut session.messages {
-                    // Whether the provider got it nobody knows: twice is worse than never.
-                    if message.status == SmsStatus::Sending {
-                        message.status = SmsStatus::Failed;
-                        message.error = Some("interrupted: it may have been sent".into());
-                    }
-                }
-                let knowledge = passages.map(|passages| Arc::new(Knowledge::new(passages, setup.rationed())));
-                let live = Live::new(session, setup, store.clone(), limits.idle);
-                *lock(&live.knowledge) = knowledge.unwrap_or_default();
-                (live.id.clone(), Arc::new(live))
-            })
-            .collect();
-        Ok((Self { shared: Arc::new(Shared { by_id: Mutex::new(by_id), store, limits }) }, secret))
+    pub fn open(state_dir: &Path, limits: Limits, tenants: Tenants) -> Result<(Self, [u8; 32]), StoreError> {
+        let Opened { store, open, ended, secret } = Store::open(state_dir)?;
+        let mut book = Book::default();
+        for Found { mut session, setup, passages } in open {
+            sms::interrupt(&mut session.messages);
+            let knowledge = passages.map(|passages| Knowledge::new(passages, setup.rationed()));
+            let live = Live::new(session, setup, store.clone(), limits.idle);
+            if let Some(knowledge) = knowledge {
+                live.learn(knowledge, false);
+            }
+            book.open.insert(live.id.clone(), Arc::new(live));
+        }
+        ended.into_iter().for_each(|ended| book.kept.add(ended));
+        let shared = Shared { book: Mutex::new(book), store, limits, tenants };
+        Ok((Self { shared: Arc::new(shared) }, secret))
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.shared.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new session, on disk when this returns.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Store`].
+    /// [`Error::Full`], [`Error::OverShare`], [`Error::Store`].
     pub async fn create(&self, tenant: u64, start: Start) -> Result<Arc<Live>, Error> {
+        let limits = &self.shared.limits;
+        let mut session = Session::new(tenant, &start, now(), millis(limits.idle));
+        let bytes = held::at_start(&start.setup);
+        let is_full = self.room_for(&self.book(), tenant, bytes).is_err();
+        if is_full {
+            // Sessions whose time is over make room at once.
+            self.sweep(now()).await;
+        }
         let (live, written) = {
-            let mut by_id = lock(&self.shared.by_id);
-            let open = by_id.values().filter(|live| live.read(|s| s.status != Status::Ended)).count();
-            if open >= self.shared.limits.open_max {
-                return Err(Error::Full { retry_after: FULL_RETRY });
-            }
-            let mut session = Session::new(tenant, &start, now(), millis(self.shared.limits.idle));
+            let mut book = self.book();
+            self.room_for(&book, tenant, bytes)?;
             // 48 bits do collide some day.
-            while by_id.contains_key(&session.id) {
-                session.id = super::session::new_id();
+            while book.open.contains_key(&session.id) || book.kept.get(&session.id).is_some() {
+                session.id = new_id();
             }
             let written = self.shared.store.add(&session, &start.setup);
-            let live =
-                Arc::new(Live::new(session, start.setup, self.shared.store.clone(), self.shared.limits.idle));
-            by_id.insert(live.id.clone(), live.clone());
-            metrics::gauge!("sts_sessions").set(open as f64 + 1.0);
+            let live = Live::new(session, start.setup, self.shared.store.clone(), limits.idle);
+            let live = Arc::new(live);
+            book.open.insert(live.id.clone(), live.clone());
             (live, written)
         };
-        written.wait().await?;
+        if let Err(error) = written.wait().await {
+            self.book().open.remove(&live.id);
+            return Err(error.into());
+        }
+        self.show();
         tracing::info!(session = live.id, "session started");
         Ok(live)
     }
 
-    /// # Errors
-    /// [`Error::NoSession`], also where it belongs to another organisation.
-    pub fn find(&self, id: &str, tenant: u64) -> Result<Arc<Live>, Error> {
-        self.get(id).filter(|live| live.tenant == tenant).ok_or(Error::NoSession)
+    /// Whether `tenant` may have one more session, which holds `bytes`.
+    fn room_for(&self, book: &Book, tenant: u64, bytes: u64) -> Result<(), Error> {
+        let Limits { open_max, held_bytes_max, .. } = self.shared.limits;
+        let (mut places, mut held) = ([0; 2], [0; 2]);
+        for live in book.open.values().filter(|live| !live.is_over()) {
+            let is_theirs = u64::from(live.tenant == tenant);
+            places = [places[0] + is_theirs, places[1] + 1];
+            held = [held[0] + is_theirs * live.held(), held[1] + live.held()];
+        }
+        let tenants = &self.shared.tenants;
+        let room = may_hold(places[0], places[1], 1, open_max as u64, tenants)
+            .and_then(|()| may_hold(held[0], held[1], bytes, held_bytes_max, tenants));
+        room.map_err(|refused| match refused {
+            Refused::Full => Error::Full { retry_after: self.retry_after(book, |_| true) },
+            Refused::OverShare => {
+                Error::OverShare { retry_after: self.retry_after(book, |live| live.tenant == tenant) }
+            }
+        })
     }
 
-    /// Whoever it belongs to: for those who hold a token for it.
+    /// Until the first of those sessions ends, as far as that is known.
+    fn retry_after(&self, book: &Book, of: impl Fn(&Live) -> bool) -> Duration {
+        let now = now();
+        let until = |live: &Arc<Live>| match self.ends_by(live) {
+            Some(at) => Duration::from_millis(at.saturating_sub(now)),
+            None => TALK_RETRY,
+        };
+        let open = book.open.values().filter(|live| of(live) && !live.is_over());
+        open.map(until).min().unwrap_or(TALK_RETRY).clamp(RETRY_MIN, RETRY_MAX)
+    }
+
+    /// When the session ends if nothing happens; none while its room is not empty.
+    fn ends_by(&self, live: &Live) -> Option<Millis> {
+        if live.room.is_occupied() {
+            return None;
+        }
+        let expires = live.read(|session| session.expires);
+        let left = live.room.empty_since().map(|since| since + millis(self.shared.limits.rejoin));
+        Some(left.map_or(expires, |left| left.min(expires)))
+    }
+
+    /// Whether an open session may hold so many bytes more; then it does.
+    pub fn may_hold_more(&self, live: &Live, bytes: u64) -> bool {
+        let book = self.book();
+        let (mut mine, mut total) = (0, 0);
+        for other in book.open.values().filter(|other| !other.is_over()) {
+            total += other.held();
+            mine += if other.tenant == live.tenant { other.held() } else { 0 };
+        }
+        let Shared { limits, tenants, .. } = &*self.shared;
+        let may = may_hold(mine, total, bytes, limits.held_bytes_max, tenants).is_ok();
+        if may {
+            live.hold_more(bytes);
+        }
+        may
+    }
+
+    /// # Errors
+    /// [`Error::NoSession`], also where it belongs to another organisation.
+    pub fn find(&self, id: &str, tenant: u64) -> Result<Asked, Error> {
+        let book = self.book();
+        if let Some(live) = book.open.get(id).filter(|live| live.tenant == tenant) {
+            return Ok(Asked::Open(live.clone()));
+        }
+        let is_kept = book.kept.get(id).is_some_and(|ended| ended.tenant == tenant);
+        if is_kept { Ok(Asked::Ended) } else { Err(Error::NoSession) }
+    }
+
+    /// An open session of any organisation: for callers that hold a token for it.
     pub fn get(&self, id: &str) -> Option<Arc<Live>> {
-        lock(&self.shared.by_id).get(id).cloned()
+        self.book().open.get(id).cloned()
+    }
+
+    /// The remains of a session that has ended.
+    ///
+    /// # Errors
+    /// [`Error::NoSession`], [`Error::Store`].
+    pub async fn remains(&self, id: &str) -> Result<Remains, Error> {
+        self.shared.store.remains(id).await?.ok_or(Error::NoSession)
+    }
+
+    /// Ended sessions whose messages are still to be sent.
+    pub fn sending(&self) -> Vec<String> {
+        let book = self.book();
+        book.kept.iter().filter(|ended| ended.is_sending).map(|ended| ended.id.clone()).collect()
+    }
+
+    /// A session that has ended, for what is still to be done for it.
+    ///
+    /// # Errors
+    /// As [`Self::remains`].
+    pub async fn revive(&self, id: &str) -> Result<Live, Error> {
+        Ok(Live::ended(self.remains(id).await?, self.shared.store.clone()))
     }
 
     /// Wrong answers that `number` gave in all sessions of a tenant that are kept, since it was last right.
     pub fn wrong_answers(&self, tenant: u64, number: &str) -> u32 {
-        let of_number = |session: &Session| {
-            let is_theirs = session.tenant == tenant && session.caller_number.as_deref() == Some(number);
-            is_theirs.then(|| session.verifications.values().map(|state| state.attempts).sum::<u32>())
-        };
-        self.all().iter().filter_map(|live| live.read(of_number)).sum()
+        let is_theirs = |of: u64, number_: Option<&str>| of == tenant && number_ == Some(number);
+        let book = self.book();
+        let open = book.open.values().map(|live| {
+            live.read(|session| {
+                let is_theirs = is_theirs(session.tenant, session.caller_number.as_deref());
+                if is_theirs { session.wrong_answers() } else { 0 }
+            })
+        });
+        let ended = book.kept.iter().filter(|ended| is_theirs(ended.tenant, ended.caller_number.as_deref()));
+        open.chain(ended.map(|ended| ended.wrong_answers)).fold(0, u32::saturating_add)
     }
 
+    /// Those that are open.
     pub fn all(&self) -> Vec<Arc<Live>> {
-        lock(&self.shared.by_id).values().cloned().collect()
+        self.book().open.values().cloned().collect()
     }
 
-    /// Ends what nobody used for too long, and forgets what ended long ago. A session with somebody in
-    /// its room is in use.
-    pub async fn sweep(&self, now: Millis) {
-        let mut open = 0;
-        for live in self.all() {
-            let (status, expires, ended) = live.read(|s| (s.status, s.expires, s.ended));
-            match ended {
-                Some((at, _)) if now >= at.saturating_add(millis(self.shared.limits.kept)) => {
-                    lock(&self.shared.by_id).remove(&live.id);
-                    // It is found again, and removed again, after a restart.
-                    let _ = self.shared.store.remove(&live.id).wait().await;
-                }
-                None if now >= expires && !live.room.is_occupied() => {
-                    let _ = live.end(EndReason::Expired).await;
-                }
-                _ => open += usize::from(status != Status::Ended),
-            }
-        }
-        metrics::gauge!("sts_sessions").set(open as f64);
-    }
-}
-
-impl Live {
-    fn new(session: Session, setup: Setup, store: Store, idle: Duration) -> Self {
-        Self {
-            id: session.id.clone(),
-            room_name: session.room.clone(),
-            tenant: session.tenant,
-            setup,
-            room: Room::default(),
-            state: Mutex::new(session),
-            knowledge: Mutex::default(),
-            events: broadcast::channel(EVENTS_HELD).0,
-            store,
-            idle,
-        }
-    }
-
-    pub fn read<R>(&self, look: impl FnOnce(&Session) -> R) -> R {
-        look(&lock(&self.state))
-    }
-
-    /// Every change from here on.
-    pub fn watch(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
-    }
-
-    /// Changes the session: `change` looks, refuses or changes, and says what happened. It is on disk
-    /// when this returns, and has been published before.
+    /// Ends a session, unless it has ended: what it held is free when this is first polled, and its remains are on
+    /// disk when it returns.
     ///
     /// # Errors
-    /// Those of `change`, which then has changed nothing; [`Error::Store`].
-    pub async fn change<R>(
-        &self,
-        change: impl FnOnce(&mut Session, Millis, &mut Vec<Event>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let (result, written) = self.apply(change)?;
+    /// [`Error::Store`]: the next sweep tries again.
+    pub async fn end(&self, live: &Live, reason: EndReason) -> Result<(), Error> {
+        let Some((ended, written)) = live.close(reason) else { return Ok(()) };
+        self.show();
+        self.lay_by(ended, written).await
+    }
+
+    /// Keeps a session that has ended, as soon as its remains are on disk.
+    async fn lay_by(&self, ended: Ended, written: Written) -> Result<(), Error> {
         written.wait().await?;
-        Ok(result)
+        let forgotten = {
+            let mut book = self.book();
+            // The sweep may have come first.
+            if book.open.remove(&ended.id).is_none() {
+                return Ok(());
+            }
+            book.kept.add(ended);
+            book.kept.forget_beyond(self.shared.limits.kept_max)
+        };
+        self.show();
+        self.forget(forgotten).await;
+        Ok(())
     }
 
-    fn apply<R>(
-        &self,
-        change: impl FnOnce(&mut Session, Millis, &mut Vec<Event>) -> Result<R, Error>,
-    ) -> Result<(R, Written), Error> {
-        let (mut events, now) = (Vec::new(), now());
-        let mut state = lock(&self.state);
-        let result = change(&mut state, now, &mut events)?;
-        state.revision += 1;
-        state.updated = now;
-        if state.status != Status::Ended {
-            state.expires = now.saturating_add(millis(self.idle));
+    async fn forget(&self, ids: Vec<String>) {
+        for written in ids.iter().map(|id| self.shared.store.forget(id)).collect::<Vec<_>>() {
+            // They are found again, and forgotten again, after a restart.
+            let _ = written.wait().await;
         }
-        let written = self.store.update(&state);
-        // Under the lock, so that watchers see changes in their order.
-        for event in events {
-            tracing::info!(session = self.id, event = event.name(), "session changed");
-            // Nobody may be watching.
-            let _ = self.events.send(event);
+    }
+
+    /// Ends sessions in which nothing happened for too long, and forgets those that ended long ago. A session with
+    /// participants in its room is in use.
+    pub async fn sweep(&self, now: Millis) {
+        let sessions = self.all();
+        join_all(sessions.iter().map(|live| self.look_after(live, now))).await;
+        let kept = millis(self.shared.limits.kept);
+        let forgotten = {
+            let mut book = self.book();
+            let mut forgotten =
+                now.checked_sub(kept).map_or(Vec::new(), |until| book.kept.forget_until(until));
+            forgotten.extend(book.kept.forget_beyond(self.shared.limits.kept_max));
+            forgotten
+        };
+        self.forget(forgotten).await;
+        self.show();
+    }
+
+    async fn look_after(&self, live: &Live, now: Millis) {
+        let done = if let Some((ended, written)) = live.end_again() {
+            self.lay_by(ended, written).await
+        } else if now >= live.read(|session| session.expires) && !live.room.is_occupied() {
+            self.end(live, EndReason::Expired).await
+        } else {
+            return;
+        };
+        if let Err(error) = done {
+            tracing::error!(session = live.id, %error, "the end is not noted");
         }
-        Ok((result, written))
     }
 
-    /// # Errors
-    /// [`Error::Store`].
-    pub async fn end(&self, reason: EndReason) -> Result<(), Error> {
-        self.change(|session, now, events| {
-            session.end(reason, now, events);
-            Ok(())
-        })
-        .await
-    }
-
-    pub fn knowledge(&self) -> Arc<Knowledge> {
-        lock(&self.knowledge).clone()
-    }
-
-    /// Takes what was read so far; `is_whole` keeps it.
-    pub fn learn(&self, knowledge: Knowledge, is_whole: bool) {
-        if is_whole {
-            // Read again after a restart where this fails.
-            drop(self.store.keep_passages(&self.id, knowledge.passages()));
-        }
-        *lock(&self.knowledge) = Arc::new(knowledge);
+    /// Shows how many there are and what they hold.
+    pub fn show(&self) {
+        let book = self.book();
+        let open = book.open.values().filter(|live| !live.is_over());
+        let (count, held) = open.fold((0, 0), |(count, held), live| (count + 1, held + live.held()));
+        metrics::gauge!("sts_sessions").set(f64::from(count));
+        metrics::gauge!("sts_held_bytes").set(held as f64);
+        metrics::gauge!("sts_kept_sessions").set(book.kept.count() as f64);
+        metrics::gauge!("sts_kept_bytes").set(book.kept.bytes() as f64);
     }
 }

@@ -19,8 +19,9 @@ use super::Error;
 use super::config::{Secret, Twilio};
 use super::event::Event;
 use super::outbound;
-use super::session::{Millis, Sms, SmsStatus, sms_body};
+use super::session::{Millis, Sms, SmsStatus};
 use super::sessions::{Live, now};
+use super::setup::Link;
 use crate::fetch::retry_after;
 
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -133,6 +134,29 @@ impl Courier {
     }
 }
 
+/// The text of a message.
+pub fn text(link: &Link) -> String {
+    let text = match (&link.sms_text, &link.title) {
+        (Some(text), _) if text.contains(&link.url) => text.clone(),
+        (Some(text), _) => format!("{text} {}", link.url),
+        (None, Some(title)) => format!("{title}: {}", link.url),
+        (None, None) => format!("Here is the link you asked for: {}", link.url),
+    };
+    text.chars().take(BODY_CHARACTERS_MAX).collect()
+}
+
+/// After a restart: whether the provider got a message that was being sent is not known, and twice is worse than
+/// never. Returns whether there was one.
+pub fn interrupt(messages: &mut [Sms]) -> bool {
+    let mut interrupted = false;
+    for message in messages.iter_mut().filter(|message| message.status == SmsStatus::Sending) {
+        message.status = SmsStatus::Failed;
+        message.error = Some("interrupted: it may have been sent".into());
+        interrupted = true;
+    }
+    interrupted
+}
+
 /// When the next queued message may be sent.
 fn next_due(messages: &[Sms]) -> Option<Millis> {
     let queued = messages.iter().filter(|message| message.status == SmsStatus::Queued);
@@ -190,10 +214,9 @@ fn settle(message: &mut Sms, answer: Answer, now: Millis) {
 
 impl Provider {
     async fn bring(&self, live: &Live, message: &Sms) -> Answer {
-        let Some(link) = live.setup.link_catalog.get(&message.sms_catalog_key) else {
+        let Some(body) = live.setup().link_catalog.get(&message.sms_catalog_key).map(text) else {
             return Answer::Refused { error: "the link is not in the catalogue".into() };
         };
-        let body: String = sms_body(link).chars().take(BODY_CHARACTERS_MAX).collect();
         self.send(message.to.as_deref().unwrap_or_default(), &body).await
     }
 

@@ -8,7 +8,7 @@ use super::session::{Millis, Session, Sms, SmsStatus};
 use super::setup::Setup;
 
 /// The last lines of the talk are shown.
-const LINES_SHOWN: usize = 20;
+pub const LINES_SHOWN: usize = 20;
 
 /// What the session alone does not know.
 pub struct Around {

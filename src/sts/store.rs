@@ -1,25 +1,41 @@
 //! Sessions on disk: `sts.sqlite3` in the state directory, readable by the owner only.
 //!
-//! One thread owns the database. Writes come in order and are committed in groups: who waits for one
-//! waits for the disk once, however many wait beside.
+//! One thread owns the database. Writes come in order and are committed in groups: a caller waits for the disk
+//! once, however many wait beside it. What is deleted is overwritten with zeros, and its place is used again or
+//! given back to the disk.
+
+mod schema;
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::knowledge::Passage;
+use super::remains::{Ended, Remains};
 use super::session::Session;
 use super::setup::Setup;
 use crate::state;
 
 const DATABASE: &str = "sts.sqlite3";
-const FORMAT: i64 = 1;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Writes of one commit.
+/// Work of one commit.
 const GROUP_MAX: usize = 256;
+/// From this on a commit takes up no more: the write-ahead log is at least as large.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+/// A longer write-ahead log is cut down to this.
+const LOG_BYTES_MAX: i64 = 8 << 20;
+/// Work that may wait for the disk before its callers wait too.
+const WAITING_MAX: usize = 4096;
+/// So long after a write the database is tidied up, some pages at a time so that work does not wait long.
+const UNTIDY_MAX: Duration = Duration::from_secs(1);
+const PAGES_AT_ONCE: i64 = 2048;
+/// Between two times.
+const BREATH: Duration = Duration::from_millis(10);
+/// Free pages that stay, for what comes next.
+const PAGES_SPARE: i64 = 1024;
 pub const SECRET_BYTES: usize = 32;
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -40,71 +56,109 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// A session as it was kept.
-pub struct Kept {
+/// A session that was open when the process ended.
+pub struct Found {
     pub session: Session,
     pub setup: Setup,
     /// None where documents and website had not been read to the end.
     pub passages: Option<Vec<Passage>>,
 }
 
-/// Handle on the thread that writes. It ends with the last handle.
-#[derive(Clone)]
-pub struct Store {
-    writes: mpsc::SyncSender<Write>,
+/// The database as a start finds it.
+pub struct Opened {
+    pub store: Store,
+    pub open: Vec<Found>,
+    /// The oldest first.
+    pub ended: Vec<Ended>,
+    /// Signs tokens.
+    pub secret: [u8; SECRET_BYTES],
 }
 
-/// Writes that may wait for the disk before those who write wait too.
-const WRITES_WAITING_MAX: usize = 4096;
+/// Handle on the thread that owns the database. It ends with the last handle.
+#[derive(Clone)]
+pub struct Store {
+    work: mpsc::SyncSender<Work>,
+}
 
-struct Write {
-    row: Row,
-    reply: oneshot::Sender<Result<(), StoreError>>,
+type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+enum Work {
+    Write(Row, Reply<()>),
+    /// The remains of a session.
+    Read(String, Reply<Option<String>>),
 }
 
 enum Row {
-    New { id: String, setup: String, state: String },
-    State { id: String, state: String },
-    Passages { id: String, passages: String },
-    Remove { id: String },
+    New {
+        id: String,
+        setup: String,
+        state: String,
+    },
+    State {
+        id: String,
+        state: String,
+    },
+    Passages {
+        id: String,
+        passages: String,
+    },
+    /// A session has ended: its remains instead of all the rest.
+    End(Ended, String),
+    /// Its remains have changed.
+    Remains {
+        ended: Ended,
+        remains: String,
+    },
+    Forget {
+        id: String,
+    },
+}
+
+impl Work {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write(Row::New { setup, state, .. }, _) => setup.len() + state.len(),
+            Self::Write(Row::State { state: text, .. } | Row::Passages { passages: text, .. }, _)
+            | Self::Write(Row::End(_, text) | Row::Remains { remains: text, .. }, _) => text.len(),
+            Self::Write(Row::Forget { .. }, _) | Self::Read(..) => 0,
+        }
+    }
 }
 
 impl Store {
-    /// Opens the sessions of `state_dir`. Returns all that are kept, and the secret that tokens are
-    /// signed with.
+    /// Opens the sessions of `state_dir`.
     ///
     /// # Errors
     /// [`StoreError`]. A row that cannot be read is left out with a warning in the log.
-    pub fn open(state_dir: &Path) -> Result<(Self, Vec<Kept>, [u8; SECRET_BYTES]), StoreError> {
+    pub fn open(state_dir: &Path) -> Result<Opened, StoreError> {
         let path = state_dir.join(DATABASE);
         state::make_directory(state_dir)
             .and_then(|()| state::make_file(&path))
             .map_err(|error| StoreError::File { path: path.clone(), problem: error.to_string() })?;
         let mut connection = Connection::open(&path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
+        // Before anything is written: afterwards it takes a database that is written anew.
+        connection.pragma_update(None, "auto_vacuum", "incremental")?;
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "full")?;
-        migrate(&connection)?;
-        let kept = read(&connection)?;
-        let secret = secret(&connection)?;
-        let (writes, queue) = mpsc::sync_channel::<Write>(WRITES_WAITING_MAX);
-        let run = move || {
-            while let Ok(first) = queue.recv() {
-                let group = std::iter::once(first).chain(queue.try_iter()).take(GROUP_MAX).collect();
-                commit(&mut connection, group);
-            }
-        };
+        connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
+        // It holds texts of clients and callers.
+        connection.pragma_update(None, "secure_delete", true)?;
+        schema::migrate(&mut connection)?;
+        let (open, ended) = (schema::open_sessions(&connection)?, schema::ended_sessions(&connection)?);
+        let secret = schema::secret(&connection)?;
+        let (work, queue) = mpsc::sync_channel(WAITING_MAX);
         std::thread::Builder::new()
             .name("sts-store".into())
-            .spawn(run)
+            .spawn(move || run(connection, &queue))
             .map_err(|error| StoreError::File { path, problem: error.to_string() })?;
-        Ok((Self { writes }, kept, secret))
+        Ok(Opened { store: Self { work }, open, ended, secret })
     }
 
     fn put(&self, row: Row) -> Written {
         let (reply, answer) = oneshot::channel();
         // Dropped with the write where the thread is gone: the answer says so.
-        let _ = self.writes.send(Write { row, reply });
+        let _ = self.work.send(Work::Write(row, reply));
         Written(answer)
     }
 
@@ -123,9 +177,34 @@ impl Store {
         self.put(Row::Passages { id: id.to_owned(), passages: json(passages) })
     }
 
+    /// A session has ended: of it `remains` alone stays. As [`Self::add`].
+    pub fn end(&self, remains: &Remains) -> (Ended, Written) {
+        let text = json(remains);
+        let ended = remains.ended(text.len() as u64);
+        (ended.clone(), self.put(Row::End(ended, text)))
+    }
+
+    /// The remains of a session that has ended have changed. As [`Self::add`].
+    pub fn update_remains(&self, remains: &Remains) -> Written {
+        let text = json(remains);
+        self.put(Row::Remains { ended: remains.ended(text.len() as u64), remains: text })
+    }
+
     /// As [`Self::add`].
-    pub fn remove(&self, id: &str) -> Written {
-        self.put(Row::Remove { id: id.to_owned() })
+    pub fn forget(&self, id: &str) -> Written {
+        self.put(Row::Forget { id: id.to_owned() })
+    }
+
+    /// The remains of a session that has ended; none where it has been forgotten.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`], [`StoreError::Gone`].
+    pub async fn remains(&self, id: &str) -> Result<Option<Remains>, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.work.send(Work::Read(id.to_owned(), reply));
+        let Some(text) = answer.await.unwrap_or(Err(StoreError::Gone))? else { return Ok(None) };
+        let remains = serde_json::from_str(&text);
+        remains.map(Some).map_err(|error| StoreError::Database(error.to_string()))
     }
 }
 
@@ -147,89 +226,122 @@ fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("names are strings and numbers finite; this is a bug")
 }
 
-fn commit(connection: &mut Connection, group: Vec<Write>) {
-    let written = (|| {
-        let transaction = connection.transaction()?;
-        for write in &group {
-            match &write.row {
-                Row::New { id, setup, state } => transaction
-                    .prepare_cached("INSERT OR REPLACE INTO sessions (id, setup, state) VALUES (?1, ?2, ?3)")?
-                    .execute(params![id, setup, state])?,
-                Row::State { id, state } => transaction
-                    .prepare_cached("UPDATE sessions SET state = ?2 WHERE id = ?1")?
-                    .execute(params![id, state])?,
-                Row::Passages { id, passages } => transaction
-                    .prepare_cached("UPDATE sessions SET passages = ?2 WHERE id = ?1")?
-                    .execute(params![id, passages])?,
-                Row::Remove { id } => {
-                    transaction.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id])?
+fn run(mut connection: Connection, queue: &Receiver<Work>) {
+    // When the database is to be tidied up; none while nothing was written.
+    let mut due = Some(Instant::now());
+    loop {
+        if due.is_some_and(|due| due <= Instant::now()) {
+            let is_tidy = tidy(&connection).unwrap_or_else(|error| {
+                tracing::warn!(%error, "the session database is not tidied up");
+                true
+            });
+            due = if is_tidy { None } else { Some(Instant::now() + BREATH) };
+        }
+        let first = match due {
+            Some(due) => queue.recv_timeout(due.saturating_duration_since(Instant::now())),
+            None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match first {
+            Ok(first) => {
+                if serve(&mut connection, group(queue, first)) {
+                    due.get_or_insert_with(|| Instant::now() + UNTIDY_MAX);
                 }
-            };
-        }
-        transaction.commit()
-    })();
-    let written = written.map_err(StoreError::from);
-    if let Err(error) = &written {
-        tracing::error!(%error, "sessions were not written");
-    }
-    for write in group {
-        // Nobody waits for every write.
-        let _ = write.reply.send(written.clone());
-    }
-}
-
-fn migrate(connection: &Connection) -> Result<(), StoreError> {
-    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    match found {
-        0 => connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE;
-             CREATE TABLE IF NOT EXISTS sessions (
-                 id       TEXT PRIMARY KEY,
-                 setup    TEXT NOT NULL,
-                 state    TEXT NOT NULL,
-                 passages TEXT
-             ) STRICT;
-             CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
-             PRAGMA user_version = {FORMAT};
-             COMMIT;"
-        ))?,
-        FORMAT => {}
-        found => return Err(StoreError::Newer { found, known: FORMAT }),
-    }
-    Ok(())
-}
-
-fn read(connection: &Connection) -> Result<Vec<Kept>, StoreError> {
-    let mut statement = connection.prepare("SELECT setup, state, passages FROM sessions")?;
-    let mut rows = statement.query([])?;
-    let mut kept = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (setup, state): (String, String) = (row.get(0)?, row.get(1)?);
-        let passages: Option<String> = row.get(2)?;
-        let read = (|| {
-            Ok::<_, serde_json::Error>(Kept {
-                session: serde_json::from_str(&state)?,
-                setup: serde_json::from_str(&setup)?,
-                passages: passages.as_deref().map(serde_json::from_str).transpose()?,
-            })
-        })();
-        match read {
-            Ok(session) => kept.push(session),
-            Err(error) => tracing::warn!(%error, "a session that was kept cannot be read"),
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
-    Ok(kept)
 }
 
-/// Made once, and the same after each restart.
-fn secret(connection: &Connection) -> Result<[u8; SECRET_BYTES], StoreError> {
-    let mut fresh = [0u8; SECRET_BYTES];
-    rand::fill(&mut fresh[..]);
-    connection
-        .execute("INSERT OR IGNORE INTO secrets (name, value) VALUES ('room', ?1)", [fresh.as_slice()])?;
-    let kept: Option<Vec<u8>> = connection
-        .query_row("SELECT value FROM secrets WHERE name = 'room'", [], |row| row.get(0))
-        .optional()?;
-    kept.and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| StoreError::Database("the secret for tokens is damaged".into()))
+fn group(queue: &Receiver<Work>, first: Work) -> Vec<Work> {
+    let mut bytes = first.bytes();
+    let mut group = vec![first];
+    while group.len() < GROUP_MAX
+        && bytes < GROUP_BYTES_MAX
+        && let Ok(work) = queue.try_recv()
+    {
+        bytes += work.bytes();
+        group.push(work);
+    }
+    group
 }
+
+/// Gives free pages back to the disk, and empties the write-ahead log; whether that was all.
+fn tidy(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    let free = || connection.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0));
+    let before = free()?;
+    let surplus = (before - PAGES_SPARE).min(PAGES_AT_ONCE);
+    if surplus > 0 {
+        // A step gives back one page.
+        let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({surplus})"))?;
+        let mut pages = statement.query([])?;
+        while pages.next()?.is_some() {}
+    }
+    let after = free()?;
+    let is_all = after <= PAGES_SPARE || after == before;
+    if is_all {
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    }
+    Ok(is_all)
+}
+
+/// Does the work of one commit; whether anything was written.
+fn serve(connection: &mut Connection, group: Vec<Work>) -> bool {
+    let (mut rows, mut waiting, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+    for work in group {
+        match work {
+            Work::Write(row, reply) => {
+                rows.push(row);
+                waiting.push(reply);
+            }
+            Work::Read(id, reply) => reads.push((id, reply)),
+        }
+    }
+    let has_rows = !rows.is_empty();
+    if has_rows {
+        let written = commit(connection, &rows).map_err(StoreError::from);
+        if let Err(error) = &written {
+            tracing::error!(%error, "sessions were not written");
+        }
+        for reply in waiting {
+            // Not every write is waited for.
+            let _ = reply.send(written.clone());
+        }
+    }
+    for (id, reply) in reads {
+        let _ = reply.send(schema::remains(connection, &id));
+    }
+    has_rows
+}
+
+fn commit(connection: &mut Connection, rows: &[Row]) -> Result<(), rusqlite::Error> {
+    let transaction = connection.transaction()?;
+    for row in rows {
+        match row {
+            Row::New { id, setup, state } => transaction
+                .prepare_cached("INSERT OR REPLACE INTO sessions (id, setup, state) VALUES (?1, ?2, ?3)")?
+                .execute(params![id, setup, state])?,
+            Row::State { id, state } => transaction
+                .prepare_cached("UPDATE sessions SET state = ?2 WHERE id = ?1")?
+                .execute(params![id, state])?,
+            Row::Passages { id, passages } => transaction
+                .prepare_cached("UPDATE sessions SET passages = ?2 WHERE id = ?1")?
+                .execute(params![id, passages])?,
+            Row::End(ended, remains) => {
+                schema::keep(&transaction, ended, remains)?;
+                transaction.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([&ended.id])?
+            }
+            // It may have been forgotten.
+            Row::Remains { ended, remains } => transaction
+                .prepare_cached("UPDATE ended SET remains = ?2, is_sending = ?3 WHERE id = ?1")?
+                .execute(params![ended.id, remains, ended.is_sending])?,
+            Row::Forget { id } => {
+                transaction.prepare_cached("DELETE FROM ended WHERE id = ?1")?.execute([id])?
+            }
+        };
+    }
+    transaction.commit()
+}
+
+#[cfg(test)]
+mod tests;

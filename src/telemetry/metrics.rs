@@ -141,7 +141,7 @@ const COUNTERS_BY_NAME: [&Counter; 4] = [
     &counter("verbatim_jobs_runs_total", Unit::Count, "Transcriptions of jobs, by how they ended."),
     &counter("verbatim_jobs_attempts_total", Unit::Count, "Deliveries of results tried, by how they ended."),
 ];
-const GAUGES_BY_NAME: [&Gauge; 6] = [
+const GAUGES_BY_NAME: [&Gauge; 9] = [
     &gauge("verbatim_jobs", Unit::Count, "Jobs, by where they are."),
     &gauge(
         "verbatim_jobs_oldest_pending_seconds",
@@ -151,7 +151,14 @@ const GAUGES_BY_NAME: [&Gauge; 6] = [
     &gauge("verbatim_jobs_spool_bytes", Unit::Bytes, "Audio of jobs that waits on disk."),
     &gauge("http_server_active_requests", Unit::Count, "HTTP requests under way."),
     &gauge("stt_active_streams", Unit::Count, "Live streams that are open."),
-    &gauge("sts_sessions", Unit::Count, "Sessions of the voice agent that are kept."),
+    &gauge("sts_sessions", Unit::Count, "Sessions of the voice agent that are open."),
+    &gauge(
+        "sts_held_bytes",
+        Unit::Bytes,
+        "Memory that open sessions hold: what they were started with, and what was read for them.",
+    ),
+    &gauge("sts_kept_sessions", Unit::Count, "Sessions of the voice agent that ended and can be looked at."),
+    &gauge("sts_kept_bytes", Unit::Bytes, "What is kept of them on disk."),
 ];
 const HISTOGRAMS_BY_NAME: [&Histogram; 2] = [
     &seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS),

@@ -139,8 +139,9 @@ fn busy() -> Vec<Row> {
             let mut setup = crate::sts::service::Setup::default();
             setup.config.sessions_max = 1;
             let service = crate::sts::service::Service::start(setup).await;
-            service.session(json!({})).await;
-            let response = service.request(&json!({"action": "start"})).send().await.expect("an answer");
+            let start = json!({"action": "start"});
+            assert_eq!(answer(service.request(&start).bearer_auth(&service.keys[0])).await.0, 200);
+            let response = service.request(&start).send().await.expect("an answer");
             assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
             assert!(response.headers().contains_key("retry-after"));
         }),

@@ -167,7 +167,7 @@ impl Agent {
         if let Some(category) = pending {
             return self.prove(text, category).await;
         }
-        let caution = self.live.read(|session| session.caution(&self.live.setup));
+        let caution = self.caution();
         let text = self.concealed(text, caution).await;
         // Numbers are known by their words in English alone.
         let is_readable = caution != Caution::Digits || self.service.config.language == "en";
@@ -180,10 +180,8 @@ impl Agent {
 
     /// As [`Self::utterance`], keyed. On a keypad every digit may be one of a code.
     pub(super) async fn keyed(&mut self, keys: &str, ended: Instant) {
-        let (pending, caution) = self
-            .live
-            .read(|session| (session.pending_verification.is_some(), session.caution(&self.live.setup)));
-        if pending || caution != Caution::Codes {
+        let caution = self.caution();
+        if self.live.read(|session| session.pending_verification.is_some()) || caution != Caution::Codes {
             return self.utterance(keys, ended).await;
         }
         (self.nudges, self.quiet_since) = (0, Instant::now());
@@ -191,6 +189,12 @@ impl Agent {
         self.note_user(MASK.to_owned()).await;
         // A choice of a menu can be answered; what could be a code is not passed on.
         self.question(&concealed(keys, caution), ended).await;
+    }
+
+    /// Which digits of what callers say are hidden now.
+    fn caution(&self) -> Caution {
+        let setup = self.live.setup();
+        self.live.read(|session| session.caution(&setup))
     }
 
     /// `text` as it may be read, and remembered where a proof is owed.
@@ -212,7 +216,7 @@ impl Agent {
             Some(begun) => format!("{begun} {text}"),
             None => text.to_owned(),
         };
-        if let Some(category) = secured(&self.live.setup, text)
+        if let Some(category) = secured(&self.live.setup(), text)
             && self.gate(&category, Some(text)).await
         {
             return;

@@ -12,6 +12,7 @@
 //! Somebody who speaks while the agent speaks pauses it at once. When it is known what was said, the
 //! agent either goes on («mhm») or has lost the floor: then the history keeps what was heard of it.
 
+mod absence;
 pub mod chat;
 mod ear;
 mod floor;
@@ -51,9 +52,6 @@ const KEYS_MAX: usize = 32;
 const CODE_DIGITS: usize = 4;
 /// A page that changes again at once is not spoken of.
 const PAGE_REST: Duration = Duration::from_millis(1000);
-/// Nobody says anything: asked twice, then goodbye.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
-const NUDGES_MAX: u32 = 2;
 const JOBS_MAX: usize = 16;
 
 const GREETING: &str = "Hello! How can I help you?";
@@ -127,7 +125,7 @@ pub async fn run(service: Arc<Service>, live: Arc<Live>, mut inbound: mpsc::Rece
         () = stop.cancelled() => {}
         reason = agent.serve(&mut inbound) => {
             agent.live.room.set_agent_state(AgentState::Left);
-            if let Err(error) = agent.live.end(reason).await {
+            if let Err(error) = agent.service.sessions.end(&agent.live, reason).await {
                 tracing::error!(session = agent.live.id, %error, "the end is not noted");
             }
             agent.pass_on_events();
@@ -179,6 +177,10 @@ impl Agent {
                 Some(inward) = self.inward.recv() => self.understand(inward).await,
                 spoken = Reply::next(&mut self.reply) => self.spoken(spoken).await,
                 () = sleep_until(wake) => {}
+            }
+            // It may have been ended by another: its room is gone, or its time is over.
+            if let Some((_, reason)) = self.live.read(|session| session.ended) {
+                return reason;
             }
             if let Some(reason) = self.advance(Instant::now()).await {
                 return reason;
@@ -244,7 +246,7 @@ impl Agent {
                 self.live.room.set_agent_state(state);
                 self.message(wire::state(state.name()));
                 if !std::mem::replace(&mut self.is_greeted, true) {
-                    let greeting = self.live.setup.greeting.clone().unwrap_or_else(|| GREETING.into());
+                    let greeting = self.live.setup().greeting.clone().unwrap_or_else(|| GREETING.into());
                     self.queue(Job { is_interruptible: false, ..Job::say([greeting]) });
                 }
                 self.announce().await;
@@ -255,8 +257,8 @@ impl Agent {
                 self.speaking.remove(&seat);
                 self.hung_up = kind == Kind::Phone;
                 if self.people.is_empty() {
-                    let seconds = if self.hung_up { 0 } else { self.service.config.rejoin_seconds };
-                    self.alone.get_or_insert_with(|| Patience::new(Duration::from_secs(seconds)));
+                    let patience = self.patience();
+                    self.alone.get_or_insert(patience);
                 }
             }
             Inbound::Audio { seat, samples } => self.listen(seat, &samples).await,
@@ -319,7 +321,7 @@ impl Agent {
             Event::SmsUpdated(message) if message.status == SmsStatus::Failed => {
                 self.queue(Job::say(["I'm sorry, the text message could not be sent."]));
             }
-            Event::PageContextUpdated { page_context, .. } if self.live.setup.page_guidance_enabled => {
+            Event::PageContextUpdated { page_context, .. } if self.live.setup().page_guidance_enabled => {
                 let place = page::shown(&page_context);
                 if place.is_some() && place != self.last_place {
                     self.last_place = place;
@@ -372,16 +374,16 @@ impl Agent {
                 self.playback.push(clip);
             }
             Some(Spoken::Act(Effect::SendLink(key))) => {
-                let live = self.live.clone();
+                let setup = self.live.setup();
                 self.change(|session, _, events| {
-                    session.send_link("request", &key, &live.setup, events);
+                    session.send_link("request", &key, &setup, events);
                     Ok(())
                 })
                 .await;
                 self.service.deliver(self.live.clone());
             }
             Some(Spoken::Act(Effect::Verify(category))) => {
-                if self.live.setup.verification_rules.contains_key(&category) {
+                if self.live.setup().verification_rules.contains_key(&category) {
                     self.gate(&category, None).await;
                 }
             }
@@ -470,27 +472,5 @@ impl Agent {
             self.reply = Some(Reply::begin(&self.service, &self.live, job));
         }
         None
-    }
-
-    fn gone(&mut self, now: Instant) -> Option<EndReason> {
-        let alone = self.alone.as_mut()?;
-        let is_over = now >= alone.until() && !alone.goes_on(now);
-        is_over.then_some(if self.hung_up { EndReason::HungUp } else { EndReason::Left })
-    }
-
-    /// On the telephone silence may be a line that is dead: the caller is asked, and then let go.
-    fn nudge(&mut self, now: Instant, is_idle: bool) {
-        let has_phone = self.people.iter().any(|person| person.kind == Kind::Phone);
-        if !has_phone || !is_idle || now < self.quiet_since + SILENCE_MAX {
-            return;
-        }
-        self.quiet_since = now;
-        self.nudges += 1;
-        if self.nudges > NUDGES_MAX {
-            self.ending = Some(EndReason::Goodbye);
-            self.queue(Job::say(["I can't hear anybody. Goodbye!"]));
-        } else {
-            self.queue(Job::say(["Are you still there?"]));
-        }
     }
 }

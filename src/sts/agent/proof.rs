@@ -50,10 +50,11 @@ impl Agent {
                 }
                 Outcome::Checked { verified, source, details } => {
                     let checked = Checked { verified, source, details };
+                    let setup = live.setup();
                     // The agent hears of it as everybody does.
                     let changed = live.change(|session, now, events| {
                         session.check_open()?;
-                        session.verify(&category, checked, &live.setup, now, events)
+                        session.verify(&category, checked, &setup, now, events)
                     });
                     if let Err(error) = changed.await {
                         tracing::warn!(session = live.id, %error, "a verification is not noted");
@@ -96,7 +97,8 @@ impl Agent {
             Ok(())
         })
         .await;
-        let rule = self.live.setup.verification_rules.get(category);
+        let setup = self.live.setup();
+        let rule = setup.verification_rules.get(category);
         let prompt = rule.and_then(|rule| rule.voice_prompt.clone()).unwrap_or_else(|| PROMPT.into());
         self.queue(Job::say([prompt]));
         true
@@ -144,7 +146,8 @@ impl Agent {
     }
 
     pub(super) fn ask_again(&mut self, category: &str) {
-        let rule = self.live.setup.verification_rules.get(category);
+        let setup = self.live.setup();
+        let rule = setup.verification_rules.get(category);
         let prompt = rule.and_then(|rule| rule.voice_prompt_short.clone());
         self.queue(Job::say([prompt.unwrap_or_else(|| PROMPT_SHORT.into())]));
     }

@@ -123,15 +123,16 @@ async fn think(service: &Service, live: &Live, plan: Plan, says: mpsc::Sender<Sa
         }
         Plan::Answer(question) => question,
     };
-    let knowledge = live.knowledge();
+    let (setup, knowledge) = (live.setup(), live.knowledge());
     let can_text = service.courier.can_send();
     let embedded = || {
-        let setup = &live.setup;
-        live.read(|session| respond(&Facts { setup, session, knowledge: &knowledge, can_text }, &question))
+        live.read(|session| {
+            respond(&Facts { setup: &setup, session, knowledge: &knowledge, can_text }, &question)
+        })
     };
     if let Some(chat) = &service.chat {
         let request = live.read(|session| {
-            chat.request(&Facts { setup: &live.setup, session, knowledge: &knowledge, can_text }, &question)
+            chat.request(&Facts { setup: &setup, session, knowledge: &knowledge, can_text }, &question)
         });
         if chat.answer(&request, &says).await.is_ok() {
             return;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use url::Url;
 
+use super::reader::{ReadError, Reader};
 use super::robots::{self, Rules};
 use super::{Passage, html, of_sections, sections};
-use crate::fetch::{self, Fetcher};
+use crate::fetch;
 use crate::sts::config::Crawl;
 
 /// Pages that hold nothing to answer from.
@@ -21,6 +22,8 @@ const NO_PAGES: &[&str] = &[
     ".ico", ".woff", ".woff2", ".doc", ".docx", ".xls", ".xlsx",
 ];
 const TRACKING: &[&str] = &["utm_", "gclid", "fbclid", "mc_"];
+/// Links that are remembered for each page that may be read; a page may have any number.
+const LINKS_PER_PAGE: usize = 100;
 
 /// Why a website could not be read. The texts are for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,16 +32,20 @@ pub enum CrawlError {
     Address,
     #[error("the website's robots.txt does not allow it")]
     Excluded,
-    #[error("{0}")]
-    Unreachable(String),
+    #[error(transparent)]
+    Unread(#[from] ReadError),
     #[error("nothing to read was found")]
     Empty,
+    #[error("there is no room for it at present")]
+    NoRoom,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Site {
     pub passages: Vec<Passage>,
     pub pages: usize,
+    /// The reader's deadline came before the end.
+    pub is_cut: bool,
 }
 
 /// The address of a website as people write it, in one form: with a scheme, without a fragment and
@@ -97,21 +104,24 @@ fn target(url: &Url) -> String {
     url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()))
 }
 
-/// Reads the website at `address`.
+/// Reads the website at `address`, as far as `reader`'s deadline and the limits allow.
 ///
 /// # Errors
 /// Where the first page cannot be had; after it, what fails is left out.
-pub async fn crawl(fetcher: &Fetcher, address: &str, limits: &Crawl) -> Result<Site, CrawlError> {
+pub async fn crawl(reader: &Reader, address: &str, limits: &Crawl) -> Result<Site, CrawlError> {
     let mut home = normalized(address)?;
-    let deadline = Instant::now() + Duration::from_millis(limits.total_timeout_ms);
-    let mut rules = match rules(fetcher, &home).await {
-        // Where nobody named a scheme and there is no https, there may be http.
-        Err(fetch::Error::Failed) if !address.contains("://") && home.set_scheme("http").is_ok() => {
-            rules(fetcher, &home).await
+    let own_deadline = Instant::now() + Duration::from_millis(limits.total_timeout_ms);
+    let is_hurried = reader.deadline < own_deadline;
+    let reader = &reader.until(own_deadline);
+    let mut rules = match rules(reader, &home).await {
+        // Without a scheme in the address, and without https, there may be http.
+        Err(ReadError::Fetch(fetch::Error::Failed))
+            if !address.contains("://") && home.set_scheme("http").is_ok() =>
+        {
+            rules(reader, &home).await
         }
         rules => rules,
-    }
-    .map_err(|error| CrawlError::Unreachable(reason(&error).into()))?;
+    }?;
     if !rules.allow(&target(&home)) {
         return Err(CrawlError::Excluded);
     }
@@ -128,19 +138,20 @@ pub async fn crawl(fetcher: &Fetcher, address: &str, limits: &Crawl) -> Result<S
         if !is_first {
             tokio::time::sleep(Duration::from_millis(limits.pause_ms)).await;
         }
-        let Ok(download) = tokio::time::timeout_at(deadline, fetcher.fetch(url.as_str())).await else {
-            break;
-        };
-        let download = match download {
+        let download = match reader.fetch(url.as_str()).await {
             Ok(download) => download,
-            Err(error) if is_first => return Err(CrawlError::Unreachable(reason(&error).into())),
-            Err(_) => continue,
+            Err(error) if is_first => return Err(error.into()),
+            Err(ReadError::Late) => {
+                site.is_cut = is_hurried;
+                break;
+            }
+            Err(ReadError::Fetch(_)) => continue,
         };
         let arrived = download.url;
         if is_first && !same_site(&home, &arrived) {
             // The website has moved: what it is now is what was meant.
             home = arrived.clone();
-            rules = self::rules(fetcher, &home).await.unwrap_or_else(|_| Rules::disallow_all());
+            rules = self::rules(reader, &home).await.unwrap_or_else(|_| Rules::disallow_all());
         }
         if !same_site(&home, &arrived) || !rules.allow(&target(&arrived)) {
             continue;
@@ -155,7 +166,8 @@ pub async fn crawl(fetcher: &Fetcher, address: &str, limits: &Crawl) -> Result<S
             for link in &page.links {
                 let Ok(mut link) = arrived.join(link) else { continue };
                 clean(&mut link);
-                if same_site(&home, &link)
+                if seen.len() < limits.pages_max.saturating_mul(LINKS_PER_PAGE)
+                    && same_site(&home, &link)
                     && is_page(&link)
                     && rules.allow(&target(&link))
                     && seen.insert(link.clone())
@@ -177,29 +189,19 @@ pub async fn crawl(fetcher: &Fetcher, address: &str, limits: &Crawl) -> Result<S
     if site.pages == 0 { Err(CrawlError::Empty) } else { Ok(site) }
 }
 
-async fn rules(fetcher: &Fetcher, home: &Url) -> Result<Rules, fetch::Error> {
+async fn rules(reader: &Reader, home: &Url) -> Result<Rules, ReadError> {
     let robots = home.join("/robots.txt").map_err(|_| fetch::Error::InvalidUrl)?;
-    match fetcher.fetch(robots.as_str()).await {
+    match reader.fetch(robots.as_str()).await {
         Ok(download) => {
             let bytes = download.bytes.get(..robots::BYTES_MAX).unwrap_or(&download.bytes);
             Ok(Rules::read(&String::from_utf8_lossy(bytes)))
         }
         // Section 2.3.1.3: what is not there forbids nothing.
-        Err(fetch::Error::ClientError(_)) => Ok(Rules::default()),
-        Err(fetch::Error::TooLarge { .. } | fetch::Error::TooManyRedirects) => Ok(Rules::disallow_all()),
+        Err(ReadError::Fetch(fetch::Error::ClientError(_))) => Ok(Rules::default()),
+        Err(ReadError::Fetch(fetch::Error::TooLarge { .. } | fetch::Error::TooManyRedirects)) => {
+            Ok(Rules::disallow_all())
+        }
         Err(error) => Err(error),
-    }
-}
-
-/// What a client may know of why a page could not be had.
-pub fn reason(error: &fetch::Error) -> &'static str {
-    match error {
-        fetch::Error::InvalidUrl => "the address is not that of a website",
-        // The same for both: what exists inside is not for clients to find out.
-        fetch::Error::NotRoutable | fetch::Error::Unresolvable => "the address is not a public one",
-        fetch::Error::ClientError(_) => "the page is not there",
-        fetch::Error::TooLarge { .. } => "the page is too large",
-        _ => "the page could not be read",
     }
 }
 

@@ -5,6 +5,7 @@ mod crawl;
 mod html;
 mod library;
 mod rank;
+mod reader;
 mod robots;
 mod sections;
 mod table;
@@ -29,6 +30,12 @@ pub struct Passage {
     pub source: String,
     pub title: String,
     pub text: String,
+}
+
+impl Passage {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.source.len() + self.title.len() + self.text.len()
+    }
 }
 
 /// Passages that can be searched.
@@ -65,6 +72,11 @@ impl Knowledge {
 
     pub fn passages(&self) -> &[Passage] {
         &self.passages
+    }
+
+    /// The bytes that it takes up.
+    pub fn bytes(&self) -> usize {
+        self.passages.iter().map(Passage::bytes).sum::<usize>() + self.index.bytes()
     }
 
     /// The passages that fit best, best first.

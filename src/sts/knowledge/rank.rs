@@ -2,6 +2,7 @@
 //! Framework: BM25 and Beyond", 2009) over words with their endings taken off.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 /// The parameters that the paper recommends to begin with.
 const K1: f32 = 1.2;
@@ -69,12 +70,25 @@ fn stem(word: &str) -> String {
     word.strip_suffix('e').filter(|stem| has_vowel(stem)).unwrap_or(word).to_owned()
 }
 
+/// Compact, as each session has one: a map of owned words would take up to forty times the bytes of its texts.
 #[derive(Default)]
 pub struct Index {
-    /// For each term, the texts it is in and how often.
-    postings: HashMap<String, Vec<(usize, u32)>>,
+    /// The letters of all terms, one after the other.
+    letters: String,
+    /// In the order of their letters.
+    terms: Vec<Term>,
+    /// The texts that a term is in and how often, for all terms in their order.
+    postings: Vec<(u32, u32)>,
     lengths: Vec<u32>,
     mean_length: f32,
+}
+
+/// Where a term's letters and its postings lie.
+struct Term {
+    letters: u32,
+    bytes: u32,
+    postings: u32,
+    texts: u32,
 }
 
 /// One text found.
@@ -87,28 +101,58 @@ pub struct Found {
 
 impl Index {
     pub fn new(texts: impl Iterator<Item = String>) -> Self {
-        let mut postings: HashMap<String, Vec<(usize, u32)>> = HashMap::new();
+        let mut counted: Vec<(String, u32, u32)> = Vec::new();
         let mut lengths = Vec::new();
         for (index, text) in texts.enumerate() {
             let mut counts: HashMap<String, u32> = HashMap::new();
             let terms = terms(&text);
-            lengths.push(u32::try_from(terms.len()).unwrap_or(u32::MAX));
+            lengths.push(narrow(terms.len()));
             for term in terms {
                 *counts.entry(term).or_default() += 1;
             }
-            for (term, count) in counts {
-                postings.entry(term).or_default().push((index, count));
-            }
+            counted.extend(counts.into_iter().map(|(term, count)| (term, narrow(index), count)));
         }
+        counted.sort_unstable();
         let total: f32 = lengths.iter().map(|&length| length as f32).sum();
         let mean_length = total / (lengths.len().max(1) as f32);
-        Self { postings, lengths, mean_length }
+        let mut index = Self { lengths, mean_length, ..Self::default() };
+        for same in counted.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let Some((term, ..)) = same.first() else { continue };
+            index.terms.push(Term {
+                letters: narrow(index.letters.len()),
+                bytes: narrow(term.len()),
+                postings: narrow(index.postings.len()),
+                texts: narrow(same.len()),
+            });
+            index.letters.push_str(term);
+            index.postings.extend(same.iter().map(|&(_, text, count)| (text, count)));
+        }
+        index.letters.shrink_to_fit();
+        index.terms.shrink_to_fit();
+        index.postings.shrink_to_fit();
+        index
+    }
+
+    /// The bytes that it takes up.
+    pub fn bytes(&self) -> usize {
+        self.letters.len()
+            + size_of_val(self.terms.as_slice())
+            + size_of_val(self.postings.as_slice())
+            + size_of_val(self.lengths.as_slice())
+    }
+
+    fn postings(&self, term: &str) -> &[(u32, u32)] {
+        let letters = |at: &Term| piece(at.letters, at.bytes).and_then(|piece| self.letters.get(piece));
+        let found = self.terms.binary_search_by(|at| letters(at).unwrap_or_default().cmp(term));
+        let found = found.ok().and_then(|at| self.terms.get(at));
+        let postings = found.and_then(|at| self.postings.get(piece(at.postings, at.texts)?));
+        postings.unwrap_or_default()
     }
 
     /// How rare a term is. One that is in no text weighs as if it were in one: callers say more words
     /// than texts have, and those must not drown the ones that fit.
     fn weight(&self, term: &str) -> f32 {
-        let (count, within) = (self.lengths.len() as f32, self.postings.get(term).map_or(1, Vec::len) as f32);
+        let (count, within) = (self.lengths.len() as f32, self.postings(term).len().max(1) as f32);
         (1.0 + (count - within + 0.5) / (within + 0.5)).ln()
     }
 
@@ -119,7 +163,8 @@ impl Index {
         let mut found: HashMap<usize, (f32, f32)> = HashMap::new();
         for term in question {
             let weight = self.weight(term);
-            for &(index, count) in self.postings.get(term).map(Vec::as_slice).unwrap_or_default() {
+            for &(text, count) in self.postings(term) {
+                let index = text as usize;
                 let length = self.lengths.get(index).copied().unwrap_or_default() as f32;
                 let count = count as f32;
                 let norm = K1 * (1.0 - B + B * length / self.mean_length.max(1.0));
@@ -148,6 +193,15 @@ impl Index {
         let covered: f32 = question.intersection(&text).map(|term| self.weight(term)).sum();
         if whole > 0.0 { covered / whole } else { 0.0 }
     }
+}
+
+/// Four bytes each: no session holds texts of 4 GiB.
+fn narrow(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn piece(from: u32, length: u32) -> Option<Range<usize>> {
+    Some(from as usize..from.checked_add(length)? as usize)
 }
 
 #[cfg(test)]
@@ -179,5 +233,31 @@ mod tests {
         assert_eq!(found[0].index, 2);
         assert!(found[0].coverage > 0.99 && found[1].coverage < 0.4, "{found:?}");
         assert!(index.search(&terms("tractor")).is_empty());
+    }
+
+    #[test]
+    fn every_term_is_found_in_each_of_its_texts() {
+        let texts = ["apple pear apple", "pear quince", "", "zebra apple"].map(str::to_owned);
+        let index = Index::new(texts.into_iter());
+        for (term, expected) in [
+            ("appl", &[(0, 2), (3, 1)][..]),
+            ("pear", &[(0, 1), (1, 1)]),
+            ("zebra", &[(3, 1)]),
+            ("aardvark", &[]),
+        ] {
+            assert_eq!(index.postings(term), expected, "{term}");
+        }
+        assert!(Index::default().search(&terms("apple")).is_empty());
+    }
+
+    #[test]
+    fn words_that_come_once_take_up_no_more_than_some_times_their_letters() {
+        // As many words as a text can have: three letters each, none of them twice.
+        let letter = |n: usize| char::from(b'a' + (n % 26) as u8);
+        let word = |n: usize| String::from_iter([letter(n / 676), letter(n / 26), letter(n), ' ']);
+        let text: String = (0..17_576).map(word).collect();
+        let bytes = text.len();
+        let index = Index::new(std::iter::once(text));
+        assert!(index.bytes() < 8 * bytes, "{} bytes for {bytes}", index.bytes());
     }
 }

@@ -17,6 +17,7 @@ pub mod wire;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -82,6 +83,8 @@ pub struct Room {
 #[derive(Default)]
 struct Inner {
     people: Vec<Person>,
+    /// When the last one left.
+    empty_since: Option<Millis>,
     seats: u64,
     agent: Option<mpsc::Sender<Inbound>>,
     agent_state: AgentState,
@@ -112,6 +115,21 @@ pub enum MediaState {
     Failed(String),
 }
 
+impl MediaState {
+    fn shown(&self) -> Value {
+        let state = match self {
+            Self::Embedded => return json!({"provider": "embedded", "state": "ready", "error": null}),
+            Self::Connecting => "connecting",
+            Self::Ready => "ready",
+            Self::Closed => "closed",
+            Self::Failed(error) => {
+                return json!({"provider": "livekit", "state": "failed", "error": error});
+            }
+        };
+        json!({"provider": "livekit", "state": state, "error": null})
+    }
+}
+
 struct Person {
     seat: u64,
     identity: String,
@@ -119,7 +137,8 @@ struct Person {
     joined: Millis,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AgentState {
     /// Nobody has come for it.
     #[default]
@@ -151,6 +170,11 @@ impl Room {
         !self.lock().people.is_empty()
     }
 
+    /// When the last participant left; none where one is there, or none came.
+    pub fn empty_since(&self) -> Option<Millis> {
+        self.lock().empty_since
+    }
+
     /// For the snapshot.
     pub fn participants(&self) -> Value {
         let people = &self.lock().people;
@@ -172,16 +196,23 @@ impl Room {
 
     /// For the snapshot.
     pub fn media(&self) -> Value {
-        let state = match &self.lock().media {
-            MediaState::Embedded => return json!({"provider": "embedded", "state": "ready", "error": null}),
-            MediaState::Connecting => "connecting",
-            MediaState::Ready => "ready",
-            MediaState::Closed => "closed",
-            MediaState::Failed(error) => {
-                return json!({"provider": "livekit", "state": "failed", "error": error});
-            }
-        };
-        json!({"provider": "livekit", "state": state, "error": null})
+        self.lock().media.shown()
+    }
+
+    /// As it will be when the session has ended and all have left.
+    pub fn media_after_all(&self) -> Value {
+        match self.lock().media {
+            MediaState::Connecting | MediaState::Ready => MediaState::Closed.shown(),
+            ref state => state.shown(),
+        }
+    }
+
+    /// As [`Self::media_after_all`].
+    pub fn agent_after_all(&self) -> AgentState {
+        match self.agent_state() {
+            AgentState::None => AgentState::None,
+            _ => AgentState::Left,
+        }
     }
 
     pub fn agent_state(&self) -> AgentState {
@@ -221,7 +252,12 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.live.room.lock().people.retain(|person| person.seat != self.number);
+        let mut room = self.live.room.lock();
+        room.people.retain(|person| person.seat != self.number);
+        if room.people.is_empty() {
+            room.empty_since = Some(now());
+        }
+        drop(room);
         let (live, to_agent) = (self.live.clone(), self.to_agent.clone());
         let (identity, seat, kind) = (std::mem::take(&mut self.identity), self.number, self.kind);
         self.tasks.spawn(async move {
@@ -251,6 +287,7 @@ impl Service {
             if room.people.len() >= PARTICIPANTS_MAX {
                 return Err(Error::TooMany { field: "participants", count_max: PARTICIPANTS_MAX });
             }
+            room.empty_since = None;
             room.seats += 1;
             let number = room.seats;
             room.people.push(Person { seat: number, identity: identity.to_owned(), kind, joined: now() });

@@ -312,10 +312,12 @@ async fn a_full_service_says_when_to_come_again() {
     let mut setup = Setup::default();
     setup.config.sessions_max = 2;
     let service = Service::start(setup).await;
-    for _ in 0..2 {
-        service.session(json!({})).await;
+    let start = json!({"action": "start"});
+    for key in &service.keys {
+        assert_eq!(answer(service.request(&start).bearer_auth(key)).await.0, 200);
     }
-    let response = service.request(&json!({"action": "start"})).send().await.expect("an answer");
+    // An organisation that holds none of them.
+    let response = service.request(&start).send().await.expect("an answer");
     assert_eq!(response.status().as_u16(), 503);
     assert!(response.headers().contains_key("retry-after"));
 }

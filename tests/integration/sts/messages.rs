@@ -20,7 +20,8 @@ const TAKEN: (u16, Option<&str>) = (201, None);
 /// The provider's `Messages` resource: answers as is written down, and then takes everything.
 struct Provider {
     url: String,
-    asked: Arc<Mutex<Vec<Instant>>>,
+    /// When, and what for.
+    asked: Arc<Mutex<Vec<(Instant, String)>>>,
     _door: Door,
 }
 
@@ -32,8 +33,9 @@ impl Provider {
         let handler = move |request: http::Request| {
             let (noted, script) = (noted.clone(), script.clone());
             async move {
-                request.body.collect().await?;
-                noted.lock().expect("no test panics here").push(Instant::now());
+                let body = request.body.collect().await?;
+                let body = String::from_utf8(body.bytes().to_vec()).expect("text");
+                noted.lock().expect("no test panics here").push((Instant::now(), body));
                 let (status, retry_after) =
                     script.lock().expect("no test panics here").pop_front().unwrap_or(TAKEN);
                 let fate = if status == 200 { "failed" } else { "queued" };
@@ -67,14 +69,20 @@ impl Provider {
     /// Between one attempt and the next.
     fn waits(&self) -> Vec<Duration> {
         let asked = self.asked.lock().expect("no test panics here");
-        asked.windows(2).map(|pair| pair[1] - pair[0]).collect()
+        asked.windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
+    }
+
+    fn last(&self) -> String {
+        self.asked.lock().expect("no test panics here").last().expect("asked").1.clone()
     }
 }
 
+fn start() -> Value {
+    json!({"caller_number": "+14155552671", "link_catalog": {"forms": "https://front.example/forms"}})
+}
+
 async fn verified(service: &Service) -> String {
-    let start =
-        json!({"caller_number": "+14155552671", "link_catalog": {"forms": "https://front.example/forms"}});
-    let (id, _) = service.session(start).await;
+    let (id, _) = service.session(start()).await;
     verify(service, &id).await;
     id
 }
@@ -128,6 +136,37 @@ async fn a_message_that_waits_outlives_a_restart() {
     service.until(&id, |status| status["sms"]["sent"][0]["status"] == "sent").await;
     let waits = provider.waits();
     assert!(waits.len() == 1 && waits[0] >= Duration::from_millis(1950), "{waits:?}");
+}
+
+/// A session that has ended needs its links no more, but for what is still to be sent.
+#[tokio::test]
+async fn a_message_that_waits_goes_out_after_the_end_and_after_a_restart() {
+    let text = "Body=Here+is+the+link+you+asked+for%3A+https%3A%2F%2Ffront.example%2Fforms";
+    for restarts in [false, true] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let provider = Provider::start(&[(503, Some("5"))]).await;
+        let mut service = Service::start_in(folder.path(), provider.give()).await;
+        let (id, started) = service.session(start()).await;
+        verify(&service, &id).await;
+        waiting(&service, &id, 1, "status 503").await;
+        let mut caller = Caller::join(&service, &started).await;
+        caller.listen().await;
+        caller.write("Goodbye!").await;
+        assert_eq!(caller.goodbye().await, 4000);
+        let status = service.status(&id).await;
+        assert_eq!(
+            (&status["status"], &status["pending_sms"][0]["status"]),
+            (&json!("ended"), &json!("queued"))
+        );
+        if restarts {
+            service.stop().await;
+            service = Service::start_in(folder.path(), provider.give()).await;
+        }
+        let status = service.until(&id, |status| status["sms"]["sent"][0]["status"] == "sent").await;
+        assert_eq!((&status["status"], &status["pending_sms"]), (&json!("ended"), &json!([])));
+        assert_eq!(provider.count(), 2);
+        assert!(provider.last().contains(text), "{}", provider.last());
+    }
 }
 
 #[tokio::test]

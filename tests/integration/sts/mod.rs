@@ -5,6 +5,7 @@ mod clinic;
 mod converse;
 mod crowd;
 pub mod doubles;
+mod ended;
 mod endpoints;
 mod knowledge;
 #[cfg(feature = "livekit")]
@@ -13,8 +14,10 @@ mod messages;
 mod origins;
 pub mod phone;
 mod proofs;
+mod reading;
 pub mod room;
 pub mod service;
+mod shares;
 mod turns;
 mod voice;
 mod voices;

@@ -50,7 +50,7 @@ impl Default for Setup {
 
 pub struct Service {
     pub address: SocketAddr,
-    /// Two keys, of two organisations.
+    /// Two keys, of two organisations; those who show none are a third one.
     pub keys: [String; 2],
     _folder: Option<TempDir>,
     door: Option<Door>,
@@ -86,6 +86,7 @@ impl Service {
         };
         let keys = [key(), key()];
         let verifier = Store::open(state).and_then(Verifier::new).expect("keys");
+        let tenants = verifier.tenants();
         let script = Arc::new(Mutex::new(VecDeque::from(setup.heard)));
         let scripted: Recognize = Arc::new(move |_, _| {
             let heard = script.lock().expect("no test panics here").pop_front();
@@ -98,6 +99,7 @@ impl Service {
             models: models(),
             is_loopback: setup.is_loopback,
             is_tls: false,
+            tenants,
         };
         let nearby = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
         let fetch = setup.fetch.unwrap_or(nearby);

@@ -137,26 +137,31 @@ impl LiveKit {
                 "the room could not be made"
             );
             live.room.set_media(MediaState::Failed(error.to_string()));
-            live.end(EndReason::RoomFailed).await?;
+            service.sessions.end(live, EndReason::RoomFailed).await?;
             return Err(Error::MediaServer);
         }
         live.room.set_media(MediaState::Connecting);
         let stop = service.stop.clone();
         let (livekit, service, live) = (self.clone(), service.clone(), live.clone());
         service.tasks.clone().spawn(async move {
+            let stay = async {
+                participant::run(&livekit, &service, &live).await;
+                let (id, room) = (live.id.clone(), live.room_name.clone());
+                // The session is freed before its room has gone.
+                drop(live);
+                for _ in 0..DELETIONS {
+                    if let Err(error) = livekit.delete_room(&room).await {
+                        // It closes by itself when it is empty.
+                        let error: &dyn std::error::Error = &error;
+                        tracing::warn!(session = id, error, "the room is not deleted");
+                    }
+                    tokio::time::sleep(DELETION_PAUSE).await;
+                }
+            };
             tokio::select! {
                 // The room stays: the agent comes back to it.
                 () = stop.cancelled() => {}
-                () = participant::run(&livekit, &service, &live) => {
-                    for _ in 0..DELETIONS {
-                        if let Err(error) = livekit.delete_room(&live.room_name).await {
-                            // It closes by itself when nobody is in it.
-                            let error: &dyn std::error::Error = &error;
-                            tracing::warn!(session = live.id, error, "the room is not deleted");
-                        }
-                        tokio::time::sleep(DELETION_PAUSE).await;
-                    }
-                }
+                () = stay => {}
             }
         });
         Ok(())

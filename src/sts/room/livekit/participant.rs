@@ -81,12 +81,12 @@ pub async fn run(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) {
         let begun = Instant::now();
         let failure = match connect(livekit, service, live).await {
             Ok(Over::Session) => return,
-            Ok(Over::Closed) => return closed(live).await,
+            Ok(Over::Closed) => return closed(service, live).await,
             // Its last word may be lost.
             Err(Failure::Signal(SignalError::Closed))
                 if matches!(livekit.has_room(&live.room_name).await, Ok(false)) =>
             {
-                return closed(live).await;
+                return closed(service, live).await;
             }
             Err(failure) => failure,
         };
@@ -102,22 +102,25 @@ pub async fn run(livekit: &LiveKit, service: &Arc<Service>, live: &Arc<Live>) {
         );
         if attempts >= ATTEMPTS_MAX {
             live.room.set_media(MediaState::Failed(failure.to_string()));
-            return end(live, EndReason::RoomFailed).await;
+            return end(service, live, EndReason::RoomFailed).await;
         }
         live.room.set_media(MediaState::Connecting);
-        tokio::time::sleep(ATTEMPT_PAUSE * 2_u32.pow(attempts - 1)).await;
+        tokio::select! {
+            () = live.over() => return,
+            () = tokio::time::sleep(ATTEMPT_PAUSE * 2_u32.pow(attempts - 1)) => {}
+        }
     }
 }
 
-async fn closed(live: &Live) {
+async fn closed(service: &Service, live: &Live) {
     tracing::info!(session = live.id, "the room was closed");
     live.room.set_media(MediaState::Closed);
     let was_used = live.room.is_agent_there();
-    end(live, if was_used { EndReason::Left } else { EndReason::Expired }).await;
+    end(service, live, if was_used { EndReason::Left } else { EndReason::Expired }).await;
 }
 
-async fn end(live: &Live, reason: EndReason) {
-    if let Err(error) = live.end(reason).await {
+async fn end(service: &Service, live: &Live, reason: EndReason) {
+    if let Err(error) = service.sessions.end(live, reason).await {
         tracing::error!(session = live.id, %error, "the end is not noted");
     }
 }

@@ -1,0 +1,78 @@
+//! How many bytes sessions take up in memory: what they were started with, and what was read for them.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::knowledge::Passage;
+use super::setup::{Content, Setup};
+
+/// A text that can be searched takes up about so many times its bytes: its passages and their index. A text in
+/// which no word comes twice takes up more; once it is read, it is measured.
+const SEARCHED: u64 = 3;
+
+/// The bytes of `value` as JSON, which is about what it takes up.
+pub fn json(value: &impl Serialize) -> u64 {
+    struct Count(u64);
+    impl Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).expect("names are strings and numbers finite; this is a bug");
+    count.0
+}
+
+/// The bytes that a session holds as soon as it has read what came with its start.
+pub fn at_start(setup: &Setup) -> u64 {
+    json(setup) + by_texts(setup)
+}
+
+/// The bytes that the texts of a start take up when they can be searched.
+pub fn by_texts(setup: &Setup) -> u64 {
+    let text = |content: &Content| match content {
+        Content::Text(text) => text.len(),
+        Content::Url(_) => 0,
+    };
+    let texts = setup.documents.iter().map(|document| text(&document.content)).sum::<usize>()
+        + setup.instructions.as_ref().map_or(0, String::len);
+    SEARCHED * texts as u64
+}
+
+/// The bytes that `passages` take up when they can be searched.
+pub fn by_passages(passages: &[Passage]) -> u64 {
+    SEARCHED * passages.iter().map(|passage| passage.text.len() as u64).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::sts::knowledge::{Knowledge, passages};
+    use crate::sts::setup::Document;
+
+    #[test]
+    fn json_is_counted_as_it_would_be_written() {
+        let value = json!({"text": "«ß»\n", "number": 1.5, "none": null});
+        assert_eq!(json(&value), value.to_string().len() as u64);
+    }
+
+    #[test]
+    fn what_is_expected_of_a_plain_text_is_what_it_takes_up() {
+        let text: String = (0..20_000)
+            .map(|n| format!("Room {n} on floor {} is open from nine to five. ", n % 40))
+            .collect();
+        let content = Content::Text(text.clone());
+        let setup = Setup { documents: vec![Document { title: "d".into(), content }], ..Setup::default() };
+        let taken = Knowledge::new(passages("d", "d", &text), setup.rationed()).bytes() as u64;
+        let expected = by_texts(&setup);
+        assert!((expected / 3..=expected).contains(&taken), "{taken} instead of {expected}");
+    }
+}
