@@ -232,7 +232,10 @@ impl Ground {
         let verifier = open_keys(&config.state_dir)?;
         let fetcher = Fetcher::new(&config.fetch)?;
         let jobs = match config.jobs.enabled {
-            true => Some(Jobs::open(&config.state_dir, &config.jobs, fetcher.clone()).await?),
+            true => {
+                let tenants = verifier.tenants();
+                Some(Jobs::open(&config.state_dir, &config.jobs, fetcher.clone(), tenants).await?)
+            }
             false => None,
         };
         Ok(Self { verifier, fetcher, jobs })

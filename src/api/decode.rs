@@ -11,6 +11,7 @@ use super::Services;
 use crate::audio::{self, DecodeOptions, Decoded, Progress, SAMPLE_RATE};
 use crate::engine::{self, Admission, Audio};
 use crate::http::Failure;
+use crate::jobs::Watch;
 use crate::transcribe::TranscribeOptions;
 
 /// Longer than any job may run.
@@ -31,7 +32,8 @@ pub(super) struct Admitted {
 }
 
 /// Decodes a file on a thread of its own. It is admitted before, by the length that its header tells, and grows no
-/// longer than there is room for. Dropping the future ends the work within a second of audio.
+/// longer than there is room for. Dropping the future ends the work within a second of audio. `watch` is kept while
+/// the thread works.
 ///
 /// # Errors
 /// Those of [`audio::decode`], [`audio::estimate`] and [`crate::transcribe::Transcriber::admit`]; 504 past the
@@ -41,6 +43,7 @@ pub(super) async fn decode(
     file: Fetched,
     options: DecodeOptions,
     wanted: &TranscribeOptions,
+    watch: Option<&Watch>,
 ) -> Result<Admitted, Failure> {
     let expected = audio::estimate(&file.bytes, &options)?;
     let expected = Audio {
@@ -78,5 +81,11 @@ pub(super) async fn decode(
         admission.decoded(seconds, done.source_samples as f64, begun.elapsed());
         Ok(Admitted { decoded, sha256, admission })
     };
-    tokio::task::spawn_blocking(work).await.map_err(Failure::internal)?
+    // The thread starts when this is first awaited: under the watch.
+    let decoding = async { tokio::task::spawn_blocking(work).await };
+    let decoded = match watch {
+        Some(watch) => watch.over(decoding).await,
+        None => decoding.await,
+    };
+    decoded.map_err(Failure::internal)?
 }

@@ -20,6 +20,7 @@
 //! | 429    | TOO_MANY_REQUESTS       | the organisation holds its share of the server, with `Retry-After` |
 //! | 431    | HEADERS_TOO_LARGE       | |
 //! | 500    | INTERNAL_ERROR          | a fault of ours; the log knows more |
+//! | 500    | AUDIO_LOST              | to receivers of callbacks alone: the job's audio was lost or altered on the server |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
 //! | 503    | Service Unavailable     | busy, stopping, not working, or no room for one more job, with `Retry-After` |
 //! | 504    | PROCESSING_TIMEOUT      | not done within the time for a request |
@@ -38,6 +39,8 @@ use crate::{audio, engine, fetch, jobs, live};
 /// While the server stops: about what a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
 const READER_RETRY: Duration = Duration::from_secs(1);
+/// While the job database is locked by another program, or the machine is short of memory: one such wait.
+const DATABASE_RETRY: Duration = Duration::from_secs(5);
 
 /// While the engine hangs or fails: it is tried again every second, and somebody may restart it.
 const UNWELL_RETRY: Duration = Duration::from_secs(15);
@@ -97,6 +100,15 @@ pub(super) fn invalid_callback(error: &fetch::Error) -> Failure {
 
 pub(super) fn no_such_job() -> Failure {
     Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such job.")
+}
+
+/// Delivered, as nothing else is left to do with the job.
+pub(super) fn audio_lost() -> Failure {
+    Failure::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "AUDIO_LOST",
+        "The server lost the audio of this job, or it was altered on its disk. Send it again.",
+    )
 }
 
 pub(super) fn not_implemented(what: &'static str) -> Failure {
@@ -159,6 +171,8 @@ impl From<jobs::Error> for Failure {
     fn from(error: jobs::Error) -> Self {
         match error {
             jobs::Error::Full { retry_after } => Self::busy(retry_after).because(error),
+            jobs::Error::OverShare { retry_after } => Self::too_many(retry_after).because(error),
+            jobs::Error::Exhausted(_) => Self::busy(DATABASE_RETRY).because(error),
             jobs::Error::Conflict => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "IDEMPOTENCY_KEY_REUSED",

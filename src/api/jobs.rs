@@ -22,7 +22,7 @@ use super::{Parameters, Services, error, raw, wire};
 use crate::audio::{Bare, RawFormat};
 use crate::engine::{Class, TenantId};
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
-use crate::jobs::{Again, Idempotency, Input, JobId, Order, Setback, Task, Work};
+use crate::jobs::{Again, Fault, Idempotency, Input, JobId, Order, Setback, Task, Work};
 use crate::{audio, fetch as fetching, jobs};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -44,7 +44,7 @@ pub(super) async fn accept(
         ));
     };
     jobs.check_callback(&callback).await.map_err(|error| error::invalid_callback(&error))?;
-    jobs.has_room(request.body.declared_bytes().unwrap_or(0)).await?;
+    jobs.has_room(caller.tenant, request.body.declared_bytes().unwrap_or(0)).await?;
     let _active = services.activity.begin();
 
     let idempotency_key = idempotency_key(&request.headers)?;
@@ -193,7 +193,8 @@ impl JobWork {
             })?,
         };
         // Nobody waits, so nothing is too late; what never ends, the runner ends.
-        let urgency = Urgency { class: Class::Job, tenant: TenantId(task.tenant), deadline: None };
+        let watch = Some(task.watch.clone());
+        let urgency = Urgency { class: Class::Job, tenant: TenantId(task.tenant), deadline: None, watch };
         let answer = transcribe(services, &understood, urgency, audio).await;
         let answer = answer.map_err(|failure| setback(task, &failure))?;
         serde_json::to_vec(&answer).map_err(|error| setback(task, &Failure::internal(error)))
@@ -205,8 +206,12 @@ impl Work for JobWork {
         self.transcribe(task, input).boxed()
     }
 
-    fn given_up(&self, task: &Task) -> Vec<u8> {
-        setback(task, &Failure::internal("given up")).body
+    fn given_up(&self, task: &Task, fault: Fault) -> Vec<u8> {
+        let failure = match fault {
+            Fault::AudioLost => error::audio_lost(),
+            Fault::Failed | Fault::Crashed => Failure::internal("given up"),
+        };
+        setback(task, &failure).body
     }
 }
 
@@ -225,7 +230,8 @@ fn setback(task: &Task, failure: &Failure) -> Setback {
     let metadata = Parameters::parse(&task.query).ok().and_then(echo);
     let body = wire::JobError { error: failure.body(task.id.0), metadata };
     let again = match failure.status() {
-        StatusCode::SERVICE_UNAVAILABLE => Again::Busy(BUSY_PAUSE),
+        // Too much to do, or too much of it for this organisation: a job has time.
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Again::Busy(BUSY_PAUSE),
         status if status.is_server_error() => Again::Later,
         _ => Again::Never,
     };

@@ -22,6 +22,7 @@ use crate::audio::{Bare, DecodeOptions};
 use crate::engine::{Class, LanguageChoice, Task, TenantId};
 use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
+use crate::jobs::Watch;
 use crate::transcribe::TranscribeOptions;
 
 /// The contract's header that asks for words with their times.
@@ -42,8 +43,8 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
         return jobs::accept(&services, request, caller, understood).await;
     }
     let tenant = TenantId(caller.tenant);
-    let urgency =
-        Urgency { class: Class::Interactive, tenant, deadline: Some(arrived + services.processing_timeout) };
+    let deadline = Some(arrived + services.processing_timeout);
+    let urgency = Urgency { class: Class::Interactive, tenant, deadline, watch: None };
     let mut place = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let audio = {
@@ -107,6 +108,8 @@ pub(super) struct Urgency {
     pub class: Class,
     pub tenant: TenantId,
     pub deadline: Option<Instant>,
+    /// A job's, to be kept over the decoding.
+    pub watch: Option<Watch>,
 }
 
 /// # Errors
@@ -138,7 +141,8 @@ pub(super) async fn transcribe(
         tenant: urgency.tenant,
         deadline: urgency.deadline,
     };
-    let Admitted { decoded, sha256, admission } = decode(services, audio, decode_options, &options).await?;
+    let decoded = decode(services, audio, decode_options, &options, urgency.watch.as_ref()).await?;
+    let Admitted { decoded, sha256, admission } = decoded;
     let transcripts = services.transcriber.transcribe_all(decoded.channels, admission, &options).await?;
 
     let asked = Asked { request_id, created, parameters, words };

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::attempt;
+use super::room::Resource;
 use super::store::{Delivery, JobId, Next, Phase};
 use super::{Shared, insist, rest};
 
@@ -124,7 +125,10 @@ async fn deliver(shared: Arc<Shared>, delivery: Delivery, stop: CancellationToke
     let took = next == Next::Delivered;
     let keep = shared.config.result_retention_seconds > 0;
     // Where it cannot be noted before the process ends, it is sent again: at least once.
-    insist(&stop, || shared.store.attempted(id, shared.world.now(), next.clone(), keep)).await;
+    let noted = insist(&stop, || shared.store.attempted(id, shared.world.now(), next.clone(), keep)).await;
+    if noted.is_some() && !matches!(next, Next::Again { .. }) {
+        shared.pace.note(Resource::Places, tenant, 1, shared.world.now());
+    }
     Done { receiver, tenant, took }
 }
 

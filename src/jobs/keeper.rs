@@ -5,8 +5,9 @@
 //! | `verbatim_jobs{phase}`                    | jobs, by where they are |
 //! | `verbatim_jobs_oldest_pending_seconds`    | age of the oldest job that has not ended |
 //! | `verbatim_jobs_spool_bytes`               | audio that waits |
+//! | `verbatim_jobs_quarantined`               | files that belong to no job and were set aside |
 //! | `verbatim_jobs_accepted_total`            | |
-//! | `verbatim_jobs_refused_total{reason}`     | for want of room, on the disk or in the bounds |
+//! | `verbatim_jobs_refused_total{reason}`     | for want of room: in the bounds, in the share of an organisation, on the disk |
 //! | `verbatim_jobs_runs_total{outcome}`       | transcriptions begun |
 //! | `verbatim_jobs_attempts_total{outcome}`   | deliveries tried |
 //! | `verbatim_jobs_delivery_lag_seconds`      | from the result to its delivery |
@@ -38,6 +39,11 @@ async fn keep(shared: &Arc<Shared>) -> Result<(), Error> {
     let now = shared.world.now();
     let ago = |seconds| now.checked_sub(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
     let config = &shared.config;
+    // Before the database is asked: where the disk is full, this may make room for its answer.
+    match shared.audio.expire(ago(config.job_retention_seconds)).await {
+        Ok(left) => metrics::gauge!("verbatim_jobs_quarantined").set(left as f64),
+        Err(error) => tracing::error!(%error, "cannot look after the quarantine"),
+    }
     shared.store.purge(ago(config.result_retention_seconds), ago(config.job_retention_seconds)).await?;
     let census = shared.store.census().await?;
     for phase in Phase::ALL {

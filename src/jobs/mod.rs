@@ -9,17 +9,22 @@
 //!          busy, stopped, crashed    dead
 //! ```
 //! What is acknowledged is on disk, so a job outlives the process, however that ends. A job that was
-//! running then is run again, alone; what it came to is stored before it is sent, once, and sent in those very
-//! bytes until the receiver takes it. So a receiver gets each result **at least once**, and knows a
-//! second one by its `webhook-id`.
+//! running then is run again, alone where its audio may have ended the process (`watch.rs`). The result is stored
+//! before it is sent, once, and sent in those very bytes until the receiver takes it. So a receiver gets each
+//! result **at least once**, and knows a second one by its `webhook-id`.
 //!
 //! [`Jobs`] is the handle that doors use. [`Jobs::run`] does the work: `runner.rs` transcribes through
 //! the [`Work`] that is handed in, `delivery.rs` sends, `keeper.rs` throws away. None of them knows HTTP
-//! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database.
+//! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database, `spool.rs` has
+//! the audio, and `quarantine.rs` what the two do not agree about. `room.rs` says how much may wait, `pace.rs`
+//! when there will be room again.
 
 mod attempt;
 mod delivery;
 mod keeper;
+mod pace;
+mod quarantine;
+mod room;
 mod runner;
 mod schedule;
 mod signature;
@@ -28,15 +33,20 @@ mod simulation;
 mod spool;
 mod sqlite;
 mod store;
+#[cfg(test)]
+mod tests;
+mod watch;
 mod world;
 
-pub use runner::{Again, Input, Setback, Task, Work};
+pub use room::{Bounds, Held, Refusal, Resource};
+pub use runner::{Again, Fault, Input, Setback, Task, Work};
 pub use signature::{HIDDEN, SecretError, SigningSecret};
 pub use sqlite::Sqlite;
 pub use store::{
-    Acceptance, Answer, Census, Delivery, Finished, Idempotency, Job, JobId, Next, Order, Phase, Run, Source,
-    State, Store,
+    Acceptance, Answer, Census, Delivery, Finished, INTERRUPTIONS_MAX, Idempotency, Job, JobId, Next, Order,
+    Phase, Run, Source, Stamp, State, Store,
 };
+pub use watch::Watch;
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -51,7 +61,9 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::fetch::{self, Fetcher, without_user};
+use crate::share::{Refused, Tenants};
 use crate::state;
+use pace::Pace;
 use spool::{Audio, Spool};
 use world::World;
 
@@ -63,14 +75,15 @@ pub struct Config {
     pub enabled: bool,
     /// Jobs transcribed at once. Each holds its audio in memory. Default 4.
     pub concurrency: usize,
-    /// How often a job is tried that fails, or that is alone running when the process dies. After that the
+    /// How often a job is tried that fails, or whose audio ends the process when it is decoded. After that the
     /// receiver gets an error object. Default 5.
     pub runs_max: u32,
     /// A run that takes longer counts as failed. Default 3 600 000, an hour.
     pub run_timeout_ms: u64,
-    /// Jobs that are not delivered yet; beyond them clients are told to come again. Default 10 000.
+    /// Jobs that are not delivered yet; beyond them clients get 503, and beyond its share of them an organisation
+    /// gets 429. Default 10 000.
     pub pending_max: u64,
-    /// Audio on disk; beyond it clients are told to come again. Default 16 GiB.
+    /// Bytes of audio on disk, bounded in the same way. Default 16 GiB.
     pub spool_bytes_max: u64,
     /// What is left free on that disk all the same. Default 1 GiB.
     pub disk_free_bytes_min: u64,
@@ -91,8 +104,8 @@ pub struct Config {
     /// How long a delivered result is kept, and shown by `GET /v1/listen/jobs/{request_id}`. Seconds,
     /// default 0: it is thrown away when it is delivered.
     pub result_retention_seconds: u64,
-    /// How long it is known that there was a job; of dead ones, how long they can be delivered after all.
-    /// Seconds, default 604 800, a week.
+    /// How long it is known that there was a job; of dead ones, how long they can be delivered after all. And how
+    /// long audio is kept that was found to belong to no job. Seconds, default 604 800, a week.
     pub job_retention_seconds: u64,
 }
 
@@ -120,12 +133,18 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nothing is wrong with the request: there is no room for its job now.
-    #[error("as many jobs, or as much of their audio, wait as may")]
+    #[error("there is no room for one more job")]
     Full { retry_after: Duration },
+    /// The tenant holds its share of that room; others may still come.
+    #[error("the organisation holds its share of the room for jobs")]
+    OverShare { retry_after: Duration },
     #[error("something else was submitted under the same idempotency key")]
     Conflict,
     #[error("cannot use `{path}` for jobs")]
     File { path: PathBuf, source: io::Error },
+    /// Disk space, memory, file descriptors, or the right to write. Nothing was changed.
+    #[error("the machine is short of what jobs need")]
+    Exhausted(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(
         "another server keeps its jobs in `{}`: give this one a state_dir of its own, or set jobs.enabled = false",
         .0.display()
@@ -133,18 +152,26 @@ pub enum Error {
     Locked(PathBuf),
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// Nothing was changed.
     #[error("the job database failed")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// Whether the change was made will be known when the database is opened again.
+    #[error("the job database failed to say that a change is on the disk")]
+    Unsure(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error(
+        "the job database `{}` is damaged ({problem}): put back a copy of it; or move it away with its -wal file, \
+         and the server starts without those jobs and sets their audio aside",
+        path.display()
+    )]
+    Damaged { path: PathBuf, problem: String },
     #[error("the job database is of format {found}, and this program knows formats up to {known}")]
     Newer { found: i64, known: i64 },
+    /// It is not known how far it came.
     #[error("a thread that works on jobs failed")]
     Interrupted,
 }
 
 const LOCK: &str = "jobs.lock";
-const SPOOL: &str = "jobs-audio";
-/// About how long it takes until one of many jobs is done and makes room.
-const FULL_RETRY: Duration = Duration::from_secs(30);
 /// The longest that a change by another process (`verbatim jobs retry`) goes unnoticed, or that work
 /// rests after the database failed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -162,6 +189,8 @@ struct Shared {
     secret: SigningSecret,
     fetcher: Fetcher,
     config: Config,
+    bounds: Bounds,
+    pace: Pace,
     /// Something may be there to run.
     queued: Notify,
     /// Something may be there to deliver.
@@ -170,11 +199,17 @@ struct Shared {
 }
 
 impl Jobs {
-    /// Opens the jobs of `state_dir`, and puts those back in line that a process left when it ended.
+    /// Opens the jobs of `state_dir`, and puts those back in line that a process left when it ended. Audio that
+    /// belongs to none of them is set aside.
     ///
     /// # Errors
-    /// Any but [`Error::Full`].
-    pub async fn open(state_dir: &Path, config: &Config, fetcher: Fetcher) -> Result<Self, Error> {
+    /// Any but [`Error::Full`], [`Error::OverShare`] and [`Error::Conflict`].
+    pub async fn open(
+        state_dir: &Path,
+        config: &Config,
+        fetcher: Fetcher,
+        tenants: Tenants,
+    ) -> Result<Self, Error> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| Error::File { path, source }
@@ -191,19 +226,24 @@ impl Jobs {
             Some(secret) => secret.clone(),
             None => SigningSecret::of(state_dir)?,
         };
-        let store = Arc::new(Sqlite::open(state_dir)?);
-        let path = state_dir.join(SPOOL);
-        let spool = Spool::open(&path, config.disk_free_bytes_min).map_err(failed(&path))?;
-        store.recover(SystemTime::now()).await?;
-        spool.sweep(&store.with_audio().await?).map_err(failed(&path))?;
+        let store = Sqlite::open(state_dir)?;
+        store.check(state_dir)?;
+        let spool = Spool::open(state_dir, config.disk_free_bytes_min)?;
+        let now = SystemTime::now();
+        store.recover(now).await?;
+        // The lock is held and nothing runs yet: no file is between its writing and its row, and none is read.
+        let findings = quarantine::reconcile(&store, &spool, now).await?;
+        quarantine::report(&findings, store.is_new(), spool.quarantine(), config.job_retention_seconds);
         state::sync_directory(state_dir).map_err(failed(state_dir))?;
         let shared = Shared {
-            store,
+            store: Arc::new(store),
             audio: Arc::new(spool),
             world: Arc::new(fetcher.clone()),
             secret,
             fetcher,
+            bounds: config.bounds(tenants),
             config: config.clone(),
+            pace: Pace::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             _lock: lock,
@@ -224,15 +264,15 @@ impl Jobs {
         self.shared.secret.sign(id, timestamp, body)
     }
 
-    /// Whether a job with so many bytes of audio would be taken now.
+    /// Whether a job of `tenant` with so many bytes of audio would be taken now.
     ///
     /// # Errors
-    /// [`Error::Full`], or where that cannot be known.
-    pub async fn has_room(&self, bytes: u64) -> Result<(), Error> {
+    /// [`Error::Full`], [`Error::OverShare`], or where that cannot be known.
+    pub async fn has_room(&self, tenant: u64, bytes: u64) -> Result<(), Error> {
         let shared = &self.shared;
-        let (jobs, held) = shared.store.pending().await?;
-        let fits = jobs < shared.config.pending_max && fits(held, bytes, shared.config.spool_bytes_max);
-        if fits && shared.audio.has_room(bytes) { Ok(()) } else { Err(full("room")) }
+        let held = shared.store.held(tenant).await.map_err(|error| shared.told(error, bytes))?;
+        shared.bounds.may_take(held, bytes).map_err(|refusal| shared.refused(tenant, refusal))?;
+        if shared.audio.has_room(bytes) { Ok(()) } else { Err(shared.no_disk(bytes)) }
     }
 
     /// Takes a job. When this returns it is on disk, with `audio`, which an order by URL has none of.
@@ -240,7 +280,8 @@ impl Jobs {
     /// same submission made before.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Conflict`], [`Error::File`]: it is not taken. [`Error::Store`]: that is not known.
+    /// [`Error::Unsure`], [`Error::Interrupted`]: it is not known whether it is taken. Any other: it is not, and
+    /// nothing is left of it.
     pub async fn submit(&self, order: Order, audio: Option<Bytes>) -> Result<JobId, Error> {
         let shared = self.shared.clone();
         // A task of its own: a client that leaves must not stop it between the file and the row.
@@ -251,7 +292,7 @@ impl Jobs {
     /// The job `id` of `tenant`.
     ///
     /// # Errors
-    /// [`Error::Store`].
+    /// Where the database cannot be read.
     pub async fn job(&self, id: JobId, tenant: u64) -> Result<Option<Job>, Error> {
         let mut job = self.shared.store.job(id).await?.filter(|job| job.tenant == tenant);
         if let Some(job) = &mut job
@@ -274,37 +315,72 @@ impl Jobs {
     }
 }
 
+impl Config {
+    fn bounds(&self, tenants: Tenants) -> Bounds {
+        Bounds { jobs: self.pending_max, bytes: self.spool_bytes_max, tenants }
+    }
+}
+
 impl Shared {
     async fn submit(self: Arc<Self>, order: Order, audio: Option<Bytes>) -> Result<JobId, Error> {
-        let id = order.id;
-        if let Some(audio) = audio {
-            self.audio.write(id, audio).await?;
-        }
-        let (pending_max, bytes_max) = (self.config.pending_max, self.config.spool_bytes_max);
-        // Where this fails the job may be there all the same: its audio stays, until the next start sweeps away
-        // what belongs to no job.
-        let refused = match self.store.accept(order, pending_max, bytes_max).await? {
-            Acceptance::Taken => {
+        let (id, tenant) = (order.id, order.tenant);
+        let bytes = audio.as_ref().map_or(0, |audio| audio.len() as u64);
+        let sha256 = match audio {
+            Some(audio) => {
+                let written = self.audio.write(id, audio).await;
+                Some(written.map_err(|error| self.told(error, bytes))?)
+            }
+            None => None,
+        };
+        let refused = match self.store.accept(order, sha256, self.bounds.clone()).await {
+            Ok(Acceptance::Taken) => {
                 metrics::counter!("verbatim_jobs_accepted_total").increment(1);
                 self.queued.notify_one();
                 return Ok(id);
             }
-            Acceptance::Known(known) => Ok(known),
-            Acceptance::Conflict => Err(Error::Conflict),
-            Acceptance::Full => Err(full("room")),
+            Ok(Acceptance::Known(known)) => Ok(known),
+            Ok(Acceptance::Conflict) => Err(Error::Conflict),
+            Ok(Acceptance::Refused(refusal)) => Err(self.refused(tenant, refusal)),
+            // The row may be there, now or when the database is opened again, so its audio stays. The next start
+            // sets it aside if it belongs to no job.
+            Err(error @ (Error::Unsure(_) | Error::Interrupted)) => return Err(error),
+            Err(error) => Err(self.told(error, bytes)),
         };
         self.audio.remove(id);
         refused
     }
+
+    /// An error as a client may act on it, and its cause in the log.
+    fn told(&self, error: Error, bytes: u64) -> Error {
+        let Error::Exhausted(cause) = error else { return error };
+        tracing::warn!(error = &*cause as &dyn std::error::Error, "a job is refused");
+        self.no_disk(bytes)
+    }
+
+    /// What else fills the disk is not known; jobs give back what they hold of it.
+    fn no_disk(&self, bytes: u64) -> Error {
+        count_refusal("disk");
+        Error::Full { retry_after: self.pace.wait(Resource::Bytes, None, bytes, self.world.now()) }
+    }
+
+    fn refused(&self, tenant: u64, refusal: Refusal) -> Error {
+        let Refusal { why, of, short } = refusal;
+        let wait = |whose| self.pace.wait(of, whose, short, self.world.now());
+        match why {
+            Refused::Full => {
+                count_refusal("room");
+                Error::Full { retry_after: wait(None) }
+            }
+            Refused::OverShare => {
+                count_refusal("share");
+                Error::OverShare { retry_after: wait(Some(tenant)) }
+            }
+        }
+    }
 }
 
-fn fits(held: u64, more: u64, limit: u64) -> bool {
-    held.saturating_add(more) <= limit
-}
-
-fn full(reason: &'static str) -> Error {
+fn count_refusal(reason: &'static str) {
     metrics::counter!("verbatim_jobs_refused_total", "reason" => reason).increment(1);
-    Error::Full { retry_after: FULL_RETRY }
 }
 
 /// Waits until `wake`, until `at`, or until [`LOOK_INTERVAL`] is over, whichever is first. Cancel-safe.

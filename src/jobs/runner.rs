@@ -10,8 +10,11 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::room::Resource;
 use super::schedule::rerun_after;
+use super::spool::{Unread, is_shortage};
 use super::store::{Finished, JobId, Phase, Run};
+use super::watch::Watch;
 use super::{Shared, insist, rest};
 
 /// How transcription is done, and what its results look like.
@@ -19,8 +22,19 @@ pub trait Work: Send + Sync + 'static {
     /// Transcribes `input` as `task` asks. Dropping the future gives the work up.
     fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>>;
 
-    /// What a receiver is told of a job that was given up for a fault of ours.
-    fn given_up(&self, task: &Task) -> Vec<u8>;
+    /// The body for the receiver of a job that ends by a fault of the server.
+    fn given_up(&self, task: &Task, fault: Fault) -> Vec<u8>;
+}
+
+/// Why a job ends without a result or an error of its [`Work`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Its last run took too long or failed in itself, or its audio could not be read.
+    Failed,
+    /// The process ended as often as it may while it decoded the job's audio.
+    Crashed,
+    /// Its audio is gone, or no longer what was sent.
+    AudioLost,
 }
 
 /// What was asked for.
@@ -31,6 +45,8 @@ pub struct Task {
     /// As in [`super::Order`].
     pub query: String,
     pub words: bool,
+    /// To be kept over the decoding of its audio.
+    pub watch: Watch,
 }
 
 pub enum Input {
@@ -56,6 +72,9 @@ pub enum Again {
     /// The job was not begun, for reasons that have nothing to do with it.
     Busy(Duration),
 }
+
+/// Before a job is run again whose audio could not be read for want of file descriptors or memory.
+const SHORTAGE_PAUSE: Duration = Duration::from_secs(5);
 
 pub async fn run(shared: &Arc<Shared>, work: Arc<dyn Work>, stop: &CancellationToken) {
     let mut runs = JoinSet::new();
@@ -84,7 +103,7 @@ pub async fn run(shared: &Arc<Shared>, work: Arc<dyn Work>, stop: &CancellationT
 }
 
 async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: CancellationToken) {
-    let id = run.id;
+    let (id, tenant, bytes) = (run.id, run.tenant, run.stamp.bytes);
     let worked = tokio::select! {
         biased;
         () = stop.cancelled() => None,
@@ -107,6 +126,7 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
             };
             if insist(&stop, finish).await.is_some() {
                 shared.audio.remove(id);
+                shared.pace.note(Resource::Bytes, tenant, bytes, shared.world.now());
                 shared.finished.notify_one();
             }
             outcome
@@ -134,28 +154,37 @@ enum After {
 }
 
 async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
-    let Run { id, accepted, tenant, query, words, url, failures } = run;
-    let task = Task { id, accepted, tenant, query, words };
-    let given_up =
-        |error: &str| After::Finish(Finished { body: work.given_up(&task), error: Some(error.to_owned()) });
-    // It was running, alone, each time that the process died.
+    let Run { id, accepted, tenant, query, words, url, stamp, failures } = run;
+    let task = Task { id, accepted, tenant, query, words, watch: Watch::new(shared.store.clone(), id) };
+    let given_up = |fault: Fault, error: &str| {
+        After::Finish(Finished { body: work.given_up(&task, fault), error: Some(error.to_owned()) })
+    };
     if failures >= shared.config.runs_max {
         tracing::error!(%id, failures, "job given up");
-        return given_up("GIVEN_UP");
+        return given_up(Fault::Crashed, "GIVEN_UP");
     }
     let last = failures + 1 >= shared.config.runs_max;
     let again = |error: String, body: Option<Vec<u8>>| match body {
         _ if !last => After::Again { after: rerun_after(failures, shared.world.chance()), error },
         Some(body) => After::Finish(Finished { body, error: Some(error) }),
-        None => given_up(&error),
+        None => given_up(Fault::Failed, &error),
     };
     let input = match url {
         Some(url) => Input::Url(url),
-        None => match shared.audio.read(id).await {
+        None => match shared.audio.read(id, stamp).await {
             Ok(audio) => Input::Audio(audio),
-            Err(error) => {
+            Err(Unread::Failed(error)) if is_shortage(&error) => {
+                tracing::warn!(%id, %error, "cannot read a job's audio for now");
+                return After::Busy { after: SHORTAGE_PAUSE };
+            }
+            Err(Unread::Failed(error)) => {
                 tracing::error!(%id, %error, "cannot read a job's audio");
                 return again("AUDIO_UNREADABLE".into(), None);
+            }
+            // No other run would find it.
+            Err(error @ (Unread::Gone | Unread::Altered)) => {
+                tracing::error!(%id, %error, "a job's audio is lost");
+                return given_up(Fault::AudioLost, "AUDIO_LOST");
             }
         },
     };

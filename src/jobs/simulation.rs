@@ -24,12 +24,15 @@ use uuid::Uuid;
 
 use self::disk::{Disk, FaultyStore, wait};
 use self::world::{Received, Simulated};
+use super::pace::Pace;
+use super::quarantine::reconcile;
 use super::spool::Spool;
 use super::{
-    Again, Config, Input, JobId, Jobs, Order, SPOOL, Setback, Shared, SigningSecret, Source, Sqlite, State,
+    Again, Config, Fault, Input, JobId, Jobs, Order, Setback, Shared, SigningSecret, Source, Sqlite, State,
     Store, Task, Work,
 };
 use crate::fetch::Fetcher;
+use crate::share::Tenants;
 
 const JOBS: u128 = 8;
 /// Lives that end in a crash; the next one is let live.
@@ -56,8 +59,12 @@ struct History {
     folder: PathBuf,
     /// Given an answer that says so.
     acknowledged: Mutex<HashSet<JobId>>,
+    /// How often the process died while it decoded a job's audio.
+    crashes: Crashes,
     received: Arc<Mutex<Vec<Received>>>,
 }
+
+type Crashes = Arc<Mutex<HashMap<JobId, u32>>>;
 
 /// Whatever may be decided by chance is decided here, in an order that the seed fixes.
 type Dice = Arc<Mutex<SmallRng>>;
@@ -71,27 +78,48 @@ fn among(dice: &Dice, range: std::ops::Range<u64>) -> u64 {
 }
 
 /// A transcription that takes its time, and sometimes fails.
-struct Labour(Dice);
+struct Labour {
+    dice: Dice,
+    crashes: Crashes,
+}
+
+/// A job's audio is being decoded: where this is dropped meanwhile, the process has died of it.
+struct Decoding<'a> {
+    crashes: &'a Crashes,
+    id: JobId,
+    is_over: bool,
+}
+
+impl Drop for Decoding<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            *self.crashes.lock().expect("one thread").entry(self.id).or_default() += 1;
+        }
+    }
+}
 
 impl Work for Labour {
     fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>> {
         Box::pin(async move {
             let Input::Audio(audio) = input else { panic!("all of them have audio") };
             assert_eq!(audio, audio_of(task.id), "the audio of another job, or a torn one");
-            tokio::time::sleep(Duration::from_millis(among(&self.0, 1..3000))).await;
-            let again = match among(&self.0, 0..20) {
+            let mut decoding = Decoding { crashes: &self.crashes, id: task.id, is_over: false };
+            task.watch.over(tokio::time::sleep(Duration::from_millis(among(&self.dice, 1..1000)))).await;
+            decoding.is_over = true;
+            tokio::time::sleep(Duration::from_millis(among(&self.dice, 1..3000))).await;
+            let again = match among(&self.dice, 0..20) {
                 0 => Again::Never,
                 1 | 2 => Again::Later,
                 3 => Again::Busy(Duration::from_secs(2)),
                 // Never twice the same, so that a second result is told from the first.
-                _ => return Ok(format!("{} {}", task.id, among(&self.0, 0..u64::MAX)).into_bytes()),
+                _ => return Ok(format!("{} {}", task.id, among(&self.dice, 0..u64::MAX)).into_bytes()),
             };
             Err(Setback { error: "FAILED".into(), body: b"failed".to_vec(), again })
         })
     }
 
-    fn given_up(&self, _: &Task) -> Vec<u8> {
-        b"given up".to_vec()
+    fn given_up(&self, _: &Task, fault: Fault) -> Vec<u8> {
+        format!("{fault:?}").into_bytes()
     }
 }
 
@@ -128,11 +156,16 @@ async fn live(
         move |error: super::Error| format!("{what}: {error:?}")
     };
     let sqlite = Sqlite::open(&history.folder).map_err(failed("the database does not open"))?;
-    let path = history.folder.join(SPOOL);
-    let spool = Spool::open(&path, 0).map_err(|error| error.to_string())?;
-    wait(sqlite.recover(super::world::World::now(&*world))).map_err(failed("recovery"))?;
-    let kept = wait(sqlite.with_audio()).map_err(failed("recovery"))?;
-    spool.sweep(&kept).map_err(|error| error.to_string())?;
+    sqlite.check(&history.folder).map_err(failed("the check"))?;
+    let spool = Spool::open(&history.folder, 0).map_err(failed("the spool"))?;
+    let now = super::world::World::now(&*world);
+    wait(sqlite.recover(now)).map_err(failed("recovery"))?;
+    let findings = wait(reconcile(&sqlite, &spool, now)).map_err(failed("recovery"))?;
+    let acknowledged: HashSet<String> =
+        history.acknowledged.lock().expect("one thread").iter().map(ToString::to_string).collect();
+    if let Some(name) = findings.set_aside.iter().find(|name| acknowledged.contains(*name)) {
+        return Err(format!("{name} was acknowledged, and its row is lost"));
+    }
     disk.starts(sqlite.clone(), spool, &history.folder);
     let jobs = Jobs {
         shared: Arc::new(Shared {
@@ -141,13 +174,16 @@ async fn live(
             world: world.clone(),
             secret: SigningSecret::of(&history.folder).map_err(|error| error.to_string())?,
             fetcher,
+            bounds: config().bounds(Tenants::default()),
             config: config(),
+            pace: Pace::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             _lock: std::fs::File::open(&history.folder).map_err(|error| error.to_string())?,
         }),
     };
     let stop = CancellationToken::new();
+    let labour = Labour { dice: world.dice.clone(), crashes: history.crashes.clone() };
     let client = async {
         for number in 1..=JOBS {
             let order = order(number, &world);
@@ -161,14 +197,14 @@ async fn live(
             }
         }
         // Until all of them have ended.
-        while wait(sqlite.pending()).map_err(failed("pending"))?.0 > 0 {
+        while wait(sqlite.held(0)).map_err(failed("held"))?.jobs > 0 {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         Ok(())
     };
     let done = tokio::select! {
         biased;
-        () = jobs.run(Arc::new(Labour(world.dice.clone())), stop.clone()) => Ok(()),
+        () = jobs.run(Arc::new(labour), stop.clone()) => Ok(()),
         done = tokio::time::timeout(PATIENCE, client) => done.unwrap_or_else(|_| Err("jobs never end".into())),
         () = disk.crashed() => Ok(()),
     };
@@ -185,6 +221,7 @@ fn simulate(seed: u64, forgetful: bool, fetcher: &Fetcher) -> Result<(), String>
     let mut history = History {
         folder: folder.path().join("0"),
         acknowledged: Mutex::default(),
+        crashes: Crashes::default(),
         received: received.clone(),
     };
     let mut elapsed = Duration::ZERO;
@@ -240,6 +277,14 @@ fn check(history: &History) -> Result<(), String> {
         let first = bodies.entry(id).or_insert(body);
         if *first != body.as_slice() {
             return Err(format!("{id} was sent as {first:?} and as {body:?}"));
+        }
+        let crashes = history.crashes.lock().expect("one thread");
+        let crashed = Uuid::parse_str(id).ok().and_then(|id| crashes.get(&JobId(id)).copied());
+        if body == b"Crashed" && crashed.unwrap_or_default() < 2 {
+            return Err(format!("{id} was given up for crashes that it had no part in"));
+        }
+        if body == b"AudioLost" {
+            return Err(format!("the audio of {id} is lost"));
         }
     }
     for &id in history.acknowledged.lock().expect("one thread").iter() {

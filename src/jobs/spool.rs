@@ -1,21 +1,25 @@
 //! Audio that waits, one file for each job.
 
-use std::collections::HashSet;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
-use super::store::{Answer, JobId};
-use super::{Error, full};
+use super::Error;
+use super::quarantine::Quarantine;
+use super::store::{Answer, JobId, Stamp};
 use crate::state;
 
-/// Of a file that is still being written; nobody needs it after a crash.
+const FOLDER: &str = "jobs-audio";
+/// Of a file that is still being written; it is of no use after a crash.
 const DRAFT: &str = "part";
 
 /// Where audio waits. Each of these is on the disk when it returns.
@@ -23,14 +27,33 @@ pub trait Audio: Send + Sync {
     /// Whether there is room for so many bytes more.
     fn has_room(&self, bytes: u64) -> bool;
 
+    /// Returns the SHA-256 of what is written.
+    ///
     /// # Errors
-    /// [`Error::Full`], [`Error::File`]. Nothing is left of it.
-    fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, ()>;
+    /// [`Error::Exhausted`], [`Error::File`]. Nothing is left of it.
+    fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, [u8; 32]>;
 
-    fn read(&self, id: JobId) -> BoxFuture<'_, io::Result<Bytes>>;
+    /// # Errors
+    /// [`Unread`].
+    fn read(&self, id: JobId, stamp: Stamp) -> BoxFuture<'_, Result<Bytes, Unread>>;
 
     /// What stays behind where this fails, the next start removes.
     fn remove(&self, id: JobId);
+
+    /// As [`Quarantine::expire`].
+    fn expire(&self, before: SystemTime) -> BoxFuture<'_, io::Result<usize>>;
+}
+
+/// Why audio could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Unread {
+    #[error("the file is gone")]
+    Gone,
+    #[error("the file is not what was written")]
+    Altered,
+    /// Another time it may be read.
+    #[error("the file cannot be read")]
+    Failed(#[from] io::Error),
 }
 
 impl Audio for Spool {
@@ -39,25 +62,26 @@ impl Audio for Spool {
         free_bytes(&self.folder).is_none_or(|free| free >= bytes.saturating_add(self.free_bytes_min))
     }
 
-    fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, ()> {
+    fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, [u8; 32]> {
         let spool = self.clone();
         let write = tokio::task::spawn_blocking(move || spool.write_now(id, &bytes));
         Box::pin(async { write.await.map_err(|_| Error::Interrupted)? })
     }
 
-    fn read(&self, id: JobId) -> BoxFuture<'_, io::Result<Bytes>> {
+    fn read(&self, id: JobId, stamp: Stamp) -> BoxFuture<'_, Result<Bytes, Unread>> {
         let path = self.path(id);
-        let read = tokio::task::spawn_blocking(move || fs::read(path).map(Bytes::from));
-        Box::pin(async { read.await.unwrap_or_else(|error| Err(io::Error::other(error))) })
+        let read = tokio::task::spawn_blocking(move || read_now(&path, stamp));
+        Box::pin(async { read.await.unwrap_or_else(|error| Err(io::Error::other(error).into())) })
     }
 
     fn remove(&self, id: JobId) {
-        match fs::remove_file(self.path(id)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, "cannot remove a job's audio");
-            }
-            _ => {}
-        }
+        self.discard(id.to_string().as_ref());
+    }
+
+    fn expire(&self, before: SystemTime) -> BoxFuture<'_, io::Result<usize>> {
+        let quarantine = self.quarantine.clone();
+        let expire = tokio::task::spawn_blocking(move || quarantine.expire(before));
+        Box::pin(async { expire.await.unwrap_or_else(|error| Err(io::Error::other(error))) })
     }
 }
 
@@ -65,46 +89,127 @@ impl Audio for Spool {
 pub struct Spool {
     folder: PathBuf,
     free_bytes_min: u64,
+    quarantine: Quarantine,
 }
 
 impl Spool {
-    pub fn open(folder: &Path, free_bytes_min: u64) -> io::Result<Self> {
-        state::make_directory(folder)?;
-        Ok(Self { folder: folder.to_owned(), free_bytes_min })
+    /// # Errors
+    /// [`Error::File`].
+    pub fn open(state_dir: &Path, free_bytes_min: u64) -> Result<Self, Error> {
+        let folder = state_dir.join(FOLDER);
+        let quarantine = Quarantine::of(state_dir);
+        match state::make_directory(&folder) {
+            Ok(()) => Ok(Self { folder, free_bytes_min, quarantine }),
+            Err(source) => Err(Error::File { path: folder, source }),
+        }
     }
 
     /// Writes a job's audio; on the disk, name and all, when this returns. Blocks.
-    fn write_now(&self, id: JobId, bytes: &[u8]) -> Result<(), Error> {
-        let (path, draft) = (self.path(id), self.path(id).with_extension(DRAFT));
+    fn write_now(&self, id: JobId, bytes: &[u8]) -> Result<[u8; 32], Error> {
+        let path = self.path(id);
+        let draft = path.with_extension(DRAFT);
         let written = state::write_whole(&draft, bytes)
             .and_then(|()| fs::rename(&draft, &path))
             .and_then(|()| state::sync_directory(&self.folder));
-        written.map_err(|source| {
-            let _ = fs::remove_file(&draft);
-            let _ = fs::remove_file(&path);
-            match source.kind() {
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => full("disk"),
-                _ => Error::File { path, source },
-            }
-        })
-    }
-
-    /// Removes all but the audio of these jobs: what a crash left before its job was taken, or after it
-    /// was done.
-    pub fn sweep(&self, keep: &HashSet<JobId>) -> io::Result<()> {
-        let keep: HashSet<String> = keep.iter().map(ToString::to_string).collect();
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            if !entry.file_name().to_str().is_some_and(|name| keep.contains(name)) {
-                fs::remove_file(entry.path())?;
+        match written {
+            Ok(()) => Ok(Sha256::digest(bytes).into()),
+            Err(source) => {
+                let _ = fs::remove_file(&draft);
+                let _ = fs::remove_file(&path);
+                Err(if is_shortage(&source) {
+                    Error::Exhausted(Box::new(source))
+                } else {
+                    Error::File { path, source }
+                })
             }
         }
-        Ok(())
+    }
+
+    /// The names of all files here.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn names(&self) -> Result<Vec<OsString>, Error> {
+        let entries = fs::read_dir(&self.folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let entries = entries.map_err(|source| Error::File { path: self.folder.clone(), source })?;
+        let is_file = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| !kind.is_dir());
+        Ok(entries.into_iter().filter(is_file).map(|entry| entry.file_name()).collect())
+    }
+
+    pub fn is_draft(name: &OsStr) -> bool {
+        Path::new(name).extension().is_some_and(|extension| extension == DRAFT)
+    }
+
+    /// The job whose audio has this name.
+    pub fn job_of(name: &OsStr) -> Option<JobId> {
+        let id = JobId(Uuid::parse_str(name.to_str()?).ok()?);
+        // A UUID can be written in several ways; its file has one name.
+        (id.to_string().as_str() == name).then_some(id)
+    }
+
+    pub fn discard(&self, name: &OsStr) {
+        match fs::remove_file(self.folder.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, "cannot remove a job's audio");
+            }
+            _ => {}
+        }
+    }
+
+    /// As [`Quarantine::set_aside`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn set_aside(&self, name: &OsStr, now: SystemTime) -> io::Result<()> {
+        self.quarantine.set_aside(&self.folder.join(name), name, now)
+    }
+
+    /// As [`Quarantine::bring_back`], where the job's audio is missing.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn bring_back(&self, id: JobId) -> Result<bool, Error> {
+        let path = self.path(id);
+        if path.exists() {
+            return Ok(false);
+        }
+        let moved = self.quarantine.bring_back(&id.to_string(), &path);
+        moved.map_err(|source| Error::File { path, source })
+    }
+
+    pub fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
     }
 
     fn path(&self, id: JobId) -> PathBuf {
         self.folder.join(id.to_string())
     }
+}
+
+fn read_now(path: &Path, stamp: Stamp) -> Result<Bytes, Unread> {
+    let read = || -> Result<Vec<u8>, Unread> {
+        // Looked at first: a file that has become larger may not fit in memory.
+        if fs::metadata(path)?.len() != stamp.bytes {
+            return Err(Unread::Altered);
+        }
+        Ok(fs::read(path)?)
+    };
+    let bytes = read().map_err(|error| match error {
+        Unread::Failed(error) if error.kind() == io::ErrorKind::NotFound => Unread::Gone,
+        error => error,
+    })?;
+    let is_same = |sha256: [u8; 32]| Sha256::digest(&bytes).as_slice() == sha256;
+    if stamp.sha256.is_none_or(is_same) { Ok(bytes.into()) } else { Err(Unread::Altered) }
+}
+
+/// Whether the machine has too little of something that it will have again: disk space, file descriptors,
+/// memory.
+pub fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+        || matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::OutOfMemory
+        )
 }
 
 /// What a process without privileges may still write to the disk that holds `folder`.
@@ -124,23 +229,34 @@ fn free_bytes(folder: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
+    const ID: JobId = JobId(Uuid::from_u128(1));
+
+    fn stamp(bytes: u64, sha256: Option<[u8; 32]>) -> Stamp {
+        Stamp { bytes, sha256 }
+    }
+
     #[tokio::test]
-    async fn audio_lasts_until_it_is_swept() {
+    async fn audio_is_what_was_written_or_known_for_damaged() {
         let dir = tempfile::tempdir().unwrap();
-        let (kept, orphan) = (JobId(Uuid::from_u128(1)), JobId(Uuid::from_u128(2)));
         let spool = Spool::open(dir.path(), 0).unwrap();
-        spool.write_now(kept, b"kept").unwrap();
-        spool.write_now(orphan, b"orphan").unwrap();
-        fs::write(dir.path().join(format!("{kept}.part")), b"half").unwrap();
-        spool.sweep(&HashSet::from([kept])).unwrap();
-        assert_eq!(spool.read(kept).await.unwrap().as_ref(), b"kept");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        spool.remove(kept);
-        assert!(spool.read(kept).await.is_err());
+        let sha256 = Some(spool.write(ID, Bytes::from_static(b"what was said")).await.unwrap());
+        assert_eq!(spool.read(ID, stamp(13, sha256)).await.unwrap().as_ref(), b"what was said");
+        assert_eq!(spool.read(ID, stamp(13, None)).await.unwrap().as_ref(), b"what was said");
+
+        for altered in ["what was sold", "what was said, and more", "what", ""] {
+            fs::write(spool.path(ID), altered).unwrap();
+            let read = spool.read(ID, stamp(13, sha256)).await;
+            assert!(matches!(read, Err(Unread::Altered)), "{altered}");
+        }
+        assert!(matches!(spool.read(ID, stamp(13, None)).await, Err(Unread::Altered)), "by its length");
+        spool.remove(ID);
+        assert!(matches!(spool.read(ID, stamp(13, sha256)).await, Err(Unread::Gone)));
+        // A folder is none that can be read, and may be a file another time.
+        fs::create_dir(spool.path(ID)).unwrap();
+        let length = fs::metadata(spool.path(ID)).unwrap().len();
+        assert!(matches!(spool.read(ID, stamp(length, sha256)).await, Err(Unread::Failed(_))));
     }
 
     #[test]
@@ -148,5 +264,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(Spool::open(dir.path(), 0).unwrap().has_room(1));
         assert!(!Spool::open(dir.path(), u64::MAX).unwrap().has_room(1));
+    }
+
+    #[test]
+    fn a_shortage_is_told_from_a_fault() {
+        for code in [libc::ENOSPC, libc::EDQUOT, libc::EMFILE, libc::ENFILE, libc::ENOMEM] {
+            assert!(is_shortage(&io::Error::from_raw_os_error(code)), "{code}");
+        }
+        for code in [libc::EIO, libc::ENOENT, libc::EACCES, libc::EROFS] {
+            assert!(!is_shortage(&io::Error::from_raw_os_error(code)), "{code}");
+        }
+    }
+
+    #[test]
+    fn names_tell_jobs() {
+        assert_eq!(Spool::job_of(OsStr::new(&ID.to_string())), Some(ID));
+        for other in [format!("{ID}.part"), format!("{{{ID}}}"), ID.0.simple().to_string(), "x".into()] {
+            assert_eq!(Spool::job_of(OsStr::new(&other)), None, "{other}");
+        }
+        assert!(Spool::is_draft(OsStr::new(&format!("{ID}.part"))));
     }
 }

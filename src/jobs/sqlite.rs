@@ -1,85 +1,75 @@
 //! [`Store`] on SQLite: `jobs.sqlite3` in the state directory, readable by its owner only.
 
+mod line;
+mod opening;
 mod rows;
 
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
 use super::Error;
+use super::room::{Bounds, Held};
 use super::store::{
-    Acceptance, Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, State, Store,
+    Acceptance, Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, Stamp,
+    State, Store,
 };
-use crate::state;
-use rows::{FORMATS, JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver, time, unix_ms};
-
-const DATABASE: &str = "jobs.sqlite3";
-/// How long one process waits for another that is writing.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+use rows::{JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver, time, unix_ms};
 
 /// Cheap to clone. The connection is used on the blocking pool only.
 #[derive(Clone)]
 pub struct Sqlite {
     connection: Arc<Mutex<Connection>>,
+    is_new: bool,
 }
 
 impl Sqlite {
-    /// Opens the database of `state_dir`, making directory and file where they are missing.
-    ///
-    /// # Errors
-    /// [`Error::File`], [`Error::Store`], [`Error::Newer`].
-    pub fn open(state_dir: &Path) -> Result<Self, Error> {
-        let path = state_dir.join(DATABASE);
-        state::make_directory(state_dir)
-            .and_then(|()| state::make_file(&path))
-            .map_err(|source| Error::File { path: path.clone(), source })?;
-        let mut connection = Connection::open(&path)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.pragma_update(None, "synchronous", "full")?;
-        // What is forgotten is overwritten: results are what people said.
-        connection.pragma_update(None, "secure_delete", true)?;
-        if format(&connection)? < FORMATS.len() {
-            let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            // Another process may have been here meanwhile.
-            for statements in FORMATS.iter().skip(format(&change)?) {
-                change.execute_batch(statements)?;
-            }
-            change.pragma_update(None, "user_version", FORMATS.len() as i64)?;
-            change.commit()?;
-        }
-        Ok(Self { connection: Arc::new(Mutex::new(connection)) })
-    }
-
     /// One transaction, off the async threads.
     fn transact<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Answer<'_, T> {
         let connection = self.connection.clone();
-        let work = move || -> rusqlite::Result<T> {
+        let work = move || -> Result<T, Error> {
             // A panic elsewhere leaves the connection usable: SQLite rolls back what was not committed.
             let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let done = work(&transaction)?;
-            transaction.commit()?;
+            transaction.commit().map_err(not_committed)?;
             Ok(done)
         };
-        Box::pin(async { Ok(tokio::task::spawn_blocking(work).await.map_err(|_| Error::Interrupted)??) })
+        Box::pin(async { tokio::task::spawn_blocking(work).await.map_err(|_| Error::Interrupted)? })
     }
 }
 
 impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Store(Box::new(error))
+        use ErrorCode::{CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory};
+        let is_shortage = match &error {
+            rusqlite::Error::SqliteFailure(failure, _) => {
+                matches!(failure.code, CannotOpen | DatabaseBusy | DatabaseLocked | DiskFull | OutOfMemory)
+                    // The file that connections share in WAL mode cannot grow.
+                    || failure.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+            }
+            _ => false,
+        };
+        if is_shortage { Self::Exhausted(Box::new(error)) } else { Self::Store(Box::new(error)) }
+    }
+}
+
+/// A full disk stops SQLite before the log has the frame that makes the transaction count. After any other error,
+/// such as one of fsync, the frame may be there, and be found by the next process that reads the log.
+fn not_committed(error: rusqlite::Error) -> Error {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => error.into(),
+        _ => Error::Unsure(Box::new(error)),
     }
 }
 
 impl Store for Sqlite {
-    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, Acceptance> {
+    fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance> {
         self.transact(move |db| {
             let (bytes, url) = match order.source {
                 Source::Spooled { bytes } => (bytes, None),
@@ -91,16 +81,15 @@ impl Store for Sqlite {
                 let same = fingerprint == idempotency.fingerprint;
                 return Ok(if same { Acceptance::Known(known) } else { Acceptance::Conflict });
             }
-            let (pending, held) = pending(db)?;
-            if pending >= pending_max || !super::fits(held, bytes, bytes_max) {
-                return Ok(Acceptance::Full);
+            if let Err(refusal) = bounds.may_take(held(db, order.tenant)?, bytes) {
+                return Ok(Acceptance::Refused(refusal));
             }
             let receiver = receiver(&order.callback);
             let accepted_ms = unix_ms(order.accepted);
             db.execute(
                 "INSERT INTO jobs (id, tenant, key, phase, accepted_ms, due_ms, query, words, url, audio_bytes,
-                                   callback, method, receiver, idempotency_key, fingerprint)
-                 VALUES (?1, ?2, ?3, 'queued', ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                                   callback, method, receiver, idempotency_key, fingerprint, sha256)
+                 VALUES (?1, ?2, ?3, 'queued', ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                 params![
                     order.id.to_string(),
                     order.tenant.cast_signed(),
@@ -114,29 +103,29 @@ impl Store for Sqlite {
                     order.method.as_str(),
                     receiver,
                     order.idempotency.as_ref().map(|idempotency| &idempotency.key),
-                    order.idempotency.as_ref().map(|idempotency| idempotency.fingerprint)
+                    order.idempotency.as_ref().map(|idempotency| idempotency.fingerprint),
+                    sha256
                 ],
             )?;
             Ok(Acceptance::Taken)
         })
     }
 
-    fn pending(&self) -> Answer<'_, (u64, u64)> {
-        self.transact(pending)
+    fn held(&self, tenant: u64) -> Answer<'_, Held> {
+        self.transact(move |db| held(db, tenant))
     }
 
     fn recover(&self, now: SystemTime) -> Answer<'_, ()> {
+        self.transact(move |db| line::recover(db, unix_ms(now)))
+    }
+
+    fn set_decoding(&self, id: JobId, is_decoding: bool) -> Answer<'_, ()> {
         self.transact(move |db| {
-            // The first time it may have been another's fault; from then on it ran alone. After 1 s, 4 s, 16 s
-            // and so on: whatever killed the process, it gets something done in between.
+            // Audio that was decoded to its end is not what ended a process.
             db.execute(
-                "UPDATE jobs SET phase = 'queued', failures = failures + (crashes > 0), crashes = crashes + 1,
-                        error = 'CRASHED', due_ms = ?1 + (1000 << (2 * min(crashes, 5))) WHERE phase = 'running'",
-                [unix_ms(now)],
-            )?;
-            db.execute(
-                "UPDATE jobs SET phase = 'waiting', due_ms = ?1 WHERE phase = 'sending'",
-                [unix_ms(now)],
+                "UPDATE jobs SET decoding = ?2, crashes = iif(?2, crashes, 0)
+                 WHERE id = ?1 AND phase = 'running'",
+                params![id.to_string(), is_decoding],
             )?;
             Ok(())
         })
@@ -152,10 +141,10 @@ impl Store for Sqlite {
 
     fn claim(&self, now: SystemTime) -> Answer<'_, Option<Run>> {
         self.transact(move |db| {
-            let Some(id) = next_to_run(db, unix_ms(now))? else { return Ok(None) };
+            let Some(id) = line::next(db, unix_ms(now))? else { return Ok(None) };
             db.query_row(
                 "UPDATE jobs SET phase = 'running', runs = runs + 1 WHERE id = ?1
-                 RETURNING id, accepted_ms, tenant, query, words, url, failures",
+                 RETURNING id, accepted_ms, tenant, query, words, url, audio_bytes, sha256, failures",
                 [id],
                 |row| {
                     Ok(Run {
@@ -165,7 +154,8 @@ impl Store for Sqlite {
                         query: row.get(3)?,
                         words: row.get(4)?,
                         url: row.get(5)?,
-                        failures: row.get(6)?,
+                        stamp: Stamp { bytes: row.get::<_, i64>(6)?.cast_unsigned(), sha256: row.get(7)? },
+                        failures: row.get(8)?,
                     })
                 },
             )
@@ -176,7 +166,7 @@ impl Store for Sqlite {
     fn give_back(&self, id: JobId, due: SystemTime) -> Answer<'_, ()> {
         self.transact(move |db| {
             db.execute(
-                "UPDATE jobs SET phase = 'queued', runs = runs - 1, due_ms = ?2
+                "UPDATE jobs SET phase = 'queued', runs = runs - 1, due_ms = ?2, decoding = 0, interruptions = 0
                  WHERE id = ?1 AND phase = 'running'",
                 params![id.to_string(), unix_ms(due)],
             )?;
@@ -187,7 +177,8 @@ impl Store for Sqlite {
     fn run_again(&self, id: JobId, due: SystemTime, error: String) -> Answer<'_, ()> {
         self.transact(move |db| {
             db.execute(
-                "UPDATE jobs SET phase = 'queued', failures = failures + 1, due_ms = ?2, error = ?3
+                "UPDATE jobs SET phase = 'queued', failures = failures + 1, due_ms = ?2, error = ?3,
+                        decoding = 0, interruptions = 0
                  WHERE id = ?1 AND phase = 'running'",
                 params![id.to_string(), unix_ms(due), error],
             )?;
@@ -349,26 +340,22 @@ impl Store for Sqlite {
                 [],
                 |row| row.get(0),
             )?;
-            let (_, audio_bytes) = pending(db)?;
+            let audio_bytes = held(db, 0)?.bytes;
             Ok(Census { phases, oldest: oldest.map(time), audio_bytes })
         })
     }
 }
 
-/// Of how many formats the database has been made.
-fn format(db: &Connection) -> Result<usize, Error> {
-    let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let known = FORMATS.len();
-    let newer = Error::Newer { found, known: known as i64 };
-    usize::try_from(found).ok().filter(|found| *found <= known).ok_or(newer)
-}
-
-fn pending(db: &Connection) -> rusqlite::Result<(u64, u64)> {
+fn held(db: &Connection, tenant: u64) -> rusqlite::Result<Held> {
     db.query_row(
-        "SELECT count(*), coalesce(sum(audio_bytes), 0) FROM jobs
+        "SELECT count(*), coalesce(sum(audio_bytes), 0), count(*) FILTER (WHERE tenant = ?1),
+                coalesce(sum(audio_bytes) FILTER (WHERE tenant = ?1), 0) FROM jobs
          WHERE phase IN ('queued', 'running', 'waiting', 'sending')",
-        [],
-        |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned())),
+        [tenant.cast_signed()],
+        |row| {
+            let number = |column| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)?.cast_unsigned());
+            Ok(Held { jobs: number(0)?, bytes: number(1)?, own_jobs: number(2)?, own_bytes: number(3)? })
+        },
     )
 }
 
@@ -378,37 +365,6 @@ fn submitted(db: &Connection, tenant: u64, key: &str) -> rusqlite::Result<Option
         "SELECT id, fingerprint FROM jobs WHERE tenant = ?1 AND idempotency_key = ?2",
         params![tenant.cast_signed(), key],
         |row| Ok((id(row, 0)?, row.get(1)?)),
-    )
-    .optional()
-}
-
-fn next_to_run(db: &Connection, now: i64) -> rusqlite::Result<Option<String>> {
-    let (running, alone): (i64, i64) = db.query_row(
-        "SELECT count(*), count(*) FILTER (WHERE crashes > 0) FROM jobs WHERE phase = 'running'",
-        [],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    if alone > 0 {
-        return Ok(None);
-    }
-    let suspect = db
-        .query_row(
-            "SELECT id FROM jobs WHERE phase = 'queued' AND due_ms <= ?1 AND crashes > 0 ORDER BY due_ms LIMIT 1",
-            [now],
-            |row| row.get(0),
-        )
-        .optional()?;
-    if suspect.is_some() {
-        // Nothing else is begun until it has run.
-        return Ok(suspect.filter(|_| running == 0));
-    }
-    db.query_row(
-        "WITH busy AS (SELECT tenant, count(*) AS runs FROM jobs WHERE phase = 'running' GROUP BY tenant)
-         SELECT jobs.id FROM jobs LEFT JOIN busy USING (tenant)
-         WHERE phase = 'queued' AND due_ms <= ?1
-         ORDER BY coalesce(busy.runs, 0), due_ms LIMIT 1",
-        [now],
-        |row| row.get(0),
     )
     .optional()
 }

@@ -13,6 +13,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::Error;
+use super::room::{Bounds, Held, Refusal};
 
 /// The id of the request that made the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,8 +134,12 @@ pub enum Acceptance {
     /// Something else was submitted before under the same idempotency key.
     Conflict,
     /// There is no room.
-    Full,
+    Refused(Refusal),
 }
+
+/// So many deaths of the process in a row may be others' doing that a job ran at, while its audio was not being
+/// decoded.
+pub const INTERRUPTIONS_MAX: u32 = 5;
 
 /// Where the audio is.
 #[derive(Clone)]
@@ -143,6 +148,14 @@ pub enum Source {
     Spooled { bytes: u64 },
     /// To be fetched when the job runs.
     Url(String),
+}
+
+/// Audio as it was when its job was taken: a file that is otherwise now has been damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    pub bytes: u64,
+    /// `None` for jobs of a format that kept none: for those the length has to do.
+    pub sha256: Option<[u8; 32]>,
 }
 
 /// A job to be run now.
@@ -154,7 +167,9 @@ pub struct Run {
     pub words: bool,
     /// `None`: the audio is on disk.
     pub url: Option<String>,
-    /// How often it failed, or was running alone when the process died.
+    /// Of the audio on disk; without `url` only.
+    pub stamp: Stamp,
+    /// How often it failed, or ended the process.
     pub failures: u32,
 }
 
@@ -225,25 +240,35 @@ pub struct Census {
 
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// A database of jobs. Times are given, so that tests own the clock. A claim that fails has claimed nothing;
-/// of any other change that fails it is not known whether it was made, and it may be made again.
+/// A database of jobs. Times are given, so that tests own the clock.
+///
+/// A change that fails has not been made, but where the error is [`Error::Unsure`] or [`Error::Interrupted`]: then
+/// that is not known, and it may be made again. A claim that fails has claimed nothing, whatever the error.
 pub trait Store: Send + Sync {
-    /// Takes a job, unless its tenant's idempotency key is known, or it makes more than `pending_max` jobs that have
-    /// not ended, or more than `bytes_max` bytes of audio.
-    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, Acceptance>;
+    /// Takes a job whose audio has this hash, unless its tenant's idempotency key is known, or `bounds` leave no
+    /// room for it.
+    fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance>;
 
-    /// Jobs that have not ended, and bytes of audio that wait.
-    fn pending(&self) -> Answer<'_, (u64, u64)>;
+    /// Jobs that have not ended, and bytes of audio that wait: of all tenants, and of this one.
+    fn held(&self, tenant: u64) -> Answer<'_, Held>;
 
-    /// After a process has ended: what was running waits again, each time longer, and what was being sent
-    /// is due. The second time that a job was running counts as its failure, and each one after that.
+    /// After a process has ended: results that were being sent are due, and jobs that were running wait again.
+    ///
+    /// A process that died while it decoded a job's audio may have died of that audio: the job waits, each time
+    /// longer, and runs alone from now on. If the process dies in the same way again, before the audio was once
+    /// decoded to its end, that is a failure of the job. In any other work the process more likely died of
+    /// something else, such as a kill, and the job keeps its place in the line. Only a job that runs at more than
+    /// [`INTERRUPTIONS_MAX`] deaths in a row is suspected all the same, so that nothing ends the process for ever.
     fn recover(&self, now: SystemTime) -> Answer<'_, ()>;
+
+    /// The audio of this running job is being decoded, or no longer is.
+    fn set_decoding(&self, id: JobId, is_decoding: bool) -> Answer<'_, ()>;
 
     /// Jobs whose audio is needed.
     fn with_audio(&self) -> Answer<'_, HashSet<JobId>>;
 
     /// The next job, now running: of the tenant that has the fewest running, the one that waited longest.
-    /// A job that was running when a process died runs alone, so that it takes no other with it.
+    /// A job that is suspected of ending the process runs alone, so that it takes no other with it.
     fn claim(&self, now: SystemTime) -> Answer<'_, Option<Run>>;
 
     /// Running to queued, as if it had not been begun.

@@ -137,11 +137,15 @@ const HISTOGRAMS: [&Histogram; 4] = [&QUEUE_WAIT, &ENCODE, &DECODE, &HTTP_REQUES
 /// Counted by rooms that know of metrics no more than their names.
 const COUNTERS_BY_NAME: [&Counter; 4] = [
     &counter("verbatim_jobs_accepted_total", Unit::Count, "Jobs taken on."),
-    &counter("verbatim_jobs_refused_total", Unit::Count, "Jobs refused for want of room."),
+    &counter(
+        "verbatim_jobs_refused_total",
+        Unit::Count,
+        "Jobs refused, by what there was no room in: room, share, disk.",
+    ),
     &counter("verbatim_jobs_runs_total", Unit::Count, "Transcriptions of jobs, by how they ended."),
     &counter("verbatim_jobs_attempts_total", Unit::Count, "Deliveries of results tried, by how they ended."),
 ];
-const GAUGES_BY_NAME: [&Gauge; 9] = [
+const GAUGES_BY_NAME: [&Gauge; 10] = [
     &gauge("verbatim_jobs", Unit::Count, "Jobs, by where they are."),
     &gauge(
         "verbatim_jobs_oldest_pending_seconds",
@@ -149,6 +153,7 @@ const GAUGES_BY_NAME: [&Gauge; 9] = [
         "Age of the oldest job that has not ended.",
     ),
     &gauge("verbatim_jobs_spool_bytes", Unit::Bytes, "Audio of jobs that waits on disk."),
+    &gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside."),
     &gauge("http_server_active_requests", Unit::Count, "HTTP requests under way."),
     &gauge("stt_active_streams", Unit::Count, "Live streams that are open."),
     &gauge("sts_sessions", Unit::Count, "Sessions of the voice agent that are open."),

@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use verbatim::fetch::{self, Fetcher};
 use verbatim::jobs::{
-    Acceptance, Config, Error, Finished, Idempotency, Input, JobId, Jobs, Next, Order, Setback, Source,
-    Sqlite, State, Store, Task, Work,
+    Acceptance, Bounds, Config, Error, Fault, Finished, Held, INTERRUPTIONS_MAX, Idempotency, Input, JobId,
+    Jobs, Next, Order, Refusal, Resource, Setback, Source, Sqlite, State, Store, Task, Work,
 };
+use verbatim::share::{Refused, Tenants};
 
 use crate::receiver::Receiver;
 
@@ -39,13 +40,21 @@ fn order(number: u128, tenant: u64, accepted: SystemTime) -> Order {
     }
 }
 
+fn bounds(jobs: u64, bytes: u64) -> Bounds {
+    Bounds { jobs, bytes, tenants: Tenants::default() }
+}
+
 async fn accept(store: &dyn Store, order: Order) {
-    assert_eq!(store.accept(order, 1000, 1000).await.unwrap(), Acceptance::Taken);
+    assert_eq!(store.accept(order, None, bounds(1000, 1000)).await.unwrap(), Acceptance::Taken);
 }
 
 /// The number of the job that runs next.
 async fn claim(store: &dyn Store, now: SystemTime) -> Option<u128> {
     store.claim(now).await.unwrap().map(|run| run.id.0.as_u128())
+}
+
+async fn set_decoding(store: &dyn Store, number: u128, is_decoding: bool) {
+    store.set_decoding(JobId(Uuid::from_u128(number)), is_decoding).await.unwrap();
 }
 
 async fn finish(store: &dyn Store, number: u128, now: SystemTime) {
@@ -74,7 +83,7 @@ async fn tenants_take_turns_and_each_ones_jobs_go_in_order() {
 }
 
 #[tokio::test]
-async fn what_ran_when_the_process_died_runs_again_alone() {
+async fn what_was_decoded_when_the_process_died_runs_again_alone() {
     let dir = TempDir::new().unwrap();
     let store = Sqlite::open(dir.path()).unwrap();
     for number in 1..=3 {
@@ -82,6 +91,9 @@ async fn what_ran_when_the_process_died_runs_again_alone() {
     }
     let mut begun = [claim(&store, at(0)).await.unwrap(), claim(&store, at(0)).await.unwrap()];
     begun.sort_unstable();
+    for number in begun {
+        set_decoding(&store, number, true).await;
+    }
     drop(store);
     let store = Sqlite::open(dir.path()).unwrap();
     store.recover(at(10)).await.unwrap();
@@ -98,9 +110,62 @@ async fn what_ran_when_the_process_died_runs_again_alone() {
     let mut again = [first, second.id.0.as_u128()];
     again.sort_unstable();
     assert_eq!(again, begun);
+    set_decoding(&store, second.id.0.as_u128(), true).await;
     store.recover(at(30)).await.unwrap();
     assert!(store.claim(at(33)).await.unwrap().is_none(), "it is left alone for longer each time");
     assert_eq!(store.claim(at(34)).await.unwrap().unwrap().failures, 1);
+}
+
+#[tokio::test]
+async fn a_death_counts_only_where_it_came_while_the_job_was_decoded() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    accept(&store, order(1, 1, at(0))).await;
+    for life in 0..INTERRUPTIONS_MAX.into() {
+        let run = store.claim(at(life)).await.unwrap().expect("at once");
+        assert_eq!(run.failures, 0);
+        set_decoding(&store, 1, true).await;
+        set_decoding(&store, 1, false).await;
+        store.recover(at(life)).await.unwrap();
+    }
+    assert_eq!(store.claim(at(10)).await.unwrap().expect("at once").failures, 0);
+    accept(&store, order(2, 2, at(10))).await;
+    assert_eq!(claim(&store, at(10)).await, Some(2), "it keeps nobody waiting");
+    finish(&store, 2, at(10)).await;
+
+    // What is there at every death is not above suspicion.
+    store.recover(at(10)).await.unwrap();
+    assert_eq!(claim(&store, at(10)).await, None);
+    assert_eq!(store.claim(at(11)).await.unwrap().expect("a second later").failures, 0);
+    accept(&store, order(3, 3, at(11))).await;
+    assert_eq!(claim(&store, at(11)).await, None, "and is alone");
+    store.recover(at(11)).await.unwrap();
+    assert_eq!(claim(&store, at(11)).await, Some(3));
+    finish(&store, 3, at(11)).await;
+    assert_eq!(store.claim(at(15)).await.unwrap().expect("four seconds later").failures, 1);
+}
+
+#[tokio::test]
+async fn audio_that_was_decoded_to_its_end_is_no_longer_suspected() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    accept(&store, order(1, 1, at(0))).await;
+    for life in [0, 10, 20] {
+        assert_eq!(store.claim(at(life)).await.unwrap().expect("due").failures, 0);
+        set_decoding(&store, 1, true).await;
+        store.recover(at(life)).await.unwrap();
+        // Alone it goes well.
+        assert_eq!(claim(&store, at(life)).await, None);
+        assert_eq!(store.claim(at(life + 1)).await.unwrap().expect("due").failures, 0);
+        let other = 2 + u128::from(life);
+        accept(&store, order(other, 2, at(0))).await;
+        assert_eq!(claim(&store, at(life + 1)).await, None, "it is alone");
+        set_decoding(&store, 1, true).await;
+        set_decoding(&store, 1, false).await;
+        assert_eq!(claim(&store, at(life + 1)).await, Some(other), "it need not be alone");
+        finish(&store, other, at(life + 1)).await;
+        store.recover(at(life + 1)).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -145,16 +210,38 @@ async fn busy_receivers_and_tenants_are_passed_over() {
 async fn bounds_are_kept_and_room_comes_back() {
     let dir = TempDir::new().unwrap();
     let store = Sqlite::open(dir.path()).unwrap();
-    let (taken, full) = (Acceptance::Taken, Acceptance::Full);
-    assert_eq!(store.accept(order(1, 1, at(0)), 2, 15).await.unwrap(), taken);
-    assert_eq!(store.accept(order(2, 1, at(0)), 2, 15).await.unwrap(), full, "bytes");
+    let full = |of, short| Acceptance::Refused(Refusal { why: Refused::Full, of, short });
+    let (taken, few) = (Acceptance::Taken, bounds(2, 15));
+    assert_eq!(store.accept(order(1, 1, at(0)), None, few.clone()).await.unwrap(), taken);
+    let refused = store.accept(order(2, 1, at(0)), None, few.clone()).await.unwrap();
+    assert_eq!(refused, full(Resource::Bytes, 5));
     let by_url = Order { source: Source::Url("http://a/".into()), ..order(2, 1, at(0)) };
-    assert_eq!(store.accept(by_url, 2, 15).await.unwrap(), taken);
-    assert_eq!(store.accept(order(3, 1, at(0)), 2, 1000).await.unwrap(), full, "count");
+    assert_eq!(store.accept(by_url, None, few).await.unwrap(), taken);
+    let refused = store.accept(order(3, 1, at(0)), None, bounds(2, 1000)).await.unwrap();
+    assert_eq!(refused, full(Resource::Places, 1));
     claim(&store, at(0)).await.unwrap();
     finish(&store, 1, at(0)).await;
-    assert_eq!(store.pending().await.unwrap(), (2, 0));
+    assert_eq!(store.held(1).await.unwrap(), Held { jobs: 2, bytes: 0, own_jobs: 2, own_bytes: 0 });
     assert!(store.with_audio().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_tenant_holds_its_share_and_no_more() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    let bounds = Bounds { jobs: 10, bytes: 1000, tenants: Tenants::default() };
+    bounds.tenants.set(2);
+    let next = async |number, tenant| {
+        store.accept(order(number, tenant, at(0)), None, bounds.clone()).await.unwrap()
+    };
+    for number in 1..=8 {
+        assert_eq!(next(number, 1).await, Acceptance::Taken, "{number}");
+    }
+    let refusal = Refusal { why: Refused::OverShare, of: Resource::Places, short: 1 };
+    assert_eq!(next(9, 1).await, Acceptance::Refused(refusal));
+    assert_eq!(next(9, 2).await, Acceptance::Taken);
+    let held = store.held(2).await.unwrap();
+    assert_eq!(held, Held { jobs: 9, bytes: 90, own_jobs: 1, own_bytes: 10 });
 }
 
 #[tokio::test]
@@ -190,29 +277,45 @@ async fn what_is_not_needed_is_forgotten() {
 /// Says when it is called; then never ends, or answers with the audio.
 struct Scripted {
     calls: mpsc::UnboundedSender<Uuid>,
-    hangs: bool,
+    hangs: Hangs,
+}
+
+#[derive(PartialEq)]
+enum Hangs {
+    Never,
+    InDecoding,
+    Afterwards,
 }
 
 impl Work for Scripted {
     fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>> {
         async move {
-            self.calls.send(task.id.0).expect("the test listens");
+            let call = || self.calls.send(task.id.0).expect("the test listens");
+            if self.hangs == Hangs::InDecoding {
+                let decoding = async {
+                    call();
+                    pending().await
+                };
+                return task.watch.over(decoding).await;
+            }
+            task.watch.over(async {}).await;
+            call();
             match input {
-                Input::Audio(audio) if !self.hangs => Ok(audio.to_vec()),
+                Input::Audio(audio) if self.hangs == Hangs::Never => Ok(audio.to_vec()),
                 _ => pending().await,
             }
         }
         .boxed()
     }
 
-    fn given_up(&self, task: &Task) -> Vec<u8> {
-        format!("given up {}", task.id).into_bytes()
+    fn given_up(&self, task: &Task, fault: Fault) -> Vec<u8> {
+        format!("{fault:?} {}", task.id).into_bytes()
     }
 }
 
 async fn open(state: &Path, config: &Config, allow: Vec<String>) -> Jobs {
     let fetcher = Fetcher::new(&fetch::Config { allow, ..fetch::Config::default() }).unwrap();
-    Jobs::open(state, config, fetcher).await.unwrap()
+    Jobs::open(state, config, fetcher, Tenants::default()).await.unwrap()
 }
 
 fn quick() -> Config {
@@ -224,41 +327,74 @@ fn now_order(receiver: &Receiver) -> Order {
     Order { callback, ..order(7, 1, SystemTime::now()) }
 }
 
+/// A process that ends as soon as a job has been begun.
+async fn life_until_a_call(
+    state: &Path,
+    config: &Config,
+    work: Arc<dyn Work>,
+    mut called: mpsc::UnboundedReceiver<Uuid>,
+) -> mpsc::UnboundedReceiver<Uuid> {
+    let (state, config) = (state.to_owned(), config.clone());
+    // A runtime of its own takes all that runs in it along when it goes, as a dying process does.
+    let life = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let jobs = open(&state, &config, vec![]).await;
+            tokio::select! {
+                () = jobs.run(work, CancellationToken::new()) => panic!("nothing stopped it"),
+                _ = called.recv() => called,
+            }
+        })
+    };
+    tokio::task::spawn_blocking(life).await.unwrap()
+}
+
 #[tokio::test]
 async fn a_job_that_kills_the_process_does_not_do_so_for_ever() {
     let state = TempDir::new().unwrap();
     let mut receiver = Receiver::start(&[]).await;
     let config = Config { runs_max: 1, ..quick() };
     let (calls, mut called) = mpsc::unbounded_channel();
-    let work: Arc<dyn Work> = Arc::new(Scripted { calls, hangs: true });
+    let work: Arc<dyn Work> = Arc::new(Scripted { calls, hangs: Hangs::InDecoding });
 
     let jobs = open(state.path(), &config, vec![receiver.allowed()]).await;
     jobs.submit(now_order(&receiver), Some(Bytes::from_static(b"0123456789"))).await.unwrap();
     drop(jobs);
     // The first time there might have been others.
     for _ in 0..2 {
-        let (path, config, allowed) = (state.path().to_owned(), config.clone(), receiver.allowed());
-        let work = work.clone();
-        // A runtime of its own takes all that runs in it along when it goes, as a dying process does.
-        let life = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let jobs = open(&path, &config, vec![allowed]).await;
-                tokio::select! {
-                    () = jobs.run(work, CancellationToken::new()) => panic!("nobody stopped it"),
-                    _ = called.recv() => called,
-                }
-            })
-        };
-        called = tokio::task::spawn_blocking(life).await.unwrap();
+        called = life_until_a_call(state.path(), &config, work.clone(), called).await;
     }
     let jobs = open(state.path(), &config, vec![receiver.allowed()]).await;
     let given_up = tokio::select! {
         () = jobs.run(work, CancellationToken::new()) => panic!("nobody stopped it"),
         given_up = receiver.next() => given_up,
     };
-    assert_eq!(given_up.body, format!("given up {}", Uuid::from_u128(7)).as_bytes());
+    assert_eq!(given_up.body, format!("Crashed {}", Uuid::from_u128(7)).as_bytes());
     assert!(called.try_recv().is_err(), "it was not begun again");
+}
+
+#[tokio::test]
+async fn a_job_that_runs_at_five_kills_has_not_failed_once() {
+    let state = TempDir::new().unwrap();
+    let mut receiver = Receiver::start(&[]).await;
+    let config = Config { runs_max: 1, ..quick() };
+    let (calls, mut called) = mpsc::unbounded_channel();
+    let hangs = Arc::new(Scripted { calls: calls.clone(), hangs: Hangs::Afterwards });
+    let jobs = open(state.path(), &config, vec![]).await;
+    jobs.submit(now_order(&receiver), Some(Bytes::from_static(b"0123456789"))).await.unwrap();
+    drop(jobs);
+    for _ in 0..5 {
+        called = life_until_a_call(state.path(), &config, hangs.clone(), called).await;
+    }
+    let jobs = open(state.path(), &config, vec![receiver.allowed()]).await;
+    let job = jobs.job(JobId(Uuid::from_u128(7)), 1).await.unwrap().unwrap();
+    assert!(job.due.unwrap() <= SystemTime::now() && job.error.is_none(), "it waits for nothing");
+    let work = Arc::new(Scripted { calls, hangs: Hangs::Never });
+    let delivered = tokio::select! {
+        () = jobs.run(work, CancellationToken::new()) => panic!("nothing stopped it"),
+        delivered = receiver.next() => delivered,
+    };
+    assert_eq!(delivered.body, b"0123456789");
 }
 
 #[tokio::test]
@@ -278,7 +414,7 @@ async fn an_address_is_judged_again_when_it_is_used() {
         }
     };
     let job = tokio::select! {
-        () = jobs.run(Arc::new(Scripted { calls, hangs: false }), CancellationToken::new()) => panic!("it stopped"),
+        () = jobs.run(Arc::new(Scripted { calls, hangs: Hangs::Never }), CancellationToken::new()) => panic!("it stopped"),
         job = tokio::time::timeout(Duration::from_secs(60), dead) => job.unwrap(),
     };
     assert_eq!((job.error.as_deref(), job.attempts), (Some("NOT_ROUTABLE"), 4));
@@ -290,14 +426,14 @@ async fn a_state_directory_has_one_server() {
     let state = TempDir::new().unwrap();
     let jobs = open(state.path(), &quick(), vec![]).await;
     let fetcher = Fetcher::new(&fetch::Config::default()).unwrap();
-    let second = Jobs::open(state.path(), &quick(), fetcher.clone()).await;
+    let second = Jobs::open(state.path(), &quick(), fetcher.clone(), Tenants::default()).await;
     assert!(matches!(second, Err(Error::Locked(_))));
     drop(jobs);
-    assert!(Jobs::open(state.path(), &quick(), fetcher).await.is_ok());
+    assert!(Jobs::open(state.path(), &quick(), fetcher, Tenants::default()).await.is_ok());
 }
 
 #[tokio::test]
-async fn jobs_of_the_format_before_are_read_and_keys_are_their_tenants_own() {
+async fn jobs_of_the_first_format_are_read_and_keys_are_their_tenants_own() {
     let dir = TempDir::new().unwrap();
     let store = Sqlite::open(dir.path()).unwrap();
     accept(&store, order(1, 1, at(0))).await;
@@ -306,7 +442,9 @@ async fn jobs_of_the_format_before_are_read_and_keys_are_their_tenants_own() {
     database
         .execute_batch(
             "DROP INDEX jobs_idempotency; ALTER TABLE jobs DROP COLUMN idempotency_key;
-             ALTER TABLE jobs DROP COLUMN fingerprint; PRAGMA user_version = 1;",
+             ALTER TABLE jobs DROP COLUMN fingerprint; ALTER TABLE jobs DROP COLUMN sha256;
+             ALTER TABLE jobs DROP COLUMN decoding; ALTER TABLE jobs DROP COLUMN interruptions;
+             PRAGMA user_version = 1;",
         )
         .unwrap();
     drop(database);
@@ -315,7 +453,7 @@ async fn jobs_of_the_format_before_are_read_and_keys_are_their_tenants_own() {
     assert!(store.job(JobId(Uuid::from_u128(1))).await.unwrap().is_some());
     let named = |number, tenant, fingerprint| {
         let idempotency = Some(Idempotency { key: "same".into(), fingerprint: [fingerprint; 32] });
-        store.accept(Order { idempotency, ..order(number, tenant, at(0)) }, 1000, 1000)
+        store.accept(Order { idempotency, ..order(number, tenant, at(0)) }, None, bounds(1000, 1000))
     };
     assert_eq!(named(2, 1, 1).await.unwrap(), Acceptance::Taken);
     assert_eq!(named(3, 1, 1).await.unwrap(), Acceptance::Known(JobId(Uuid::from_u128(2))));

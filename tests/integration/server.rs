@@ -212,7 +212,8 @@ impl TestServer {
         readiness.set(State::Ready);
         let live = Live::new(engine.clone(), None, setup.live, tenants.clone());
         let fetcher = Fetcher::new(&setup.fetch).expect("a fetcher");
-        let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone()).await.expect("jobs");
+        let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone(), tenants.clone());
+        let jobs = jobs.await.expect("jobs");
         let parts = api::Parts {
             live: live.clone(),
             transcriber: Transcriber::new(engine.clone()),

@@ -18,16 +18,16 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::{Dice, among, roll};
-use crate::jobs::spool::{Audio, Spool};
-use crate::jobs::store::{Acceptance, Answer, Census};
-use crate::jobs::{
-    Delivery, Error, Finished, Job, JobId, Next, Order, Phase, Run, SPOOL, Sqlite, State, Store,
-};
+use crate::jobs::room::{Bounds, Held};
+use crate::jobs::spool::{Audio, Spool, Unread};
+use crate::jobs::store::{Acceptance, Answer, Census, Stamp};
+use crate::jobs::{Delivery, Error, Finished, Job, JobId, Next, Order, Phase, Run, Sqlite, State, Store};
 
 /// Of all calls; so often one fails and has done nothing, or has done it all the same.
 const FAILS: f64 = 0.01;
 const FAILS_LATE: f64 = 0.005;
 const LOG: &str = "jobs.sqlite3-wal";
+const SPOOL: &str = "jobs-audio";
 /// Beside the database, which is still open: it is a copy that is read next.
 const TORN_LOG: &str = "torn-log";
 
@@ -111,9 +111,8 @@ impl Disk {
     ) -> Answer<'a, T> {
         Box::pin(async move {
             let fate = self.fate();
-            let broken = || Error::Store("the disk fails".into());
             match fate {
-                Fate::Fails => return Err(broken()),
+                Fate::Fails => return Err(Error::Store("the disk fails".into())),
                 Fate::Dies => std::future::pending().await,
                 Fate::Well | Fate::FailsLate | Fate::DiesLate => {}
             }
@@ -122,7 +121,10 @@ impl Disk {
                 std::future::pending::<()>().await;
             }
             self.answered();
-            if fate == Fate::FailsLate && !is_claim { Err(broken()) } else { done }
+            if fate == Fate::FailsLate && !is_claim {
+                return Err(Error::Unsure("the disk fails to say that it is done".into()));
+            }
+            done
         })
     }
 
@@ -185,7 +187,7 @@ impl Audio for Disk {
         true
     }
 
-    fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, ()> {
+    fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, [u8; 32]> {
         Box::pin(async move {
             match self.fate() {
                 Fate::Well => wait(self.parts().1.write(id, bytes)),
@@ -200,12 +202,12 @@ impl Audio for Disk {
         })
     }
 
-    fn read(&self, id: JobId) -> BoxFuture<'_, io::Result<Bytes>> {
+    fn read(&self, id: JobId, stamp: Stamp) -> BoxFuture<'_, Result<Bytes, Unread>> {
         Box::pin(async move {
             match self.fate() {
-                Fate::Fails | Fate::FailsLate => Err(io::ErrorKind::Other.into()),
+                Fate::Fails | Fate::FailsLate => Err(Unread::Failed(io::ErrorKind::Other.into())),
                 Fate::Dies | Fate::DiesLate => std::future::pending().await,
-                Fate::Well => wait(self.parts().1.read(id)),
+                Fate::Well => wait(self.parts().1.read(id, stamp)),
             }
         })
     }
@@ -214,6 +216,10 @@ impl Audio for Disk {
         if self.fate() == Fate::Well {
             self.parts().1.remove(id);
         }
+    }
+
+    fn expire(&self, before: SystemTime) -> BoxFuture<'_, io::Result<usize>> {
+        Box::pin(async move { wait(self.parts().1.expire(before)) })
     }
 }
 
@@ -227,19 +233,23 @@ macro_rules! call {
 }
 
 impl Store for FaultyStore {
-    fn accept(&self, order: Order, pending_max: u64, bytes_max: u64) -> Answer<'_, Acceptance> {
+    fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance> {
         if self.0.forgetful && roll(&self.0.dice, 0.1) {
             return Box::pin(async { Ok(Acceptance::Taken) });
         }
-        call!(self, accept(order, pending_max, bytes_max))
+        call!(self, accept(order, sha256, bounds))
     }
 
-    fn pending(&self) -> Answer<'_, (u64, u64)> {
-        call!(self, pending())
+    fn held(&self, tenant: u64) -> Answer<'_, Held> {
+        call!(self, held(tenant))
     }
 
     fn recover(&self, now: SystemTime) -> Answer<'_, ()> {
         call!(self, recover(now))
+    }
+
+    fn set_decoding(&self, id: JobId, is_decoding: bool) -> Answer<'_, ()> {
+        call!(self, set_decoding(id, is_decoding))
     }
 
     fn with_audio(&self) -> Answer<'_, HashSet<JobId>> {

@@ -12,8 +12,9 @@ use crate::jobs::store::{Job, JobId, Phase};
 ///
 /// `due_ms`: when it is run or sent next. `receiver`: host and port of `callback`, which is forgotten on
 /// delivery, as `query` and `url` are when the result is there. `idempotency_key`: means one job of its tenant,
-/// for as long as the job is known.
-pub const FORMATS: [&str; 2] = [
+/// for as long as the job is known. `sha256`: of the audio on disk. The rest of the last format is told of in
+/// `line.rs`.
+pub const FORMATS: [&str; 3] = [
     "
     CREATE TABLE jobs (
         id          TEXT PRIMARY KEY,
@@ -46,6 +47,10 @@ pub const FORMATS: [&str; 2] = [
     ALTER TABLE jobs ADD COLUMN fingerprint BLOB;
     CREATE UNIQUE INDEX jobs_idempotency ON jobs (tenant, idempotency_key)
         WHERE idempotency_key IS NOT NULL;",
+    "
+    ALTER TABLE jobs ADD COLUMN sha256 BLOB;
+    ALTER TABLE jobs ADD COLUMN decoding INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE jobs ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0;",
 ];
 
 /// What [`read_job`] reads.

@@ -1,6 +1,8 @@
 //! Requests with a callback, from the acknowledgement to the receiver.
 
 mod deliveries;
+mod faults;
+mod orphans;
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -36,7 +38,18 @@ async fn server(receivers: &[&Receiver]) -> TestServer {
 }
 
 fn with_callback(server: &TestServer, callback: &str, query: &str, body: Vec<u8>) -> RequestBuilder {
-    server.listen(&format!("{query}&{}", callback_parameter(callback)), body)
+    with_callback_as(server, &server.key, callback, query, body)
+}
+
+fn with_callback_as(
+    server: &TestServer,
+    key: &str,
+    callback: &str,
+    query: &str,
+    body: Vec<u8>,
+) -> RequestBuilder {
+    let url = server.url(&format!("/v1/listen?{query}&{}", callback_parameter(callback)));
+    client().post(url).bearer_auth(key).body(body)
 }
 
 fn to(receiver: &Receiver) -> String {
@@ -298,7 +311,9 @@ async fn more_than_is_held_is_refused_for_now() {
     let receiver = Receiver::start(&[]).await;
     let start = async |jobs| {
         let (open, gate) = mpsc::channel();
-        let setup = Setup { gate: Some(gate), fetch: allow(&[&receiver]), jobs, ..Setup::default() };
+        let organisations = 2;
+        let setup =
+            Setup { organisations, gate: Some(gate), fetch: allow(&[&receiver]), jobs, ..Setup::default() };
         (TestServer::start(setup).await, open)
     };
     let by_bytes = jobs::Config { spool_bytes_max: 40_000, ..quick() };
@@ -306,16 +321,40 @@ async fn more_than_is_held_is_refused_for_now() {
     for config in [by_bytes, by_count] {
         let (server, open) = start(config).await;
         taken(with_callback(&server, &to(&receiver), RAW, say(1))).await;
-        let response = with_callback(&server, &to(&receiver), RAW, say(2)).send().await.unwrap();
-        let retry_after: u64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
-        assert!((1..=120).contains(&retry_after));
-        let (status, body) = read(response).await;
-        assert_eq!((status, &body["err_code"]), (503, &json!("Service Unavailable")));
-        assert_eq!(audio_files(server.state.path()).len(), 1);
+        // One organisation waits for its own jobs, the other for any.
+        for (key, expected) in
+            [(&server.key, (429, "TOO_MANY_REQUESTS")), (&server.others[0], (503, "Service Unavailable"))]
+        {
+            let request = with_callback_as(&server, key, &to(&receiver), RAW, say(2));
+            let response = request.send().await.unwrap();
+            let retry_after: u64 = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+            assert!((1..=120).contains(&retry_after));
+            let (status, body) = read(response).await;
+            assert_eq!((status, &body["err_code"]), (expected.0, &json!(expected.1)));
+            assert_eq!(audio_files(server.state.path()).len(), 1);
+        }
         drop(open);
     }
     let (server, _open) = start(jobs::Config { disk_free_bytes_min: u64::MAX, ..quick() }).await;
     assert_eq!(refusal(with_callback(&server, &to(&receiver), RAW, say(1))).await.0, 503);
+}
+
+#[tokio::test]
+async fn an_organisation_with_many_jobs_leaves_room_to_others() {
+    let receiver = Receiver::start(&[]).await;
+    let (open, gate) = mpsc::channel();
+    let jobs = jobs::Config { pending_max: 10, ..quick() };
+    let organisations = 2;
+    let setup =
+        Setup { organisations, gate: Some(gate), fetch: allow(&[&receiver]), jobs, ..Setup::default() };
+    let server = TestServer::start(setup).await;
+    let send = |key: &str| with_callback_as(&server, key, &to(&receiver), RAW, say(1));
+    for _ in 0..8 {
+        taken(send(&server.key)).await;
+    }
+    assert_eq!(refusal(send(&server.key)).await, (429, "TOO_MANY_REQUESTS".into()));
+    taken(send(&server.others[0])).await;
+    drop(open);
 }
 
 #[tokio::test]
