@@ -215,10 +215,11 @@ impl Work for JobWork {
     }
 }
 
-/// What may be otherwise in a minute: a host that is down, a name that is not found.
+/// Whether it may be otherwise in a minute: a host that is down, a name that is not found. A name that leads inside
+/// is tried as often, lest clients tell it from one that leads nowhere.
 fn may_pass(error: &fetching::Error) -> bool {
-    use fetching::Error::{ClientError, Failed, Unresolvable};
-    matches!(error, Failed | Unresolvable | ClientError(408 | 425 | 429))
+    use fetching::Error::{ClientError, Failed, NotRoutable, Unresolvable};
+    matches!(error, Failed | NotRoutable | Unresolvable | ClientError(408 | 425 | 429))
 }
 
 fn setback(task: &Task, failure: &Failure) -> Setback {
@@ -264,16 +265,15 @@ mod tests {
 
     #[test]
     fn only_what_passes_is_waited_for() {
-        for error in
-            [fetching::Error::Failed, fetching::Error::Unresolvable, fetching::Error::ClientError(429)]
-        {
+        for error in [
+            fetching::Error::Failed,
+            fetching::Error::Unresolvable,
+            fetching::Error::NotRoutable,
+            fetching::Error::ClientError(429),
+        ] {
             assert!(may_pass(&error), "{error}");
         }
-        for error in [
-            fetching::Error::ClientError(404),
-            fetching::Error::NotRoutable,
-            fetching::Error::TooLarge { limit: 1 },
-        ] {
+        for error in [fetching::Error::ClientError(404), fetching::Error::TooLarge { limit: 1 }] {
             assert!(!may_pass(&error), "{error}");
         }
     }

@@ -30,9 +30,8 @@ pub fn judge(attempt: &Result<Reply, SendError>, tried: u32, delays: &[f64], cha
             (format!("STATUS_{}", reply.status), !about_time)
         }
         Err(SendError::Timeout) => ("TIMEOUT".into(), false),
-        // A name may lead elsewhere tomorrow, though hardly.
-        Err(SendError::Refused(Error::NotRoutable | Error::InvalidUrl)) => ("NOT_ROUTABLE".into(), true),
-        Err(SendError::Refused(Error::Unresolvable)) => ("UNRESOLVABLE".into(), false),
+        Err(SendError::Refused(Error::InvalidUrl)) => ("INVALID_URL".into(), true),
+        // One for names that lead inside and names that lead nowhere: clients see it.
         Err(SendError::Refused(_)) => ("UNREACHABLE".into(), false),
     };
     let delay = delays.get(tried).filter(|_| !stubborn || tried + 1 < STUBBORN_ATTEMPTS_MAX);
@@ -87,7 +86,8 @@ mod tests {
             (Err(SendError::Timeout), 8),
             (Err(SendError::Refused(Error::Failed)), 8),
             (Err(SendError::Refused(Error::Unresolvable)), 8),
-            (Err(SendError::Refused(Error::NotRoutable)), 4),
+            (Err(SendError::Refused(Error::NotRoutable)), 8),
+            (Err(SendError::Refused(Error::InvalidUrl)), 4),
         ] {
             let attempt = bad.clone().and_then(status);
             assert_eq!(attempts_until_dead(&attempt), attempts, "{bad:?}");

@@ -207,6 +207,16 @@ impl Sessions {
         self.book().open.get(id).cloned()
     }
 
+    /// As [`Self::get`], for callers who want to know why there is none.
+    ///
+    /// # Errors
+    /// [`Error::NoSession`], [`Error::Ended`].
+    pub fn enter(&self, id: &str) -> Result<Arc<Live>, Error> {
+        let book = self.book();
+        let ended = || if book.kept.get(id).is_some() { Error::Ended } else { Error::NoSession };
+        book.open.get(id).cloned().ok_or_else(ended)
+    }
+
     /// The remains of a session that has ended.
     ///
     /// # Errors

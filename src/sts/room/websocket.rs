@@ -21,7 +21,7 @@ use crate::patience::Patience;
 use crate::sts::sessions::now;
 use crate::sts::setup::{Channel, Setup, Start};
 use crate::sts::token::{Claims, Kind};
-use crate::sts::{Error, Service};
+use crate::sts::Service;
 
 pub const LIMITS: Limits = Limits { frame_bytes_max: 256 << 10, message_bytes_max: 1 << 20 };
 const SETTINGS_WAIT: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ pub async fn join(service: Arc<Service>, request: Request) -> Result<Response, F
             "The token is not for this room, or its time is over.",
         ));
     };
-    let live = service.sessions.get(&claims.session).ok_or(Error::NoSession)?;
+    let live = service.sessions.enter(&claims.session)?;
     live.read(|session| session.check_open())?;
     // A browser offers its token as a subprotocol, and fails where nothing is agreed to.
     let agreed = offered_protocols(&request.headers).next().filter(|name| *name == "token");
