@@ -208,8 +208,8 @@ mod tests {
             assert!(!waits.is_finished());
             assert!(!is_over(&mut lapse));
         }
-        assert_eq!(waits.await.expect("no panic"), None);
-        lapse.await;
+        let (waited, ()) = tokio::join!(waits, lapse);
+        assert_eq!(waited.expect("no panic"), None);
         assert_eq!(start.elapsed(), 2 * (LIMIT + STOOD_STILL) + LIMIT + LAST_LOOK);
     }
 

@@ -18,10 +18,10 @@ use crate::audio;
 use crate::http::websocket::{self, Limits, Message, ReadError, Socket, offered_protocols};
 use crate::http::{Failure, Request, Response};
 use crate::patience::Patience;
+use crate::sts::Service;
 use crate::sts::sessions::now;
 use crate::sts::setup::{Channel, Setup, Start};
 use crate::sts::token::{Claims, Kind};
-use crate::sts::Service;
 
 pub const LIMITS: Limits = Limits { frame_bytes_max: 256 << 10, message_bytes_max: 1 << 20 };
 const SETTINGS_WAIT: Duration = Duration::from_secs(10);

@@ -18,14 +18,16 @@ use super::tokenizer::{TokenId, Tokenizer};
 use crate::cuda::Place;
 use crate::engine::{TERMS_MAX, Term};
 
-/// How far below the likeliest tokens a term of weight 1 may lie, in nats: of one token, and more for each
-/// further one. A word that the tokenizer knows whole is common, and the model hears it without help; a rare one
-/// is spelled in several tokens, each of which has to fit the audio. `benches/keyterms.py` measures what they do.
+/// How far below the likeliest tokens a term of weight 1 may lie, in nats: more for each token but the first. A rare
+/// word is spelled in several tokens, each of which has to fit the audio. `benches/keyterms.py` measures the effect.
 const MARGIN: f32 = 0.5;
 const MARGIN_PER_TOKEN: f32 = 1.75;
 const MARGIN_MAX: f32 = 8.0;
 /// Weights beyond this allow no more.
 const WEIGHT_MAX: f32 = 1.5;
+/// A word that the tokenizer knows whole, in any spelling, is common, and the model hears it without help: among a
+/// hundred such words some fit any unclear sound. So it gets nothing at weight 1, and this at [`WEIGHT_MAX`].
+const COMMON_MARGIN: f32 = 0.5;
 /// The last token of an unwanted term of weight -1 loses so much, in nats.
 const UNWANTED: f32 = 3.0;
 const UNWANTED_WEIGHT_MAX: f32 = 10.0;
@@ -58,12 +60,16 @@ impl Bias {
             let text = term.text.trim();
             let capitalised = capitalised(text);
             let spellings = [Some(text), Some(capitalised.as_str()).filter(|&other| other != text)];
-            for spelling in spellings.into_iter().flatten() {
+            let in_tokens = spellings.into_iter().flatten().flat_map(|spelling| {
                 // Where words are not set apart a term follows any letter.
                 let bare = if is_unspaced(spelling) { ANYWHERE } else { FIRST };
-                for (root, text) in [(ANYWHERE, format!(" {spelling}")), (bare, spelling.to_owned())] {
-                    trie.insert(root, &tokenizer.encode(&text), term.weight);
-                }
+                [(ANYWHERE, format!(" {spelling}")), (bare, spelling.to_owned())]
+                    .map(|(root, text)| (root, tokenizer.encode(&text)))
+            });
+            let in_tokens: Vec<_> = in_tokens.collect();
+            let fewest = in_tokens.iter().map(|(_, tokens)| tokens.len()).min().unwrap_or_default();
+            for (root, tokens) in in_tokens {
+                trie.insert(root, &tokens, term.weight, margin(fewest, term.weight));
             }
         }
         let special = &tokenizer.special;
@@ -137,9 +143,8 @@ impl Default for Trie {
 }
 
 impl Trie {
-    fn insert(&mut self, root: usize, tokens: &[TokenId], weight: f32) {
+    fn insert(&mut self, root: usize, tokens: &[TokenId], weight: f32, margin: f32) {
         let tokens = &tokens[..tokens.len().min(TOKENS_MAX)];
-        let margin = margin(tokens.len(), weight);
         let mut node = root;
         for (index, &token) in tokens.iter().enumerate() {
             let gain = match weight {
@@ -205,8 +210,11 @@ fn after(places: &[Place], mut place: usize, token: TokenId) -> usize {
     }
 }
 
-/// How far a term of so many tokens may lie below the likeliest ones, in nats.
+/// How far a term may lie below the likeliest tokens, in nats, where its shortest spelling has so many tokens.
 fn margin(tokens: usize, weight: f32) -> f32 {
+    if tokens <= 1 {
+        return COMMON_MARGIN * ((weight - 1.0) / (WEIGHT_MAX - 1.0)).clamp(0.0, 1.0);
+    }
     let of_one = MARGIN + MARGIN_PER_TOKEN * tokens.saturating_sub(1) as f32;
     of_one.min(MARGIN_MAX) * weight.min(WEIGHT_MAX)
 }

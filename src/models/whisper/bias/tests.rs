@@ -12,8 +12,8 @@ const WORDS: TokenId = 10;
 const END: TokenId = WORDS;
 const TIME: TokenId = WORDS + 1;
 const CONTINUING: TokenId = 2;
-/// Near enough for a term of one token.
-const NEAR: f32 = MARGIN * 0.8;
+/// Near enough for a term of one token and a weight of 2.
+const NEAR: f32 = COMMON_MARGIN * 0.8;
 
 /// Where a term may stand, its tokens, its weight.
 pub type Spelled<'a> = (usize, &'a [TokenId], f32);
@@ -27,7 +27,7 @@ impl Bias {
     ) -> Self {
         let mut trie = Trie::default();
         for &(root, tokens, weight) in terms {
-            trie.insert(root, tokens, weight);
+            trie.insert(root, tokens, weight, margin(tokens.len(), weight));
         }
         let continues = (0..end_of_text).map(continues).collect();
         Self { places: trie.places(), end_of_text, timestamp_begin, continues }
@@ -112,7 +112,7 @@ fn a_term_that_fails_leaves_no_trace() {
     let near = [(&[1][..], 5, 1.0), (&[1, 5], 6, 1.0)];
     assert_eq!(write(&long, model(&[1, 4, 4, 3], &near)).0, [1, 4, 4, 3]);
     // Nor does one that turns out to begin another word.
-    let whole = bias(&[(ANYWHERE, &[5], 1.0)]);
+    let whole = bias(&[(ANYWHERE, &[5], 2.0)]);
     for (after, expected) in [(CONTINUING, [1, 4, 4]), (3, [1, 5, 3])] {
         let near = [(&[1][..], 5, NEAR), (&[1, 5], after, -1.0)];
         assert_eq!(write(&whole, model(&[1, 4, 4], &near)).0, expected);
@@ -126,7 +126,7 @@ fn a_term_that_fails_leaves_no_trace() {
 
 #[test]
 fn a_term_is_not_repeated_for_its_own_sake() {
-    let term = bias(&[(ANYWHERE, &[5], 1.0), (ANYWHERE, &[6, 7], 1.0)]);
+    let term = bias(&[(ANYWHERE, &[5], 2.0), (ANYWHERE, &[6, 7], 1.0)]);
     let near = [(&[][..], 5, NEAR), (&[5], 5, NEAR)];
     assert_eq!(write(&term, model(&[1, 4, 3], &near)).0, [5, 4, 3]);
     let near = [(&[][..], 6, 1.0), (&[6], 7, 0.0), (&[6, 7], 6, 1.0), (&[6, 7, 6], 7, 0.0)];
@@ -145,7 +145,7 @@ fn the_longer_of_two_terms_stands_where_it_is_likelier() {
 
 #[test]
 fn some_terms_stand_first_alone() {
-    let term = bias(&[(FIRST, &[5], 1.0)]);
+    let term = bias(&[(FIRST, &[5], 2.0)]);
     let near = [(&[][..], 5, NEAR), (&[5], 5, NEAR), (&[5, 4, TIME], 5, NEAR)];
     assert_eq!(write(&term, model(&[1, 4, TIME, 3], &near)).0, [5, 4, TIME, 5]);
 }
@@ -177,8 +177,9 @@ fn the_last_token_of_an_unwanted_term_loses() {
 #[test]
 fn a_margin_is_bounded_and_follows_the_weight() {
     assert!(
-        margin(1, 2.0) > margin(1, 1.0) && margin(1, 0.5) < margin(1, 1.0) && margin(3, 1.0) > margin(1, 1.0)
+        margin(2, 1.2) > margin(2, 1.0) && margin(2, 0.5) < margin(2, 1.0) && margin(3, 1.0) > margin(2, 1.0)
     );
+    assert_eq!([0.5, 1.0, 1.25, 2.0, 10.0].map(|weight| margin(1, weight)), [0.0, 0.0, 0.25, 0.5, 0.5]);
     assert_eq!(margin(32, 1e9), MARGIN_MAX * WEIGHT_MAX);
     assert_eq!(margin(3, 0.0), 0.0);
 }
