@@ -38,8 +38,10 @@ const MIN_HELD_REQUESTS: f64 = 2.5;
 /// Audio in hand has cost its upload already: it may exceed the bound on waiting that was kept at the door by
 /// so much, the part that a request may bring beyond the usual.
 const IN_HAND: f64 = 1.25;
-/// A client that retries after `Retry-After` may find the engine a little behind the forecast.
+/// A client that retries after `Retry-After` may find the engine a little behind the forecast, by so much or by this
+/// part of the time that it was told.
 const BEHIND_SECONDS: f64 = 2.0;
+const BEHIND_PART: f64 = 0.1;
 /// A tenant that had less of the engine's time of late is not counted on to come back.
 const NO_PART: f64 = 0.02;
 /// Weight of the newest request in the work that a request usually brings.
@@ -308,11 +310,12 @@ impl Load {
         let standing = self.standing(&state, tenant, usual, self.bound(&state));
         let one = (state.time(usual) * standing.slowness).max(1e-6);
         let account = state.account(tenant);
-        let returned = account.promises.keep(caller, now);
+        let waited = account.promises.keep(caller, now);
+        let returned = waited.is_some();
         let (requests, is_idle) = (account.requests, account.is_idle());
         let crowd =
             may_hold(requests as u64, state.requests as u64, 1, self.max_requests as u64, &state.tenants);
-        let behind = if returned { BEHIND_SECONDS } else { 0.0 };
+        let behind = waited.map_or(0.0, |waited| BEHIND_SECONDS.max(BEHIND_PART * waited.as_secs_f64()));
         let fits = crowd.is_ok() && standing.excess <= behind;
         let is_short_of_work = (state.held + state.expected).windows < state.slots;
         let promises = &state.account(tenant).promises;
@@ -333,7 +336,7 @@ impl Load {
             None => {
                 let wait = retry_after(standing.excess.max(crowded).max(0.0) + line);
                 if wait.as_secs_f64() < *RETRY_AFTER.end() {
-                    state.account(tenant).promises.make(caller, now + wait, returned);
+                    state.account(tenant).promises.make(caller, now, now + wait, returned);
                 }
                 wait
             }

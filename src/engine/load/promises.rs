@@ -26,6 +26,7 @@ pub struct Promises {
 }
 
 struct Promise {
+    made: Instant,
     due: Instant,
     caller: u64,
     /// It came once already, and there was no room.
@@ -54,13 +55,13 @@ impl Promises {
         }
     }
 
-    /// Whether `caller` comes when it was told to. It has its place no longer.
-    pub fn keep(&mut self, caller: u64, now: Instant) -> bool {
+    /// How long `caller` was told to wait, where it comes when it was told to. It has its place no longer.
+    pub fn keep(&mut self, caller: u64, now: Instant) -> Option<Duration> {
         let due = self.line.iter().take_while(|promise| promise.due <= now + EARLY);
-        let Some(index) = due.into_iter().position(|promise| promise.caller == caller) else { return false };
-        self.line.remove(index);
+        let index = due.into_iter().position(|promise| promise.caller == caller)?;
+        let kept = self.line.remove(index)?;
         self.observed(true);
-        true
+        Some(kept.due.saturating_duration_since(kept.made))
     }
 
     /// When `caller` was told to come, where it was: to ask again before that changes nothing.
@@ -88,10 +89,10 @@ impl Promises {
         })
     }
 
-    pub fn make(&mut self, caller: u64, due: Instant, again: bool) {
+    pub fn make(&mut self, caller: u64, made: Instant, due: Instant, again: bool) {
         if self.line.len() < MOST {
             let index = self.line.partition_point(|promise| promise.due <= due);
-            self.line.insert(index, Promise { due, caller, again });
+            self.line.insert(index, Promise { made, due, caller, again });
         }
     }
 }
