@@ -1,7 +1,6 @@
 //! Sections 4.2 and 4.3: the actions of the interactive agent, and the web session.
 
 use serde_json::{Value, json};
-use verbatim::sts::config::Secret;
 
 use super::doors::Doors;
 use super::sessions::{asked, joined, step, with_links};
@@ -159,33 +158,26 @@ fn start_fields() -> Vec<Row> {
         row("4.2", "website_url is normalized before it is crawled", async |doors| {
             let untidy = format!("  {}/./#top ", doors.website.replace("http://", "HTTP://"));
             let started = doors.program.session(json!({"website_url": untidy})).await;
-            let ready = |status: &Value| status["knowledge"]["ready"] == true;
-            let status = doors.program.until(&started["session_id"], ready).await;
+            let status = doors.program.ready(&started["session_id"]).await;
             assert_eq!(status["knowledge"]["website"]["status"], "ready", "{}", status["knowledge"]);
             assert_eq!(status["knowledge"]["website"]["pages"], 2);
         }),
         row("4.2 decided", "a website at an inner address is not read", async |doors| {
             let started = doors.program.session(json!({"website_url": "http://10.0.0.1/"})).await;
-            let ready = |status: &Value| status["knowledge"]["ready"] == true;
-            let status = doors.program.until(&started["session_id"], ready).await;
+            let status = doors.program.ready(&started["session_id"]).await;
             assert_eq!(status["knowledge"]["website"]["status"], "failed", "{}", status["knowledge"]);
         }),
         row("4.2", "link_catalog is taken, and the agent can send its links", async |doors| {
             refuses(doors, "link_catalog", json!("x")).await;
             let provider = doubles::provider().await;
             let mut setup = Setup::default();
-            setup.config.twilio.base_url.clone_from(&provider.url);
-            setup.config.twilio.account_sid = Some("AC1".into());
-            setup.config.twilio.auth_token = Some(Secret::from("token"));
-            setup.config.twilio.from = Some("+15005550006".into());
+            doubles::send_by(&provider.url, &mut setup);
             let service = Service::start(setup).await;
             let catalog = json!({"forms": {"url": "https://front.example/f", "title": "the form", "keywords": ["form"]}});
             let start =
                 json!({"link_catalog": catalog, "caller_number": "+14155552671", "sms_enabled": true});
             let (id, start) = service.session(start).await;
-            service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-            let mut caller = Caller::join(&service, &start).await;
-            caller.listen().await;
+            let mut caller = Caller::greeted(&service, &start).await;
             caller.write("Please send me the form.").await;
             caller.listen().await;
             service.until(&id, |status| status["sms"]["sent"][0]["status"] == "sent").await;
@@ -368,8 +360,7 @@ fn web_session() -> Vec<Row> {
         row("4.3", "its website_url is crawled as in the start action", async |doors| {
             let (_, reply) =
                 answer(doors.program.post(WEB_SESSION, &json!({"website_url": doors.website}))).await;
-            let ready = |status: &Value| status["knowledge"]["ready"] == true;
-            let status = doors.program.until(&reply["session_id"], ready).await;
+            let status = doors.program.ready(&reply["session_id"]).await;
             assert_eq!(status["knowledge"]["website"]["pages"], 2, "{}", status["knowledge"]);
         }),
         row("4.3", "a field of another kind is refused", async |doors| {

@@ -6,22 +6,12 @@ use verbatim::keys::Secret;
 
 use super::doors::{DEMO_KEY, Doors, bare};
 use super::table::{Row, row};
+use crate::demo::KEYED;
 use crate::server::{RAW, Setup, TestServer, answer, client, read, refusal, say};
 use crate::socket::connect;
 use crate::sts::service::{self, Service};
 
 const UNAUTHORIZED: u16 = 401;
-
-/// The demo's routes that ask for a key.
-const KEYED: [&str; 7] = [
-    "/api/interactive-agent",
-    "/api/hooks/voice-verify",
-    "/api/client/form-event",
-    "/api/client/form-even",
-    "/api/client/verify-and-submit",
-    "/api/client/verify-patient-info-demo",
-    "/api/client/form-completed",
-];
 
 /// The status of a transcription with these `Authorization` headers.
 async fn status(server: &TestServer, headers: &[&str]) -> u16 {

@@ -215,9 +215,7 @@ fn bridging() -> Vec<Row> {
 async fn challenged(setup: Setup) -> (Service, String, Caller) {
     let service = Service::start(setup).await;
     let (id, start) = service.session(with_links()).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    let mut caller = Caller::join(&service, &start).await;
-    caller.listen().await;
+    let mut caller = Caller::greeted(&service, &start).await;
     caller.write("What are my test results?").await;
     caller.listen().await;
     (service, id, caller)
@@ -250,10 +248,8 @@ fn verification() -> Vec<Row> {
         row("4.6", "the hook is not asked before something secured is wanted", async |_| {
             let hook = doubles::hook().await;
             let service = Service::start(hooked(&hook)).await;
-            let (id, start) = service.session(with_links()).await;
-            service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-            let mut caller = Caller::join(&service, &start).await;
-            caller.listen().await;
+            let (_, start) = service.session(with_links()).await;
+            let mut caller = Caller::greeted(&service, &start).await;
             caller.write("My code is 1234.").await;
             caller.listen().await;
             assert!(hook.bodies().is_empty(), "{:?}", hook.bodies());

@@ -11,7 +11,6 @@ use super::table::{Row, row};
 use crate::checkpoint::Checkpoint;
 use crate::server::{answer, client};
 use crate::sts::doubles;
-use crate::sts::room::Caller;
 
 const HOOK: &str = "/api/hooks/voice-verify";
 
@@ -45,9 +44,7 @@ async fn voice_process(variables: &[(&str, String)]) -> Program {
 /// The snapshot after a caller of a secured session has said `digits`.
 async fn after_digits(program: &Program, digits: &str) -> Value {
     let started = program.session(with_links()).await;
-    program.until(&started["session_id"], |status| status["knowledge"]["ready"] == true).await;
-    let mut caller = Caller::join_at(program.address, &started).await;
-    caller.listen().await;
+    let mut caller = program.joined(&started).await;
     caller.write("What are my test results?").await;
     caller.listen().await;
     caller.write(digits).await;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use http_body_util::{BodyExt as _, Full};
@@ -13,15 +13,16 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
-use verbatim::keys::Store;
 use verbatim::{fetch, http, jobs};
 
 use super::calls;
 use crate::live;
 use crate::receiver::callback_parameter;
-use crate::server::{Door, Setup, TestServer, answer, client, read};
-use crate::socket::{Handshake, connect};
-use crate::sts::doubles;
+use crate::server::{Door, Setup, TestServer, answer, client, new_key, read};
+use crate::socket::{self, Handshake};
+use crate::speech::cache;
+use crate::sts::room::Caller;
+use crate::sts::{doubles, service};
 use crate::tones::Listener;
 
 /// The key of the demo's routes.
@@ -165,12 +166,7 @@ impl Doors {
 
 /// A recording, or an encoded copy of one, that `./setup` has fetched or made.
 pub fn recorded(file: &str) -> Vec<u8> {
-    let path = cache().join(file);
-    std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not there: run ./setup", path.display()))
-}
-
-fn cache() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim")
+    std::fs::read(cache(file)).expect("readable")
 }
 
 /// Recordings, numbers as raw samples, and both behind a password under `/private/`.
@@ -232,7 +228,7 @@ impl Program {
     /// Starts it with nothing of this machine's settings but `settings`.
     pub async fn start(arguments: &[&str], settings: &[(&str, String)]) -> Self {
         let state = tempfile::tempdir().expect("a folder");
-        let (_, secret) = Store::open(state.path()).and_then(|store| store.create("test")).expect("a key");
+        let key = new_key(state.path());
         let mut command = bare(state.path());
         command.args(arguments).envs(settings.iter().map(|(name, value)| (name, value)));
         command.env("VERBATIM_LOG__FORMAT", "json").env("VERBATIM_LOG__LEVEL", "info");
@@ -260,7 +256,7 @@ impl Program {
         };
         let (process, speech, demo) = tokio::task::spawn_blocking(start).await.expect("no panic");
         let address: SocketAddr = speech.or(demo).expect("an address");
-        Self { process, state, key: secret.expose().to_owned(), address, demo: demo.unwrap_or(address) }
+        Self { process, state, key, address, demo: demo.unwrap_or(address) }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -273,8 +269,7 @@ impl Program {
     }
 
     pub async fn stream(&self, query: &str) -> Handshake {
-        let token = format!("Token {}", self.key);
-        connect(self.address, &format!("/v1/listen?{query}"), &[("authorization", &token)]).await
+        socket::listen(self.address, &self.key, query).await
     }
 
     /// A JSON body for one of the voice agent's routes.
@@ -315,13 +310,20 @@ impl Program {
 
     /// Asks for a session's snapshot until it is as wished; each answer leads to the next question.
     pub async fn until(&self, session: &Value, wish: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let status = self.status(session).await;
-            if wish(&status) {
-                return status;
-            }
-            tokio::task::yield_now().await;
-        }
+        service::until(async || self.status(session).await, wish).await
+    }
+
+    /// The status once all that the session was given is read.
+    pub async fn ready(&self, session: &Value) -> Value {
+        self.until(session, service::is_ready).await
+    }
+
+    /// Joins the room of a session once it has read all that it was given, and waits for the greeting to end.
+    pub async fn joined(&self, started: &Value) -> Caller {
+        self.ready(&started["session_id"]).await;
+        let mut caller = Caller::join_at(self.address, started).await;
+        caller.listen().await;
+        caller
     }
 }
 
@@ -343,6 +345,6 @@ pub fn bare(state: &Path) -> Command {
         }
     }
     command.env("HOME", state).env("VERBATIM_STATE_DIR", state);
-    command.env("VERBATIM_MODEL_DIR", cache().join("models"));
+    command.env("VERBATIM_MODEL_DIR", cache("models"));
     command
 }

@@ -1,16 +1,17 @@
 //! Section 7, and 1.3 of the wire format: what goes wrong, under which status, and in which words.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 use verbatim::audio::Limits;
-use verbatim::{api, engine, http, live};
+use verbatim::{api, http, live};
 
 use super::doors::{Doors, recorded};
 use super::table::{Row, row};
 use crate::doors::{raw, statuses};
+use crate::http2::Http2;
 use crate::server::{FAILS, RAW, Setup, TestServer, answer, client, read, refusal, say, say_for};
 use crate::tones::Listener;
 
@@ -88,35 +89,23 @@ fn unsupported_media() -> Vec<Row> {
     ]
 }
 
-/// A server with a full engine, the gate that lets it go on, and the request that fills it.
-async fn full() -> (TestServer, mpsc::Sender<()>, tokio::task::JoinHandle<(u16, Value)>) {
-    let (open, gate) = mpsc::channel();
-    let engine = engine::Config { max_held_seconds: 1.0, ..engine::Config::default() };
-    let server = TestServer::start(Setup { gate: Some(gate), engine, ..Setup::default() }).await;
-    let first = tokio::spawn(answer(server.listen(RAW, say_for(5, 2.0))));
-    while server.engine.held_seconds() == 0.0 {
-        tokio::task::yield_now().await;
-    }
-    (server, open, first)
-}
-
 fn busy() -> Vec<Row> {
     vec![
         row("7", "503: the server is busy", async |_| {
-            let (server, open, first) = full().await;
+            let (server, open, first) = TestServer::full().await;
             assert_eq!(refusal(server.listen(RAW, say(1))).await, (503, "Service Unavailable".into()));
             drop(open);
             assert_eq!(first.await.expect("no panic").0, 200);
         }),
         row("7", "a 503 has Retry-After, in whole seconds", async |_| {
-            let (server, _open, _) = full().await;
+            let (server, _open, _) = TestServer::full().await;
             let response = server.listen(RAW, say(1)).send().await.expect("an answer");
             let seconds: u32 =
                 response.headers()["retry-after"].to_str().expect("text").parse().expect("seconds");
             assert!((1..=120).contains(&seconds), "{seconds}");
         }),
         row("7", "a client that retries after a 503 is served when there is room again", async |_| {
-            let (server, open, first) = full().await;
+            let (server, open, first) = TestServer::full().await;
             assert_eq!(refusal(server.listen(RAW, say(1))).await.0, 503);
             drop(open);
             first.await.expect("no panic");
@@ -272,9 +261,12 @@ fn protocol() -> Vec<Row> {
             answers_in_json(doors, head.as_bytes(), 431).await;
         }),
         row("7", "over HTTP/2 a refusal reaches a client whose body is still on its way", async |doors| {
-            let sent = super::http2::answer_after_all_is_sent(doors.program.address, "/v1/listen", 3 << 20);
-            let body = tokio::time::timeout(Duration::from_secs(30), sent).await.expect("an answer");
-            assert_eq!(body["err_code"], "INVALID_AUTH");
+            let stream = TcpStream::connect(doors.program.address).await.expect("a connection");
+            let mut client = Http2::open(stream).await;
+            let fields = [("content-length", "3145728")];
+            let post = client.post("/v1/listen", &fields, &[], 3 << 20);
+            let outcome = tokio::time::timeout(Duration::from_secs(30), post).await.expect("an answer");
+            assert_eq!(outcome.code(), "INVALID_AUTH");
         }),
         row("7", "a refusal reaches a client that sends its whole body first", async |doors| {
             let request = client().post(doors.reader.url("/v1/listen")).body(vec![0u8; 8 << 20]);

@@ -8,11 +8,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use verbatim::http::{self, TlsConfig};
+use verbatim::http;
 
 use super::doors::{Doors, recorded};
 use super::table::{Row, row};
 use crate::live::{RAW, finals, open, transcript};
+use crate::protocol::certified;
 use crate::server::{Setup, TestServer, client, refusal};
 use crate::socket::Said;
 use crate::speech::word_errors;
@@ -101,14 +102,11 @@ fn opening() -> Vec<Row> {
 /// The head of the answer to a handshake over TLS.
 async fn upgraded_over_tls() -> String {
     let folder = tempfile::tempdir().expect("a folder");
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-    std::fs::write(&certificate, made.cert.pem()).expect("writable");
-    std::fs::write(&key, made.signing_key.serialize_pem()).expect("writable");
-    let http = http::Config { tls: Some(TlsConfig { certificate, key }), ..http::Config::default() };
+    let (made, tls) = certified(folder.path());
+    let http = http::Config { tls: Some(tls), ..http::Config::default() };
     let server = TestServer::start(Setup { http, ..Setup::default() }).await;
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from(made.cert.der().to_vec())).expect("a certificate");
+    roots.add(CertificateDer::from(made.der().to_vec())).expect("a certificate");
     let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
     let stream = tokio::net::TcpStream::connect(server.address).await.expect("a connection");
     let name = ServerName::try_from("localhost").expect("a name");

@@ -16,7 +16,6 @@ mod configuration;
 mod demo;
 mod doors;
 mod errors;
-mod http2;
 mod limits;
 mod live;
 mod live_messages;

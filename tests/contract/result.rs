@@ -6,14 +6,10 @@ use serde_json::{Value, json};
 
 use super::doors::Doors;
 use super::table::{Row, row};
-use crate::server::{RAW, answer, say};
+use crate::server::{RAW, alternative, answer, say};
 use crate::speech::word_errors;
 
 pub const JFK: &str = "And so, my fellow Americans, ask not what your country can do for you, ask what you can do for your country.";
-
-fn alternative(body: &Value) -> &Value {
-    &body["results"]["channels"][0]["alternatives"][0]
-}
 
 /// The words of the shared answer.
 async fn words(doors: &Doors) -> &Vec<Value> {

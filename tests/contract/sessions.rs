@@ -9,10 +9,7 @@ use crate::sts::room::Caller;
 
 /// Joins the room of a web session and waits for the greeting to end.
 pub async fn joined(doors: &Doors, started: &Value) -> Caller {
-    doors.program.until(&started["session_id"], |status| status["knowledge"]["ready"] == true).await;
-    let mut caller = Caller::join_at(doors.program.address, started).await;
-    caller.listen().await;
-    caller
+    doors.program.joined(started).await
 }
 
 /// The agent's reply to `question` in a session that is started with `fields`.
@@ -122,8 +119,7 @@ fn documents() -> Vec<Row> {
                 let documents =
                     json!([{"title": "Inside", "type": "url", "content": "http://10.0.0.1/secret"}]);
                 let started = doors.program.session(json!({"documents": documents})).await;
-                let ready = |status: &Value| status["knowledge"]["ready"] == true;
-                let status = doors.program.until(&started["session_id"], ready).await;
+                let status = doors.program.ready(&started["session_id"]).await;
                 assert_eq!(status["warnings"], json!(["document `Inside`: the address is not a public one"]));
             },
         ),

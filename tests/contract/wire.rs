@@ -6,11 +6,9 @@ use verbatim::http;
 
 use super::doors::{DICTATED, Doors, MEASURED, PAUSED, RUDE};
 use super::table::{Row, row};
-use crate::server::{RAW, Setup, TERMS, TestServer, answer, client, refusal, say, say_for, transcripts};
-
-fn alternative(body: &Value) -> &Value {
-    &body["results"]["channels"][0]["alternatives"][0]
-}
+use crate::server::{
+    RAW, Setup, TERMS, TestServer, alternative, answer, client, refusal, say, say_for, transcripts,
+};
 
 /// The answer to a request as an SDK makes it.
 async fn to_sdk(doors: &Doors, headers: &[(&str, &str)]) -> Value {

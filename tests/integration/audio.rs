@@ -19,6 +19,14 @@ pub fn fixtures() -> Vec<(String, Vec<u8>)> {
     fixtures
 }
 
+/// Numbers below the one given. Knuth's MMIX generator: any will do.
+pub fn random(mut state: u64) -> impl FnMut(usize) -> usize {
+    move |below| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below.max(1)
+    }
+}
+
 fn options() -> DecodeOptions {
     DecodeOptions { raw: None, split_channels: false, limits: Limits::default() }
 }
@@ -93,11 +101,7 @@ fn a_file_that_breaks_off_yields_what_came_before() {
 /// A longer campaign of the same kind, through the HTTP door, is `benches/mutate.py`.
 #[test]
 fn mutated_files_are_decoded_or_refused_and_take_no_time() {
-    let mut state = 7u64;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below.max(1)
-    };
+    let mut random = random(7);
     for (name, bytes) in fixtures() {
         for round in 0..60 {
             let mut mutant = bytes.clone();

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use verbatim::keys::Store;
 
 use crate::checkpoint::Checkpoint;
 use crate::program::Program;
 use crate::receiver::{Receiver, callback_parameter};
-use crate::server::{RAW, answer, client, say};
-use crate::socket::{Said, connect};
+use crate::server::{RAW, answer, client, new_key, say};
+use crate::socket::{self, Said, connect};
 use crate::sts::service::models;
 
 /// Words that no log has for reasons of its own, though dictionaries do.
@@ -49,10 +48,8 @@ async fn speaks(program: &Program) {
 }
 
 async fn streams(program: &Program, key: &str, asked: &str) {
-    let token = format!("Token {key}");
-    let path = format!("/v1/listen?{RAW}&{asked}");
-    let mut socket =
-        connect(program.address, &path, &[("authorization", token.as_str())]).await.socket.expect("agreed");
+    let handshake = socket::listen(program.address, key, &format!("{RAW}&{asked}")).await;
+    let mut socket = handshake.socket.expect("agreed");
     socket.audio(&say(1)).await;
     socket.text(&json!({"type": "Configure", "keyterms": [SENTENCE]}).to_string()).await;
     socket.text(SENTENCE).await;
@@ -64,8 +61,7 @@ async fn streams(program: &Program, key: &str, asked: &str) {
 async fn nothing_that_is_said_reaches_the_log() {
     let (state, model) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     Checkpoint::random(1).write_hugging_face(model.path());
-    let (_, key) = Store::open(state.path()).and_then(|store| store.create("test")).expect("a key");
-    let key = key.expose();
+    let key = &new_key(state.path());
     let receiver = Receiver::start(&[]).await;
     let (allowed, models) = (receiver.allowed(), models());
     let settings = [

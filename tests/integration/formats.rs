@@ -4,17 +4,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use verbatim::audio::{
-    Bare, DecodeOptions, Decoded, Error, Limits, LogMel, PcmStream, Piece, SpeechCoding, StreamFormat,
+    Bare, DecodeOptions, Decoded, Error, Limits, LogMel, PcmStream, SpeechCoding, StreamFormat,
     StreamOptions, decode,
 };
 use verbatim::live::Config;
 
+use crate::audio::random;
 use crate::server::{Setup, TestServer, answer};
 use crate::socket::Said;
+use crate::streams::{decoded, fixture, options};
 
 fn repository(path: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -24,10 +25,6 @@ fn repository(path: &str) -> Vec<u8> {
 /// The first two seconds of the reading that the fixtures of ./setup have, in other codings.
 pub fn coded(name: &str) -> Vec<u8> {
     repository(&format!("tests/fixtures/coded/{name}"))
-}
-
-fn fixture(name: &str) -> Vec<u8> {
-    repository(&format!(".verbatim/fixtures/{name}"))
 }
 
 fn of_file(raw: Option<Bare>) -> DecodeOptions {
@@ -95,27 +92,9 @@ fn likeness_tells_one_passage_from_another() {
 }
 
 async fn stream(format: StreamFormat, pieces: impl Iterator<Item = &[u8]>) -> Result<Vec<f32>, Error> {
-    let readers = Arc::new(Semaphore::new(4));
-    let mut stream =
-        PcmStream::new(StreamOptions { format, split_channels: false, max_channels: 8, readers });
-    let mut pieces = pieces.fuse();
-    let (mut output, mut has_ended) = (Vec::new(), false);
-    loop {
-        while !has_ended && stream.is_hungry() {
-            match pieces.next() {
-                Some(piece) => stream.push(Bytes::copy_from_slice(piece))?,
-                None => {
-                    stream.finish()?;
-                    has_ended = true;
-                }
-            }
-        }
-        match stream.next().await? {
-            Piece::Pcm(channels) => output.extend(channels.into_iter().next().unwrap_or_default()),
-            Piece::CaughtUp => {}
-            Piece::End => return Ok(output),
-        }
-    }
+    let pieces: Vec<&[u8]> = pieces.collect();
+    let channels = decoded(options(format, false), &pieces).await?;
+    Ok(channels.into_iter().next().unwrap_or_default())
 }
 
 #[tokio::test]
@@ -338,11 +317,7 @@ fn a_file_that_breaks_off_is_heard_up_to_there_and_marked() {
 
 #[test]
 fn mutated_speech_is_decoded_or_refused() {
-    let mut state = 5_u64;
-    let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below.max(1)
-    };
+    let mut random = random(5);
     let speech = [
         "nb.amr",
         "nb_dtx.amr",

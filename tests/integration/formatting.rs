@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 use verbatim::api::parameters::{Effect, Kind, TABLE};
 
-use crate::server::{RAW, Setup, TERMS, TestServer, answer, client, say, say_for, transcripts};
+use crate::server::{RAW, Setup, TERMS, TestServer, alternative, answer, client, say, say_for, transcripts};
 
 async fn server(says: &[(i16, &'static str)]) -> TestServer {
     let says = says.iter().copied().collect::<HashMap<_, _>>();
@@ -16,10 +16,6 @@ async fn ask(server: &TestServer, query: &str, number: i16) -> Value {
     let (status, body) = answer(server.listen(&format!("{RAW}&{query}"), say_for(number, 20.0))).await;
     assert_eq!(status, 200, "{query}: {body}");
     body
-}
-
-fn alternative(body: &Value) -> &Value {
-    &body["results"]["channels"][0]["alternatives"][0]
 }
 
 #[tokio::test]

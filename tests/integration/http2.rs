@@ -7,9 +7,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use verbatim::http::{Config, TlsConfig};
+use verbatim::http::Config;
 
 use crate::doors::door;
+use crate::protocol::certified;
 use crate::server::{RAW, Setup, TestServer, say, transcripts};
 
 const DATA: u8 = 0;
@@ -24,7 +25,7 @@ const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 const FRAME_MAX: usize = 16_384;
 
-struct Http2<S> {
+pub struct Http2<S> {
     stream: S,
     next_id: u32,
     connection_window: i64,
@@ -33,7 +34,7 @@ struct Http2<S> {
 
 /// The end of a request.
 #[derive(Default)]
-struct Outcome {
+pub struct Outcome {
     body: Vec<u8>,
     is_whole: bool,
     /// The code of a reset.
@@ -48,7 +49,7 @@ impl Outcome {
     }
 
     /// The code of a refusal that came as common clients need it: whole, and not followed by a reset.
-    fn code(&self) -> String {
+    pub fn code(&self) -> String {
         assert_eq!(self.reset, None, "reset under the client");
         let body = self.json();
         uuid::Uuid::parse_str(body["request_id"].as_str().unwrap()).unwrap();
@@ -58,7 +59,7 @@ impl Outcome {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Http2<S> {
-    async fn open(mut stream: S) -> Self {
+    pub async fn open(mut stream: S) -> Self {
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         let mut this = Self { stream, next_id: 1, connection_window: 65_535, first_window: 65_535 };
         this.frame(SETTINGS, 0, 0, &[]).await;
@@ -74,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2<S> {
     }
 
     /// POST with these fields and a body of `sent` bytes, `first` and then zeros.
-    async fn post(&mut self, path: &str, fields: &[(&str, &str)], first: &[u8], sent: usize) -> Outcome {
+    pub async fn post(&mut self, path: &str, fields: &[(&str, &str)], first: &[u8], sent: usize) -> Outcome {
         let id = self.next_id;
         self.next_id += 2;
         let mut block = Vec::new();
@@ -105,10 +106,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2<S> {
         while !outcome.is_whole && outcome.reset.is_none() {
             self.receive(id, &mut outcome).await;
         }
+        // What follows the answer at once, such as a reset, comes before the answer to a ping.
+        if outcome.reset.is_none() {
+            self.frame(PING, 0, 0, &[7; 8]).await;
+            while !self.receive(id, &mut outcome).await {}
+        }
         outcome
     }
 
-    async fn receive(&mut self, id: u32, outcome: &mut Outcome) {
+    /// Takes one frame in; true for the answer to a ping.
+    async fn receive(&mut self, id: u32, outcome: &mut Outcome) -> bool {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).await.expect("the connection goes on");
         let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
@@ -136,6 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2<S> {
         if matches!(kind, DATA | HEADERS) && about == id && flags & END_STREAM != 0 {
             outcome.is_whole = true;
         }
+        kind == PING && flags & ACK != 0
     }
 }
 
@@ -204,15 +212,11 @@ async fn a_body_without_end_is_not_taken_in_for_ever() {
 #[tokio::test]
 async fn refusals_reach_them_over_tls() {
     let dir = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let (certificate, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    std::fs::write(&certificate, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let tls = Some(TlsConfig { certificate, key });
-    let door = door(Config { body_bytes_max: 1000, tls, ..Config::default() }).await;
+    let (made, tls) = certified(dir.path());
+    let door = door(Config { body_bytes_max: 1000, tls: Some(tls), ..Config::default() }).await;
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from(made.cert.der().to_vec())).unwrap();
+    roots.add(CertificateDer::from(made.der().to_vec())).unwrap();
     let connect = async |protocol: &[u8]| {
         let mut config = ClientConfig::builder().with_root_certificates(roots.clone()).with_no_client_auth();
         config.alpn_protocols = vec![protocol.to_vec()];

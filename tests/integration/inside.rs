@@ -2,10 +2,9 @@
 //! anywhere; and a control set that does.
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 use verbatim::fetch;
 
+use crate::hosts;
 use crate::receiver::{Receiver, callback_parameter};
 use crate::server::{RAW, Setup, TestServer, answer, client, say, transcripts};
 use crate::sts::service::{self, Service};
@@ -102,23 +101,6 @@ fn addresses() -> Vec<String> {
     all
 }
 
-/// Sends whoever asks on to `location`.
-async fn redirector(location: String) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("bound").port();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut head = [0; 4096];
-            let _ = stream.read(&mut head).await;
-            let reply = format!(
-                "HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-            );
-            let _ = stream.write_all(reply.as_bytes()).await;
-        }
-    });
-    port
-}
-
 fn allowing(entries: &[String]) -> fetch::Config {
     fetch::Config { allow: entries.to_vec(), ..fetch::Config::default() }
 }
@@ -155,7 +137,7 @@ async fn redirects_lead_nowhere_inside() {
         "http://169.254.169.254/latest/meta-data/".to_owned(),
         "file:///etc/passwd".to_owned(),
     ] {
-        let port = redirector(location.clone()).await;
+        let port = hosts::redirector(location.clone()).await;
         let fetch = allowing(&[format!("127.0.0.1:{port}")]);
         let server = TestServer::start(Setup { fetch, ..Setup::default() }).await;
         let (status, body) = answer(by_url(&server, &format!("http://127.0.0.1:{port}/"))).await;
@@ -180,12 +162,11 @@ async fn what_is_listed_is_reached() {
 async fn no_agent_reads_what_is_inside() {
     let setup = service::Setup { fetch: Some(fetch::Config::default()), ..service::Setup::default() };
     let service = Service::start(setup).await;
-    let is_read = |status: &Value| status["knowledge"]["ready"] == true;
     for urls in addresses().chunks(10) {
         let documents: Vec<Value> =
             urls.iter().map(|url| json!({"title": url, "type": "url", "content": url})).collect();
         let (id, started) = service.session(json!({"documents": documents})).await;
-        let status = service.until(&id, is_read).await;
+        let status = service.ready(&id).await;
         let told = format!("{} {}", started["warnings"], status["warnings"]);
         assert_eq!(status["knowledge"]["passages"], 0, "{status}");
         for url in urls {
@@ -194,7 +175,7 @@ async fn no_agent_reads_what_is_inside() {
     }
     for url in addresses() {
         let (id, _) = service.session(json!({"website_url": url})).await;
-        let status = service.until(&id, is_read).await;
+        let status = service.ready(&id).await;
         assert_eq!(status["knowledge"]["website"]["status"], "failed", "{url}: {status}");
     }
 }

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use verbatim::keys::Store;
 
 use crate::checkpoint::Checkpoint;
 use crate::program::Program;
 use crate::receiver::{Receiver, callback_parameter};
-use crate::server::{RAW, answer, client, say};
+use crate::server::{RAW, answer, client, new_key, say};
 
 impl Program {
     async fn send(&self, key: &str, receiver: &Receiver) -> String {
@@ -39,8 +38,7 @@ impl Program {
 async fn acknowledged_jobs_are_delivered_whatever_happens_to_the_process() {
     let (state, model) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     Checkpoint::random(1).write_hugging_face(model.path());
-    let (_, key) = Store::open(state.path()).unwrap().create("test").unwrap();
-    let key = key.expose();
+    let key = &new_key(state.path());
     let mut receiver = Receiver::start(&[""]).await;
 
     // Killed while the receiver has the result and has not said so: it comes again, the same.
@@ -96,12 +94,12 @@ async fn no_acknowledged_job_is_lost_to_kills_at_random() {
     let (kills, mut seed) = (number("TEST_KILLS", 3), number("TEST_SEED", 1));
     let (state, model) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     Checkpoint::random(1).write_hugging_face(model.path());
-    let (_, key) = Store::open(state.path()).unwrap().create("test").unwrap();
+    let key = new_key(state.path());
     let mut receiver = Receiver::start(&[]).await;
     let mut acknowledged = HashSet::new();
     for _ in 0..kills {
         let program = Program::start(state.path(), model.path(), &receiver.allowed()).await;
-        let (address, port, key) = (program.address, receiver.port, key.expose().to_owned());
+        let (address, port, key) = (program.address, receiver.port, key.clone());
         let client = tokio::spawn(async move {
             let mut ids = Vec::new();
             while let Some(id) = Program::try_send(address, &key, port).await {

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use verbatim::audio::Limits;
-use verbatim::{api, engine, fetch, jobs};
+use verbatim::{api, fetch, jobs};
 
+use crate::hosts;
 use crate::receiver::{Receiver, callback_parameter};
 use crate::server::{
     FAILS, RAW, Setup, TestServer, answer, client, read, refusal, say, say_for, transcripts,
@@ -258,27 +259,9 @@ async fn json_that_is_none_is_refused() {
     assert_eq!(refusal(request).await, (413, "PAYLOAD_TOO_LARGE".into()));
 }
 
-/// Serves `body` to whoever asks.
-async fn file_server(body: Vec<u8>) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                head.push(stream.read_u8().await.unwrap());
-            }
-            let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
-            stream.write_all(reply.as_bytes()).await.unwrap();
-            stream.write_all(&body).await.unwrap();
-        }
-    });
-    port
-}
-
 #[tokio::test]
 async fn audio_is_fetched_from_where_it_may_be() {
-    let port = file_server(say(9)).await;
+    let port = hosts::file(say(9), |_| true).await;
     let fetch = fetch::Config { allow: vec![format!("127.0.0.1:{port}")], ..fetch::Config::default() };
     let server = TestServer::start(Setup { fetch, ..Setup::default() }).await;
     let by_url = |url: &str| {
@@ -308,7 +291,11 @@ async fn audio_is_fetched_from_where_it_may_be() {
 #[tokio::test]
 async fn a_user_in_a_url_is_told_to_its_host() {
     let (sender, seen) = mpsc::channel();
-    let port = guarded(sender, say(9)).await;
+    let tells_user = move |head: &str| {
+        let user = head.lines().find_map(|line| line.strip_prefix("authorization: "));
+        user.is_some_and(|user| sender.send(user.to_owned()).is_ok())
+    };
+    let port = hosts::file(say(9), tells_user).await;
     let fetch = fetch::Config { allow: vec![format!("127.0.0.1:{port}")], ..fetch::Config::default() };
     let server = TestServer::start(Setup { fetch, ..Setup::default() }).await;
     let by_url = |user: &str| {
@@ -325,39 +312,9 @@ async fn a_user_in_a_url_is_told_to_its_host() {
     );
 }
 
-/// Serves `body` to whoever says a user, and tells which.
-async fn guarded(seen: mpsc::Sender<String>, body: Vec<u8>) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                head.push(stream.read_u8().await.unwrap());
-            }
-            let head = String::from_utf8(head).unwrap();
-            let user = head.lines().find_map(|line| line.strip_prefix("authorization: "));
-            let (status, body) = if user.is_some() { ("200 OK", &body[..]) } else { ("401 No", &[][..]) };
-            if let Some(user) = user {
-                seen.send(user.to_owned()).unwrap();
-            }
-            let reply = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
-            stream.write_all(reply.as_bytes()).await.unwrap();
-            stream.write_all(body).await.unwrap();
-        }
-    });
-    port
-}
-
 #[tokio::test]
 async fn a_full_engine_is_busy_before_the_body_is_read() {
-    let (open, gate) = mpsc::channel();
-    let engine = engine::Config { max_held_seconds: 1.0, ..engine::Config::default() };
-    let server = TestServer::start(Setup { gate: Some(gate), engine, ..Setup::default() }).await;
-    let first = tokio::spawn(answer(server.listen(RAW, say_for(5, 2.0))));
-    while server.engine.held_seconds() == 0.0 {
-        tokio::task::yield_now().await;
-    }
+    let (server, open, first) = TestServer::full().await;
     // The body is announced and never sent: an answer means that it was not waited for.
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let head = format!(

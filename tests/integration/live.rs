@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use verbatim::live::Config;
 
 use crate::server::{Setup, TestServer, client, refusal};
-use crate::socket::{Handshake, Said, Socket, connect};
+use crate::socket::{self, Handshake, Said, Socket, connect};
 use crate::tones::{FAILS, Listener, bytes, utter};
 
 pub const RAW: &str = "encoding=linear16&sample_rate=16000";
@@ -18,8 +18,7 @@ pub async fn start(live: Config) -> TestServer {
 }
 
 pub async fn handshake(server: &TestServer, query: &str) -> Handshake {
-    let token = format!("Token {}", server.key);
-    connect(server.address, &format!("/v1/listen?{query}"), &[("authorization", &token)]).await
+    socket::listen(server.address, &server.key, query).await
 }
 
 pub async fn open(server: &TestServer, query: &str) -> Socket {

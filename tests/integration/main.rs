@@ -23,6 +23,7 @@ mod formats;
 mod formatting;
 mod fuzzed;
 mod health;
+mod hosts;
 mod http2;
 mod hub;
 mod inside;

@@ -1,5 +1,7 @@
 //! HTTP as it is spoken: versions, TLS, routes, origins, and requests that mean two things.
 
+use std::path::Path;
+
 use hyper::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -51,18 +53,24 @@ async fn http2_carries_many_requests_at_once() {
     assert_eq!(refusal(client.get(server.url("/no"))).await.0, 404);
 }
 
+/// A certificate for `localhost`, and where it and its key lie in `folder`.
+pub fn certified(folder: &Path) -> (rcgen::Certificate, TlsConfig) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    std::fs::write(&certificate, made.cert.pem()).expect("writable");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("writable");
+    (made.cert, TlsConfig { certificate, key })
+}
+
 #[tokio::test]
 async fn tls_is_served_from_files() {
     let dir = tempfile::tempdir().unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let (certificate, key) = (dir.path().join("cert.pem"), dir.path().join("key.pem"));
-    std::fs::write(&certificate, made.cert.pem()).unwrap();
-    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    let door = door(Config { tls: Some(TlsConfig { certificate, key }), ..Config::default() }).await;
+    let (made, tls) = certified(dir.path());
+    let door = door(Config { tls: Some(tls), ..Config::default() }).await;
     drop(client());
     let trusting = reqwest::Client::builder()
         .no_proxy()
-        .tls_certs_only([reqwest::Certificate::from_pem(made.cert.pem().as_bytes()).unwrap()])
+        .tls_certs_only([reqwest::Certificate::from_pem(made.pem().as_bytes()).unwrap()])
         .resolve("localhost", door.address)
         .build()
         .unwrap();

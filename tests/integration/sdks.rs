@@ -9,35 +9,28 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 use tokio::process::Command;
-use verbatim::keys::Store;
 
+use crate::hosts;
 use crate::program::Program;
 use crate::receiver::Receiver;
-use crate::speech::{word_errors, words};
+use crate::server::new_key;
+use crate::speech::{cache, word_errors, words};
 
 const SAID: &str = "He might even have been made amiable himself.";
 /// However busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-fn installed(path: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".verbatim").join(path);
-    assert!(path.exists(), "{} is not there: run ./setup", path.display());
-    path
-}
-
 /// `program` of tests/sdks with an SDK at hand: `python` is the newest, `python-3` is 3.x.
 pub fn python(version: &str, program: &str) -> Command {
-    let mut command = Command::new(installed(&format!("sdks/{version}")).join("bin/python"));
+    let mut command = Command::new(cache(&format!("sdks/{version}")).join("bin/python"));
     command.arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/sdks").join(program));
     command
 }
 
 /// `program` of tests/sdks/node; `None` where the machine has no node.
 pub fn node(program: &str) -> Option<Command> {
-    let folder = installed("sdks/node");
+    let folder = cache("sdks/node");
     if !folder.join("node_modules").exists() {
         assert!(std::env::var_os("TEST_ALL_SDKS").is_none(), "there was no npm when ./setup ran");
         eprintln!("skipped: there was no npm when ./setup ran");
@@ -53,24 +46,7 @@ pub fn node(program: &str) -> Option<Command> {
 
 /// `program` of tests/sdks/rust.
 pub fn rust(program: &str) -> Command {
-    Command::new(installed("sdks/rust").join(program))
-}
-
-/// Serves one file over HTTP to whoever asks; its address.
-async fn serve(bytes: Vec<u8>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("bound");
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut head = [0; 4096];
-            let _ = stream.read(&mut head).await;
-            let reply =
-                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", bytes.len());
-            let _ = stream.write_all(reply.as_bytes()).await;
-            let _ = stream.write_all(&bytes).await;
-        }
-    });
-    format!("http://{address}/speech.wav")
+    Command::new(cache("sdks/rust").join(program))
 }
 
 /// What a client got, which all of them tell in the same form.
@@ -85,13 +61,13 @@ async fn told(mut client: Command) -> Value {
 #[tokio::test]
 async fn sdks_work_with_another_address_and_key() {
     let state = TempDir::new().expect("a folder");
-    let (_, secret) = Store::open(state.path()).and_then(|store| store.create("sdk")).expect("a key");
-    let audio = installed("speech/austen_0930.wav");
-    let url = serve(std::fs::read(&audio).expect("readable")).await;
+    let key = new_key(state.path());
+    let audio = cache("speech/austen_0930.wav");
+    let port = hosts::file(std::fs::read(&audio).expect("readable"), |_| true).await;
+    let url = format!("http://127.0.0.1:{port}/speech.wav");
     let mut receiver = Receiver::start(&[]).await;
-    let port = url.split([':', '/']).nth(4).expect("a port");
     let allowed = format!("127.0.0.1:{port},{}", receiver.allowed());
-    let program = Program::start(state.path(), &installed("models/tiny.en"), &allowed).await;
+    let program = Program::start(state.path(), &cache("models/tiny.en"), &allowed).await;
     let clients = [
         ("Python, newest", Some(python("python", "client.py"))),
         ("Python, 3.x", Some(python("python-3", "client.py"))),
@@ -102,7 +78,7 @@ async fn sdks_work_with_another_address_and_key() {
         let Some(mut client) = client else { continue };
         client
             .env("SERVER", format!("http://{}", program.address))
-            .env("KEY", secret.expose())
+            .env("KEY", &key)
             .env("AUDIO", &audio)
             .env("URL", &url)
             .env("CALLBACK", format!("http://127.0.0.1:{}/done", receiver.port));

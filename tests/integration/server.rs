@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use tempfile::TempDir;
@@ -197,14 +198,10 @@ impl TestServer {
         let engine = Engine::start(&setup.engine, load).expect("a scripted model loads");
 
         let state = tempfile::tempdir().expect("a directory");
-        let (_, secret) = Store::open(state.path()).and_then(|store| store.create("test")).expect("a key");
+        let key = new_key(state.path());
         let operator = Store::open(state.path()).and_then(|store| store.create_operator("operator"));
         let (_, operator) = operator.expect("a key");
-        let others = (1..setup.organisations).map(|number| {
-            let made = Store::open(state.path()).and_then(|store| store.create(&format!("other {number}")));
-            made.expect("a key").1.expose().to_owned()
-        });
-        let others = others.collect();
+        let others = (1..setup.organisations).map(|_| new_key(state.path())).collect();
         let verifier = Store::open(state.path()).and_then(Verifier::new).expect("keys");
         let tenants = verifier.tenants();
         engine.share_between(tenants.clone());
@@ -233,7 +230,6 @@ impl TestServer {
         let routes = routes(&router);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let door = Door::shared(listener, router, setup.http, tenants);
-        let key = secret.expose().to_owned();
         Self {
             address: door.address,
             key,
@@ -250,6 +246,18 @@ impl TestServer {
         }
     }
 
+    /// A server with a full engine, the gate that lets it go on, and the request that fills it.
+    pub async fn full() -> (Self, mpsc::Sender<()>, JoinHandle<(u16, serde_json::Value)>) {
+        let (open, gate) = mpsc::channel();
+        let engine = engine::Config { max_held_seconds: 1.0, ..engine::Config::default() };
+        let server = Self::start(Setup { gate: Some(gate), engine, ..Setup::default() }).await;
+        let first = tokio::spawn(answer(server.listen(RAW, say_for(5, 2.0))));
+        while server.engine.held_seconds() == 0.0 {
+            tokio::task::yield_now().await;
+        }
+        (server, open, first)
+    }
+
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -258,6 +266,12 @@ impl TestServer {
     pub fn listen(&self, query: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
         client().post(self.url(&format!("/v1/listen?{query}"))).bearer_auth(&self.key).body(body)
     }
+}
+
+/// A key of one more organisation.
+pub fn new_key(state: &Path) -> String {
+    let (_, secret) = Store::open(state).and_then(|store| store.create("test")).expect("a key");
+    secret.expose().to_owned()
 }
 
 /// Method and pattern of each route.
@@ -353,6 +367,11 @@ pub async fn refusal(request: reqwest::RequestBuilder) -> (u16, String) {
     let (status, body) = answer(request).await;
     assert!(status >= 400, "{status} {body}");
     (status, body["err_code"].as_str().expect("text").to_owned())
+}
+
+/// The words of an answer's first channel, and what goes with them.
+pub fn alternative(body: &serde_json::Value) -> &serde_json::Value {
+    &body["results"]["channels"][0]["alternatives"][0]
 }
 
 /// The transcripts of an answer, by channel.

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use verbatim::engine::{
     self, DecodingOptions, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
 };
 use verbatim::transcript::DetectedLanguage;
 use verbatim::{api, fetch, http, live};
 
+use crate::hosts::{self, Silent};
 use crate::server::{RAW, Setup, TestServer, answer, client, say, transcripts};
-use crate::socket::{Handshake, connect};
+use crate::socket::{self, Handshake};
 
 fn two(setup: Setup) -> Setup {
     Setup { organisations: 2, ..setup }
@@ -32,10 +33,7 @@ fn is_over_share((status, body): &(u16, Value)) -> bool {
 async fn streams_of_one_organisation_leave_one_to_another() {
     let live = live::Config { max_streams: 5, ..live::Config::default() };
     let server = TestServer::start(two(Setup { live, ..Setup::default() })).await;
-    let open = async |key: &str| {
-        let token = format!("Token {key}");
-        connect(server.address, &format!("/v1/listen?{RAW}"), &[("authorization", &token)]).await
-    };
+    let open = async |key: &str| socket::listen(server.address, key, RAW).await;
     let mut sockets = Vec::new();
     let refused: Handshake = loop {
         let mut handshake = open(&server.key).await;
@@ -76,32 +74,19 @@ async fn begin_upload(server: &TestServer, bytes: usize) -> TcpStream {
 
 #[tokio::test]
 async fn hosts_that_answer_nothing_hold_up_their_own_organisation_alone() {
-    let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let quick = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let ports = [&silent, &quick].map(|listener| listener.local_addr().expect("bound").port());
-    let allow = ports.map(|port| format!("127.0.0.1:{port}")).to_vec();
-    let fetch = fetch::Config { allow, ..fetch::Config::default() };
+    let mut silent = Silent::start().await;
+    let quick = format!("http://127.0.0.1:{}", hosts::file(say(7), |_| true).await);
+    let fetch = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
     let api = api::Config { downloads: 3, ..api::Config::default() };
     let server = TestServer::start(two(Setup { fetch, api, ..Setup::default() })).await;
-    let by_url = |key: &str, port: u16| {
-        let body = json!({"url": format!("http://127.0.0.1:{port}/a.raw")}).to_string();
+    let by_url = |key: &str, host: &str| {
+        let body = json!({"url": format!("{host}/a.raw")}).to_string();
         listen_as(&server, key, body.into()).header("content-type", "application/json")
     };
-    let waiting: Vec<_> = (0..6).map(|_| tokio::spawn(by_url(&server.key, ports[0]).send())).collect();
+    let waiting: Vec<_> = (0..6).map(|_| tokio::spawn(by_url(&server.key, &silent.url).send())).collect();
     // As many as may are connected.
-    let mut held = Vec::new();
-    for _ in 0..2 {
-        held.push(silent.accept().await.expect("a download"));
-    }
-    tokio::spawn(async move {
-        let (mut stream, _) = quick.accept().await.expect("a download");
-        let audio = say(7);
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", audio.len());
-        stream.write_all(&[head.as_bytes(), &audio].concat()).await.expect("sent");
-        // Kept open until the client has read it.
-        std::future::pending::<()>().await;
-    });
-    let (status, body) = answer(by_url(&server.others[0], ports[1])).await;
+    silent.until(|seen| seen.open == 2).await;
+    let (status, body) = answer(by_url(&server.others[0], &quick)).await;
     assert_eq!((status, transcripts(&body)), (200, vec!["Number 7."]));
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }

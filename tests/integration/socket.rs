@@ -82,6 +82,12 @@ pub async fn connect(address: SocketAddr, path: &str, headers: &[(&str, &str)]) 
     handshake
 }
 
+/// Asks for a stream of `/v1/listen` with this key.
+pub async fn listen(address: SocketAddr, key: &str, query: &str) -> Handshake {
+    let token = format!("Token {key}");
+    connect(address, &format!("/v1/listen?{query}"), &[("authorization", &token)]).await
+}
+
 impl Socket {
     /// A masked frame; `first` is its first byte: FIN and opcode.
     pub async fn frame(&mut self, first: u8, payload: &[u8]) {

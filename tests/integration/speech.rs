@@ -52,7 +52,8 @@ fn options() -> TranscribeOptions {
     }
 }
 
-fn read(path: &str) -> Pcm {
+/// The first channel of a recording.
+pub fn read(path: &str) -> Pcm {
     let bytes = std::fs::read(cache(path)).expect("readable");
     let options = DecodeOptions { raw: None, split_channels: false, limits: audio::Limits::default() };
     audio::decode(bytes.into(), &options).expect(path).channels[0].pcm(..)

@@ -9,12 +9,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use verbatim::keys::Store;
 
 use crate::checkpoint::Checkpoint;
 use crate::program::Program;
-use crate::server::{RAW, answer, client};
-use crate::socket::{Said, Socket, connect};
+use crate::server::{RAW, answer, client, new_key};
+use crate::socket::{self, Said, Socket, connect};
 
 const IDLE_MS: &str = "3000";
 /// By so much longer that the end of the wait and the end of the stop are not one.
@@ -44,10 +43,7 @@ enum Kind {
 
 impl Peer {
     async fn live(address: std::net::SocketAddr, key: &str, number: usize) -> Self {
-        let token = format!("Token {key}");
-        let path = format!("/v1/listen?{RAW}");
-        let handshake = connect(address, &path, &[("authorization", token.as_str())]).await;
-        let mut socket = handshake.socket.expect("agreed");
+        let mut socket = socket::listen(address, key, RAW).await.socket.expect("agreed");
         for _ in 0..PIECES.0 {
             socket.audio(&PIECE).await;
         }
@@ -142,7 +138,7 @@ async fn next_answer(stream: &mut TcpStream) -> String {
 async fn clients_that_went_on_while_the_process_stood_still_are_kept() {
     let (state, model) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     Checkpoint::random(1).write_hugging_face(model.path());
-    let (_, key) = Store::open(state.path()).and_then(|store| store.create("test")).expect("a key");
+    let key = new_key(state.path());
     let settings = [
         ("VERBATIM_LIVE__IDLE_TIMEOUT_MS", IDLE_MS),
         ("VERBATIM_STS__ROOM_IDLE_TIMEOUT_MS", IDLE_MS),
@@ -159,7 +155,7 @@ async fn clients_that_went_on_while_the_process_stood_still_are_kept() {
             peer.is_here().await;
         }
         peers.push(match number {
-            0..LIVE => Peer::live(program.address, key.expose(), number).await,
+            0..LIVE => Peer::live(program.address, &key, number).await,
             number if number < LIVE + ROOMS => Peer::room(program.address, number).await,
             _ => Peer::call(&program).await,
         });

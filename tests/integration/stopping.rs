@@ -4,28 +4,26 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use verbatim::keys::Store;
 
 use crate::checkpoint::Checkpoint;
 use crate::program::Program;
-use crate::server::{RAW, answer, client, say};
-use crate::socket::{Said, connect};
+use crate::server::{RAW, answer, client, new_key, say};
+use crate::socket::{self, Said, connect};
 
 /// A server that would stay for an hour, and a key.
 async fn start(state: &Path, model: &Path) -> (Program, String) {
     Checkpoint::random(1).write_hugging_face(model);
-    let (_, key) = Store::open(state).and_then(|store| store.create("test")).expect("a key");
+    let key = new_key(state);
     let settings = [("VERBATIM_SHUTDOWN__GRACE_SECONDS", "3600"), ("VERBATIM_STS__AUTH", "loopback")];
-    (Program::start_with(state, model, &settings).await, key.expose().to_owned())
+    (Program::start_with(state, model, &settings).await, key)
 }
 
 #[tokio::test]
 async fn a_server_that_is_told_to_stop_says_so_while_its_port_is_open() {
     let (state, model) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (program, key) = start(state.path(), model.path()).await;
-    let token = format!("Token {key}");
     let listen = format!("/v1/listen?{RAW}");
-    let stream = async || connect(program.address, &listen, &[("authorization", token.as_str())]).await;
+    let stream = async || socket::listen(program.address, &key, RAW).await;
     let mut begun = stream().await.socket.expect("agreed");
     begun.audio(&say(1)).await;
 

@@ -1,7 +1,6 @@
 //! Streams without a network: incremental decoding, and recognition of what grows.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,12 +21,12 @@ use crate::tones::{Listener, bytes, utter};
 const LINEAR16: StreamFormat =
     StreamFormat::Raw(RawFormat { encoding: RawEncoding::Linear16, sample_rate_hz: 16_000, channels: 1 });
 
-fn options(format: StreamFormat, split_channels: bool) -> StreamOptions {
+pub fn options(format: StreamFormat, split_channels: bool) -> StreamOptions {
     StreamOptions { format, split_channels, max_channels: 8, readers: Arc::new(Semaphore::new(4)) }
 }
 
 /// All that comes of `pieces`.
-async fn decoded(options: StreamOptions, pieces: &[&[u8]]) -> Result<Vec<Vec<f32>>, audio::Error> {
+pub async fn decoded(options: StreamOptions, pieces: &[&[u8]]) -> Result<Vec<Vec<f32>>, audio::Error> {
     let mut stream = PcmStream::new(options);
     let mut output: Vec<Vec<f32>> = Vec::new();
     let mut pieces = pieces.iter();
@@ -98,8 +97,7 @@ proptest! {
 }
 
 pub fn fixture(name: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".verbatim/fixtures").join(name);
-    std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not there: run ./setup", path.display()))
+    std::fs::read(speech::cache(&format!("fixtures/{name}"))).expect("readable")
 }
 
 #[tokio::test]

@@ -130,7 +130,8 @@ impl Backend {
     }
 }
 
-const KEYED: [&str; 7] = [
+/// The routes that ask for a key.
+pub const KEYED: [&str; 7] = [
     "/api/interactive-agent",
     "/api/hooks/voice-verify",
     "/api/client/form-event",

@@ -294,7 +294,7 @@ async fn a_restart_loses_no_session() {
     let (id, _) = service.session(start).await;
     service.act(json!({"action": "verification", "session_id": id, "category": "patient_information", "verified": true})).await;
     service.act(json!({"action": "page_context", "session_id": id, "page_context": {"step": "two"}})).await;
-    let before = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let before = service.ready(&id).await;
     service.stop().await;
 
     let service = Service::start_in(folder.path(), Setup::default()).await;

@@ -163,7 +163,7 @@ async fn a_call_from_its_ring_to_its_end() {
     let redirect = unescaped(redirect.split_once("</Redirect>").expect("its end").0);
     let (status, xml) = twiml(signed(&redirect, &[("CallSid", "CA1"), ("From", FROM), ("To", TO)])).await;
     assert_eq!(status, 200, "{xml}");
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     assert_eq!(status["caller_number"], FROM);
     assert_eq!(status["channel"], "phone");
     assert_eq!(status["knowledge"]["website"]["status"], "ready", "{}", status["knowledge"]);
@@ -379,7 +379,7 @@ async fn digits_are_not_guessed_by_voice_nor_by_calling_again() {
         let (id, started) = service.session(start.clone()).await;
         let mut caller = Caller::join(service, &started).await;
         caller.listen().await;
-        service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+        service.ready(&id).await;
         caller.write("What are my test results?").await;
         let asked = caller.listen().await;
         if call == 3 {

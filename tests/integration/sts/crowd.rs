@@ -28,7 +28,7 @@ async fn two_hundred_idle_sessions_and_four_that_talk_are_held() {
     let mut talks = tokio::task::JoinSet::new();
     for (document, question) in TALKS {
         let (id, start) = service.session(json!({"greeting": "Hello.", "documents": [document()]})).await;
-        service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+        service.ready(&id).await;
         let mut caller = Caller::join(&service, &start).await;
         talks.spawn(async move {
             caller.listen().await;

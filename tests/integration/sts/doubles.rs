@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use hyper::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 use verbatim::http::{self, Response, Router};
+use verbatim::sts::config::Secret;
 
+use super::service::Setup;
 use crate::server::Door;
 
 /// What was asked: headers and body.
@@ -59,6 +61,15 @@ pub async fn provider() -> Double {
         (StatusCode::CREATED, json!({"sid": "SM1", "status": "queued"}))
     })
     .await
+}
+
+/// The service sends its messages by the provider at `url`.
+pub fn send_by(url: &str, setup: &mut Setup) {
+    let twilio = &mut setup.config.twilio;
+    url.clone_into(&mut twilio.base_url);
+    twilio.account_sid = Some("AC1".into());
+    twilio.auth_token = Some(Secret::from("token"));
+    twilio.from = Some("+15005550006".into());
 }
 
 /// The hook, which knows one code.

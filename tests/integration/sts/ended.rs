@@ -72,7 +72,7 @@ async fn what_an_ended_session_held_is_free_and_its_status_is_still_right() {
     let folder = tempfile::tempdir().expect("a folder");
     let service = Service::start_in(folder.path(), Setup::default()).await;
     let (id, started) = service.session(start()).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    service.ready(&id).await;
     assert!(gauge(&metrics, "sts_held_bytes") > 1_500_000.0);
     assert!(is_on_disk(folder.path(), SENTENCE));
     let step = |action: &str, more: Value| {

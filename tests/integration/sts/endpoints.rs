@@ -118,7 +118,7 @@ async fn a_chat_model_answers_sentence_by_sentence() {
     model.give(&mut setup);
     let service = Service::start(setup).await;
     let (id, start) = service.session(facts()).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     assert_eq!(status["agent"]["engine"]["brain"], "endpoint");
     let page = json!({"page": "/forms", "step": 2});
     service.act(json!({"action": "page_context", "session_id": id, "page_context": page})).await;
@@ -174,10 +174,7 @@ async fn what_a_model_asks_for_by_tools_code_decides() {
     let provider = doubles::provider().await;
     let mut setup = Setup::default();
     model.give(&mut setup);
-    setup.config.twilio.base_url.clone_from(&provider.url);
-    setup.config.twilio.account_sid = Some("AC1".into());
-    setup.config.twilio.auth_token = Some(Secret::from("token"));
-    setup.config.twilio.from = Some("+15005550006".into());
+    doubles::send_by(&provider.url, &mut setup);
     let service = Service::start(setup).await;
     let (id, start) = service.session(facts()).await;
     let mut caller = Caller::join(&service, &start).await;
@@ -216,10 +213,8 @@ async fn without_the_model_the_embedded_responder_answers() {
     let mut setup = Setup::default();
     model.give(&mut setup);
     let service = Service::start(setup).await;
-    let (id, start) = service.session(facts()).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    let mut caller = Caller::join(&service, &start).await;
-    caller.listen().await;
+    let (_, start) = service.session(facts()).await;
+    let mut caller = Caller::greeted(&service, &start).await;
     for _ in 0..2 {
         caller.write("When are you open?").await;
         assert_eq!(caller.listen().await, "We are open from nine to five.");
@@ -239,10 +234,8 @@ async fn what_the_agent_says_our_own_recogniser_understands() {
     ];
     let documents =
         documents.map(|(title, content)| json!({"title": title, "type": "text", "content": content}));
-    let (id, start) = service.session(json!({"greeting": "Hello.", "documents": documents})).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    let mut caller = Caller::join(&service, &start).await;
-    caller.listen().await;
+    let (_, start) = service.session(json!({"greeting": "Hello.", "documents": documents})).await;
+    let mut caller = Caller::greeted(&service, &start).await;
     for (question, answer) in [(voices::FOX, voices::MAN), (voices::AMIABLE, voices::COUNTRY)] {
         caller.voice.clear();
         caller.speak(&recording(question.1)).await;

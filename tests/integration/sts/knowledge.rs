@@ -23,7 +23,7 @@ async fn documents_are_read_from_their_addresses() {
             {"title": "Inside", "type": "url", "content": "http://10.0.0.1/secret"},
         ]}))
         .await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     let warnings = status["warnings"].as_array().expect("warnings");
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].as_str().expect("text").contains("`Lost`"), "{warnings:?}");
@@ -52,7 +52,7 @@ async fn documents_that_lie_ready_are_named_by_their_id() {
     let service = Service::start_in(folder.path(), Setup::default()).await;
     let ids = json!(["parking", "results", "gone", "secret", "../1/secret"]);
     let (id, start) = service.session(json!({"rag_doc_ids": ids, "rag_max_chunks_per_doc": 5})).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     let missing = ["gone", "secret", "../1/secret"].map(|id| format!("document `{id}` is not there"));
     assert_eq!(status["warnings"], json!(missing));
     let mut caller = Caller::join(&service, &start).await;
@@ -77,10 +77,8 @@ async fn an_answer_is_made_of_the_best_passages_of_a_document_and_of_no_more() {
     let service = Service::start_in(folder.path(), Setup::default()).await;
     for (passages, answer) in [(1, "The lift is behind the reception."), (0, "don't have that information")] {
         let asked = json!({"rag_doc_ids": ["house"], "rag_max_chunks_per_doc": passages});
-        let (id, start) = service.session(asked).await;
-        service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-        let mut caller = Caller::join(&service, &start).await;
-        caller.listen().await;
+        let (_, start) = service.session(asked).await;
+        let mut caller = Caller::greeted(&service, &start).await;
         caller.write("Where is the lift?").await;
         let heard = caller.listen().await;
         assert!(heard.contains(answer), "{heard}");
@@ -122,7 +120,7 @@ async fn headings_items_and_cells_of_a_website_stand_apart_in_answers() {
     let (url, _door) = doubles::website(WEBSITE).await;
     let service = Service::start(Setup::default()).await;
     let (id, start) = service.session(json!({"website_url": url, "greeting": "Hello."})).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     assert_eq!(status["knowledge"]["website"]["pages"], 3, "{}", status["knowledge"]);
     let mut caller = Caller::join(&service, &start).await;
     caller.listen().await;
@@ -152,10 +150,8 @@ async fn headings_of_documents_stand_apart_as_well() {
         {"title": "", "type": "text", "content": "Parking\nThe garage is behind the building."},
     ]);
     let service = Service::start(Setup::default()).await;
-    let (id, start) = service.session(json!({"documents": documents, "greeting": "Hello."})).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    let mut caller = Caller::join(&service, &start).await;
-    caller.listen().await;
+    let (_, start) = service.session(json!({"documents": documents, "greeting": "Hello."})).await;
+    let mut caller = Caller::greeted(&service, &start).await;
     for (question, answer) in [
         ("What are your opening hours?", "We are open from nine to five."),
         ("How much is a cleaning?", "Cleaning: $90."),

@@ -21,6 +21,7 @@ use verbatim::sts::config::Secret;
 use super::room::clip;
 use super::service::{Service, Setup};
 use super::voices::{self, AMIABLE, COUNTRY, FOX, MAN, Voice, patiently};
+use crate::live_audio::wave;
 use crate::sdks::python;
 use crate::server::{answer, client};
 use crate::speech::word_errors;
@@ -188,7 +189,7 @@ impl Caller {
     async fn speak(&mut self, file: &str) {
         let path = self.folder.path().join(file);
         let samples = super::room::turn(clip(file).samples());
-        std::fs::write(&path, wave(&samples)).expect("written");
+        std::fs::write(&path, wave(16_000, samples.len() as u32 * 2, &samples)).expect("written");
         self.tell(json!({ "speak": path })).await;
     }
 
@@ -221,22 +222,6 @@ impl Caller {
         }
         since
     }
-}
-
-fn wave(samples: &[i16]) -> Vec<u8> {
-    let length = samples.len() as u32 * 2;
-    let mut bytes = b"RIFF".to_vec();
-    bytes.extend((36 + length).to_le_bytes());
-    bytes.extend(b"WAVEfmt ");
-    bytes.extend(16_u32.to_le_bytes());
-    bytes.extend([1, 0, 1, 0]);
-    bytes.extend(16_000_u32.to_le_bytes());
-    bytes.extend(32_000_u32.to_le_bytes());
-    bytes.extend([2, 0, 16, 0]);
-    bytes.extend(b"data");
-    bytes.extend(length.to_le_bytes());
-    bytes.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
-    bytes
 }
 
 fn start() -> Value {

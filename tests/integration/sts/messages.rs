@@ -9,8 +9,8 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use verbatim::http::{self, Router};
-use verbatim::sts::config::Secret;
 
+use super::doubles;
 use super::room::Caller;
 use super::service::{Service, Setup};
 use crate::server::Door;
@@ -54,11 +54,7 @@ impl Provider {
 
     fn give(&self) -> Setup {
         let mut setup = Setup::default();
-        let twilio = &mut setup.config.twilio;
-        twilio.base_url.clone_from(&self.url);
-        twilio.account_sid = Some("AC1".into());
-        twilio.auth_token = Some(Secret::from("token"));
-        twilio.from = Some("+15005550006".into());
+        doubles::send_by(&self.url, &mut setup);
         setup
     }
 
@@ -202,7 +198,7 @@ async fn without_a_provider_no_text_message_is_promised() {
         "verification_rules": {"patient_information": {"voice_prompt": "Your digits, please."}},
     });
     let (id, started) = service.session(start).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    service.ready(&id).await;
     let mut caller = Caller::join(&service, &started).await;
     caller.listen().await;
     caller.write("Can you text me the link to the form?").await;
@@ -228,7 +224,7 @@ async fn what_was_sent_is_not_promised_again() {
     let (id, started) = service
         .session(json!({"greeting": "Hello.", "caller_number": "+14155552671", "link_catalog": links}))
         .await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    service.ready(&id).await;
     let mut caller = Caller::join(&service, &started).await;
     caller.listen().await;
     caller.write("Please text me the form.").await;

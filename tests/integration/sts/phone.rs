@@ -114,7 +114,7 @@ async fn a_call_is_bridged_into_its_room() {
     voice.give(&mut setup);
     let service = Service::start(setup).await;
     let (id, start) = service.session(documents()).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    service.ready(&id).await;
     // The `+` of the number was not escaped, as happens.
     let mut call = Call::dial(&service, &start, "+14155552671").await;
     call.until("mark").await;
@@ -172,7 +172,7 @@ async fn a_caller_who_speaks_over_the_agent_clears_the_line() {
     let history = json!({"title": "History", "type": "text", "content": "The history of the clinic begins in a small house near the river where two brothers opened a practice for the people of the valley and their many animals and it goes on for a very long time until today."});
     start["documents"].as_array_mut().expect("an array").push(history);
     let (id, start) = service.session(start).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    service.ready(&id).await;
     let mut call = Call::dial(&service, &start, "anonymous").await;
     call.until("mark").await;
     call.speak(&recording("en_quick_brown_fox.wav")).await;

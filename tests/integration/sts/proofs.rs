@@ -35,7 +35,7 @@ async fn with_records(folder: &Path, mut setup: Setup) -> Service {
 
 async fn join(service: &Service) -> (String, Caller) {
     let (id, started) = service.session(start()).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    service.ready(&id).await;
     let mut caller = Caller::join(service, &started).await;
     caller.listen().await;
     (id, caller)

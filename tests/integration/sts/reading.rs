@@ -1,78 +1,17 @@
 //! Documents that come slowly, or not at all: they keep back their own session alone, and that not for ever.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 
 use super::doubles;
 use super::ended::leave;
 use super::room::Caller;
 use super::service::{Service, Setup};
+use crate::hosts::Silent;
 use crate::server::answer;
 
 static PAGES: &[(&str, &str)] = &[("/dogs.txt", "Dogs are welcome in the waiting room.")];
-
-/// A web server that takes requests and never answers.
-struct Silent {
-    url: String,
-    seen: watch::Receiver<Seen>,
-}
-
-#[derive(Default)]
-struct Seen {
-    paths: Vec<String>,
-    /// Connections that are open.
-    open: usize,
-}
-
-impl Silent {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("bound"));
-        let (sees, seen) = watch::channel(Seen::default());
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let sees = sees.clone();
-                tokio::spawn(async move { hold(stream, &sees).await });
-            }
-        });
-        Self { url, seen }
-    }
-
-    async fn until(&mut self, wish: impl FnMut(&Seen) -> bool) {
-        let seen = self.seen.wait_for(wish);
-        tokio::time::timeout(Duration::from_secs(60), seen)
-            .await
-            .expect("it comes about")
-            .expect("it listens");
-    }
-
-    fn count(&self, path: &str) -> usize {
-        self.seen.borrow().paths.iter().filter(|seen| *seen == path).count()
-    }
-}
-
-async fn hold(mut stream: TcpStream, sees: &watch::Sender<Seen>) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        if stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
-            return;
-        }
-    }
-    let head = String::from_utf8(head).expect("text");
-    let path = head.split(' ').nth(1).expect("a path").to_owned();
-    sees.send_modify(|seen| {
-        seen.paths.push(path);
-        seen.open += 1;
-    });
-    let _ = stream.read(&mut [0; 64]).await;
-    sees.send_modify(|seen| seen.open -= 1);
-    let _ = stream.shutdown().await;
-}
 
 /// Nothing but an end stops the reading.
 fn patient() -> Setup {
@@ -101,7 +40,7 @@ async fn slow_documents_of_one_organisation_keep_no_other_waiting() {
     silent.until(|seen| seen.open == 6).await;
     let fast = json!({"documents": [document("Dogs", format!("{url}/dogs.txt"))], "website_url": url});
     let (id, _) = service.session(fast).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     assert_eq!(status["knowledge"]["passages"], 1, "{status}");
     assert_eq!(silent.seen.borrow().open, 6, "the slow ones wait still");
 }
@@ -119,7 +58,7 @@ async fn what_was_read_by_the_deadline_stands_and_the_rest_is_named() {
     documents.push(document("", format!("{}/nameless", silent.url)));
     let start = json!({"greeting": "Hello.", "documents": documents, "website_url": silent.url});
     let (id, started) = service.session(start).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     let warnings: BTreeSet<&str> = status["warnings"]
         .as_array()
         .expect("warnings")
@@ -172,6 +111,6 @@ async fn after_a_restart_open_sessions_read_on_and_ended_ones_do_not() {
     silent.until(|seen| seen.open == 1).await;
     // All that is read after a restart begins before this one.
     let (id, _) = service.session(json!({"documents": []})).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    service.ready(&id).await;
     assert_eq!((silent.count("/open"), silent.count("/ended")), (2, 1));
 }

@@ -1,7 +1,6 @@
 //! A scripted caller in the embedded room: heard, answered, interrupted, verified and sent off.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -37,6 +36,14 @@ impl Caller {
         let welcome = caller.socket.message().await;
         assert_eq!((&welcome["type"], &welcome["session_id"]), (&json!("Welcome"), &start["session_id"]));
         caller.keep_alive().await;
+        caller
+    }
+
+    /// Joins once the session has read all that it was given, and waits for the greeting to end.
+    pub async fn greeted(service: &Service, start: &Value) -> Self {
+        service.ready(start["session_id"].as_str().expect("an id")).await;
+        let mut caller = Self::join(service, start).await;
+        caller.listen().await;
         caller
     }
 
@@ -132,14 +139,7 @@ impl Caller {
 
 /// A recording that `./setup` has fetched.
 pub fn clip(name: &str) -> Pcm {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/speech").join(name);
-    let bytes = std::fs::read(path).expect("run ./setup");
-    let options = verbatim::audio::DecodeOptions {
-        raw: None,
-        split_channels: false,
-        limits: verbatim::audio::Limits::default(),
-    };
-    verbatim::audio::decode(bytes.into(), &options).expect("decoded").channels[0].pcm(..)
+    crate::speech::read(&format!("speech/{name}"))
 }
 
 /// Speech between silences that make it a turn.
@@ -171,7 +171,7 @@ fn clinic() -> Value {
 async fn a_caller_is_greeted_and_answered_from_what_was_given() {
     let service = Service::start(Setup::default()).await;
     let (id, start) = service.session(clinic()).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    service.ready(&id).await;
     let mut caller = Caller::join(&service, &start).await;
     assert_eq!(caller.listen().await, "Welcome to Acme Dental.");
     caller.write("When are you open?").await;
@@ -197,10 +197,8 @@ async fn a_caller_is_greeted_and_answered_from_what_was_given() {
 async fn speech_is_heard_and_answered() {
     let setup = Setup { heard: vec!["Where can I park?"], ..Setup::default() };
     let service = Service::start(setup).await;
-    let (id, start) = service.session(clinic()).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    let mut caller = Caller::join(&service, &start).await;
-    caller.listen().await;
+    let (_, start) = service.session(clinic()).await;
+    let mut caller = Caller::greeted(&service, &start).await;
     caller.speak(&recording("en_quick_brown_fox.wav")).await;
     let heard = caller.find(|m| m["type"] == "ConversationText").await;
     assert_eq!((&heard["role"], &heard["content"]), (&json!("user"), &json!("Where can I park?")));
@@ -213,16 +211,11 @@ async fn who_is_verified_by_the_hook_gets_the_answer_and_the_message() {
     let mut setup = Setup::default();
     setup.config.verification.hook_url = Some(format!("{}/hook", hook.url));
     setup.config.verification.hook_api_key = Some(Secret::from("demo"));
-    setup.config.twilio.base_url.clone_from(&provider.url);
-    setup.config.twilio.account_sid = Some("AC1".into());
-    setup.config.twilio.auth_token = Some(Secret::from("token"));
-    setup.config.twilio.from = Some("+15005550006".into());
+    doubles::send_by(&provider.url, &mut setup);
     let service = Service::start(setup).await;
     let (id, start) = service.session(clinic()).await;
     service.act(json!({"action": "bind_caller", "session_id": id, "caller_number": "+14155552671"})).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    let mut caller = Caller::join(&service, &start).await;
-    caller.listen().await;
+    let mut caller = Caller::greeted(&service, &start).await;
     caller.write("What are my test results?").await;
     assert_eq!(caller.listen().await, "Please say your four digits.");
     assert_eq!(service.status(&id).await["pending_verification"], "patient_information");
@@ -259,10 +252,7 @@ async fn who_is_verified_by_the_hook_gets_the_answer_and_the_message() {
 async fn a_message_that_the_provider_refuses_is_shown_as_failed() {
     let provider = doubles::provider().await;
     let mut setup = Setup::default();
-    setup.config.twilio.base_url.clone_from(&provider.url);
-    setup.config.twilio.account_sid = Some("AC1".into());
-    setup.config.twilio.auth_token = Some(Secret::from("token"));
-    setup.config.twilio.from = Some("+15005550006".into());
+    doubles::send_by(&provider.url, &mut setup);
     let service = Service::start(setup).await;
     let (id, _) = service.session(clinic()).await;
     service.act(json!({"action": "bind_caller", "session_id": id, "caller_number": "+15005550004"})).await;
@@ -344,9 +334,7 @@ async fn what_was_completed_before_anyone_came_is_told_to_who_comes() {
 async fn questions_about_the_page_are_answered_from_it() {
     let service = Service::start(Setup::default()).await;
     let (id, start) = service.session(clinic()).await;
-    service.until(&id, |status| status["knowledge"]["ready"] == true).await;
-    let mut caller = Caller::join(&service, &start).await;
-    caller.listen().await;
+    let mut caller = Caller::greeted(&service, &start).await;
     let mut ask = async |question: &str| {
         caller.write(question).await;
         caller.listen().await
@@ -409,7 +397,7 @@ async fn an_agent_that_is_spoken_over_is_silent_and_what_was_heard_is_kept() {
             {"title": "Parking", "type": "text", "content": "Parking is free behind the building."},
         ],
     })).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     assert_eq!(status["agent"]["engine"]["voice"], "endpoint");
     let mut caller = Caller::join(&service, &start).await;
     caller.listen().await;
@@ -441,7 +429,7 @@ async fn a_website_is_read_and_answered_from() {
     let (url, _door) = doubles::website(PAGES).await;
     let service = Service::start(Setup::default()).await;
     let (id, start) = service.session(json!({"website_url": url})).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     assert_eq!(status["knowledge"]["website"]["status"], "ready", "{}", status["knowledge"]);
     assert_eq!(status["knowledge"]["website"]["pages"], 2);
     let mut caller = Caller::join(&service, &start).await;
@@ -453,7 +441,7 @@ async fn a_website_is_read_and_answered_from() {
 
     // What is not public is not reached, and nothing is learnt of why.
     let (id, _) = service.session(json!({"website_url": "http://10.0.0.1/"})).await;
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     assert_eq!(status["knowledge"]["website"]["status"], "failed");
     assert_eq!(status["knowledge"]["website"]["error"], "the address is not a public one");
     assert_eq!(status["warnings"], json!(["`website_url` was not read: the address is not a public one"]));
@@ -462,7 +450,7 @@ async fn a_website_is_read_and_answered_from() {
     let secret = format!("{}/secret", url.trim_end_matches('/'));
     let (id, start) = service.session(json!({"website_url": secret})).await;
     assert_eq!(start["warnings"], json!([]));
-    let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+    let status = service.ready(&id).await;
     let excluded = "`website_url` was not read: the website's robots.txt does not allow it";
     assert_eq!(status["warnings"], json!([excluded]));
 }

@@ -16,7 +16,7 @@ use verbatim::sts::config::{EmbeddedVoice, EndOfTurn};
 use verbatim::sts::{self, Auth, Config, Recognize, Sts};
 use verbatim::vad::Vad;
 
-use crate::server::{Door, answer, client, routes};
+use crate::server::{Door, answer, client, new_key, routes};
 
 pub struct Setup {
     pub config: Config,
@@ -80,11 +80,7 @@ impl Service {
     pub async fn start_in(state: &Path, setup: Setup) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         // Made before: a running server notices others a little later.
-        let key = || {
-            let (_, secret) = Store::open(state).and_then(|store| store.create("test")).expect("a key");
-            secret.expose().to_owned()
-        };
-        let keys = [key(), key()];
+        let keys = [new_key(state), new_key(state)];
         let verifier = Store::open(state).and_then(Verifier::new).expect("keys");
         let tenants = verifier.tenants();
         let script = Arc::new(Mutex::new(VecDeque::from(setup.heard)));
@@ -158,15 +154,28 @@ impl Service {
 
     /// Asks for the status until it is as wished; each answer leads to the next question.
     pub async fn until(&self, session: &str, wish: impl Fn(&Value) -> bool) -> Value {
-        let wait = async {
-            loop {
-                let status = self.status(session).await;
-                if wish(&status) {
-                    return status;
-                }
-                tokio::task::yield_now().await;
-            }
-        };
+        let wait = until(async || self.status(session).await, wish);
         tokio::time::timeout(std::time::Duration::from_secs(120), wait).await.expect("it comes about")
     }
+
+    /// The status once all that the session was given is read.
+    pub async fn ready(&self, session: &str) -> Value {
+        self.until(session, is_ready).await
+    }
+}
+
+/// Looks until what is seen is as wished.
+pub async fn until(look: impl AsyncFn() -> Value, wish: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let seen = look().await;
+        if wish(&seen) {
+            return seen;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether a session of this status has read all that it was given.
+pub fn is_ready(status: &Value) -> bool {
+    status["knowledge"]["ready"] == true
 }

@@ -40,7 +40,7 @@ async fn who_has_finished_is_answered_and_who_pauses_is_not_interrupted() {
     });
     let join = async || {
         let (id, reply) = service.session(start.clone()).await;
-        let status = service.until(&id, |status| status["knowledge"]["ready"] == true).await;
+        let status = service.ready(&id).await;
         assert_eq!(status["agent"]["engine"]["end_of_turn"], "model");
         let mut caller = Caller::join(&service, &reply).await;
         caller.listen().await;

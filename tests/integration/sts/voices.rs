@@ -14,6 +14,7 @@ use verbatim::http::{self, Failure, Response, Router};
 use verbatim::sts::Recognize;
 use verbatim::sts::config::{EmbeddedVoice, Secret};
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
+use verbatim::transcript::Transcript;
 
 use super::doubles::Asked;
 use super::room::clip;
@@ -95,8 +96,7 @@ async fn recogniser() -> Transcriber {
     tokio::task::spawn_blocking(transcriber).await.expect("no panic")
 }
 
-/// What our own recogniser makes of audio.
-pub async fn heard(pcm: Pcm) -> String {
+async fn transcript(pcm: Pcm) -> Transcript {
     let options = TranscribeOptions {
         language: LanguageChoice::Named("en".into()),
         task: Task::Transcribe,
@@ -107,7 +107,12 @@ pub async fn heard(pcm: Pcm) -> String {
         tenant: TenantId(0),
         deadline: None,
     };
-    recogniser().await.transcribe(pcm, &options).await.expect("transcribed").text()
+    recogniser().await.transcribe(pcm, &options).await.expect("transcribed")
+}
+
+/// What our own recogniser makes of audio.
+pub async fn heard(pcm: Pcm) -> String {
+    transcript(pcm).await.text()
 }
 
 /// Ears that are our own recogniser, but for the utterances that `script` has something for: nobody has
@@ -128,17 +133,7 @@ pub fn ears(script: &[Option<&'static str>]) -> Recognize {
 /// «One two three four», cut out of a recording that counts to ten.
 pub async fn one_to_four() -> Vec<i16> {
     let counting = clip("en_counting.wav");
-    let options = TranscribeOptions {
-        language: LanguageChoice::Named("en".into()),
-        task: Task::Transcribe,
-        prompt: None,
-        bias: [].into(),
-        word_times: true,
-        class: Class::Live,
-        tenant: TenantId(0),
-        deadline: None,
-    };
-    let transcript = recogniser().await.transcribe(counting.clone(), &options).await.expect("transcribed");
+    let transcript = transcript(counting.clone()).await;
     let words: Vec<_> = transcript.words().collect();
     let five = words.get(4).expect("ten words").start;
     let end = ((five - 0.05) * 16_000.0) as usize;
