@@ -243,11 +243,12 @@ impl Load {
         self.max_wait_seconds.max(least)
     }
 
-    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done.
+    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is held
+    /// already, of the piece of audio to which `work` belongs.
     ///
     /// In that time a queue that is fair does as much for each other tenant that has so much, so the wait is the
     /// sum of the lesser of both (max-min fairness), and one second of it passes in a second.
-    fn standing(&self, state: &State, tenant: TenantId, work: Work, bound: f64) -> Standing {
+    fn standing(&self, state: &State, tenant: TenantId, work: Work, piece: Work, bound: f64) -> Standing {
         let own = state.accounts.get(&tenant);
         let (held, before) = own.map_or_else(Default::default, |own| (own.held, own.work()));
         let mine = state.time(before + work);
@@ -269,7 +270,8 @@ impl Load {
         let left = 1.0 - parts.iter().map(|part| part.min(1.0 / active)).sum::<f64>();
         let slowness = (1.0 + larger).max(1.0 / left.max(1.0 / active));
         // A tenant's first piece may be as long as it likes, as on a server of its own.
-        let wait = if before == Work::default() { others } else { (mine + others).max(mine * slowness) };
+        let is_first = before.without(piece) == Work::default();
+        let wait = if is_first { others } else { (mine + others).max(mine * slowness) };
         let over = self.over_memory(state, held, work);
         let is_over_share = over == Err(Refused::OverShare) || (active > 1.0 && mine > bound / active);
         let mut excess = wait - bound;
@@ -305,7 +307,7 @@ impl Load {
         let mut state = self.state();
         state.accounts.values_mut().for_each(|account| account.promises.expire(now));
         let usual = state.usual;
-        let standing = self.standing(&state, tenant, usual, self.bound(&state));
+        let standing = self.standing(&state, tenant, usual, Work::default(), self.bound(&state));
         let one = (state.time(usual) * standing.slowness).max(1e-6);
         let account = state.account(tenant);
         let returned = account.promises.keep(caller, now);
@@ -351,16 +353,21 @@ impl Load {
         let mut state = self.state();
         let reading = state.reading.of(audio.source_samples);
         let work = Work { reading, ..Work::audio(audio.seconds) };
-        self.check(&state, tenant, work)?;
+        self.check(&state, tenant, work, Work::default())?;
         state.hold(tenant, work);
-        state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
+        // A stream is let in before it has any audio: that tells nothing of requests.
+        if audio.seconds > 0.0 {
+            state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
+        }
         Ok(Admission::new(self.clone(), tenant, work))
     }
 
+    /// Whether there is room for `work`; `piece` as for [`Self::standing`].
+    ///
     /// # Errors
     /// As [`Self::admit`].
-    fn check(&self, state: &State, tenant: TenantId, work: Work) -> Result<(), Error> {
-        let standing = self.standing(state, tenant, work, self.bound(state) * IN_HAND);
+    fn check(&self, state: &State, tenant: TenantId, work: Work, piece: Work) -> Result<(), Error> {
+        let standing = self.standing(state, tenant, work, piece, self.bound(state) * IN_HAND);
         if state.held.seconds > 0.0 && standing.excess > 0.0 {
             let one = state.time(state.usual) * standing.slowness;
             let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
