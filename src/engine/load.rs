@@ -7,7 +7,7 @@
 //!
 //! The queue behind is fair between tenants, so the wait that is bounded is a tenant's own: while its work is
 //! being done, each other tenant gets at most as much done. A tenant with little to do is let in however much
-//! another one has waiting, and each keeps a line of its own for those it was told to send back later.
+//! another one has waiting, and each has its own line of clients that were refused and asked to come again.
 //! Pure but for the lock: time is given.
 
 mod cost;
@@ -66,7 +66,7 @@ struct State {
     pace: Pace,
     /// The work that a request usually brings.
     usual: Work,
-    /// Of all tenants together.
+    /// All tenants' together.
     held: Work,
     expected: Work,
     requests: usize,
@@ -99,9 +99,9 @@ pub struct Held {
 /// Audio that is to be let in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Audio {
-    /// Of all channels that are transcribed, together.
+    /// All transcribed channels' seconds together.
     pub seconds: f64,
-    /// That are still to be decoded, of all channels together.
+    /// Samples that are still to be decoded, all channels counted; 0 where none are.
     pub source_samples: f64,
 }
 
