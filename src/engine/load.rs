@@ -273,7 +273,9 @@ impl Load {
         let is_first = before.without(piece) == Work::default();
         let wait = if is_first { others } else { (mine + others).max(mine * slowness) };
         let over = self.over_memory(state, held, work);
-        let is_over_share = over == Err(Refused::OverShare) || (active > 1.0 && mine > bound / active);
+        // A tenant that holds nothing yet is not over its share, however long its first piece is.
+        let holds_more = !is_first && active > 1.0 && mine > bound / active;
+        let is_over_share = over == Err(Refused::OverShare) || holds_more;
         let mut excess = wait - bound;
         if over.is_err() {
             // Until as much of the audio that is held is done.
@@ -371,9 +373,11 @@ impl Load {
         if state.held.seconds > 0.0 && standing.excess > 0.0 {
             let one = state.time(state.usual) * standing.slowness;
             let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
-            // Its own work done, and as much of the others', there is room in any case.
+            // Its own work done, and as much of the others', there is room in any case; with none of its own, it waits
+            // for theirs.
             let held = state.accounts.get(&tenant).map_or(0.0, |own| state.time(own.held));
-            let wait = standing.excess.min((held * standing.active).max(1.0));
+            let own = if held > 0.0 { (held * standing.active).max(1.0) } else { f64::INFINITY };
+            let wait = standing.excess.min(own);
             return Err(refusal(standing.is_over_share, retry_after(wait + promised * one)));
         }
         Ok(())

@@ -120,7 +120,8 @@ fn a_tenant_with_little_is_let_in_however_much_another_one_has_waiting() {
     assert!(refused(load.admit(other, file)).1);
     // A file may be as long as it likes where its tenant has nothing else waiting.
     let long = load.admit(third, Audio::from(3000.0));
-    assert!(long.is_err(), "the others' work takes more than 30 seconds");
+    // The others' work takes 54 seconds, of which 37.5 may be waited for: a matter of the server, not of its share.
+    assert_eq!(refused(long), (17, false));
     held.truncate(6);
     theirs.truncate(6);
     assert!(load.admit(third, Audio::from(3000.0)).is_ok());
