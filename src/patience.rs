@@ -97,9 +97,11 @@ impl Pace {
     /// Counts bytes that the peer has sent. Those that came faster than needed earn no more time than the peer may
     /// be silent for: a burst pays for no trickle.
     pub fn received(&mut self, bytes: u64) {
-        if let Some(earned_ms) = bytes.saturating_mul(1000).checked_div(self.rate.bytes_per_second_min) {
+        // In nanoseconds, as a few bytes earn less than a millisecond, and many such pieces may come in one.
+        let earned_ns = bytes.saturating_mul(1_000_000_000).checked_div(self.rate.bytes_per_second_min);
+        if let Some(earned_ns) = earned_ns {
             let latest = Instant::now() + self.rate.idle.max(self.rate.grace);
-            let earned = self.by.checked_add(Duration::from_millis(earned_ms));
+            let earned = self.by.checked_add(Duration::from_nanos(earned_ns));
             self.by = earned.map_or(latest, |by| by.min(latest));
         }
     }
@@ -238,6 +240,18 @@ mod tests {
         let any = Rate { bytes_per_second_min: 0, ..RATE };
         assert_eq!(endured(any, 1, 9 * second, 60).await, 63 * second);
         assert_eq!(endured(any, 1, 11 * second, 60).await, LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_smallest_pieces_count() {
+        let (mut pace, start) = (Pace::new(Rate { bytes_per_second_min: 3000, ..RATE }), Instant::now());
+        // Four bytes a millisecond, one at a time.
+        while start.elapsed() < Duration::from_secs(60)
+            && pace.wait(sleep(Duration::from_millis(1))).await.is_some()
+        {
+            (0..4).for_each(|_| pace.received(1));
+        }
+        assert_eq!(start.elapsed(), Duration::from_secs(60));
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ pub(super) struct Fetched {
 /// A file's audio with leave to transcribe it.
 pub(super) struct Admitted {
     pub decoded: Decoded,
-    /// Of the file.
+    /// The file's hash.
     pub sha256: [u8; 32],
     pub admission: Admission,
 }

@@ -216,7 +216,7 @@ impl Work for JobWork {
 }
 
 /// Whether it may be otherwise in a minute: a host that is down, a name that is not found. A name that leads inside
-/// is tried as often, lest clients tell it from one that leads nowhere.
+/// is tried as often, so that clients cannot tell it from one that leads nowhere.
 fn may_pass(error: &fetching::Error) -> bool {
     use fetching::Error::{ClientError, Failed, NotRoutable, Unresolvable};
     matches!(error, Failed | NotRoutable | Unresolvable | ClientError(408 | 425 | 429))

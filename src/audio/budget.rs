@@ -7,7 +7,7 @@ use super::gather::Gather;
 /// Packets between two reports, whatever they yield: each takes some milliseconds at most.
 const PACKETS_BETWEEN: u32 = 64;
 
-/// What a decoder has done so far.
+/// How far a decoder has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Samples at [`SAMPLE_RATE`] that it holds, all output channels counted.

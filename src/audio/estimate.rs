@@ -1,5 +1,5 @@
-//! What a file will cost to decode and to hold, by its header alone. Headers lie: this is for planning, and
-//! [`super::decode_within`] is what keeps to bounds.
+//! Estimates, from the header alone, how much work and memory decoding a file takes. Headers lie: this is for
+//! planning, and [`super::decode_within`] keeps to bounds.
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +23,7 @@ const READ_BYTES_MAX: usize = 4 << 20;
 /// Audio that is surely longer than the limit by so much is refused without decoding it, in seconds.
 const MARGIN_SECONDS: f64 = 1.0;
 
-/// What there is to decode, as the header has it; where that does not tell, as is usual for the container.
+/// The audio of a file according to its header; the container's usual values stand in for what it leaves out.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub channels: u16,
@@ -88,7 +88,7 @@ fn of_container(bytes: &Bytes, container: Container, limits: &Limits) -> Estimat
     within(limits, channels, told.sample_rate_hz.unwrap_or(usual.sample_rate_hz), seconds)
 }
 
-/// What is outside the limits is not decoded.
+/// Cut to the limits: nothing outside them is decoded.
 fn within(limits: &Limits, channels: usize, sample_rate_hz: u32, seconds: f64) -> Estimate {
     Estimate {
         channels: channels.min(limits.max_channels).clamp(1, usize::from(u16::MAX)) as u16,
@@ -97,7 +97,7 @@ fn within(limits: &Limits, channels: usize, sample_rate_hz: u32, seconds: f64) -
     }
 }
 
-/// What a header says.
+/// A header's own figures.
 #[derive(Default)]
 struct Told {
     channels: Option<usize>,
@@ -130,7 +130,7 @@ fn seconds(base: Option<TimeBase>, duration: Option<Duration>) -> Option<f64> {
     Some(base?.calc_duration(duration?)?.as_secs_f64()).filter(|seconds| *seconds > 0.0)
 }
 
-/// What speech is like in a container that does not tell.
+/// Typical speech in a container whose header leaves something out.
 struct Usual {
     channels: usize,
     sample_rate_hz: u32,

@@ -29,7 +29,7 @@ struct State {
     /// How much audio was before them.
     seconds_before: f64,
     changes: usize,
-    /// Of all channels, since the source began.
+    /// Samples of all channels since the source began.
     source_samples: u64,
     /// The format in which the source began, with the most channels that it has had.
     source_sample_rate_hz: u32,
@@ -41,12 +41,12 @@ struct State {
 
 struct Output {
     resampling: Resampling,
-    /// What came out so far; of a stream nothing, as that is taken.
+    /// The output so far; empty for a stream, whose output is taken as it comes.
     recorder: Recorder,
 }
 
 impl Output {
-    /// Of a file only what cannot be resampled yet stays in `f32`.
+    /// For a file, only samples that cannot be resampled yet stay in `f32`.
     fn push(&mut self, samples: &[f32], is_stream: bool) -> Result<(), Error> {
         self.resampling.push(samples)?;
         if !is_stream {

@@ -172,7 +172,7 @@ const SIGN: u32 = 1 << 31;
 /// have the order of integers, of which the compiler makes vector code.
 fn peak(samples: &[f32], sign: u32) -> f32 {
     let largest = samples.iter().fold(0, |largest, sample| largest.max((sample.to_bits() ^ sign) as i32));
-    // What is no number counts as loud: the others must not be cut.
+    // A NaN counts as loud, so that the other samples are not cut.
     f32::from_bits(largest as u32).min(f32::INFINITY)
 }
 

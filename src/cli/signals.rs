@@ -37,7 +37,7 @@ impl Signals {
 /// without, as a person waits. A second signal, or one before anything is served, ends the process at once.
 ///
 /// # Errors
-/// What `serving` fails with; no signals can be received.
+/// Those of `serving`; or signals cannot be received.
 pub async fn serve(
     serving: impl Future<Output = Result<(), app::Error>>,
     stop: &http::Stop,
@@ -55,7 +55,7 @@ pub async fn serve(
             Stop::Terminate => grace,
             Stop::Interrupt => Duration::ZERO,
         };
-        // What cannot be served any more need not be waited for.
+        // If serving ends by itself, the rest of the grace is pointless.
         if let Ok(served) = tokio::time::timeout(grace, serving.as_mut()).await {
             return served;
         }

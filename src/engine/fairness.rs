@@ -1,7 +1,7 @@
 //! How tenants share the model's time, window by window and step by step.
 //!
-//! The queue lets tenants' windows begin in turn. Here it is seen to that a window goes on once it has begun:
-//! a tenant with one window would otherwise be decoded at the pace of a batch that another one fills, many times
+//! The queue lets tenants' windows begin in turn. This module makes sure that a window goes on once it has begun.
+//! Without it, a tenant with one window would be decoded at the pace of a batch that another one fills: many times
 //! slower than alone where a step takes longer the more it holds, as on a CPU. So where several flows have
 //! work, each gets about an equal part of the model's time:
 //!
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_cost_the_same_leave_nobody_out() {
+    fn steps_that_cost_the_same_leave_no_window_out() {
         let mut fairness = Fairness::default();
         for round in 0..100 {
             fairness.stepped(1 + round % 16, Duration::from_millis(5));

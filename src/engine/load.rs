@@ -7,7 +7,7 @@
 //!
 //! The queue behind is fair between tenants, so the wait that is bounded is a tenant's own: while its work is
 //! being done, each other tenant gets at most as much done. A tenant with little to do is let in however much
-//! another one has waiting, and each keeps a line of its own for those it was told to send back later.
+//! another one has waiting, and each has its own line of clients that were refused and asked to come again.
 //! Pure but for the lock: time is given.
 
 mod cost;
@@ -68,7 +68,7 @@ struct State {
     pace: Pace,
     /// The work that a request usually brings.
     usual: Work,
-    /// Of all tenants together.
+    /// All tenants' together.
     held: Work,
     expected: Work,
     requests: usize,
@@ -101,9 +101,9 @@ pub struct Held {
 /// Audio that is to be let in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Audio {
-    /// Of all channels that are transcribed, together.
+    /// All transcribed channels' seconds together.
     pub seconds: f64,
-    /// That are still to be decoded, of all channels together.
+    /// Samples that are still to be decoded, all channels counted; 0 where none are.
     pub source_samples: f64,
 }
 
@@ -245,11 +245,12 @@ impl Load {
         self.max_wait_seconds.max(least)
     }
 
-    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done.
+    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is held
+    /// already, of the piece of audio to which `work` belongs.
     ///
     /// In that time a queue that is fair does as much for each other tenant that has so much, so the wait is the
     /// sum of the lesser of both (max-min fairness), and one second of it passes in a second.
-    fn standing(&self, state: &State, tenant: TenantId, work: Work, bound: f64) -> Standing {
+    fn standing(&self, state: &State, tenant: TenantId, work: Work, piece: Work, bound: f64) -> Standing {
         let own = state.accounts.get(&tenant);
         let (held, before) = own.map_or_else(Default::default, |own| (own.held, own.work()));
         let mine = state.time(before + work);
@@ -271,9 +272,12 @@ impl Load {
         let left = 1.0 - parts.iter().map(|part| part.min(1.0 / active)).sum::<f64>();
         let slowness = (1.0 + larger).max(1.0 / left.max(1.0 / active));
         // A tenant's first piece may be as long as it likes, as on a server of its own.
-        let wait = if before == Work::default() { others } else { (mine + others).max(mine * slowness) };
+        let is_first = before.without(piece) == Work::default();
+        let wait = if is_first { others } else { (mine + others).max(mine * slowness) };
         let over = self.over_memory(state, held, work);
-        let is_over_share = over == Err(Refused::OverShare) || (active > 1.0 && mine > bound / active);
+        // A tenant that holds nothing yet is not over its share, however long its first piece is.
+        let holds_more = !is_first && active > 1.0 && mine > bound / active;
+        let is_over_share = over == Err(Refused::OverShare) || holds_more;
         let mut excess = wait - bound;
         if over.is_err() {
             // Until as much of the audio that is held is done.
@@ -307,7 +311,7 @@ impl Load {
         let mut state = self.state();
         state.accounts.values_mut().for_each(|account| account.promises.expire(now));
         let usual = state.usual;
-        let standing = self.standing(&state, tenant, usual, self.bound(&state));
+        let standing = self.standing(&state, tenant, usual, Work::default(), self.bound(&state));
         let one = (state.time(usual) * standing.slowness).max(1e-6);
         let account = state.account(tenant);
         let waited = account.promises.keep(caller, now);
@@ -354,22 +358,29 @@ impl Load {
         let mut state = self.state();
         let reading = state.reading.of(audio.source_samples);
         let work = Work { reading, ..Work::audio(audio.seconds) };
-        self.check(&state, tenant, work)?;
+        self.check(&state, tenant, work, Work::default())?;
         state.hold(tenant, work);
-        state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
+        // A stream is let in before it has any audio: that tells nothing of requests.
+        if audio.seconds > 0.0 {
+            state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
+        }
         Ok(Admission::new(self.clone(), tenant, work))
     }
 
+    /// Whether there is room for `work`; `piece` as for [`Self::standing`].
+    ///
     /// # Errors
     /// As [`Self::admit`].
-    fn check(&self, state: &State, tenant: TenantId, work: Work) -> Result<(), Error> {
-        let standing = self.standing(state, tenant, work, self.bound(state) * IN_HAND);
+    fn check(&self, state: &State, tenant: TenantId, work: Work, piece: Work) -> Result<(), Error> {
+        let standing = self.standing(state, tenant, work, piece, self.bound(state) * IN_HAND);
         if state.held.seconds > 0.0 && standing.excess > 0.0 {
             let one = state.time(state.usual) * standing.slowness;
             let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
-            // Its own work done, and as much of the others', there is room in any case.
+            // Its own work done, and as much of the others', there is room in any case; with none of its own, it waits
+            // for theirs.
             let held = state.accounts.get(&tenant).map_or(0.0, |own| state.time(own.held));
-            let wait = standing.excess.min((held * standing.active).max(1.0));
+            let own = if held > 0.0 { (held * standing.active).max(1.0) } else { f64::INFINITY };
+            let wait = standing.excess.min(own);
             return Err(refusal(standing.is_over_share, retry_after(wait + promised * one)));
         }
         Ok(())

@@ -236,8 +236,8 @@ impl Engine {
         futures_util::future::try_join_all(probes).await.map(drop)
     }
 
-    /// Leave for a job's windows. They are not counted, as they make way for those that are: who sends
-    /// them bounds how many there are at once.
+    /// Leave for a job's windows. They are not counted, as they make way for those that are: their
+    /// sender bounds how many there are at once.
     pub fn admit_job(&self) -> Admission {
         Admission::uncounted()
     }

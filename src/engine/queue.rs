@@ -119,7 +119,7 @@ impl<T> Queue<T> {
 }
 
 impl<T> Lane<T> {
-    /// Of tenants for which `may_have` says so.
+    /// The next item of a tenant that `may_have` lets begin.
     fn pop(&mut self, may_have: impl Fn(TenantId) -> bool) -> Option<T> {
         let allowed = self.turns.iter().position(|tenant| may_have(*tenant))?;
         self.turns.rotate_left(allowed);

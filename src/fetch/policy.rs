@@ -120,7 +120,8 @@ impl AllowList {
     }
 }
 
-/// What may be reached: public addresses but for those of this machine's interfaces, and all that a list allows.
+/// The addresses that may be reached: public ones but for those of this machine's interfaces, and all that a list
+/// allows.
 #[derive(Debug)]
 pub struct Reachable {
     allow: AllowList,

@@ -1,4 +1,4 @@
-//! Request bodies: counted, timed, and read only when somebody asks.
+//! Request bodies: counted, timed, and read only on demand.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What one server allows its bodies.
+/// One server's limits on bodies.
 pub(super) struct Limits {
     rate: Rate,
     bytes_max: u64,
@@ -101,7 +101,7 @@ pub struct Body {
     declared: Option<u64>,
     is_empty: bool,
     limits: Arc<Limits>,
-    /// 0 where nobody has shown a key: those share one part of the memory.
+    /// 0 for requests without a key, which share one part of the memory.
     tenant: u64,
 }
 

@@ -357,7 +357,7 @@ impl Shared {
         self.no_disk(bytes)
     }
 
-    /// What else fills the disk is not known; jobs give back what they hold of it.
+    /// A refusal for want of disk space. Jobs give back their part of it; what else fills the disk is not known.
     fn no_disk(&self, bytes: u64) -> Error {
         count_refusal("disk");
         Error::Full { retry_after: self.pace.wait(Resource::Bytes, None, bytes, self.world.now()) }

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use super::room::Resource;
 
 const NOTES_MAX: usize = 32;
-/// What was longer ago says little: there may have been nothing to do in between.
+/// Older notes say little: there may have been nothing to do in between.
 const MEMORY: Duration = Duration::from_secs(300);
 /// Tenants whose notes are all older than that are forgotten beyond so many.
 const NOTEBOOKS_MAX: usize = 1024;
@@ -52,7 +52,7 @@ impl Pace {
     pub fn wait(&self, of: Resource, tenant: Option<u64>, amount: u64, now: SystemTime) -> Duration {
         let notebooks = self.notebooks();
         let seconds = notebooks.get(&(of, tenant)).and_then(|notes| estimate(notes, amount, now));
-        // What is no duration cannot come of it: the bounds are.
+        // Cannot panic: both bounds are durations.
         seconds.map_or(UNKNOWN, |seconds| Duration::from_secs_f64(seconds.clamp(SHORTEST, LONGEST)))
     }
 

@@ -1,8 +1,8 @@
-//! Files that belong to no job: set aside, said and counted, and removed after a time; never in silence.
+//! Files that belong to no job: moved aside, logged, counted, and removed after a time; never deleted in silence.
 //!
-//! Rows tell what a file in the spool is for, so a database that is lost, damaged or restored from a copy makes
-//! orphans of audio that clients were told is safe. A crash between file and row makes one too, which nobody
-//! was told of, and nothing tells the two apart: so both are kept.
+//! A row says what a file in the spool is for. A database that is lost, damaged or restored from a copy therefore
+//! leaves orphans: audio whose receipt was acknowledged. A crash between file and row leaves one, too, whose
+//! receipt was not. The two look alike, so both are kept.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -66,7 +66,7 @@ impl Quarantine {
         for entry in entries {
             let entry = entry?;
             let is_old = entry.metadata()?.modified()? < before;
-            // What cannot be removed is tried again next time, and counted until then.
+            // A file that cannot be removed is tried again next time, and counted until then.
             if is_old && fs::remove_file(entry.path()).is_ok() {
                 removed += 1;
             } else {
@@ -80,7 +80,7 @@ impl Quarantine {
     }
 }
 
-/// What [`reconcile`] found.
+/// The findings of [`reconcile`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Files that belong to no job, by name.

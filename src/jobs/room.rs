@@ -2,7 +2,7 @@
 
 use crate::share::{Refused, Tenants, may_hold};
 
-/// What all tenants together may hold.
+/// The most that all tenants together may hold.
 #[derive(Debug, Clone)]
 pub struct Bounds {
     /// Jobs that have not ended.
@@ -12,7 +12,7 @@ pub struct Bounds {
     pub tenants: Tenants,
 }
 
-/// What is held now, by all tenants and by the one that asks.
+/// How much is held now, by all tenants and by the one that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Held {
     pub jobs: u64,

@@ -19,7 +19,7 @@ use super::store::{Answer, JobId, Stamp};
 use crate::state;
 
 const FOLDER: &str = "jobs-audio";
-/// Of a file that is still being written; it is of no use after a crash.
+/// The extension of a file that is still being written; it is of no use after a crash.
 const DRAFT: &str = "part";
 
 /// Where audio waits. Each of these is on the disk when it returns.

@@ -71,7 +71,7 @@ struct Held {
     by_tenant: HashMap<u64, u64>,
 }
 
-/// What one request holds of a [`Share`]; dropping it gives it back.
+/// One request's part of a [`Share`]; dropping it gives it back.
 pub struct Part {
     ledger: Arc<Ledger>,
     tenant: u64,
@@ -95,7 +95,7 @@ impl Share {
         self.0.held().total
     }
 
-    /// What `tenant` holds.
+    /// How much `tenant` holds.
     pub fn held_by(&self, tenant: u64) -> u64 {
         self.0.held().by_tenant.get(&tenant).copied().unwrap_or(0)
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_finds_something_left() {
+    fn each_newcomer_finds_something_left() {
         let share = Share::new(1000, tenants(50));
         let mut held = Vec::new();
         let counts: Vec<usize> = (0..4)

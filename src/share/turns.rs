@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::{Tenants, may_hold};
 
-/// A semaphore that is fair between tenants: those who wait go in turn by tenant, and by time within one.
+/// A semaphore that is fair between tenants: waiting calls go in turn by tenant, and by time within one.
 /// Cheap to clone: all clones are one.
 #[derive(Clone)]
 pub struct Turns(Arc<Hall>);
@@ -91,7 +91,7 @@ impl Hall {
                         *state.held.entry(tenant).or_insert(0) += 1;
                         passed = 0;
                     }
-                    // Its future is gone; the lock is ours, so the turn must not give itself back.
+                    // Its future is gone. The lock is held here, so the turn must not give itself back.
                     Err(mut turn) => turn.is_held = false,
                 }
             }

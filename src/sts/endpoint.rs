@@ -26,7 +26,7 @@ const BODY_BYTES_MAX: u64 = 4 << 20;
 pub async fn interactive_agent(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
     let tenant = service.access.tenant(&request).await?;
     let base = service.base(&request.headers, &request.uri);
-    let body = read(&request.headers, request.body).await?;
+    let body = read(&request.headers, request.body.charged_to(tenant)).await?;
     let reply = match Action::read(&body)? {
         Action::Start(start) => service.start(tenant, *start, &base).await?,
         Action::Of { session_id, step } => match service.sessions.find(&session_id, tenant)? {
@@ -42,7 +42,7 @@ pub async fn interactive_agent(service: Arc<Service>, request: Request) -> Resul
 pub async fn web_session(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
     let tenant = service.access.tenant(&request).await?;
     let base = service.base(&request.headers, &request.uri);
-    let body = read(&request.headers, request.body).await?;
+    let body = read(&request.headers, request.body.charged_to(tenant)).await?;
     let mut start = Start::read(Fields::of(&body)?)?;
     start.channel = Channel::Web;
     Ok(answer(StatusCode::OK, &service.start(tenant, start, &base).await?))

@@ -207,7 +207,7 @@ impl Sessions {
         self.book().open.get(id).cloned()
     }
 
-    /// As [`Self::get`], for callers who want to know why there is none.
+    /// As [`Self::get`], with the reason where there is none.
     ///
     /// # Errors
     /// [`Error::NoSession`], [`Error::Ended`].

@@ -81,7 +81,7 @@ pub struct Transcriber {
     speech: Option<Arc<Speech>>,
 }
 
-/// What the windows of one request have in common.
+/// The part that is the same for all windows of one request.
 struct Work<'a> {
     options: &'a TranscribeOptions,
     admission: &'a Admission,
@@ -175,7 +175,7 @@ impl Transcriber {
         for sound in channels {
             plans.push(speech.plan(sound, work.options).await?);
         }
-        // What is silent in any channel is not held from here on.
+        // From here on, silence is not held.
         let windows = plans.iter().flat_map(|plan| &plan.windows);
         work.admission.cut(windows.map(|window| seconds(window.samples())));
         let planned = channels.iter().zip(&plans);
@@ -223,7 +223,7 @@ impl Transcriber {
         language: Option<&DetectedLanguage>,
         work: &Work<'_>,
     ) -> Result<(DetectedLanguage, Vec<Segment>), Error> {
-        // Nobody closes the semaphore; if somebody did, there would be a window too many, and no more.
+        // The semaphore is never closed; if it were, there would be a window too many, and no more.
         let _place = work.room.acquire().await.ok();
         let mut language = language.cloned();
         let mut segments = Vec::new();

@@ -16,7 +16,7 @@ use crate::vad::{Vad, VadOptions, speech_spans};
 /// The windows of one channel.
 pub struct Plan {
     pub windows: Vec<WindowPlan>,
-    /// Of speech, in each frame of [`crate::vad::FRAME_SAMPLES`].
+    /// The probability of speech in each frame of [`crate::vad::FRAME_SAMPLES`].
     pub probabilities: Vec<f32>,
 }
 

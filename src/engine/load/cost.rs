@@ -25,7 +25,7 @@ const WINDOW_SECONDS: f64 = WINDOW_SAMPLES as f64 / crate::audio::SAMPLE_RATE as
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Work {
     pub windows: f64,
-    /// Of audio.
+    /// Seconds of audio.
     pub seconds: f64,
     /// Seconds of a processor until it is decoded.
     pub reading: f64,
@@ -187,7 +187,7 @@ impl Pace {
         kept
     }
 
-    /// Of late; `None` where that is too little to tell anything.
+    /// Busy seconds that still count; `None` where they are too few to say anything.
     pub fn busy_seconds(&self) -> Option<f64> {
         (self.busy >= MIN_BUSY_SECONDS).then_some(self.busy)
     }

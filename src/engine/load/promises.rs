@@ -1,8 +1,8 @@
-//! Who was told to come back, and when.
+//! Callers that were refused, and when each was asked to come again.
 //!
-//! Whoever is refused gets a place in a line that nobody stands in: the time at which there will be room for
-//! it once those before it have come back and been let in. So no two are told the same moment, and who comes
-//! when told goes before newcomers. Callers are told apart by a number that is the same each time one of them
+//! A refused caller gets a place in a line, although it does not wait on its connection: the time at which there
+//! will be room for it if those before it come back and are let in. So each caller gets a time of its own, and
+//! one that comes back then goes before newcomers. A caller is known by a number that is the same each time it
 //! asks for the same thing; callers that look alike take each other's places.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A place is kept for so long after its time, and given so long before.
 const LATE: Duration = Duration::from_secs(3);
 const EARLY: Duration = Duration::from_millis(100);
-/// More are not remembered: they are told the longest wait and promised nothing.
+/// More are not remembered: they get the longest wait and no promise.
 const MOST: usize = 4096;
 /// Weight of the newest promise in the share of those that are kept.
 const SMOOTHING: f64 = 0.02;
@@ -21,7 +21,7 @@ const MIN_SHARE: f64 = 0.05;
 pub struct Promises {
     /// In order of time.
     line: VecDeque<Promise>,
-    /// Of those told to come back, how many do.
+    /// The part of refused callers that come back, 0 to 1.
     share: f64,
 }
 
@@ -64,7 +64,7 @@ impl Promises {
         Some(kept.due.saturating_duration_since(kept.made))
     }
 
-    /// When `caller` was told to come, where it was: to ask again before that changes nothing.
+    /// The time that `caller` was given, if it was given one: asking again before that changes nothing.
     pub fn of(&self, caller: u64) -> Option<Instant> {
         self.line.iter().find(|promise| promise.caller == caller).map(|promise| promise.due)
     }

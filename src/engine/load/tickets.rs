@@ -94,7 +94,7 @@ impl Admission {
         let mut state = account.load.state();
         // The one piece on an idle engine may grow as long as it likes.
         if state.held != *remaining {
-            account.load.check(&state, account.tenant, more)?;
+            account.load.check(&state, account.tenant, more, *remaining)?;
         }
         state.hold(account.tenant, more);
         *remaining = *remaining + more;

@@ -62,7 +62,7 @@ fn prepare(path: &Path) -> Result<Sqlite, Error> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
-    // What is forgotten is overwritten: results are what people said.
+    // Deleted rows are overwritten: results are what people said.
     connection.pragma_update(None, "secure_delete", true)?;
     let found = format(&connection)?;
     if found < FORMATS.len() {
@@ -77,7 +77,7 @@ fn prepare(path: &Path) -> Result<Sqlite, Error> {
     Ok(Sqlite { connection: Arc::new(Mutex::new(connection)), is_new: found == 0 })
 }
 
-/// Of how many formats the database has been made.
+/// The format of the database: how many of [`FORMATS`] it has been through.
 fn format(db: &Connection) -> Result<usize, Error> {
     let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = FORMATS.len();
@@ -98,7 +98,7 @@ fn damaged(error: Error, path: &Path) -> Error {
 }
 
 /// SQLite deletes a log whose database is missing or empty, and overwrites one that does not begin as a log does.
-/// What was acknowledged may be in there and nowhere else, so it is set aside.
+/// Acknowledged jobs may be in there and nowhere else, so it is set aside.
 fn keep_stray_log(state_dir: &Path) -> std::io::Result<()> {
     let log = state_dir.join(LOG);
     let mut magic = [0; 4];

@@ -105,7 +105,7 @@ struct Agent {
     /// When somebody last said something, or the agent last stopped.
     quiet_since: Instant,
     nudges: u32,
-    /// For somebody to come back, where all have left.
+    /// How long the agent waits for a participant to come back, where all have left.
     alone: Option<Patience>,
     /// Whether it was a telephone that left last.
     hung_up: bool,

@@ -28,6 +28,9 @@ const WEIGHT_MAX: f32 = 1.5;
 /// A word that the tokenizer knows whole, in any spelling, is common, and the model hears it without help: among a
 /// hundred such words some fit any unclear sound. So it gets nothing at weight 1, and this at [`WEIGHT_MAX`].
 const COMMON_MARGIN: f32 = 0.5;
+/// With more terms each has a smaller margin, in proportion: the more there are, the more easily one of them fits a
+/// sound that is unclear.
+const FEW_TERMS: f32 = 40.0;
 /// The last token of an unwanted term of weight -1 loses so much, in nats.
 const UNWANTED: f32 = 3.0;
 const UNWANTED_WEIGHT_MAX: f32 = 10.0;
@@ -56,6 +59,8 @@ impl Bias {
             tracing::warn!(given = terms.len(), heeded = TERMS_MAX, "more terms than are heeded");
         }
         let mut trie = Trie::default();
+        let wanted = terms.iter().take(TERMS_MAX).filter(|term| term.weight > 0.0).count();
+        let part = (FEW_TERMS / wanted as f32).min(1.0);
         for term in terms.iter().take(TERMS_MAX) {
             let text = term.text.trim();
             let capitalised = capitalised(text);
@@ -69,7 +74,7 @@ impl Bias {
             let in_tokens: Vec<_> = in_tokens.collect();
             let fewest = in_tokens.iter().map(|(_, tokens)| tokens.len()).min().unwrap_or_default();
             for (root, tokens) in in_tokens {
-                trie.insert(root, &tokens, term.weight, margin(fewest, term.weight));
+                trie.insert(root, &tokens, term.weight, part * margin(fewest, term.weight));
             }
         }
         let special = &tokenizer.special;
