@@ -5,14 +5,15 @@
 //! slower than alone where a step takes longer the more it holds, as on a CPU. So where several flows have
 //! work, each gets about an equal part of the model's time:
 //!
-//! - a flow begins no window while another one has had less of the model's time (virtual time, as in start-time
-//!   fair queueing: Goyal, Vin and Cheng, 1996), nor while the other one's window is on its way that began when
-//!   it had less;
+//! - the flow that has had the least of the model's time begins its next window first (virtual time, as in
+//!   start-time fair queueing: Goyal, Vin and Cheng, 1996); a window on its way counts against its flow only later;
+//! - the other flows begin windows only while nothing is owed to those whose windows they hold up: encoding makes
+//!   all others wait, which is owed to them, and steps that they share pay it back;
 //! - a step takes in as many windows as keep it within the time that the smallest flow's share allows, and the
 //!   largest flows give way.
 //!
-//! Where a step costs the same however much it holds, as on a GPU, the second rule never applies. Pure: time is
-//! given.
+//! Where a step costs the same however much it holds, as on a GPU, the third rule never applies, and the second one
+//! lets a flow with much work fill the batch beside one that has little. Pure: time is given.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -20,9 +21,11 @@ use std::time::{Duration, Instant};
 use super::model::SlotId;
 use super::window::{Class, TenantId};
 
-/// A flow may get ahead of others by so much of the model's time, and windows that are encoded together take no
-/// longer while several flows have work: enough for a batch on a GPU, and not for one window on a CPU.
+/// Windows that are encoded together take no longer while several flows have work, and steps pay so much in advance:
+/// enough for a batch on a GPU, and not for one window on a CPU.
 const AHEAD_SECONDS: f64 = 0.02;
+/// Jobs count so many times: there are clients who wait for all other work.
+const JOBS_WEIGHT: f64 = 9.0;
 /// A window on its way counts for its flow only from so many times what encoding it takes: until then others wait
 /// for it, as it did for them.
 const ON_ITS_WAY: f64 = 2.0;
@@ -51,6 +54,10 @@ impl Flow {
             Class::Job => Self::Jobs,
         }
     }
+
+    fn weight(self) -> f64 {
+        if self == Self::Jobs { JOBS_WEIGHT } else { 1.0 }
+    }
 }
 
 /// A window in a slot.
@@ -71,6 +78,8 @@ pub struct Fairness {
     active: HashMap<Flow, f64>,
     /// The least that an active flow has had, without that window.
     least: f64,
+    /// For each flow in a slot, how long others have held it up, less what steps have paid back, in seconds.
+    owed: HashMap<Flow, f64>,
     step: StepCost,
     /// Encoding a window, in seconds: a running mean.
     encode: f64,
@@ -89,10 +98,13 @@ impl Fairness {
         now: Instant,
     ) {
         let mut active: HashMap<Flow, f64> = waiting.map(|flow| (flow, 0.0)).collect();
+        let mut owed = HashMap::new();
         for (flow, had) in on_their_way {
             let longest = active.entry(flow).or_insert(0.0);
             *longest = longest.max(had.as_secs_f64());
+            owed.insert(flow, self.owed.get(&flow).copied().unwrap_or(0.0));
         }
+        self.owed = owed;
         let before = std::mem::replace(&mut self.active, active);
         let flows: Vec<Flow> = self.active.keys().copied().collect();
         let stayed = flows.iter().filter(|flow| before.contains_key(flow)).map(|flow| self.standing(*flow));
@@ -116,7 +128,7 @@ impl Fairness {
     /// The time that `flow` has had, without that of the window that is on its way.
     fn standing(&self, flow: Flow) -> f64 {
         let on_its_way = self.active.get(&flow).copied().unwrap_or(0.0).min(ON_ITS_WAY * self.encode);
-        self.used.get(&flow).map_or(self.least, |used| used - on_its_way)
+        self.used.get(&flow).map_or(self.least, |used| used - on_its_way * flow.weight())
     }
 
     /// Whether one flow has the model for itself.
@@ -126,7 +138,8 @@ impl Fairness {
 
     /// Whether a window of `flow` may begin.
     pub fn may_begin(&self, flow: Flow) -> bool {
-        self.is_alone() || self.used.get(&flow).is_none_or(|used| *used <= self.least + AHEAD_SECONDS)
+        let mut others = self.owed.iter().filter(|(other, _)| **other != flow);
+        self.is_alone() || self.is_next(flow) || others.all(|(_, owed)| *owed <= 0.0)
     }
 
     /// Whether no flow has had less of the model's time than `flow`.
@@ -150,6 +163,10 @@ impl Fairness {
     /// A window of `flow` is about to be encoded.
     pub fn begins(&mut self, flow: Flow) {
         self.charge(flow, self.encode);
+        let encode = self.encode;
+        self.owed.iter_mut().filter(|(other, _)| **other != flow).for_each(|(_, owed)| *owed += encode);
+        // A flow that comes holds others up, and is not held up at once itself.
+        self.owed.entry(flow).or_insert(encode);
     }
 
     /// Windows of these flows were encoded, each of which was announced.
@@ -162,12 +179,17 @@ impl Fairness {
     }
 
     pub fn charge(&mut self, flow: Flow, seconds: f64) {
-        *self.used.entry(flow).or_insert(self.least) += seconds;
+        *self.used.entry(flow).or_insert(self.least) += seconds * flow.weight();
     }
 
-    /// A step of so many windows took so long.
+    /// A step of so many windows, of all flows in slots, took so long.
     pub fn stepped(&mut self, windows: usize, took: Duration) {
         self.step.learn(windows as f64, took.as_secs_f64());
+        // With so many others an even share is a step in so many.
+        let others = self.active.len().saturating_sub(1) as f64;
+        for owed in self.owed.values_mut() {
+            *owed = (*owed - others * took.as_secs_f64()).max(-AHEAD_SECONDS);
+        }
     }
 
     /// The slots that take part in the next step, in the order of `seats`.
@@ -330,70 +352,107 @@ mod tests {
         assert!(chosen(&fairness(), &seats).ends_with(&[15]));
     }
 
-    /// Begins a round in which windows of these flows wait, and the window of one of them has had so long.
-    fn round(fairness: &mut Fairness, waiting: &[Flow], on_its_way: Option<(Flow, u64)>) {
-        let on_its_way = on_its_way.map(|(flow, ms)| (flow, Duration::from_millis(ms)));
-        fairness.begin_round(waiting.iter().copied(), on_its_way.into_iter(), Instant::now());
+    const ENCODE: Duration = Duration::from_millis(80);
+
+    /// Begins a round in which windows of some flows wait, and those of others are on their way and have had so many
+    /// milliseconds.
+    fn round(fairness: &mut Fairness, waiting: &[Flow], on_their_way: &[(Flow, u64)]) {
+        let on_their_way = on_their_way.iter().map(|(flow, ms)| (*flow, Duration::from_millis(*ms)));
+        fairness.begin_round(waiting.iter().copied(), on_their_way, Instant::now());
+    }
+
+    fn encode(fairness: &mut Fairness, flow: Flow, took: Duration) {
+        fairness.begins(flow);
+        fairness.encoded(&[flow], took);
     }
 
     #[test]
-    fn a_flow_that_is_ahead_begins_nothing_until_the_other_has_caught_up() {
+    fn the_flow_that_had_least_is_next_and_to_leave_gains_nothing() {
         let mut fairness = fairness();
         let (busy, other) = (flow(1), flow(2));
-        round(&mut fairness, &[busy], None);
+        round(&mut fairness, &[busy], &[]);
         fairness.charge(busy, 100.0);
         assert!(fairness.may_begin(busy), "it is alone");
-        round(&mut fairness, &[busy, other], None);
-        assert!(fairness.may_begin(busy) && fairness.may_begin(other), "both start level");
-        assert!(fairness.is_next(other) && !fairness.is_next(busy), "but for a head start");
+        round(&mut fairness, &[busy, other], &[]);
+        assert!(fairness.is_next(other) && !fairness.is_next(busy), "both start level, but for a head start");
         fairness.charge(busy, 0.2);
-        round(&mut fairness, &[busy, other], None);
-        assert!(!fairness.may_begin(busy) && fairness.may_begin(other));
-        // To leave and to come back gains nothing, and loses nothing.
-        round(&mut fairness, &[other], None);
-        round(&mut fairness, &[busy, other], None);
-        assert!(!fairness.may_begin(busy));
+        round(&mut fairness, &[other], &[]);
+        round(&mut fairness, &[busy, other], &[]);
+        assert!(!fairness.is_next(busy));
         fairness.charge(other, 0.21);
-        round(&mut fairness, &[busy, other], None);
-        assert!(fairness.may_begin(busy));
+        round(&mut fairness, &[busy, other], &[]);
+        assert!(fairness.is_next(busy));
     }
 
     #[test]
     fn a_window_on_its_way_is_not_held_up_by_another_flows_next_one() {
         let mut fairness = fairness();
         let (busy, other) = (flow(1), flow(2));
-        round(&mut fairness, &[busy], None);
-        fairness.begins(busy);
-        fairness.encoded(&[busy], Duration::from_millis(80));
+        round(&mut fairness, &[busy], &[]);
+        encode(&mut fairness, busy, ENCODE);
         assert_eq!(fairness.encode_batch(8), 8, "it is alone");
-        round(&mut fairness, &[busy, other], Some((busy, 80)));
+        round(&mut fairness, &[busy, other], &[(busy, 80)]);
         assert_eq!(fairness.encode_batch(8), 1, "two would take too long");
-        assert!(fairness.is_next(other) && !fairness.may_begin(busy));
-        fairness.begins(other);
-        fairness.encoded(&[other], Duration::from_millis(80));
-        round(&mut fairness, &[busy], Some((other, 80)));
+        assert!(fairness.is_next(other) && !fairness.is_next(busy));
+        encode(&mut fairness, other, ENCODE);
+        round(&mut fairness, &[busy], &[(busy, 80), (other, 80)]);
         assert!(!fairness.may_begin(busy));
-        // It takes longer than it may hold up others.
-        fairness.charge(other, 0.2);
-        round(&mut fairness, &[busy], Some((other, 280)));
+        // It has been stepped for as long as it held up others, and may be held up again.
+        for _ in 0..9 {
+            fairness.stepped(2, Duration::from_millis(10));
+        }
         assert!(fairness.may_begin(busy));
+        encode(&mut fairness, busy, ENCODE);
+        assert!(!fairness.may_begin(busy));
     }
 
     #[test]
-    fn short_windows_of_several_flows_begin_together() {
+    fn two_flows_with_much_to_do_fill_all_slots_in_turn() {
         let mut fairness = fairness();
+        let flows = [flow(1), flow(2)];
+        let mut seats: Vec<(Flow, u64)> = Vec::new();
+        for _ in 0..16 {
+            round(&mut fairness, &flows, &seats);
+            let next = flows.into_iter().find(|flow| fairness.is_next(*flow)).expect("one had least");
+            assert!(fairness.may_begin(next));
+            encode(&mut fairness, next, ENCODE);
+            seats.push((next, 80));
+        }
+        let of_first = seats.iter().filter(|(flow, _)| *flow == flows[0]).count();
+        assert!((7..=9).contains(&of_first), "{of_first} of 16");
+    }
+
+    #[test]
+    fn where_steps_cost_the_same_a_flow_with_much_to_do_fills_the_batch_beside_one_with_little() {
+        let mut fairness = Fairness::default();
         let (busy, other) = (flow(1), flow(2));
-        round(&mut fairness, &[busy, other], None);
-        fairness.begins(busy);
-        fairness.encoded(&[busy], Duration::from_millis(2));
-        assert_eq!(fairness.encode_batch(16), 10);
-        let begun = std::iter::repeat_with(|| {
-            let may = fairness.may_begin(busy);
-            fairness.begins(busy);
-            may
-        });
-        assert_eq!(begun.take_while(|may| *may).count(), 9, "20 ms ahead of the other");
-        assert!(fairness.is_next(other));
+        round(&mut fairness, &[busy, other], &[]);
+        encode(&mut fairness, other, Duration::from_millis(2));
+        encode(&mut fairness, busy, Duration::from_millis(2));
+        let mut begun = 0;
+        for step in 0..60 {
+            round(&mut fairness, &[busy], &[(other, 2 + 3 * step), (busy, 3 * step)]);
+            while fairness.may_begin(busy) && begun < 64 {
+                encode(&mut fairness, busy, Duration::from_millis(2));
+                begun += 1;
+            }
+            fairness.stepped(begun + 2, Duration::from_millis(6));
+        }
+        assert_eq!(begun, 64);
+    }
+
+    #[test]
+    fn jobs_get_little_while_a_client_waits() {
+        let mut fairness = fairness();
+        let client = flow(1);
+        let mut jobs = 0;
+        for _ in 0..100 {
+            round(&mut fairness, &[client, Flow::Jobs], &[]);
+            let next = if fairness.is_next(Flow::Jobs) { Flow::Jobs } else { client };
+            jobs += u32::from(next == Flow::Jobs);
+            encode(&mut fairness, next, ENCODE);
+        }
+        assert!((8..=13).contains(&jobs), "{jobs} of 100");
     }
 
     #[test]
