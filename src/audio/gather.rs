@@ -159,7 +159,7 @@ impl Gather {
         self.state.as_ref().map_or(0.0, State::seconds)
     }
 
-    /// Of a stream, what came out since the last call: one of equal length for each output channel.
+    /// Takes the samples that a stream yielded since the last call: equally many for each output channel.
     pub fn take(&mut self) -> Vec<Vec<f32>> {
         let outputs = self.state.iter_mut().flat_map(|state| &mut state.outputs);
         outputs.map(|output| output.resampling.take()).collect()

@@ -1,7 +1,7 @@
 //! How a server stops: it leaves, then it closes.
 //!
-//! While it leaves, its port is open and what is new gets 503, so that load balancers and orchestrators, which learn
-//! of a stop by asking or a little after the signal, can send requests elsewhere before any connection is refused.
+//! While it leaves, its port stays open and new requests get 503. Load balancers and orchestrators notice a stop when
+//! they next probe, or a little after the signal: this way they send requests elsewhere before any connection is refused.
 
 use std::time::Duration;
 

@@ -167,7 +167,7 @@ pub struct Run {
     pub words: bool,
     /// `None`: the audio is on disk.
     pub url: Option<String>,
-    /// Of the audio on disk; without `url` only.
+    /// The audio on disk; means nothing for a job with a `url`.
     pub stamp: Stamp,
     /// How often it failed, or ended the process.
     pub failures: u32,

@@ -1,5 +1,5 @@
-//! What only the inside can bring about: a full database, a shortage of file descriptors, an hour that passes in
-//! a moment. The clock is tokio's, which stands still while anything works.
+//! States that only a test inside can bring about: a full database, a shortage of file descriptors, an hour that
+//! passes in a moment. The clock is tokio's, which stands still while anything works.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -171,7 +171,7 @@ impl Place {
         tokio::spawn(async move { jobs.run(Arc::new(Echo(each)), CancellationToken::new()).await });
     }
 
-    /// What the receiver gets next.
+    /// The next delivery that the receiver gets.
     async fn next(&mut self) -> String {
         let body = tokio::time::timeout(Duration::from_secs(86_400), self.received.recv()).await;
         String::from_utf8(body.expect("in time").expect("a body")).expect("text")

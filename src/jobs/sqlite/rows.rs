@@ -12,8 +12,8 @@ use crate::jobs::store::{Job, JobId, Phase};
 ///
 /// `due_ms`: when it is run or sent next. `receiver`: host and port of `callback`, which is forgotten on
 /// delivery, as `query` and `url` are when the result is there. `idempotency_key`: means one job of its tenant,
-/// for as long as the job is known. `sha256`: of the audio on disk. The rest of the last format is told of in
-/// `line.rs`.
+/// for as long as the job is known. `sha256`: of the audio on disk. `line.rs` documents the other columns of
+/// the last format.
 pub const FORMATS: [&str; 3] = [
     "
     CREATE TABLE jobs (
