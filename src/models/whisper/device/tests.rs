@@ -217,7 +217,7 @@ fn tokens_are_chosen_by_the_same_rules() {
 fn with_a_temperature_tokens_come_as_often_as_they_are_likely() {
     let tokenizer = tokenizer();
     let rules = Rules::new(&tokenizer, Some(vec![0]), None);
-    let bias = Arc::new(Bias::new(&[Term { text: "b".into(), weight: 0.5 }], &tokenizer));
+    let bias = Arc::new(Bias::new(&[Term { text: "b".into(), weight: 2.0 }], &tokenizer));
     let letter = |letter: char| tokenizer.encode(&letter.to_string())[0] as usize;
     for (place, device) in devices() {
         let state = |seed| State { tokens_max: 10, forced: false, temperature: 0.5, seed, terms: true };
