@@ -16,8 +16,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from door import Door
-from scoring import error_rate, out_of_order, percentile, read_lines, time_differences
+from door import Door, percentile
+from scoring import error_rate, out_of_order, read_lines, time_differences
 
 MEASURES = {
     "wer": "truth, English: words wrong, %",

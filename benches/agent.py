@@ -28,7 +28,8 @@ import numpy
 import websockets
 
 from live import RATE, samples
-from scoring import percentile, read_lines
+from door import percentile
+from scoring import read_lines
 
 PIECE_MS = 20
 # A frame so much below the loudest one is not speech any more.

@@ -17,15 +17,14 @@ import array
 import asyncio
 import io
 import json
-import math
 import sys
 import time
 import wave
 from collections import Counter
 from pathlib import Path
 
-from callers import Client, Strain, Watched, judged, percentile, show, two_tenants
-from door import memory_mib
+from callers import Client, Strain, Watched, concluded, show, two_tenants
+from door import memory_mib, percentile
 
 CHANNELS = 8
 BLOCK = 65_535
@@ -193,10 +192,7 @@ def main() -> int:
     if speech is not None:
         found = served_for(f"{FOUR} channels of speech", spoken, speech)
         goals.append((f"{FOUR} channels of speech on an idle server: other than 200", found["status"] != 200, 0))
-    met = judged(goals)
-    if options.json:
-        options.json.write_text(json.dumps(results | {"goals": goals}, indent=1))
-    return 0 if met else 1
+    return concluded(results, goals, options.json)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ and how late this process itself was, since by so much its figures may be too hi
 
 import asyncio
 import base64
-import math
+import json
 import os
 import resource
 import sys
@@ -17,7 +17,7 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
-from door import Answer, make_key, memory_mib, serving
+from door import Answer, make_key, memory_mib, percentile, serving
 
 REFUSED = (429, 503)
 
@@ -207,12 +207,6 @@ def open_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), most))
 
 
-def percentile(values: list[float], fraction: float) -> float:
-    """By nearest rank; NaN of nothing."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)] if ordered else math.nan
-
-
 def spread(name: str, values: list[float]) -> dict:
     return {f"{name}_p50_s": percentile(values, 0.5), f"{name}_p99_s": percentile(values, 0.99)}
 
@@ -229,3 +223,11 @@ def judged(goals: list[tuple[str, float, float]]) -> bool:
     for name, value, most in goals:
         print(f"{'met' if value <= most else 'MISSED':<7} {name}: {value:.3f}, goal {most:g}")
     return all(value <= most for _, value, most in goals)
+
+
+def concluded(results: dict, goals: list[tuple[str, float, float]], file: Path | None) -> int:
+    """Prints the goals, and writes all to `file` if there is one; the exit code."""
+    met = judged(goals)
+    if file:
+        file.write_text(json.dumps(results | {"goals": goals}, indent=1))
+    return 0 if met else 1

@@ -23,8 +23,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from door import Served, memory_mib, serving
-from scoring import error_rate, percentile, read_lines
+from door import Served, memory_mib, percentile, serving
+from scoring import error_rate, read_lines
 
 PEER = Path(__file__).parent / "peers" / "peer.py"
 DEFAULT_PEERS = ["faster-whisper-f32", "faster-whisper-f32-batched", "faster-whisper-int8",

@@ -24,8 +24,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from door import Door, memory_mib, serving
-from scoring import error_rate, percentile, read_lines
+from door import Door, memory_mib, percentile, serving
+from scoring import error_rate, read_lines
 
 SERVER = Path(__file__).parent / "peers" / "server.py"
 

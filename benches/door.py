@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import os
 import signal
 import socket
@@ -94,6 +95,12 @@ def memory_mib(pid: int, field: str = "VmRSS") -> float:
         if line.startswith(field + ":"):
             return int(line.split()[1]) / 1024
     raise ProcessLookupError(f"process {pid} has no {field}")
+
+
+def percentile(values: list[float], fraction: float) -> float:
+    """By nearest rank; NaN of nothing."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)] if ordered else math.nan
 
 
 def make_key(binary: str, state: str | Path, label: str = "bench") -> str:

@@ -12,7 +12,6 @@ Needs jiwer and whisper-normalizer.
 """
 
 import argparse
-import json
 import random
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -33,8 +33,8 @@ import av
 import numpy
 import websockets
 
-from door import Door
-from scoring import error_rate, percentile, read_lines
+from door import Door, percentile
+from scoring import error_rate, read_lines
 
 RATE = 16_000
 

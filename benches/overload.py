@@ -20,8 +20,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from door import Answer, Door, memory_mib, serving
-from scoring import percentile
+from door import Answer, Door, memory_mib, percentile, serving
 
 # Requests open at the same time: a bound on threads here, not on the load. Reaching it is reported.
 OPEN_MOST = 1024

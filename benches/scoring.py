@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import math
 import re
 from pathlib import Path
 
@@ -31,12 +30,6 @@ def error_rate(pairs: list[tuple[str, str, str]]) -> float | None:
     if not normalised:
         return None
     return jiwer.wer([r for r, _ in normalised], [h for _, h in normalised])
-
-
-def percentile(values: list[float], fraction: float) -> float:
-    """By nearest rank; NaN of nothing."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)] if ordered else math.nan
 
 
 def time_differences(reference: list, words: list) -> list[float]:

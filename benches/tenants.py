@@ -23,8 +23,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from callers import (REFUSED, Client, Strain, Watched, judged, patiently, percentile, show, spread, two_tenants,
-                     upgrade)
+from callers import REFUSED, Client, Strain, Watched, concluded, patiently, show, spread, two_tenants, upgrade
+from door import percentile
 
 IMPATIENT_SECONDS = 0.05
 # Of A's callers, one in so many seeks the truth about Retry-After, and another one obeys it.
@@ -229,10 +229,7 @@ def main() -> int:
     for name, found in results["resources"].items():
         goals.append((f"{name}: A refused with other than 429, or B refused",
                       (found["a_then"] != 429) + (found["a_told_s"] is None) + (found["b"] not in (200, 101)), 0))
-    met = judged(goals)
-    if options.json:
-        options.json.write_text(json.dumps(results | {"goals": goals}, indent=1))
-    return 0 if met else 1
+    return concluded(results, goals, options.json)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from callers import (Client, Strain, Watched, judged, open_files, patiently, percentile, read_head, show, spread,
+from callers import (Client, Strain, Watched, concluded, open_files, patiently, read_head, show, spread,
                      told_wait, two_tenants)
-from door import memory_mib
+from door import memory_mib, percentile
 
 BODY_BYTES = 10_000_000
 DRIPS = (4, 5_000)
@@ -243,10 +243,7 @@ def main() -> int:
         goals.append((f"B's {name} meanwhile to otherwise", results["meanwhile"][name] / calm, 1.1))
     statuses = results["meanwhile"]["statuses"]
     goals.append(("B's refusals and failures", sum(statuses.values()) - statuses.get(200, 0), 0))
-    met = judged(goals)
-    if options.json:
-        options.json.write_text(json.dumps(results | {"goals": goals}, indent=1))
-    return 0 if met else 1
+    return concluded(results, goals, options.json)
 
 
 if __name__ == "__main__":
