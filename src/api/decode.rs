@@ -1,6 +1,6 @@
 //! A file's audio, decoded as work like any other: admitted by its header, in turn, and only while it is wanted.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -13,9 +13,6 @@ use crate::engine::{self, Admission, Audio};
 use crate::http::Failure;
 use crate::jobs::Watch;
 use crate::transcribe::TranscribeOptions;
-
-/// Longer than any job may run.
-const FOR_EVER: Duration = Duration::from_secs(86_400 * 365);
 
 /// A file in memory, and what it takes up: given back as soon as the file is gone.
 pub(super) struct Fetched {
@@ -51,9 +48,13 @@ pub(super) async fn decode(
         source_samples: expected.source_samples(),
     };
     let admission = services.transcriber.admit(expected, wanted)?;
-    let deadline = wanted.deadline.unwrap_or_else(|| Instant::now() + FOR_EVER);
-    let turn = timeout_at(deadline.into(), services.decoders.take(wanted.tenant.0)).await;
-    let turn = turn.map_err(|_| engine::Error::DeadlineExceeded)?;
+    let (deadline, turn) = (wanted.deadline, services.decoders.take(wanted.tenant.0));
+    let turn = match deadline {
+        Some(deadline) => {
+            timeout_at(deadline.into(), turn).await.map_err(|_| engine::Error::DeadlineExceeded)?
+        }
+        None => turn.await,
+    };
     let left = CancellationToken::new();
     let _leaves = left.clone().drop_guard();
     let work = move || {
@@ -65,7 +66,9 @@ pub(super) async fn decode(
             done = progress;
             let room = match () {
                 () if left.is_cancelled() => Err(engine::Error::ShuttingDown),
-                () if Instant::now() > deadline => Err(engine::Error::DeadlineExceeded),
+                () if deadline.is_some_and(|deadline| Instant::now() > deadline) => {
+                    Err(engine::Error::DeadlineExceeded)
+                }
                 () => admission.grow(progress.output_samples as f64 / f64::from(SAMPLE_RATE)),
             };
             room.map_err(|error| {

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
+use crate::audio::{SAMPLE_RATE, SOUND_BYTES_PER_SECOND};
 use crate::config::Config;
 use crate::models::{self, Footprint, footprint};
 
 /// The program, libtorch and what one batch works with.
 const PROGRAM_BYTES: u64 = 384 << 20;
 /// A second of 16 kHz samples in 16 bits, and as f32 in the window that is cut from it.
-const SECOND_BYTES: f64 = 96_000.0;
+const SECOND_BYTES: f64 = SOUND_BYTES_PER_SECOND as f64 + SAMPLE_RATE as f64 * size_of::<f32>() as f64;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -99,7 +99,12 @@ impl Fairness {
     ) {
         let mut active: HashMap<Flow, f64> = waiting.map(|flow| (flow, 0.0)).collect();
         let mut owed = HashMap::new();
-        for (flow, had) in on_their_way {
+        let mut on_their_way = on_their_way.peekable();
+        while let Some((flow, mut had)) = on_their_way.next() {
+            // Neighbours are mostly of one flow, and this is done for each step.
+            while let Some((_, other)) = on_their_way.next_if(|(next, _)| *next == flow) {
+                had = had.max(other);
+            }
             let longest = active.entry(flow).or_insert(0.0);
             *longest = longest.max(had.as_secs_f64());
             owed.insert(flow, self.owed.get(&flow).copied().unwrap_or(0.0));

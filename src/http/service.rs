@@ -298,8 +298,8 @@ impl Service {
     }
 }
 
-/// Whether a request shows something that could open a door; whether it does, the door sees. Browsers add none
-/// of these by themselves: a page has only the credentials that it was given.
+/// Whether a request carries anything that may be a credential; the handler decides whether it is a good one.
+/// Browsers add none of these by themselves, so a page can send only credentials that it was given.
 fn shows_credentials(headers: &HeaderMap, uri: &Uri) -> bool {
     [AUTHORIZATION, X_API_KEY, SEC_WEBSOCKET_PROTOCOL].iter().any(|name| headers.contains_key(name))
         || url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())

@@ -2,8 +2,8 @@
 //!
 //! [`Share`] bounds how much of something each tenant holds, [`Turns`] lets tenants in one after the other.
 //! Both use dynamic thresholds (Choudhury and Hahne, 1998): a tenant may hold at most [`FREE_FACTOR`] times
-//! what it leaves free. One busy tenant gets four fifths of the whole, two get four ninths each, and there is
-//! always some left for the next one. While the server has keys of one organisation only, that one may hold
+//! what it leaves free. One busy tenant gets four fifths, two get four ninths each, and the next one always finds
+//! some left. While the server has keys of one organisation only, that one may hold
 //! it all.
 
 mod turns;
@@ -65,10 +65,32 @@ struct Ledger {
     held: Mutex<Held>,
 }
 
+/// How much tenants hold, together and each.
 #[derive(Default)]
 struct Held {
     total: u64,
     by_tenant: HashMap<u64, u64>,
+}
+
+impl Held {
+    fn of(&self, tenant: u64) -> u64 {
+        self.by_tenant.get(&tenant).copied().unwrap_or(0)
+    }
+
+    fn add(&mut self, tenant: u64, amount: u64) {
+        self.total += amount;
+        *self.by_tenant.entry(tenant).or_insert(0) += amount;
+    }
+
+    fn give_back(&mut self, tenant: u64, amount: u64) {
+        self.total = self.total.saturating_sub(amount);
+        if let Some(mine) = self.by_tenant.get_mut(&tenant) {
+            *mine = mine.saturating_sub(amount);
+            if *mine == 0 {
+                self.by_tenant.remove(&tenant);
+            }
+        }
+    }
 }
 
 /// One request's part of a [`Share`]; dropping it gives it back.
@@ -95,9 +117,9 @@ impl Share {
         self.0.held().total
     }
 
-    /// How much `tenant` holds.
-    pub fn held_by(&self, tenant: u64) -> u64 {
-        self.0.held().by_tenant.get(&tenant).copied().unwrap_or(0)
+    #[cfg(test)]
+    fn held_by(&self, tenant: u64) -> u64 {
+        self.0.held().of(tenant)
     }
 }
 
@@ -119,10 +141,8 @@ impl Part {
     /// [`Refused`].
     pub fn grow(&mut self, more: u64) -> Result<(), Refused> {
         let mut held = self.ledger.held();
-        let mine = held.by_tenant.get(&self.tenant).copied().unwrap_or(0);
-        may_hold(mine, held.total, more, self.ledger.capacity, &self.ledger.tenants)?;
-        held.total += more;
-        *held.by_tenant.entry(self.tenant).or_insert(0) += more;
+        may_hold(held.of(self.tenant), held.total, more, self.ledger.capacity, &self.ledger.tenants)?;
+        held.add(self.tenant, more);
         drop(held);
         self.amount += more;
         Ok(())
@@ -131,14 +151,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let mut held = self.ledger.held();
-        held.total = held.total.saturating_sub(self.amount);
-        if let Some(mine) = held.by_tenant.get_mut(&self.tenant) {
-            *mine = mine.saturating_sub(self.amount);
-            if *mine == 0 {
-                held.by_tenant.remove(&self.tenant);
-            }
-        }
+        self.ledger.held().give_back(self.tenant, self.amount);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::{Tenants, may_hold};
+use super::{Held, Tenants, may_hold};
 
 /// A semaphore that is fair between tenants: waiting calls go in turn by tenant, and by time within one.
 /// Cheap to clone: all clones are one.
@@ -20,8 +20,7 @@ struct Hall {
 
 #[derive(Default)]
 struct State {
-    held: HashMap<u64, u64>,
-    total: u64,
+    held: Held,
     waiting: HashMap<u64, VecDeque<oneshot::Sender<Turn>>>,
     /// Tenants that wait, in order of turn; each once.
     order: VecDeque<u64>,
@@ -57,8 +56,8 @@ impl Turns {
         turn.await.unwrap_or_else(|_| Turn { hall: self.0.clone(), tenant, is_held: false })
     }
 
-    /// How many wait, of all tenants.
-    pub fn waiting(&self) -> usize {
+    #[cfg(test)]
+    fn waiting(&self) -> usize {
         self.0.state().waiting.values().map(VecDeque::len).sum()
     }
 }
@@ -76,9 +75,8 @@ impl Hall {
         while passed < state.order.len()
             && let Some(tenant) = state.order.pop_front()
         {
-            let mine = state.held.get(&tenant).copied().unwrap_or(0);
             let Some(line) = state.waiting.get_mut(&tenant) else { continue };
-            if may_hold(mine, state.total, 1, self.capacity, &self.tenants).is_err() {
+            if may_hold(state.held.of(tenant), state.held.total, 1, self.capacity, &self.tenants).is_err() {
                 state.order.push_back(tenant);
                 passed += 1;
                 continue;
@@ -87,8 +85,7 @@ impl Hall {
                 let turn = Turn { hall: self.clone(), tenant, is_held: true };
                 match ready.send(turn) {
                     Ok(()) => {
-                        state.total += 1;
-                        *state.held.entry(tenant).or_insert(0) += 1;
+                        state.held.add(tenant, 1);
                         passed = 0;
                     }
                     // Its future is gone. The lock is held here, so the turn must not give itself back.
@@ -110,13 +107,7 @@ impl Drop for Turn {
             return;
         }
         let mut state = self.hall.state();
-        state.total = state.total.saturating_sub(1);
-        if let Some(mine) = state.held.get_mut(&self.tenant) {
-            *mine = mine.saturating_sub(1);
-            if *mine == 0 {
-                state.held.remove(&self.tenant);
-            }
-        }
+        state.held.give_back(self.tenant, 1);
         self.hall.grant(&mut state);
     }
 }

@@ -29,11 +29,6 @@ pub fn json(value: &impl Serialize) -> u64 {
     count.0
 }
 
-/// The bytes that a session holds as soon as it has read what came with its start.
-pub fn at_start(setup: &Setup) -> u64 {
-    json(setup) + by_texts(setup)
-}
-
 /// The bytes that the texts of a start take up when they can be searched.
 pub fn by_texts(setup: &Setup) -> u64 {
     let text = |content: &Content| match content {

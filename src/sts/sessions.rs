@@ -67,6 +67,23 @@ struct Book {
     kept: Kept,
 }
 
+/// How many sessions are open, and the bytes that they hold.
+#[derive(Default)]
+struct Tally {
+    sessions: u64,
+    bytes: u64,
+}
+
+impl Book {
+    fn tally(&self, of: impl Fn(&Live) -> bool) -> Tally {
+        let open = self.open.values().filter(|live| !live.is_over() && of(live));
+        open.fold(Tally::default(), |tally, live| Tally {
+            sessions: tally.sessions + 1,
+            bytes: tally.bytes + live.held(),
+        })
+    }
+}
+
 /// A session as a client asks for it.
 pub enum Asked {
     Open(Arc<Live>),
@@ -84,7 +101,8 @@ impl Sessions {
         for Found { mut session, setup, passages } in open {
             sms::interrupt(&mut session.messages);
             let knowledge = passages.map(|passages| Knowledge::new(passages, setup.rationed()));
-            let live = Live::new(session, setup, store.clone(), limits.idle);
+            let brought = held::json(&setup);
+            let live = Live::new(session, setup, brought, store.clone(), limits.idle);
             if let Some(knowledge) = knowledge {
                 live.learn(knowledge, false);
             }
@@ -106,7 +124,8 @@ impl Sessions {
     pub async fn create(&self, tenant: u64, start: Start) -> Result<Arc<Live>, Error> {
         let limits = &self.shared.limits;
         let mut session = Session::new(tenant, &start, now(), millis(limits.idle));
-        let bytes = held::at_start(&start.setup);
+        let brought = held::json(&start.setup);
+        let bytes = brought + held::by_texts(&start.setup);
         let is_full = self.room_for(&self.book(), tenant, bytes).is_err();
         if is_full {
             // Sessions whose time is over make room at once.
@@ -120,7 +139,7 @@ impl Sessions {
                 session.id = new_id();
             }
             let written = self.shared.store.add(&session, &start.setup);
-            let live = Live::new(session, start.setup, self.shared.store.clone(), limits.idle);
+            let live = Live::new(session, start.setup, brought, self.shared.store.clone(), limits.idle);
             let live = Arc::new(live);
             book.open.insert(live.id.clone(), live.clone());
             (live, written)
@@ -137,15 +156,10 @@ impl Sessions {
     /// Whether `tenant` may have one more session, which holds `bytes`.
     fn room_for(&self, book: &Book, tenant: u64, bytes: u64) -> Result<(), Error> {
         let Limits { open_max, held_bytes_max, .. } = self.shared.limits;
-        let (mut places, mut held) = ([0; 2], [0; 2]);
-        for live in book.open.values().filter(|live| !live.is_over()) {
-            let is_theirs = u64::from(live.tenant == tenant);
-            places = [places[0] + is_theirs, places[1] + 1];
-            held = [held[0] + is_theirs * live.held(), held[1] + live.held()];
-        }
+        let (all, own) = (book.tally(|_| true), book.tally(|live| live.tenant == tenant));
         let tenants = &self.shared.tenants;
-        let room = may_hold(places[0], places[1], 1, open_max as u64, tenants)
-            .and_then(|()| may_hold(held[0], held[1], bytes, held_bytes_max, tenants));
+        let room = may_hold(own.sessions, all.sessions, 1, open_max as u64, tenants)
+            .and_then(|()| may_hold(own.bytes, all.bytes, bytes, held_bytes_max, tenants));
         room.map_err(|refused| match refused {
             Refused::Full => Error::Full { retry_after: self.retry_after(book, |_| true) },
             Refused::OverShare => {
@@ -178,13 +192,9 @@ impl Sessions {
     /// Whether an open session may hold so many bytes more; then it does.
     pub fn may_hold_more(&self, live: &Live, bytes: u64) -> bool {
         let book = self.book();
-        let (mut mine, mut total) = (0, 0);
-        for other in book.open.values().filter(|other| !other.is_over()) {
-            total += other.held();
-            mine += if other.tenant == live.tenant { other.held() } else { 0 };
-        }
+        let (all, own) = (book.tally(|_| true), book.tally(|other| other.tenant == live.tenant));
         let Shared { limits, tenants, .. } = &*self.shared;
-        let may = may_hold(mine, total, bytes, limits.held_bytes_max, tenants).is_ok();
+        let may = may_hold(own.bytes, all.bytes, bytes, limits.held_bytes_max, tenants).is_ok();
         if may {
             live.hold_more(bytes);
         }
@@ -326,10 +336,9 @@ impl Sessions {
     /// Shows how many there are and what they hold.
     pub fn show(&self) {
         let book = self.book();
-        let open = book.open.values().filter(|live| !live.is_over());
-        let (count, held) = open.fold((0, 0), |(count, held), live| (count + 1, held + live.held()));
-        metrics::gauge!("sts_sessions").set(f64::from(count));
-        metrics::gauge!("sts_held_bytes").set(held as f64);
+        let open = book.tally(|_| true);
+        metrics::gauge!("sts_sessions").set(open.sessions as f64);
+        metrics::gauge!("sts_held_bytes").set(open.bytes as f64);
         metrics::gauge!("sts_kept_sessions").set(book.kept.count() as f64);
         metrics::gauge!("sts_kept_bytes").set(book.kept.bytes() as f64);
     }

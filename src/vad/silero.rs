@@ -173,7 +173,7 @@ fn loudest(samples: &[f32]) -> f32 {
     samples.chunks(FRAME_SAMPLES).map(energy).fold(0.0, f32::max)
 }
 
-/// What raises a frame of the energy `loudest` to [`LOUDEST_FRAME`], between 1 and [`GAIN_LIMIT`].
+/// The factor that raises a frame of the energy `loudest` to [`LOUDEST_FRAME`], between 1 and [`GAIN_LIMIT`].
 fn gain(loudest: f32) -> f32 {
     (LOUDEST_FRAME / (loudest / FRAME_SAMPLES as f32).sqrt()).clamp(1.0, GAIN_LIMIT)
 }

@@ -1,4 +1,4 @@
-//! What decoding costs: foreseen by the header, bounded where headers lie.
+//! The cost of decoding: estimated from the header, and bounded where the header lies.
 
 use bytes::Bytes;
 use verbatim::audio::{

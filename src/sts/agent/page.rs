@@ -69,9 +69,9 @@ const VERBS: [&str; 8] = ["do", "enter", "put", "write", "type", "fill", "say", 
 /// A caller's question about their page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// Where they are.
+    /// Which page or step it is.
     Place,
-    /// What they have to do there.
+    /// The thing to do there.
     Task,
 }
 

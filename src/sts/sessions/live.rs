@@ -54,9 +54,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Live {
-    /// A session that is open.
-    pub(super) fn new(session: Session, setup: Setup, store: Store, idle: Duration) -> Self {
-        let brought = held::json(&setup);
+    /// A session that is open. `brought`: the bytes of its setup, by [`held::json`].
+    pub(super) fn new(session: Session, setup: Setup, brought: u64, store: Store, idle: Duration) -> Self {
         let held = AtomicU64::new(brought + held::by_texts(&setup));
         Self { brought, held, ..Self::of(session, setup, store, idle, EVENTS_HELD) }
     }
