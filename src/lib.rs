@@ -9,9 +9,10 @@
 //! 5  api  sts  demo         endpoints, wire types, error → status; the voice agent; what an integrator would
 //!                           build, who knows a service by its address: all on  http (hyper plumbing)
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
-//! 3  format  vad            speech arts
+//! 3  format  vad  speech  knowledge   speech arts; text to speech; the material that agents answer from
 //! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall)
-//! 1  audio  transcript  figures  fetch  identity  keys  onnx  patience  share  state  telemetry   ground
+//! 1  audio  transcript  digits  fetch  figures  identity  keys  onnx  outbound  patience  secret  share
+//!    state  telemetry       ground
 //! ```
 //!
 //! # The path of a request
@@ -28,10 +29,13 @@
 //! | audio      | |
 //! | transcript | |
 //! | figures    | |
+//! | digits     | |
 //! | fetch      | patience |
 //! | identity   | |
 //! | onnx       | |
+//! | outbound   | |
 //! | patience   | |
+//! | secret     | |
 //! | share      | |
 //! | state      | |
 //! | keys       | share, state |
@@ -45,10 +49,12 @@
 //! | transcribe | audio, share, vad, engine, transcript, telemetry |
 //! | live       | audio, share, vad, engine, transcript, telemetry |
 //! | jobs       | fetch, share, state |
+//! | knowledge  | fetch, share |
+//! | speech     | audio, onnx, outbound, secret |
 //! | http       | keys, patience, share, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, transcript, audio, telemetry |
-//! | sts        | http, fetch, figures, identity, onnx, patience, share, state, audio, vad |
-//! | demo       | http, identity |
+//! | sts        | http, digits, fetch, figures, identity, knowledge, onnx, outbound, patience, secret, share, speech, state, audio, vad |
+//! | demo       | http, digits, identity, secret |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
@@ -61,6 +67,7 @@ pub mod config;
 pub mod cpu;
 pub mod cuda;
 pub mod demo;
+mod digits;
 pub mod engine;
 pub mod fetch;
 pub mod figures;
@@ -69,11 +76,15 @@ pub mod http;
 mod identity;
 pub mod jobs;
 pub mod keys;
+mod knowledge;
 pub mod live;
 pub mod models;
 pub mod onnx;
+mod outbound;
 pub mod patience;
+pub mod secret;
 pub mod share;
+pub mod speech;
 pub mod state;
 pub mod sts;
 pub mod telemetry;

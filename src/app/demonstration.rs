@@ -101,7 +101,7 @@ pub async fn demo_with_sts(
     let verification = &mut config.sts.verification;
     if verification.hook_url.is_none() {
         verification.hook_url = Some(format!("{demo}/api/hooks/voice-verify"));
-        verification.hook_api_key = Some(sts::config::Secret::from(key.expose()));
+        verification.hook_api_key = Some(key);
     }
     let shown = Demonstration {
         sts: config.demo.sts_base_url.clone(),

@@ -4,10 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
 use super::Error;
+use crate::secret::Secret;
 
 /// What the demo is called with where nobody gave it a key: known to all, so for loopback only.
 const BUILT_IN_KEY: &str = "verbatim-demo-key";
@@ -138,33 +139,4 @@ pub(super) fn base_url(setting: &'static str, text: &str) -> Result<String, Erro
         matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()
     });
     if is_base { Ok(text.trim().trim_end_matches('/').to_owned()) } else { Err(Error::Address(setting)) }
-}
-
-/// A value that is shown to nobody: neither in logs nor by `verbatim config`.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_none()
-    }
 }

@@ -1,63 +1,18 @@
-//! Digits as people say them and as recognisers write them.
+//! The digits in a caller's answer.
 
-const ONES: [&str; 20] = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-];
-const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
-
-/// All digits that are said in `text`, in order: `four five six seven`, `double four`, `45-67`,
-/// `forty five sixty-seven`. The `four` of `my last four` is none of them.
+/// All digits said in `text`, in order. The `four` of `my last four` is not one of them.
 pub fn digits(text: &str) -> String {
     let text = text.to_lowercase();
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let mut said = String::new();
-    let mut times = 1;
-    // The word before was a ten, whose zero a one may replace.
-    let mut after_ten = false;
     let mut before = "";
-    for word in words {
-        let (was_ten, repeated) = (std::mem::take(&mut after_ten), std::mem::replace(&mut times, 1));
-        let one = ONES.iter().position(|name| *name == word);
-        if word.bytes().all(|byte| byte.is_ascii_digit()) {
-            said.push_str(&word.repeat(repeated));
-        } else if let Some(ten) = TENS.iter().position(|name| *name == word) {
-            said.push_str(&((ten + 2) * 10).to_string());
-            after_ten = true;
-        } else if let Some(one) = one.filter(|one| !(before == "last" && *one == 4)) {
-            if was_ten && (1..10).contains(&one) {
-                said.pop();
-            }
-            said.push_str(&one.to_string().repeat(repeated));
-        } else {
-            match word {
-                "oh" | "o" | "nought" => said.push_str(&"0".repeat(repeated)),
-                "double" => times = 2,
-                "triple" => times = 3,
-                _ => {}
-            }
+    let mut said = String::new();
+    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        if !(before == "last" && word == "four") {
+            said.push_str(word);
+            said.push(' ');
         }
         before = word;
     }
-    said
+    crate::digits::digits(&said)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ mod story;
 mod visits;
 mod voice_service;
 
-pub use config::{Config, Secret};
+pub use config::Config;
 pub use site::site;
 pub use story::story;
 
@@ -42,6 +42,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use crate::http::{Failure, Request, Response, Router, json as json_response};
+use crate::secret::Secret;
 use fields::Fields;
 use guesses::Guesses;
 use records::Records;

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use super::digits::{digits, number};
+use crate::digits::{digits, number};
 
 /// Stands where digits were.
 pub const MASK: &str = "••••";

@@ -1,9 +1,11 @@
 //! Settings of the voice-agent service.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+
+use crate::secret::Secret;
+use crate::{knowledge, speech};
 
 /// The voice-agent service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,10 +49,10 @@ pub struct Config {
     pub verification: Verification,
     pub twilio: Twilio,
     pub livekit: LiveKit,
-    pub crawl: Crawl,
+    pub crawl: knowledge::Config,
     pub turn: Turn,
     pub chat: Chat,
-    pub speech: Speech,
+    pub speech: speech::Config,
 }
 
 impl Default for Config {
@@ -73,10 +75,10 @@ impl Default for Config {
             verification: Verification::default(),
             twilio: Twilio::default(),
             livekit: LiveKit::default(),
-            crawl: Crawl::default(),
+            crawl: knowledge::Config::default(),
             turn: Turn::default(),
             chat: Chat::default(),
-            speech: Speech::default(),
+            speech: speech::Config::default(),
         }
     }
 }
@@ -150,43 +152,6 @@ pub struct LiveKit {
     pub api_secret: Option<Secret>,
 }
 
-/// How far websites are read. What may be reached is `fetch`'s to say.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Crawl {
-    /// Default 20.
-    pub pages_max: usize,
-    /// Links from the first page. Default 2.
-    pub depth_max: usize,
-    /// Of one page or document. Default 2 MiB.
-    pub page_bytes_max: u64,
-    /// Default 10 000.
-    pub page_timeout_ms: u64,
-    /// For a whole website. Default 30 000.
-    pub total_timeout_ms: u64,
-    /// Text of a whole website. Default 400 000.
-    pub text_bytes_max: usize,
-    /// For all documents and the website of one session together; what was read by then stands. Default 60 000.
-    pub reading_timeout_ms: u64,
-    /// Between two pages of a website. Default 100.
-    pub pause_ms: u64,
-}
-
-impl Default for Crawl {
-    fn default() -> Self {
-        Self {
-            pages_max: 20,
-            depth_max: 2,
-            page_bytes_max: 2 << 20,
-            page_timeout_ms: 10_000,
-            total_timeout_ms: 30_000,
-            text_bytes_max: 400_000,
-            reading_timeout_ms: 60_000,
-            pause_ms: 100,
-        }
-    }
-}
-
 /// When a turn begins and ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -246,82 +211,4 @@ pub struct Chat {
     pub base_url: Option<String>,
     pub api_key: Option<Secret>,
     pub model: String,
-}
-
-/// The agent's voice.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Speech {
-    /// Speech by an interface of OpenAI's form; `/audio/speech` is appended. Without it, the voice of
-    /// this machine speaks.
-    pub base_url: Option<String>,
-    pub api_key: Option<Secret>,
-    pub model: String,
-    pub voice: String,
-    /// The voice of this machine. Default `auto`.
-    pub embedded: EmbeddedVoice,
-    /// Which of Kokoro's voices: `./setup voice` brings `af_heart`, the default, and `am_michael`. Those that
-    /// begin with `b` are British.
-    pub embedded_voice: String,
-    /// How names are said by the voice of this machine: `Siobhan = "Shivawn"`.
-    pub say_as: BTreeMap<String, String>,
-}
-
-impl Default for Speech {
-    fn default() -> Self {
-        Self {
-            base_url: None,
-            api_key: None,
-            model: String::new(),
-            voice: String::new(),
-            embedded: EmbeddedVoice::Auto,
-            embedded_voice: "af_heart".into(),
-            say_as: BTreeMap::new(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EmbeddedVoice {
-    /// The first of the others that is installed.
-    #[default]
-    Auto,
-    /// Kokoro: `./setup voice`.
-    Kokoro,
-    /// The `flite` program.
-    Flite,
-    /// The `espeak-ng` program.
-    EspeakNg,
-    /// Text only.
-    None,
-}
-
-/// A value that is shown to nobody: neither in logs nor by `verbatim config`.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_none()
-    }
 }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::action::{Action, Notice, Step, Verdict};
 use super::fields::Fields;
-use super::knowledge::unread_website;
 use super::remains::Remains;
 use super::room::{AgentState, Invitation};
 use super::session::{Checked, Source, Status};
@@ -18,6 +17,7 @@ use super::snapshot::{Around, snapshot, time};
 use super::token::{Claims, Kind};
 use super::{Error, Service, failure};
 use crate::http::{Body, Failure, Request, Response, authority, json as answer};
+use crate::knowledge::unread_website;
 
 /// Documents may come with a start.
 const BODY_BYTES_MAX: u64 = 4 << 20;

@@ -4,12 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::knowledge::Passage;
-use super::setup::{Content, Setup};
-
-/// A text that can be searched takes up about so many times its bytes: its passages and their index. A text in
-/// which no word comes twice takes up more; once it is read, it is measured.
-const SEARCHED: u64 = 3;
+use super::setup::Setup;
+use crate::knowledge::{Content, indexed_bytes};
 
 /// The bytes of `value` as JSON, which is about what it takes up.
 pub fn json(value: &impl Serialize) -> u64 {
@@ -37,12 +33,7 @@ pub fn by_texts(setup: &Setup) -> u64 {
     };
     let texts = setup.documents.iter().map(|document| text(&document.content)).sum::<usize>()
         + setup.instructions.as_ref().map_or(0, String::len);
-    SEARCHED * texts as u64
-}
-
-/// The bytes that `passages` take up when they can be searched.
-pub fn by_passages(passages: &[Passage]) -> u64 {
-    SEARCHED * passages.iter().map(|passage| passage.text.len() as u64).sum::<u64>()
+    indexed_bytes(texts)
 }
 
 #[cfg(test)]
@@ -50,8 +41,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sts::knowledge::{Knowledge, passages};
-    use crate::sts::setup::Document;
+    use crate::knowledge::{Document, Knowledge, passages};
 
     #[test]
     fn json_is_counted_as_it_would_be_written() {

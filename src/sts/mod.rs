@@ -19,15 +19,13 @@ mod action;
 mod agent;
 mod concealed;
 pub mod config;
-mod digits;
 mod endpoint;
 mod event;
 mod failure;
 mod fields;
 mod held;
-mod knowledge;
 pub mod openapi;
-mod outbound;
+mod reading;
 mod remains;
 mod room;
 mod session;
@@ -40,7 +38,6 @@ mod token;
 mod turn;
 mod twilio;
 mod verify;
-mod voice;
 
 pub use config::{Auth, Config};
 pub use store::StoreError;
@@ -58,19 +55,19 @@ use tokio_util::task::TaskTracker;
 use crate::audio::Pcm;
 use crate::fetch::{self, Fetcher};
 use crate::http::{Authenticator, Request, Router};
+use crate::knowledge::Library;
 use crate::onnx;
 use crate::share::Tenants;
+use crate::speech::{Voice, VoiceError};
 use crate::vad::Vad;
 use access::Access;
 use agent::chat::Chat;
-use knowledge::Library;
 use room::livekit::LiveKit;
 use sessions::{Limits, Sessions, now};
 use sms::Courier;
 use token::Signer;
 use turn::TurnModel;
 use verify::Verifier;
-use voice::Voice;
 
 /// Between two looks for sessions whose time is over.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -147,7 +144,7 @@ pub enum StartError {
     #[error("nobody says when a turn ends")]
     Turn(#[from] onnx::Error),
     #[error("the agent cannot speak")]
-    Voice(#[from] voice::VoiceError),
+    Voice(#[from] VoiceError),
 }
 
 impl StartError {
@@ -294,7 +291,7 @@ impl Service {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = live.over() => {}
-                () = library.read(&sessions, &live) => {}
+                () = reading::read(&library, &sessions, &live) => {}
             }
         });
     }

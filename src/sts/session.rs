@@ -17,6 +17,7 @@ use super::concealed::{Caution, Given};
 use super::event::Event;
 use super::held;
 use super::setup::{Channel, Setup, Start};
+use crate::knowledge::{CrawlError, unread_website};
 
 /// Lines of talk that are kept; older ones go.
 const TRANSCRIPT_LINES_MAX: usize = 500;
@@ -443,6 +444,32 @@ impl Session {
         });
         self.status = Status::Completed;
         events.push(Event::CompletionNotice(notice));
+    }
+
+    /// Notes how much of its sources was read. `website`: how many pages, if the setup names a website.
+    pub fn note_reading(
+        &mut self,
+        setup: &Setup,
+        passages: usize,
+        website: Option<&Result<usize, CrawlError>>,
+        events: &mut Vec<Event>,
+    ) {
+        let knowledge = &mut self.knowledge;
+        (knowledge.is_ready, knowledge.passages) = (true, passages);
+        knowledge.documents = setup.documents.len() + setup.rag_doc_ids.len();
+        let mut status = None;
+        if let (Some(shown), Some(read)) = (&mut knowledge.website, website) {
+            match read {
+                Ok(pages) => (shown.status, shown.pages) = (CrawlStatus::Ready, *pages),
+                Err(error) => {
+                    shown.status = CrawlStatus::Failed;
+                    shown.error = Some(error.to_string());
+                    self.warn(unread_website(error));
+                }
+            }
+            status = Some(if read.is_ok() { "ready" } else { "failed" });
+        }
+        events.push(Event::KnowledgeUpdated { passages, website: status });
     }
 
     /// Notes a line of the talk.

@@ -15,12 +15,12 @@ use futures_util::future::join_all;
 
 use super::Error;
 use super::held;
-use super::knowledge::Knowledge;
 use super::remains::{Ended, Remains};
 use super::session::{EndReason, Millis, Session, new_id};
 use super::setup::Start;
 use super::sms;
 use super::store::{Found, Opened, Store, StoreError, Written};
+use crate::knowledge::Knowledge;
 use crate::share::{Refused, Tenants, may_hold};
 use kept::Kept;
 use live::millis;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::fields::{Fields, phone_number};
-use super::knowledge::Rationed;
+use crate::knowledge::{Content, Document, Rationed, Sources};
 
 /// Longest instructions, and longest text of a document.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -51,19 +51,6 @@ const FIELDS: [&str; 17] = [
 pub enum Channel {
     Web,
     Phone,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Document {
-    pub title: String,
-    pub content: Content,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Content {
-    Text(String),
-    Url(String),
 }
 
 /// An entry of the link catalogue.
@@ -109,6 +96,17 @@ impl Setup {
     /// Unless it was said, links in the catalogue are there to be sent.
     pub fn sends_sms(&self) -> bool {
         self.sms_enabled.unwrap_or(!self.link_catalog.is_empty())
+    }
+
+    /// The sources of the session's knowledge.
+    pub fn sources(&self, tenant: u64) -> Sources<'_> {
+        Sources {
+            tenant,
+            instructions: self.instructions.as_deref(),
+            documents: &self.documents,
+            stored: &self.rag_doc_ids,
+            website_url: self.website_url.as_deref(),
+        }
     }
 
     /// How much of each stored document an answer is made of.

@@ -16,13 +16,14 @@ use url::Url;
 use url::form_urlencoded::Serializer;
 
 use super::Error;
-use super::config::{Secret, Twilio};
+use super::config::Twilio;
 use super::event::Event;
-use super::outbound;
 use super::session::{Millis, Sms, SmsStatus};
 use super::sessions::{Live, now};
 use super::setup::Link;
 use crate::fetch::retry_after;
+use crate::outbound;
+use crate::secret::Secret;
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 const ATTEMPTS_MAX: u32 = 5;

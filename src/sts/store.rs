@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
-use super::knowledge::Passage;
 use super::remains::{Ended, Remains};
 use super::session::Session;
 use super::setup::Setup;
+use crate::knowledge::Passage;
 use crate::state;
 
 const DATABASE: &str = "sts.sqlite3";

@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 use url::Url;
 
-use super::config::{self, Secret};
-use super::digits::four_digits;
-use super::outbound;
+use super::config;
 use super::session::Source;
+use crate::digits::four_digits;
 use crate::identity::without_identity_within;
+use crate::outbound;
+use crate::secret::Secret;
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 

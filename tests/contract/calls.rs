@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use url::form_urlencoded;
-use verbatim::sts::config::Secret;
+use verbatim::secret::Secret;
 
 use super::doors::{CALLER, Program};
 use super::sessions::{joined, with_links};

@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 use url::Url;
 
 use super::responder::{Effect, Facts, Say};
-use crate::sts::config::{Chat as Config, Secret};
-use crate::sts::outbound;
+use crate::outbound;
+use crate::secret::Secret;
+use crate::sts::config::Chat as Config;
 use crate::sts::session::Role;
 
 /// Until the first words come; after it, between any two.

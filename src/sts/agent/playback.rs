@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::sts::voice::VOICE_RATE;
+use crate::speech::VOICE_RATE;
 
 /// How far ahead audio is sent.
 const AHEAD: Duration = Duration::from_millis(250);

@@ -8,8 +8,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::playback::Clip;
 use super::responder::{Effect, Facts, Say, respond};
+use crate::knowledge::sentences;
 use crate::sts::Service;
-use crate::sts::knowledge::sentences;
 use crate::sts::sessions::Live;
 
 /// Sentences that are ready before they are played.

@@ -2,7 +2,7 @@
 //! Pure: the same question over the same facts has the same answer.
 
 use super::page;
-use crate::sts::knowledge::{Knowledge, sentences, terms};
+use crate::knowledge::{Knowledge, sentences, terms};
 use crate::sts::session::{Role, Session, SmsStatus};
 use crate::sts::setup::Setup;
 

@@ -3,7 +3,7 @@
 use super::wire::Format;
 use crate::audio::g711::{linear_to_mulaw, mulaw_to_linear};
 use crate::audio::{self, RateConverter, SAMPLE_RATE};
-use crate::sts::voice::VOICE_RATE;
+use crate::speech::VOICE_RATE;
 
 /// What a participant sends, to samples at [`SAMPLE_RATE`].
 pub struct Incoming {

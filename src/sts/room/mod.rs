@@ -57,7 +57,7 @@ pub enum Inbound {
 pub enum Outbound {
     /// A message as JSON.
     Message(Arc<str>),
-    /// Some of the samples, at [`super::voice::VOICE_RATE`].
+    /// Some of the samples, at [`crate::speech::VOICE_RATE`].
     Audio(Arc<[f32]>, Range<usize>),
     /// Say so when what came before was played.
     Mark(u64),

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
+use crate::knowledge::Knowledge;
 use crate::sts::Error;
 use crate::sts::event::Event;
 use crate::sts::held;
-use crate::sts::knowledge::Knowledge;
 use crate::sts::remains::{Ended, Remains};
 use crate::sts::room::Room;
 use crate::sts::session::{EndReason, Millis, Session, Status};

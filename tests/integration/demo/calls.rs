@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::json;
 use sha1::Sha1;
-use verbatim::demo::{Config, Secret};
+use verbatim::demo::Config;
+use verbatim::secret::Secret;
 
 use super::{Backend, Mood, ROOM, SESSION};
 use crate::server::{answer, client, refusal};

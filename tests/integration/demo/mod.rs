@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
-use verbatim::demo::{self, Config, Demo, Secret};
+use verbatim::demo::{self, Config, Demo};
 use verbatim::http::{self, Failure, Router, json as reply_json};
+use verbatim::secret::Secret;
 
 use crate::server::{Door, answer, client, read, refusal};
 

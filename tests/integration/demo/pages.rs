@@ -1,7 +1,8 @@
 //! The pages, and what the demo is started with.
 
 use serde_json::{Value, json};
-use verbatim::demo::{self, Config, Demo, Error, Secret};
+use verbatim::demo::{self, Config, Demo, Error};
+use verbatim::secret::Secret;
 
 use super::{Backend, KEY, SESSION};
 use crate::server::{answer, client, refusal};

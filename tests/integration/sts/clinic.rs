@@ -12,7 +12,7 @@ use verbatim::audio::g711::mulaw_to_linear;
 use verbatim::audio::{Pcm, RateConverter};
 use verbatim::demo::{self, Demo};
 use verbatim::http;
-use verbatim::sts::config::Secret;
+use verbatim::secret::Secret;
 
 use super::doubles::{self, Double};
 use super::phone::{Call, twiml};
@@ -56,11 +56,11 @@ impl Clinic {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), records).expect("written");
         let config = demo::Config {
-            api_key: Some(demo::Secret::from(KEY)),
+            api_key: Some(Secret::from(KEY)),
             sts_base_url: format!("http://{}", service.address),
             website_url: website,
             records: Some(file.path().to_owned()),
-            twilio_auth_token: Some(demo::Secret::from(SIGNING)),
+            twilio_auth_token: Some(Secret::from(SIGNING)),
             ..demo::Config::default()
         };
         let demo = Demo::new(&config).expect("a demo");

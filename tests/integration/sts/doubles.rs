@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use hyper::{HeaderMap, Method, StatusCode};
 use serde_json::{Value, json};
 use verbatim::http::{self, Response, Router};
-use verbatim::sts::config::Secret;
+use verbatim::secret::Secret;
 
 use super::service::Setup;
 use crate::server::Door;

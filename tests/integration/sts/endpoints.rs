@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use verbatim::audio::{Pcm, RateConverter};
 use verbatim::http::{self, Failure, Response, Router};
-use verbatim::sts::config::Secret;
+use verbatim::secret::Secret;
 
 use super::doubles::{self, Asked};
 use super::room::{Caller, recording};

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use verbatim::sts::config::Secret;
+use verbatim::secret::Secret;
 
 use super::room::clip;
 use super::service::{Service, Setup};

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use verbatim::audio::g711::linear_to_mulaw;
-use verbatim::sts::config::Secret;
+use verbatim::secret::Secret;
 
 use super::room::recording;
 use super::service::{Service, Setup};

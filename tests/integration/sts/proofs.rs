@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use verbatim::sts::config::Secret;
+use verbatim::secret::Secret;
 
 use super::doubles::Double;
 use super::room::{Caller, recording};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use verbatim::audio::Pcm;
-use verbatim::sts::config::Secret;
+use verbatim::secret::Secret;
 
 use super::doubles;
 use super::service::{Service, Setup};

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use verbatim::audio::{Pcm, RateConverter};
-use verbatim::sts::config::EmbeddedVoice;
+use verbatim::speech::EmbeddedVoice;
 
 use super::room::Caller;
 use super::service::{Service, Setup};

@@ -11,8 +11,9 @@ use serde_json::Value;
 use verbatim::audio::{Pcm, RateConverter};
 use verbatim::engine::{Class, LanguageChoice, Task, TenantId};
 use verbatim::http::{self, Failure, Response, Router};
+use verbatim::secret::Secret;
+use verbatim::speech::EmbeddedVoice;
 use verbatim::sts::Recognize;
-use verbatim::sts::config::{EmbeddedVoice, Secret};
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::Transcript;
 

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::knowledge::passages;
 use crate::sts::fields::Fields;
-use crate::sts::knowledge::passages;
 use crate::sts::setup::Start;
 
 fn ask(start: Value, page: Option<Value>, question: &str) -> Vec<Say> {

@@ -29,10 +29,12 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{Invitation, MediaState};
-use crate::sts::config::{self, Secret};
+use crate::outbound;
+use crate::secret::Secret;
+use crate::sts::config;
 use crate::sts::session::EndReason;
 use crate::sts::sessions::{Live, now};
-use crate::sts::{Error, Service, outbound};
+use crate::sts::{Error, Service};
 
 /// For one call.
 const TIMEOUT: Duration = Duration::from_secs(5);

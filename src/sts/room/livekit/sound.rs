@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use opus::{Application, Bitrate, Channels, Decoder, Encoder};
 
 use crate::audio::{self, SAMPLE_RATE};
+use crate::speech::VOICE_RATE;
 use crate::sts::room::media::Incoming;
 use crate::sts::room::wire::Format;
-use crate::sts::voice::VOICE_RATE;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SoundError {

@@ -1,13 +1,13 @@
-//! A written sentence as it is to be said: names as the operator has them said, telephone numbers digit by
-//! digit, addresses without their scheme, no markup.
+//! The spoken form of a written sentence: names as the operator wants them said, telephone numbers digit by
+//! digit, addresses without their scheme, and no markup.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Digits that make a telephone number.
+/// How many digits a telephone number has.
 const NUMBER_DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
 
 pub struct Wording {
-    /// By the word in lower case.
+    /// Keyed by the word in lower case.
     say_as: HashMap<String, String>,
 }
 
@@ -43,8 +43,7 @@ impl Wording {
     }
 }
 
-/// The telephone number that `words` begin with, in groups of digits as they were written, and how many words
-/// it takes.
+/// The telephone number at the start of `words`, in groups of digits as written, and how many words it takes.
 fn telephone_number(words: &[&str]) -> Option<(String, usize)> {
     let is_part = |word: &&&str| {
         let inner = word.trim_end_matches([',', '.', '?', '!']);
@@ -53,7 +52,7 @@ fn telephone_number(words: &[&str]) -> Option<(String, usize)> {
     };
     let ends_sentence = |word: &str| word.ends_with([',', '.', '?', '!']);
     let mut length = words.iter().take_while(is_part).count();
-    // What follows a comma is something else.
+    // A comma ends the number.
     if let Some(end) = words.iter().take(length).position(|word| ends_sentence(word)) {
         length = end + 1;
     }

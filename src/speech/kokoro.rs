@@ -1,4 +1,4 @@
-//! Kokoro (82M parameters, int8): phonemes to speech at [`VOICE_RATE`](super::VOICE_RATE).
+//! Kokoro (82M parameters, int8): phonemes to speech at [`VOICE_RATE`].
 //!
 //! Source of the model's form: `hexgrad/kokoro` (`KPipeline.infer`, `KModel.forward`; Apache-2.0), and its
 //! `config.json` for the symbols.
@@ -9,25 +9,26 @@ use std::path::{Path, PathBuf};
 use misaki_rs::Language;
 use tokio::sync::OnceCell;
 
+use super::error::VoiceError;
 use super::phonemes::Phonemes;
-use super::{VOICE_RATE, VoiceError};
+use super::wav::VOICE_RATE;
 use crate::onnx::{self, Input, Session, Worker};
 
 const FOLDER: &str = "kokoro";
 const FILE: &str = "kokoro/model.onnx";
-/// Threads it computes on: with fewer a sentence comes late, with more the engine would feel it.
+/// Compute threads: fewer would delay sentences, more would slow the engine down.
 const THREADS: usize = 2;
-/// A voice is a style for each number of symbols, the model's longest input.
-pub const STYLES: usize = 510;
+/// A voice holds one style per input length, up to the model's longest input in symbols.
+const STYLES: usize = 510;
 const STYLE_VALUES: usize = 256;
-/// Symbols at a time: long inputs are hurried, and their first sound comes late.
+/// Symbols per run: longer inputs sound hurried, and their first sound comes late.
 const SYMBOLS_MAX: usize = 300;
-/// What is quieter, at the ends, is the model's own silence.
+/// Quieter samples at either end are the model's silence.
 const SILENCE: f32 = 0.01;
 const LEAD: usize = VOICE_RATE as usize * 3 / 100;
 const TAIL: usize = VOICE_RATE as usize * 18 / 100;
 
-/// Its symbols and their numbers.
+/// The model's symbols and their numbers.
 #[rustfmt::skip]
 const SYMBOLS: &[(char, i64)] = &[
     (';', 1), (':', 2), (',', 3), ('.', 4), ('!', 5), ('?', 6), ('—', 9), ('…', 10), ('"', 11), ('(', 12),
@@ -46,15 +47,15 @@ const SYMBOLS: &[(char, i64)] = &[
     ('ᵻ', 177),
 ];
 
-/// The model is loaded when somebody is first spoken to: a server that only transcribes holds none of it.
+/// Loads the model when it first speaks, so that a server that only transcribes does not hold it.
 pub struct Kokoro {
     worker: Worker<String, Option<Vec<f32>>>,
     loaded: OnceCell<()>,
 }
 
 impl Kokoro {
-    /// Sees to it that all is there. `voice`: a file of the model's folder, such as `af_heart`; its first letter
-    /// says the accent.
+    /// Checks that all files exist. `voice` is a file in the model's folder, such as `af_heart`; its first letter
+    /// is the accent.
     ///
     /// # Errors
     /// [`VoiceError`].
@@ -70,7 +71,7 @@ impl Kokoro {
             let styles: Vec<f32> =
                 bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             if styles.len() != STYLES * STYLE_VALUES {
-                return Err(VoiceError::Malformed);
+                return Err(VoiceError::Malformed { rows: STYLES });
             }
             let file = models.join(FILE);
             File::open(&file).map_err(|source| VoiceError::Unreadable { path: file, source })?;
@@ -81,13 +82,13 @@ impl Kokoro {
         Ok(Self { worker: Worker::start("kokoro", load)?, loaded: OnceCell::new() })
     }
 
-    /// Loads the model, the first time.
+    /// Loads the model the first time it is called.
     pub async fn prepare(&self) {
         let nothing = || async { drop(self.worker.ask(String::new()).await) };
         self.loaded.get_or_init(nothing).await;
     }
 
-    /// None where it cannot say it.
+    /// Speaks `text`; none if the model cannot say it.
     pub async fn speak(&self, text: String) -> Option<Vec<f32>> {
         self.worker.ask(text).await?
     }
@@ -155,7 +156,7 @@ fn symbol(c: char) -> Option<(char, i64)> {
     SYMBOLS.iter().find(|(symbol, _)| *symbol == c).copied()
 }
 
-/// `symbols` in pieces of at most [`SYMBOLS_MAX`], cut where one pauses, or else between words.
+/// Splits `symbols` into pieces of at most [`SYMBOLS_MAX`], at pauses or else between words.
 fn pieces(symbols: &[(char, i64)]) -> Vec<&[(char, i64)]> {
     let mut pieces = Vec::new();
     let mut rest = symbols;

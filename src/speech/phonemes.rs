@@ -1,5 +1,5 @@
-//! English text to the phonemes that Kokoro knows: by a dictionary (misaki), and for words that it lacks by
-//! the letter-to-sound rules of a program of this machine, or else letter by letter.
+//! English text to Kokoro's phonemes: by a dictionary (misaki), for unknown words by the letter-to-sound rules
+//! of a program on this machine, and otherwise letter by letter.
 
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
@@ -12,10 +12,10 @@ use misaki_rs::{Fallback, G2P, Language};
 
 use super::program::on_path;
 
-/// Of words that are remembered.
+/// Unknown words whose phonemes are cached.
 const WORDS_MAX: usize = 1000;
 const LETTERS_MAX: usize = 40;
-/// What a program answers about one word.
+/// A program's answer about one word, in bytes.
 const ANSWER_BYTES_MAX: u64 = 4096;
 
 pub struct Phonemes(G2P);
@@ -35,7 +35,7 @@ impl Phonemes {
     }
 }
 
-/// Words that no dictionary has.
+/// Phonemes of words that the dictionary lacks.
 struct Unknown {
     flite: Option<PathBuf>,
     espeak: Option<PathBuf>,
@@ -79,7 +79,7 @@ impl Fallback for Unknown {
     }
 }
 
-/// What `program` says about `word`, which goes in by a pipe: arguments are seen by every user of the machine.
+/// Asks `program` about `word`, through a pipe, since every user of the machine can see arguments.
 fn ask(program: &Path, arguments: &[&str], word: &str) -> Option<String> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -95,7 +95,7 @@ fn ask(program: &Path, arguments: &[&str], word: &str) -> Option<String> {
     (said && heard?.is_ok() && ended.success()).then_some(answer)
 }
 
-/// The phones of flite's voices (CMU's ARPAbet in lower case).
+/// Converts flite's phones (CMU's ARPAbet in lower case).
 const PHONES: [(&str, &str); 46] = [
     ("aa", "ɑ"),
     ("ae", "æ"),
@@ -145,7 +145,7 @@ const PHONES: [(&str, &str); 46] = [
     ("zh", "ʒ"),
 ];
 
-/// Without stress, which flite does not print: the first full vowel gets it.
+/// Puts the stress on the first full vowel, because flite prints none.
 fn from_arpabet(phones: &str) -> Option<String> {
     let mut word = String::new();
     for phone in phones.split_whitespace().filter(|phone| *phone != "pau") {
@@ -159,7 +159,7 @@ fn from_arpabet(phones: &str) -> Option<String> {
     (!word.is_empty()).then_some(word)
 }
 
-/// From the IPA that espeak-ng writes; what comes first is replaced first.
+/// Replacements for espeak-ng's IPA, applied in this order.
 const IPA: [(&str, &str); 23] = [
     ("eɪ", "A"),
     ("aɪ", "I"),
@@ -223,7 +223,7 @@ const LETTERS: [&str; 26] = [
 ];
 const DIGITS: [&str; 10] = ["zˈɪɹO", "wˈʌn", "tˈu", "θɹˈi", "fˈɔɹ", "fˈIv", "sˈɪks", "sˈɛvən", "ˈAt", "nˈIn"];
 
-/// Letter by letter; other characters are silent.
+/// Spells a word letter by letter; other characters are silent.
 fn spelled(word: &str) -> String {
     let name = |c: char| match c.to_ascii_lowercase() {
         c @ 'a'..='z' => LETTERS.get(c as usize - 'a' as usize),
@@ -245,8 +245,8 @@ mod tests {
         assert_eq!(from_ipa("ˈɑːkæfɚ\n").as_deref(), Some("ˈɑkæfəɹ"));
         assert_eq!(from_ipa(" \n"), None);
         assert_eq!(spelled("X2é"), "ˈɛks tˈu");
-        let nobody = Unknown { flite: None, espeak: None, known: Mutex::default() };
-        assert_eq!(nobody.phonemize("Okafor").ok().as_deref(), Some("ˈO kˈA ˈA ˈɛf ˈO ˈɑɹ"));
+        let without_programs = Unknown { flite: None, espeak: None, known: Mutex::default() };
+        assert_eq!(without_programs.phonemize("Okafor").ok().as_deref(), Some("ˈO kˈA ˈA ˈɛf ˈO ˈɑɹ"));
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
             let found = phonemes.of(text).expect("phonemes");
             assert!(!found.contains('❓'), "{text}: {found}");
         }
-        // What nobody says is passed over.
+        // Characters without a sound are skipped.
         assert!(phonemes.of("«naïve» 中文 ❤ \u{0} x²").is_some());
     }
 }

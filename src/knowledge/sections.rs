@@ -1,21 +1,20 @@
-//! A text in sections, each with the headings that it stands under.
+//! Sections of a text, each with the headings above it.
 
-/// Longer ones are text that was made to look like a heading.
+/// A longer heading is really text in a heading's style.
 pub const HEADING_BYTES_MAX: usize = 200;
-/// The most sections of one text. Each holds all its headings, so many would be much longer than the text.
+/// Sections kept per text. Each one repeats all its headings, so many sections would outgrow the text.
 pub const SECTIONS_MAX: usize = 2000;
 
 /// The text under one heading.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// With those above it, from the outermost on.
+    /// From the outermost to the innermost.
     pub headings: Vec<String>,
-    /// Line by line; a line is a paragraph, an item of a list or a row of a table.
+    /// Each line is a paragraph, a list item or a table row.
     pub text: String,
 }
 
-/// The sections of a plain text. Headings are those of Markdown: `## Prices`, or a line that the next one
-/// underlines.
+/// Splits a plain text at Markdown headings: `## Prices`, or a line underlined by the next one.
 pub fn of_text(text: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut headings: Vec<(usize, &str)> = Vec::new();
@@ -65,7 +64,7 @@ fn add(sections: &mut Vec<Section>, headings: &[(usize, &str)], line: &str) {
     }
 }
 
-/// `## Prices ##` to its level and words.
+/// Parses `## Prices ##` into level and words.
 fn hashes(line: &str) -> Option<(usize, &str)> {
     let words = line.trim_start_matches('#');
     let level = line.len() - words.len();
@@ -78,7 +77,7 @@ fn underline(line: &str) -> Option<usize> {
     if is_of('=') { Some(1) } else { is_of('-').then_some(2) }
 }
 
-/// An item of a list without its bullet.
+/// A list item without its bullet.
 fn item(line: &str) -> &str {
     ["- ", "* ", "• ", "+ "].iter().find_map(|bullet| line.strip_prefix(bullet)).map_or(line, str::trim)
 }

@@ -1,11 +1,11 @@
-//! Sentences in pieces, for a voice that takes a good part of the time to make that it takes to hear: while one
-//! piece is heard, the next is made.
+//! Sentences in pieces, for a voice whose synthesis takes a good part of real time: while one piece plays, the
+//! next is synthesized.
 
-/// A piece has so many letters and digits, about a second of speech: less would be over before the next is
-/// made, and sounds hurried.
+/// Letters and digits of a piece, about a second of speech. A shorter piece would end before the next is ready,
+/// and it sounds hurried.
 const LETTERS_MIN: usize = 14;
 
-/// `sentence` cut where one pauses. What follows a cut begins with a letter: `May 5, 2026` is one name.
+/// Cuts `sentence` at pauses. Text after a cut begins with a letter, so that `May 5, 2026` stays whole.
 pub fn of(sentence: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = sentence;

@@ -1,5 +1,5 @@
-//! Digits as people say them and as recognisers write them: «1234», «12-34», «one two three four»,
-//! «double seven», «oh», «twelve thirty-four».
+//! Spoken digits, as people say them and as recognisers write them: "1234", "12-34", "one two three four",
+//! "double seven", "oh", "twelve thirty-four".
 
 const ONES: [&str; 20] = [
     "zero",
@@ -25,11 +25,11 @@ const ONES: [&str; 20] = [
 ];
 const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 
-/// All digits that are said in `text`, in order.
+/// All digits said in `text`, in order.
 pub fn digits(text: &str) -> String {
     let mut out = String::new();
     let mut times = 1;
-    // A ten that may be followed by its one: `thirty four`.
+    // A ten that a one may complete: `thirty four`.
     let mut open_ten: Option<usize> = None;
     let text = text.to_lowercase();
     for word in text.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|word| !word.is_empty()) {
@@ -62,6 +62,7 @@ pub fn digits(text: &str) -> String {
     out
 }
 
+/// The number that one word stands for, in digits; none for other words.
 pub fn number(word: &str) -> Option<String> {
     if word.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(word.to_owned());
@@ -76,7 +77,7 @@ pub fn number(word: &str) -> Option<String> {
     Some(((index + 2) * 10).to_string())
 }
 
-/// The digits of what was said to prove something: exactly four, or nothing.
+/// The digits of a spoken code: exactly four, or none.
 pub fn four_digits(text: &str) -> Option<String> {
     Some(digits(text)).filter(|digits| digits.len() == 4)
 }

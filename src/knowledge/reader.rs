@@ -1,4 +1,4 @@
-//! Fetches for one session: each when it is its organisation's turn, and none past the session's deadline.
+//! Fetches pages for one session: tenants take turns, and nothing is fetched past the session's deadline.
 
 use tokio::time::{Instant, timeout_at};
 
@@ -14,7 +14,7 @@ pub struct Reader {
     pub deadline: Instant,
 }
 
-/// Why a page or a document was not read.
+/// The reason why a page or document was not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     #[error("the time for reading was over")]
@@ -24,12 +24,12 @@ pub enum ReadError {
 }
 
 impl Reader {
-    /// The same with an earlier deadline, where `deadline` is one.
+    /// The same reader with `deadline`, if that is earlier than its own.
     pub fn until(&self, deadline: Instant) -> Self {
         Self { deadline: self.deadline.min(deadline), ..self.clone() }
     }
 
-    /// Fetches `url`. A turn is held for one page alone, so that a slow host holds up nothing but that page.
+    /// Fetches `url`. A turn lasts for one page, so that a slow host delays only that page.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -42,11 +42,11 @@ impl Reader {
     }
 }
 
-/// The reason that a client may know.
+/// The reason in words that reveal nothing internal to the client.
 fn reason(error: &fetch::Error) -> &'static str {
     match error {
         fetch::Error::InvalidUrl => "the address is not that of a website",
-        // The same for both: what exists inside is not for clients to find out.
+        // One answer for both, so that clients cannot probe which internal hosts exist.
         fetch::Error::NotRoutable | fetch::Error::Unresolvable => "the address is not a public one",
         fetch::Error::ClientError(_) => "the page is not there",
         fetch::Error::TooLarge { .. } => "the page is too large",

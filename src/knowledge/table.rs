@@ -1,21 +1,27 @@
-//! A table's rows as lines: `Cleaning: price $90, time 30 minutes`.
+//! Tables as lines of text, one per row: `Cleaning: price $90, time 30 minutes`.
 
-use super::html::{Place, labelled};
-
-/// With more words, or more lines in a cell, a row is no data but a way to place things on a page.
+/// A row with more words, or more lines in a cell, is page layout and not data.
 const ROW_WORDS_MAX: usize = 40;
 const CELL_LINES_MAX: usize = 3;
 
+/// A position in the text read so far. Everything after it is whole lines of the same section, unless a heading
+/// came in between.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub sections: usize,
+    pub lines: usize,
+}
+
 #[derive(Default)]
 pub struct Table {
-    /// The names of its columns.
+    /// Column names.
     names: Vec<String>,
-    /// Rows came after the names.
+    /// Whether rows followed the names.
     has_rows: bool,
     row: Vec<Cell>,
-    /// Where the cell begins that is being read, and whether it is a name.
+    /// The start of the open cell, and whether it is a header cell.
     cell: Option<(Place, bool)>,
-    /// It has a caption.
+    /// Whether it has a caption.
     pub is_called: bool,
 }
 
@@ -29,7 +35,7 @@ impl Table {
         self.cell = Some((place, is_name));
     }
 
-    /// Where the open cell begins, if there is one.
+    /// The start of the open cell, if there is one.
     pub fn cell(&self) -> Option<Place> {
         self.cell.map(|(place, _)| place)
     }
@@ -40,7 +46,7 @@ impl Table {
         }
     }
 
-    /// The lines of the row that is over.
+    /// Ends the row and returns its lines.
     pub fn end_row(&mut self) -> Vec<String> {
         self.cell = None;
         let row = std::mem::take(&mut self.row);
@@ -84,13 +90,13 @@ impl Table {
         std::mem::take(&mut self.row).into_iter().flat_map(|cell| cell.lines).collect()
     }
 
-    /// The column names, where no rows came after them.
+    /// Ends the table: the column names, if no rows followed them.
     pub fn end(self) -> Option<String> {
         (!self.has_rows && !self.names.is_empty()).then(|| self.names.join(", "))
     }
 }
 
-/// The lines of a cell in one.
+/// Joins the lines of a cell.
 fn one_line(lines: &[String]) -> String {
     let mut line = String::new();
     for next in lines {
@@ -110,5 +116,15 @@ fn uncapitalized(name: &str) -> String {
     match (letters.next(), letters.clone().next()) {
         (Some(first), Some(second)) if second.is_lowercase() => first.to_lowercase().chain(letters).collect(),
         _ => name.to_owned(),
+    }
+}
+
+/// `text` with the name of its subject in front.
+pub fn labelled(name: &str, text: &str) -> String {
+    match (name.is_empty(), text.is_empty()) {
+        (true, _) => text.to_owned(),
+        (_, true) => name.to_owned(),
+        _ if name.ends_with([':', '.', '!', '?']) => format!("{name} {text}"),
+        _ => format!("{name}: {text}"),
     }
 }

@@ -1,14 +1,14 @@
-//! Which texts fit a question: Okapi BM25 (Robertson and Zaragoza, "The Probabilistic Relevance
-//! Framework: BM25 and Beyond", 2009) over words with their endings taken off.
+//! Ranking of texts for a question: Okapi BM25 (Robertson and Zaragoza, "The Probabilistic Relevance
+//! Framework: BM25 and Beyond", 2009) over stemmed words.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// The parameters that the paper recommends to begin with.
+/// Parameters: the paper's recommended defaults.
 const K1: f32 = 1.2;
 const B: f32 = 0.75;
 
-/// Words that say nothing of what a question is about.
+/// Words that carry no topic.
 const STOP_WORDS: &[&str] = &[
     "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by",
     "can", "could", "did", "do", "does", "for", "from", "get", "give", "had", "has", "have", "hello", "hey",
@@ -19,7 +19,7 @@ const STOP_WORDS: &[&str] = &[
     "your",
 ];
 
-/// Words that callers use for what texts call otherwise, after endings are taken off.
+/// Callers' words and the word that texts use for the same thing, both stemmed.
 const SYNONYMS: &[(&str, &str)] = &[
     ("phone", "telephone"),
     ("price", "cost"),
@@ -32,7 +32,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("location", "address"),
 ];
 
-/// The words of a text that count, in order, in the form in which they are compared.
+/// The terms of a text in order: stemmed words without stop words.
 pub fn terms(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '\'').map(|word| {
         let word = word.trim_matches('\'').to_lowercase();
@@ -48,7 +48,7 @@ pub fn terms(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A word without its ending, roughly as Porter (1980) takes them off in his first step.
+/// Stems a word, roughly like the first step of Porter (1980).
 fn stem(word: &str) -> String {
     let word = match word {
         _ if !word.is_ascii() || word.len() <= 3 => return word.to_owned(),
@@ -70,20 +70,21 @@ fn stem(word: &str) -> String {
     word.strip_suffix('e').filter(|stem| has_vowel(stem)).unwrap_or(word).to_owned()
 }
 
-/// Compact, as each session has one: a map of owned words would take up to forty times the bytes of its texts.
+/// An inverted index. It is compact because every session has one: a map of owned words would take up to forty
+/// times the bytes of the texts.
 #[derive(Default)]
 pub struct Index {
-    /// The letters of all terms, one after the other.
+    /// The letters of all terms, concatenated.
     letters: String,
-    /// In the order of their letters.
+    /// Sorted by letters.
     terms: Vec<Term>,
-    /// The texts that a term is in and how often, for all terms in their order.
+    /// For every term in order: the texts that contain it and how often.
     postings: Vec<(u32, u32)>,
     lengths: Vec<u32>,
     mean_length: f32,
 }
 
-/// Where a term's letters and its postings lie.
+/// The ranges of a term's letters and postings.
 struct Term {
     letters: u32,
     bytes: u32,
@@ -91,7 +92,7 @@ struct Term {
     texts: u32,
 }
 
-/// One text found.
+/// One matching text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
     pub index: usize,
@@ -133,7 +134,7 @@ impl Index {
         index
     }
 
-    /// The bytes that it takes up.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.letters.len()
             + size_of_val(self.terms.as_slice())
@@ -149,14 +150,14 @@ impl Index {
         postings.unwrap_or_default()
     }
 
-    /// How rare a term is. One that is in no text weighs as if it were in one: callers say more words
-    /// than texts have, and those must not drown the ones that fit.
+    /// The inverse document frequency of a term. A term found in no text counts as found in one: callers use
+    /// more words than texts do, and those words must not drown the matching ones.
     fn weight(&self, term: &str) -> f32 {
         let (count, within) = (self.lengths.len() as f32, self.postings(term).len().max(1) as f32);
         (1.0 + (count - within + 0.5) / (within + 0.5)).ln()
     }
 
-    /// Texts with at least one of the terms, best first.
+    /// The texts with at least one of the terms, best first.
     pub fn search(&self, question: &[String]) -> Vec<Found> {
         let question: HashSet<&String> = question.iter().collect();
         let whole: f32 = question.iter().map(|term| self.weight(term)).sum();
@@ -185,7 +186,7 @@ impl Index {
         found
     }
 
-    /// The weight of those terms of the question that `text` has, of the weight of all: 0 to 1.
+    /// The share of the question's total term weight that `text` covers: 0 to 1.
     pub fn coverage(&self, question: &[String], text: &[String]) -> f32 {
         let question: HashSet<&String> = question.iter().collect();
         let text: HashSet<&String> = text.iter().collect();

@@ -1,16 +1,16 @@
-//! A page as one would read it aloud: its headings, and line by line what stands under each of them.
+//! HTML pages as one would read them aloud: headings, and below each of them lines of text.
 
 mod tags;
 
 use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
 
 use super::sections::{HEADING_BYTES_MAX, SECTIONS_MAX, Section};
-use super::table::Table;
+use super::table::{Place, Table, labelled};
 use tags::{BANNERS, BLOCKS, NOT_IN_HEADINGS, PARTS, SKIPPED, heading_level};
 
-/// Tables within tables. Deeper ones are read as if they were none.
+/// Nesting of tables; deeper tables are read as plain text.
 const TABLES_DEEP_MAX: usize = 16;
-/// Below `<h6>`: a question that opens its answer, and what a table is called.
+/// Heading level below `<h6>`: for `<summary>` questions and table captions.
 const INNER_LEVEL: u8 = 7;
 const LINKS_MAX: usize = 500;
 
@@ -18,14 +18,14 @@ const LINKS_MAX: usize = 500;
 pub struct Page {
     pub title: String,
     pub sections: Vec<Section>,
-    /// As they are written: mostly relative.
+    /// As written in the page: mostly relative.
     pub links: Vec<String>,
-    /// `<meta name=robots content=noindex>`: not to be used.
+    /// The page says `<meta name=robots content=noindex>`: it must not be used.
     pub is_excluded: bool,
 }
 
 impl Page {
-    /// All that is to be read, headings too.
+    /// The whole text, including headings.
     pub fn text(&self) -> String {
         let lines =
             self.sections.iter().flat_map(|section| [section.headings.join("\n"), section.text.clone()]);
@@ -33,7 +33,7 @@ impl Page {
     }
 }
 
-/// Reads a page of any quality. Structured data of the page (JSON-LD) is left out.
+/// Reads a page, however malformed. Structured data (JSON-LD) is ignored.
 pub fn read(html: &str) -> Page {
     let mut reader = Reader::default();
     let mut emitter = DefaultEmitter::default();
@@ -50,31 +50,24 @@ pub fn read(html: &str) -> Page {
     reader.finish()
 }
 
-/// A place in what was read: nothing came after it but whole lines of the same section, or else a heading did.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    sections: usize,
-    lines: usize,
-}
-
 #[derive(Default)]
 struct Reader {
     page: Page,
-    /// Depth within elements that are skipped; the outermost one's name, lest a stray end tag end it.
+    /// The outermost skipped element, so that a stray end tag does not end it, and the depth within it.
     skipped: Option<(Vec<u8>, usize)>,
-    /// Parts of the page that are open.
+    /// Open sectioning elements.
     parts: usize,
     in_title: bool,
     in_pre: usize,
-    /// Level and words of the heading that is being read.
+    /// Level and words of the open heading.
     heading: Option<(u8, String)>,
-    /// Those that what comes now stands under, with their levels.
+    /// The headings above the current line, with their levels.
     headings: Vec<(u8, String)>,
-    /// Nothing has come under the last one yet.
+    /// No text has followed the last heading yet.
     is_bare: bool,
     lines: Vec<String>,
     line: String,
-    /// A `<br>` came: what follows begins a new line, unless it goes on with the sentence.
+    /// A `<br>` came: the next text begins a new line unless it continues the sentence.
     is_broken: bool,
     /// A link has just ended.
     after_link: bool,
@@ -250,7 +243,7 @@ impl Reader {
         Place { sections: self.page.sections.len(), lines: self.lines.len() }
     }
 
-    /// The lines since `place`, taken out again; none where a heading came in between.
+    /// Removes and returns the lines since `place`; none if a heading came in between.
     fn since(&mut self, place: Place) -> Option<Vec<String>> {
         self.end_line();
         let is_same = self.page.sections.len() == place.sections && place.lines <= self.lines.len();
@@ -279,7 +272,7 @@ impl Reader {
         self.is_bare = true;
     }
 
-    /// Ends the section, and all headings from `level` on.
+    /// Ends the section and all headings at `level` or deeper.
     fn leave_headings(&mut self, level: u8) {
         self.end_section();
         while let Some((_, words)) = self.headings.pop_if(|(of, _)| *of >= level) {
@@ -308,7 +301,7 @@ impl Reader {
         }
     }
 
-    /// Ends open definitions and tables as they are, since a heading interrupts them.
+    /// Ends open definitions and tables, because a heading interrupts them.
     fn spill(&mut self) {
         self.end_line();
         let sections = self.page.sections.len();
@@ -358,7 +351,7 @@ impl Reader {
         }
     }
 
-    /// A definition, of which there may be several to one term.
+    /// A definition; one term can have several.
     fn end_definition_lines(&mut self) {
         let Some(lines) = self.definition.take().and_then(|place| self.since(place)) else { return };
         let term = std::mem::take(&mut self.terms).join(", ");
@@ -380,7 +373,7 @@ impl Reader {
         self.end_line();
     }
 
-    /// Terms that nothing is said of.
+    /// Terms without a definition.
     fn keep_terms(&mut self) {
         let terms = std::mem::take(&mut self.terms);
         self.lines.extend(terms);
@@ -410,23 +403,13 @@ impl Reader {
     }
 }
 
-/// Whether `next`, after a `<br>`, goes on with the sentence of `line`.
+/// Whether `next`, after a `<br>`, continues the sentence of `line`.
 fn goes_on(line: &str, next: &str) -> bool {
     let line = line.trim();
     next.trim_start().starts_with(char::is_lowercase)
         && line.ends_with(|c: char| c.is_alphanumeric() || c == ',')
         && line.starts_with(char::is_uppercase)
         && line.split_whitespace().count() >= 3
-}
-
-/// `text` with the name of what it is about before it.
-pub fn labelled(name: &str, text: &str) -> String {
-    match (name.is_empty(), text.is_empty()) {
-        (true, _) => text.to_owned(),
-        (_, true) => name.to_owned(),
-        _ if name.ends_with([':', '.', '!', '?']) => format!("{name} {text}"),
-        _ => format!("{name}: {text}"),
-    }
 }
 
 fn attribute<'a>(tag: &'a StartTag<()>, name: &[u8]) -> Option<std::borrow::Cow<'a, str>> {

@@ -1,5 +1,5 @@
-//! Requests of ours to services that the operator named in the configuration: the hook, the provider,
-//! the chat and speech interfaces. What a client names goes through [`crate::fetch`] instead.
+//! HTTP clients for services that the operator configured: the verification hook, the telephony provider, the
+//! chat and speech interfaces. Addresses that clients send go through [`crate::fetch`] instead.
 
 use std::time::Duration;
 
@@ -7,28 +7,28 @@ use reqwest::{Client, ClientBuilder, Response, redirect};
 use serde_json::Value;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Of an answer that is one JSON value.
+/// Largest JSON answer, in bytes.
 const JSON_BYTES_MAX: usize = 256 << 10;
 
-/// No redirects: nobody else is to get the keys that go along.
+/// A client that follows no redirects, so that its keys reach no other host.
 ///
 /// # Errors
-/// No TLS.
+/// TLS cannot be set up.
 pub fn client() -> Result<Client, reqwest::Error> {
     build(|builder| builder)
 }
 
-/// As [`client`], for connections that become WebSockets.
+/// Like [`client`], for connections that become WebSockets.
 ///
 /// # Errors
-/// No TLS.
+/// TLS cannot be set up.
 #[cfg(feature = "livekit")]
 pub fn http1_client() -> Result<Client, reqwest::Error> {
     build(ClientBuilder::http1_only)
 }
 
 fn build(with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, reqwest::Error> {
-    // The process's one provider of cryptography; who installed it first does not matter.
+    // The process has one cryptography provider; an error means that it is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
         with(Client::builder())
@@ -38,11 +38,11 @@ fn build(with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, reqwes
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
     };
-    // A machine without certificates of its own still reaches its neighbours over http.
+    // A machine without root certificates can still reach its neighbours over http.
     builder().build().or_else(|_| builder().tls_certs_only([]).build())
 }
 
-/// The JSON of an answer; none where it is none, or too long.
+/// The JSON of an answer; none if it is too long or not JSON.
 pub async fn read_json(mut response: Response) -> Option<Value> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.ok()? {

@@ -1,24 +1,24 @@
-//! What a website lets robots read: RFC 9309, "Robots Exclusion Protocol".
+//! `robots.txt`: the paths a website allows robots to read (RFC 9309, "Robots Exclusion Protocol").
 
-/// The name that a website may address us by.
+/// The product token by which `robots.txt` can address this crawler.
 const PRODUCT: &str = "verbatim";
 /// RFC 9309, section 2.5: at least 500 KiB are read.
 pub const BYTES_MAX: usize = 500 << 10;
 
-/// The rules for us.
+/// The rules that apply to this crawler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether it may be read, and the path's pattern.
+    /// Whether paths that match the pattern may be read, and the pattern.
     rules: Vec<(bool, String)>,
 }
 
 impl Rules {
-    /// Nothing may be read: what holds while the rules cannot be had (section 2.3.1.4).
+    /// Forbids everything, as section 2.3.1.4 demands while the rules cannot be fetched.
     pub fn disallow_all() -> Self {
         Self { rules: vec![(false, "/".into())] }
     }
 
-    /// The groups that name us, or else those for everybody; without either, all may be read.
+    /// Takes the groups that name this crawler, else those for all robots; with neither, everything is allowed.
     pub fn read(text: &str) -> Self {
         let (mut ours, mut everybodys) = (None::<Vec<_>>, Vec::new());
         let (mut is_ours, mut is_everybodys, mut in_rules) = (false, false, false);
@@ -56,7 +56,7 @@ impl Rules {
         Self { rules: ours.unwrap_or(everybodys) }
     }
 
-    /// Whether `path`, with its query, may be read: the longest pattern decides, and of two as long the
+    /// Whether `path`, including its query, may be read. The longest matching pattern decides; on a tie, the
     /// one that allows (section 2.2.2).
     pub fn allow(&self, path: &str) -> bool {
         let fitting = self.rules.iter().filter(|(_, pattern)| fits(pattern, path));
@@ -64,7 +64,7 @@ impl Rules {
     }
 }
 
-/// `*` stands for anything, `$` for the end (section 2.2.3).
+/// `*` matches any characters, `$` the end (section 2.2.3).
 fn fits(pattern: &str, path: &str) -> bool {
     let (pattern, is_whole) = pattern.strip_suffix('$').map_or((pattern, false), |pattern| (pattern, true));
     let mut pieces = pattern.split('*');

@@ -1,4 +1,4 @@
-//! One website, as far as it may be read: its own host, its robots.txt, and bounds on everything.
+//! Reads one website: stays on its host, obeys its robots.txt, and bounds pages, bytes and time.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -7,25 +7,26 @@ use std::time::Duration;
 use tokio::time::Instant;
 use url::Url;
 
+use super::config::Config;
+use super::passage::{Passage, of_sections};
 use super::reader::{ReadError, Reader};
 use super::robots::{self, Rules};
-use super::{Passage, html, of_sections, sections};
+use super::{html, sections};
 use crate::fetch;
-use crate::sts::config::Crawl;
 
-/// Pages that hold nothing to answer from.
+/// Path segments of pages with no content to answer from.
 const USELESS: &[&str] =
     &["login", "signin", "sign-in", "logout", "cart", "checkout", "wp-admin", "calendar"];
-/// Names of files that are no pages.
+/// File endings of addresses that are not pages.
 const NO_PAGES: &[&str] = &[
     ".pdf", ".jpg", ".jpeg", ".png", ".gif", ".svg", ".webp", ".zip", ".gz", ".mp3", ".mp4", ".css", ".js",
     ".ico", ".woff", ".woff2", ".doc", ".docx", ".xls", ".xlsx",
 ];
 const TRACKING: &[&str] = &["utm_", "gclid", "fbclid", "mc_"];
-/// Links that are remembered for each page that may be read; a page may have any number.
+/// Links remembered per page of the limit `pages_max`: a page can contain any number of them.
 const LINKS_PER_PAGE: usize = 100;
 
-/// Why a website could not be read. The texts are for the client.
+/// The reason why a website could not be read. The texts are for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CrawlError {
     #[error("the address is not that of a website")]
@@ -44,12 +45,11 @@ pub enum CrawlError {
 pub struct Site {
     pub passages: Vec<Passage>,
     pub pages: usize,
-    /// The reader's deadline came before the end.
+    /// The session's deadline, not the website's own, cut the reading short.
     pub is_cut: bool,
 }
 
-/// The address of a website as people write it, in one form: with a scheme, without a fragment and
-/// what follows visitors around.
+/// Normalizes an address that a person wrote: adds a scheme, removes the fragment and tracking parameters.
 ///
 /// # Errors
 /// [`CrawlError::Address`].
@@ -82,7 +82,7 @@ fn host(url: &Url) -> Option<(String, Option<u16>)> {
     Some((host.strip_prefix("www.").unwrap_or(host).to_owned(), url.port_or_known_default()))
 }
 
-/// Whether `url` belongs to the website that begins at `home`: http and https of it are one.
+/// Whether `url` belongs to the website at `home`. Its http and https addresses count as the same site.
 fn same_site(home: &Url, url: &Url) -> bool {
     let default = |url: &Url| url.port().is_none();
     match (host(home), host(url)) {
@@ -104,17 +104,17 @@ fn target(url: &Url) -> String {
     url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()))
 }
 
-/// Reads the website at `address`, as far as `reader`'s deadline and the limits allow.
+/// Reads the website at `address` within `reader`'s deadline and the limits.
 ///
 /// # Errors
-/// Where the first page cannot be had; after it, what fails is left out.
-pub async fn crawl(reader: &Reader, address: &str, limits: &Crawl) -> Result<Site, CrawlError> {
+/// [`CrawlError`] if the first page cannot be read. Later pages that fail are skipped.
+pub async fn crawl(reader: &Reader, address: &str, limits: &Config) -> Result<Site, CrawlError> {
     let mut home = normalized(address)?;
     let own_deadline = Instant::now() + Duration::from_millis(limits.total_timeout_ms);
     let is_hurried = reader.deadline < own_deadline;
     let reader = &reader.until(own_deadline);
     let mut rules = match rules(reader, &home).await {
-        // Without a scheme in the address, and without https, there may be http.
+        // The address names no scheme and https fails: try http.
         Err(ReadError::Fetch(fetch::Error::Failed))
             if !address.contains("://") && home.set_scheme("http").is_ok() =>
         {
@@ -149,7 +149,7 @@ pub async fn crawl(reader: &Reader, address: &str, limits: &Crawl) -> Result<Sit
         };
         let arrived = download.url;
         if is_first && !same_site(&home, &arrived) {
-            // The website has moved: what it is now is what was meant.
+            // The website has moved; read it at its new address.
             home = arrived.clone();
             rules = self::rules(reader, &home).await.unwrap_or_else(|_| Rules::disallow_all());
         }
@@ -196,7 +196,7 @@ async fn rules(reader: &Reader, home: &Url) -> Result<Rules, ReadError> {
             let bytes = download.bytes.get(..robots::BYTES_MAX).unwrap_or(&download.bytes);
             Ok(Rules::read(&String::from_utf8_lossy(bytes)))
         }
-        // Section 2.3.1.3: what is not there forbids nothing.
+        // Section 2.3.1.3: a missing file forbids nothing.
         Err(ReadError::Fetch(fetch::Error::ClientError(_))) => Ok(Rules::default()),
         Err(ReadError::Fetch(fetch::Error::TooLarge { .. } | fetch::Error::TooManyRedirects)) => {
             Ok(Rules::disallow_all())

@@ -1,6 +1,6 @@
-//! Which tags mean what to a reader.
+//! HTML tags grouped by their meaning to a reader.
 
-/// Tags whose contents are not for reading.
+/// Tags whose contents are not read.
 pub const SKIPPED: &[&[u8]] = &[
     b"script",
     b"style",
@@ -19,10 +19,10 @@ pub const SKIPPED: &[&[u8]] = &[
     b"object",
     b"aside",
 ];
-/// In a part of the page, these two belong to it; outside of all parts they are the website's.
+/// Inside a sectioning element these belong to it; outside, they belong to the website as a whole.
 pub const BANNERS: [&[u8]; 2] = [b"header", b"footer"];
 pub const PARTS: [&[u8]; 3] = [b"main", b"article", b"section"];
-/// These begin a new line.
+/// Tags that begin a new line.
 pub const BLOCKS: &[&[u8]] = &[
     b"p",
     b"div",
@@ -50,7 +50,7 @@ pub const BLOCKS: &[&[u8]] = &[
     b"body",
     b"title",
 ];
-/// A heading without a closing tag ends where one of these begins.
+/// Tags that end a heading whose closing tag is missing.
 pub const NOT_IN_HEADINGS: &[&[u8]] =
     &[b"p", b"ul", b"ol", b"dl", b"table", b"section", b"article", b"blockquote", b"pre"];
 

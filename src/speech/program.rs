@@ -1,4 +1,4 @@
-//! Voices that are programs of this machine.
+//! Voices of programs on this machine: flite and espeak-ng.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -8,20 +8,21 @@ use std::process::Stdio;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-use super::{AUDIO_BYTES_MAX, VoiceError};
+use super::error::VoiceError;
+use super::wav::AUDIO_BYTES_MAX;
 
 /// A program that reads text and writes a WAV file.
 pub struct Program {
     pub name: &'static str,
     path: PathBuf,
     arguments: &'static [&'static str],
-    /// Where it writes its files, one for each sentence: a folder of ours alone. None: to its output.
+    /// A private folder for its files, one per sentence. None: it writes to its standard output.
     folder: Option<PathBuf>,
 }
 
 impl Program {
     pub fn flite() -> Result<Self, VoiceError> {
-        // It writes a header alone where its output is a pipe: the file's name is to follow.
+        // To a pipe it would write only a header, so it gets a file; the name follows `-o`.
         Self::find("flite", &["-voice", "slt", "-f", "/dev/stdin", "-o"], true)
     }
 
@@ -47,7 +48,7 @@ impl Program {
         Ok(Self { name, path, arguments, folder })
     }
 
-    /// Text goes in by a pipe: arguments are seen by every user of the machine.
+    /// Says `text` as a WAV file. The text goes in through a pipe, since every user of the machine can see arguments.
     pub async fn speak(&self, text: &str) -> std::io::Result<Vec<u8>> {
         let file = self
             .folder
@@ -76,7 +77,7 @@ impl Program {
     }
 }
 
-/// Where a program is, by the PATH.
+/// Finds a program on the `PATH`.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let folders = std::env::var_os("PATH")?;
     std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
@@ -85,13 +86,13 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
 impl Drop for Program {
     fn drop(&mut self) {
         if let Some(folder) = &self.folder {
-            // Empty by now; where it is not, the system clears it some day.
+            // Empty by now; if not, the system clears its temporary folder eventually.
             let _ = std::fs::remove_dir(folder);
         }
     }
 }
 
-/// A file that goes when it has been read, or nobody waits for it any more.
+/// A file that is removed after it was read, or if the reader was cancelled.
 struct Written(PathBuf);
 
 impl Drop for Written {
