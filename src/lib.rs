@@ -6,13 +6,16 @@
 //!
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
-//! 5  api  sts  demo         endpoints, wire types, error → status; the voice agent; what an integrator would
-//!                           build, who knows a service by its address: all on  http (hyper plumbing)
-//! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
-//! 3  format  vad  speech  knowledge   speech arts; text to speech; the material that agents answer from
-//! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall)
-//! 1  audio  transcript  digits  fetch  figures  identity  keys  onnx  outbound  patience  secret  share
-//!    state  telemetry       ground
+//! 5  api  sts  demo         endpoints, wire types, error → status; `sts::Host` joins session, room and agent;
+//!                           demo is an integrator's backend, which knows a service by its address
+//! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; work delivered later
+//!    agent                  the voice agent: turns, floor, proofs, replies
+//! 3  format  vad  speech  knowledge    speech arts; text to speech; the material of an agent's answers
+//!    session → sms  room    an agent's session and its text messages; participants' seats
+//! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall);
+//!                           hyper plumbing
+//! 1  audio  clock  digits  fetch  fields  figures  identity  keys  onnx  outbound  patience  secret  share
+//!    state  telemetry  transcript      ground
 //! ```
 //!
 //! # The path of a request
@@ -29,8 +32,10 @@
 //! | audio      | |
 //! | transcript | |
 //! | figures    | |
+//! | clock      | |
 //! | digits     | |
 //! | fetch      | patience |
+//! | fields     | |
 //! | identity   | |
 //! | onnx       | |
 //! | outbound   | |
@@ -53,16 +58,22 @@
 //! | speech     | audio, onnx, outbound, secret |
 //! | http       | keys, patience, share, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, transcript, audio, telemetry |
-//! | sts        | http, digits, fetch, figures, identity, knowledge, onnx, outbound, patience, secret, share, speech, state, audio, vad |
+//! | session    | clock, digits, fields, knowledge, share, state |
+//! | sms        | clock, fetch, outbound, secret, session |
+//! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
+//! | agent      | audio, digits, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, vad |
+//! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, vad |
 //! | demo       | http, digits, identity, secret |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
 
+mod agent;
 pub mod api;
 pub mod app;
 pub mod audio;
 pub mod cli;
+mod clock;
 pub mod config;
 pub mod cpu;
 pub mod cuda;
@@ -70,6 +81,7 @@ pub mod demo;
 mod digits;
 pub mod engine;
 pub mod fetch;
+mod fields;
 pub mod figures;
 pub mod format;
 pub mod http;
@@ -82,8 +94,11 @@ pub mod models;
 pub mod onnx;
 mod outbound;
 pub mod patience;
+mod room;
 pub mod secret;
+mod session;
 pub mod share;
+mod sms;
 pub mod speech;
 pub mod state;
 pub mod sts;

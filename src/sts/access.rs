@@ -1,7 +1,8 @@
-//! Who may call the service directly. The contract's clients send no key; that works where a developer said so.
+//! Access to the service without a key, for the contract's clients, which send none. The configuration has to allow
+//! it.
 //!
-//! No header tells whether a proxy stands before a server on loopback: by default one passes a request on under
-//! the server's own name and says nothing of its client. So keys are asked for unless a setting says otherwise.
+//! No header reveals reliably whether a proxy stands before a server on loopback: by default, proxies forward
+//! requests under the server's own name and do not mention the client. So keys are required by default.
 
 use hyper::header::{
     AUTHORIZATION, FORWARDED, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL, VIA,
@@ -10,10 +11,10 @@ use hyper::header::{
 use super::config::Auth;
 use crate::http::{Authenticator, Failure, Request, authority};
 
-/// The organisation of those who show no key.
+/// The tenant of callers without a key.
 const LOCAL: u64 = 0;
 
-/// Proxies that say what they are begin their headers so, besides `Forwarded` and `Via`.
+/// Prefixes of headers that proxies add, besides `Forwarded` and `Via`.
 const FORWARDED_BY: [&str; 5] =
     ["x-forwarded-", "x-real-ip", "x-client-ip", "cf-connecting-", "true-client-ip"];
 
@@ -22,12 +23,12 @@ pub struct Access {
     open: Open,
 }
 
-/// Who needs no key.
+/// Callers that need no key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
-    Nobody,
-    /// Programs on this machine that call it by its own name. A page of another origin whose name leads here is
-    /// none of them.
+    None,
+    /// Programs on this machine that address it by a loopback name. Pages of other origins whose name resolves to
+    /// this machine do not count.
     Local,
     All,
 }
@@ -36,11 +37,11 @@ impl Access {
     pub fn new(authenticator: Authenticator, auth: Auth, is_loopback: bool) -> Self {
         let open = match auth {
             Auth::Loopback if is_loopback => Open::Local,
-            Auth::Loopback | Auth::Required => Open::Nobody,
+            Auth::Loopback | Auth::Required => Open::None,
             Auth::Off => Open::All,
         };
         match open {
-            Open::Nobody => {}
+            Open::None => {}
             Open::Local => tracing::warn!(
                 "sts.auth is loopback: every program on this machine may start and steer sessions of the voice \
                  agent without a key (POST /STS/interactiveAgent, POST /api/livekit/sts, GET \
@@ -55,10 +56,10 @@ impl Access {
     }
 
     /// # Errors
-    /// 403 for a page of another origin that would be let in without a key.
+    /// 403 for a page of another origin that would need no key.
     fn is_open(&self, request: &Request) -> Result<bool, Failure> {
         let is_open = match self.open {
-            Open::Nobody => false,
+            Open::None => false,
             Open::Local => {
                 authority::is_loopback(&request.headers, &request.uri) && !is_forwarded(&request.headers)
             }
@@ -67,8 +68,7 @@ impl Access {
         if is_open && request.is_foreign { Err(Failure::foreign_origin()) } else { Ok(is_open) }
     }
 
-    /// The organisation that a request is made for. A key that is shown counts even where none is
-    /// needed.
+    /// The tenant of a request. A key counts even if none is needed.
     ///
     /// # Errors
     /// 401, 403.
@@ -79,7 +79,7 @@ impl Access {
         Ok(self.authenticator.caller(&request.headers).await?.tenant)
     }
 
-    /// As [`Self::tenant`], for a WebSocket; with the subprotocol to agree to.
+    /// Like [`Self::tenant`], for a WebSocket, with the subprotocol to agree to.
     ///
     /// # Errors
     /// 401, 403.
@@ -94,7 +94,7 @@ impl Access {
     }
 }
 
-/// Whether a proxy says that it passed a request on.
+/// Whether a proxy says that it forwarded the request.
 fn is_forwarded(headers: &HeaderMap) -> bool {
     let says_so = |name: &HeaderName| {
         *name == FORWARDED || *name == VIA || FORWARDED_BY.iter().any(|by| name.as_str().starts_with(by))

@@ -1,25 +1,22 @@
 //! The requests of `POST /STS/interactiveAgent`, typed (contract, section 4.2).
 
-use serde::Serialize;
 use serde_json::Value;
 
-use super::Error;
-use super::fields::{Fields, depth};
-use super::setup::{Start, caller_number};
+use super::failure::Error;
+use crate::fields::{self, Fields};
 use crate::identity::without_identity_within;
+use crate::room::page_context;
+use crate::session::{Notice, Start, caller_number};
 
 const NAME_BYTES_MAX: usize = 200;
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
-/// A page's state: fields of a form, not documents.
-pub const PAGE_BYTES_MAX: usize = 32 << 10;
-const DEPTH_MAX: usize = 8;
 
 const ACTIONS: [&str; 6] = ["start", "status", "bind_caller", "page_context", "verification", "completion"];
 
 #[derive(Debug, PartialEq)]
 pub enum Action {
     Start(Box<Start>),
-    /// Any other one is for a session that there is.
+    /// A step of an existing session.
     Of {
         session_id: String,
         step: Step,
@@ -35,7 +32,7 @@ pub enum Step {
     Completion(Notice),
 }
 
-/// A category was checked, by whomever.
+/// The client's verdict on a proof for a category.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     pub category: String,
@@ -43,17 +40,9 @@ pub struct Verdict {
     pub details: Value,
 }
 
-/// The client's flow is done.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Notice {
-    pub status: String,
-    pub message: Option<String>,
-    pub updated_fields: Value,
-}
-
 impl Action {
     /// # Errors
-    /// Those of a request that means nothing: which field, and why.
+    /// The field that is invalid, and why.
     pub fn read(body: &Value) -> Result<Self, Error> {
         let fields = Fields::of(body)?;
         let name = fields.required_text("action", NAME_BYTES_MAX)?;
@@ -65,18 +54,19 @@ impl Action {
         }
         let session_id = fields.required_text("session_id", NAME_BYTES_MAX)?.to_owned();
         let step = match name {
-            "bind_caller" => {
-                Step::BindCaller { number: caller_number(fields)?.ok_or(Error::Missing("caller_number"))? }
-            }
+            "bind_caller" => Step::BindCaller {
+                number: caller_number(fields)?.ok_or(fields::Error::Missing("caller_number"))?,
+            },
             "page_context" => Step::PageContext(page_context(fields)?),
             "verification" => {
                 let key = fields.object("details")?.and_then(|details| details.any("sms_catalog_key"));
                 if key.is_some_and(|key| !key.is_string()) {
-                    return Err(Error::Kind { field: "details.sms_catalog_key", expected: "a string" });
+                    let field = "details.sms_catalog_key";
+                    return Err(fields::Error::Kind { field, expected: "a string" }.into());
                 }
                 Step::Verification(Verdict {
                     category: fields.required_text("category", NAME_BYTES_MAX)?.to_owned(),
-                    verified: fields.flag("verified")?.ok_or(Error::Missing("verified"))?,
+                    verified: fields.flag("verified")?.ok_or(fields::Error::Missing("verified"))?,
                     details: bounded(fields, "details")?,
                 })
             }
@@ -91,26 +81,9 @@ impl Action {
     }
 }
 
-/// The state of the page that a caller has open.
-///
-/// # Errors
-/// It is missing, no object, too large or too deep.
-pub fn page_context(fields: Fields<'_>) -> Result<Value, Error> {
-    fields.object("page_context")?.ok_or(Error::Missing("page_context"))?;
-    bounded(fields, "page_context")
-}
-
-/// A member of any shape that is neither large nor deep, without the parts that identify a person; `null`
-/// where it is missing.
+/// A bounded member without the parts that identify a person.
 fn bounded(fields: Fields<'_>, field: &'static str) -> Result<Value, Error> {
-    let Some(value) = fields.any(field) else { return Ok(Value::Null) };
-    if value.to_string().len() > PAGE_BYTES_MAX {
-        return Err(Error::TooLong { field, bytes_max: PAGE_BYTES_MAX });
-    }
-    if depth(value) > DEPTH_MAX {
-        return Err(Error::Kind { field, expected: "at most 8 levels deep" });
-    }
-    Ok(without_identity_within(value.clone()))
+    Ok(without_identity_within(fields.bounded(field)?))
 }
 
 #[cfg(test)]
@@ -120,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_that_mean_nothing_say_why() {
+    fn invalid_requests_say_why() {
         let deep = (0..9).fold(json!({}), |inner, _| json!({ "a": inner }));
         for (body, expected) in [
             (json!([]), "object"),

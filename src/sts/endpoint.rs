@@ -1,51 +1,53 @@
-//! The contract's two doors: `POST /STS/interactiveAgent` and the web session.
+//! The contract's endpoints: `POST /STS/interactiveAgent` and the web session.
 
 use std::sync::Arc;
 
+use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
-use hyper::{StatusCode, Uri};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::action::{Action, Notice, Step, Verdict};
-use super::fields::Fields;
-use super::remains::Remains;
-use super::room::{AgentState, Invitation};
-use super::session::{Checked, Source, Status};
-use super::sessions::{Asked, Live, now};
-use super::setup::{Channel, Start};
-use super::snapshot::{Around, snapshot, time};
-use super::token::{Claims, Kind};
-use super::{Error, Service, failure};
-use crate::http::{Body, Failure, Request, Response, authority, json as answer};
+use super::action::{Action, Step, Verdict};
+use super::failure::{self, Error};
+use super::host::Host;
+use super::wire::{
+    AgentStatus, CallerBound, Completed, Engine, LiveKitRoom, PageShown, Snapshot, Started, Surroundings,
+    Time, Verified, WebRoom, value, websocket_base,
+};
+use crate::fields::Fields;
+use crate::http::{Body, Failure, Request, Response, json as answer};
 use crate::knowledge::unread_website;
+use crate::room::{Invitation, Kind};
+use crate::session::{
+    self, AgentState, Asked, Channel, Checked, Handle, Notice, Remains, Source, Start, Status,
+};
 
-/// Documents may come with a start.
+/// Largest body in bytes: documents may come with a start.
 const BODY_BYTES_MAX: u64 = 4 << 20;
 
 /// `POST /STS/interactiveAgent` (contract, section 4.2).
-pub async fn interactive_agent(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
-    let tenant = service.access.tenant(&request).await?;
-    let base = service.base(&request.headers, &request.uri);
+pub async fn interactive_agent(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
+    let tenant = host.access.tenant(&request).await?;
+    let base = host.base(&request.headers, &request.uri);
     let body = read(&request.headers, request.body.charged_to(tenant)).await?;
     let reply = match Action::read(&body)? {
-        Action::Start(start) => service.start(tenant, *start, &base).await?,
-        Action::Of { session_id, step } => match service.sessions.find(&session_id, tenant)? {
-            Asked::Open(live) => service.take(&live, step, &base).await?,
-            Asked::Ended if step == Step::Status => service.status_of_ended(&session_id).await?,
-            Asked::Ended => return Err(Error::Ended.into()),
+        Action::Start(start) => begin(&host, tenant, *start, &base).await?,
+        Action::Of { session_id, step } => match host.tools.sessions.find(&session_id, tenant)? {
+            Asked::Open(handle) => take(&host, &handle, step, &base).await?,
+            Asked::Ended if step == Step::Status => status_of_ended(&host, &session_id).await?,
+            Asked::Ended => return Err(session::Error::Ended.into()),
         },
     };
     Ok(answer(StatusCode::OK, &reply))
 }
 
-/// `POST /api/livekit/sts` (contract, section 4.3): a start for a browser, without the word.
-pub async fn web_session(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
-    let tenant = service.access.tenant(&request).await?;
-    let base = service.base(&request.headers, &request.uri);
+/// `POST /api/livekit/sts` (contract, section 4.3): starts a session for a browser.
+pub async fn web_session(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
+    let tenant = host.access.tenant(&request).await?;
+    let base = host.base(&request.headers, &request.uri);
     let body = read(&request.headers, request.body.charged_to(tenant)).await?;
     let mut start = Start::read(Fields::of(&body)?)?;
     start.channel = Channel::Web;
-    Ok(answer(StatusCode::OK, &service.start(tenant, start, &base).await?))
+    Ok(answer(StatusCode::OK, &begin(&host, tenant, start, &base).await?))
 }
 
 async fn read(headers: &HeaderMap, body: Body) -> Result<Value, Failure> {
@@ -58,132 +60,116 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Value, Failure> {
     serde_json::from_slice(&body.bytes()).map_err(|_| failure::invalid_json())
 }
 
-impl Service {
-    /// Where clients reach this server: `https://voice.example`. As configured, or as this one did.
-    pub fn base(&self, headers: &HeaderMap, uri: &Uri) -> String {
-        if let Some(url) = &self.config.public_url {
-            return url.trim_end_matches('/').to_owned();
-        }
-        let named = authority::named(headers, uri);
-        let host = named.as_ref().map_or("localhost", |authority| authority.as_str());
-        format!("{}://{host}", if self.parts.is_tls { "https" } else { "http" })
+async fn begin(host: &Arc<Host>, tenant: u64, mut start: Start, base: &str) -> Result<Value, Error> {
+    let channel = start.channel;
+    if let Some(Err(reason)) = start.setup.website_url.as_deref().map(|url| host.library.judge(url)) {
+        start.warnings.push(unread_website(&reason));
     }
-
-    async fn start(self: &Arc<Self>, tenant: u64, mut start: Start, base: &str) -> Result<Value, Error> {
-        let channel = start.channel;
-        if let Some(Err(reason)) = start.setup.website_url.as_deref().map(|url| self.library.judge(url)) {
-            start.warnings.push(unread_website(&reason));
-        }
-        let live = self.sessions.create(tenant, start).await?;
-        self.read_for(live.clone());
-        let mut reply = json!({
-            "ok": true,
-            "session_id": live.id,
-            "room_name": live.room_name,
-            "channel": channel,
-            "status": live.read(|s| s.status),
-            "expires_at": time(live.read(|s| s.expires)),
-            "warnings": live.read(|s| s.warnings.clone()),
-        });
-        // A phone's leg gets its own leave to join when the call arrives.
-        if let (Channel::Web, Some(reply)) = (channel, reply.as_object_mut()) {
-            let (url, token) = match &self.livekit {
-                None => {
-                    let token = self.token(&live, Kind::Web);
-                    (websocket_url(base, &live.room_name, &token), token)
-                }
-                Some(livekit) => {
-                    livekit.begin(self, &live).await?;
-                    let Invitation { url, token, identity } =
-                        livekit.invite(&live.room_name, self.config.token_seconds);
-                    // By the names that ready-made clients ask their token server for, too.
-                    reply.insert("server_url".into(), url.clone().into());
-                    reply.insert("participant_token".into(), token.clone().into());
-                    reply.insert("participant_identity".into(), identity.into());
-                    (url, token)
-                }
-            };
-            reply.insert("websocket_url".into(), url.into());
-            reply.insert("token".into(), token.into());
-        }
-        Ok(reply)
+    let handle = host.tools.sessions.create(tenant, start).await?;
+    host.read_sources(handle.clone());
+    let mut started = Started {
+        ok: true,
+        session_id: &handle.id,
+        room_name: &handle.room_name,
+        channel,
+        status: handle.read(|s| s.status),
+        expires_at: Time(handle.read(|s| s.expires)),
+        warnings: handle.read(|s| s.warnings.clone()),
+        web: None,
+    };
+    if channel == Channel::Web {
+        started.web = Some(web_room(host, &handle, base).await?);
     }
+    Ok(value(&started))
+}
 
-    /// A step of a session that there is.
-    async fn take(self: &Arc<Self>, live: &Arc<Live>, step: Step, base: &str) -> Result<Value, Error> {
-        match step {
-            Step::Status => Ok(self.status(live, base)),
-            Step::BindCaller { number } => {
-                live.change(|session, _, events| {
+async fn web_room(host: &Arc<Host>, handle: &Arc<Handle>, base: &str) -> Result<WebRoom, Error> {
+    let Some(livekit) = &host.livekit else {
+        let token = host.token(handle, Kind::Web);
+        let websocket_url = websocket_url(base, &handle.room_name, &token);
+        return Ok(WebRoom { websocket_url, token, livekit: None });
+    };
+    host.open_room(livekit, handle).await?;
+    let Invitation { url, token, identity } = livekit.invite(&handle.room_name, host.config.token_seconds);
+    let livekit = LiveKitRoom {
+        server_url: url.clone(),
+        participant_token: token.clone(),
+        participant_identity: identity,
+    };
+    Ok(WebRoom { websocket_url: url, token, livekit: Some(livekit) })
+}
+
+/// A step of an open session.
+async fn take(host: &Arc<Host>, handle: &Arc<Handle>, step: Step, base: &str) -> Result<Value, Error> {
+    match step {
+        Step::Status => Ok(status(host, handle, base)),
+        Step::BindCaller { number } => {
+            handle
+                .change(|session, _, events| {
                     session.check_open()?;
                     session.bind_caller(&number, events);
                     Ok(())
                 })
                 .await?;
-                self.deliver(live.clone());
-                Ok(json!({"ok": true, "session_id": live.id, "caller_number": number}))
-            }
-            Step::PageContext(context) => {
-                let version = live
-                    .change(|session, now, events| {
-                        session.check_open()?;
-                        Ok(session.show_page(&context, now, events))
-                    })
-                    .await?;
-                Ok(json!({"ok": true, "session_id": live.id, "page_context_version": version}))
-            }
-            Step::Verification(verdict) => {
-                let reply = verification(live, verdict).await;
-                self.deliver(live.clone());
-                reply
-            }
-            Step::Completion(notice) => completion(live, notice).await,
+            host.tools.deliver(handle.clone());
+            Ok(value(&CallerBound { ok: true, session_id: &handle.id, caller_number: &number }))
         }
+        Step::PageContext(context) => {
+            let page_context_version = handle
+                .change(|session, now, events| {
+                    session.check_open()?;
+                    Ok(session.show_page(&context, now, events))
+                })
+                .await?;
+            Ok(value(&PageShown { ok: true, session_id: &handle.id, page_context_version }))
+        }
+        Step::Verification(verdict) => {
+            let reply = verification(handle, verdict).await;
+            host.tools.deliver(handle.clone());
+            reply
+        }
+        Step::Completion(notice) => completion(handle, notice).await,
     }
+}
 
-    fn status(&self, live: &Live, base: &str) -> Value {
-        let is_joinable = live.read(|s| s.channel == Channel::Web && s.status != Status::Ended);
-        let around = Around {
-            websocket_url: is_joinable.then(|| match &self.livekit {
-                None => websocket_url(base, &live.room_name, &self.token(live, Kind::Web)),
-                Some(livekit) => livekit.invite(&live.room_name, self.config.token_seconds).url,
-            }),
-            room: live.room.media(),
-            participants: live.room.participants(),
-            agent: self.agent(live.room.agent_state()),
-            sms_provider: self.courier.provider(),
-        };
-        let setup = live.setup();
-        live.read(|session| snapshot(session, &setup, around))
-    }
+fn status(host: &Host, handle: &Handle, base: &str) -> Value {
+    let is_joinable = handle.read(|s| s.channel == Channel::Web && s.status != Status::Ended);
+    let around = Surroundings {
+        websocket_url: is_joinable.then(|| match &host.livekit {
+            None => websocket_url(base, &handle.room_name, &host.token(handle, Kind::Web)),
+            Some(livekit) => livekit.invite(&handle.room_name, host.config.token_seconds).url,
+        }),
+        room: handle.room_status(),
+        participants: handle.participants(),
+        agent: agent(host, handle.agent_state()),
+        sms_provider: host.tools.courier.provider(),
+    };
+    let setup = handle.setup();
+    handle.read(|session| value(&Snapshot::new(session, &setup, around)))
+}
 
-    async fn status_of_ended(&self, id: &str) -> Result<Value, Error> {
-        let Remains { session, setup, room, agent } = self.sessions.remains(id).await?;
-        let around = Around {
-            websocket_url: None,
-            room,
-            participants: json!([]),
-            agent: self.agent(agent),
-            sms_provider: self.courier.provider(),
-        };
-        Ok(snapshot(&session, &setup, around))
-    }
+async fn status_of_ended(host: &Host, id: &str) -> Result<Value, Error> {
+    let Remains { session, setup, room, agent: state } = host.tools.sessions.remains(id).await?;
+    let around = Surroundings {
+        websocket_url: None,
+        room,
+        participants: Vec::new(),
+        agent: agent(host, state),
+        sms_provider: host.tools.courier.provider(),
+    };
+    Ok(value(&Snapshot::new(&session, &setup, around)))
+}
 
-    fn agent(&self, state: AgentState) -> Value {
-        json!({
-            "state": state.name(),
-            "engine": {
-                "end_of_turn": if self.turn_model.is_some() { "model" } else { "silence" },
-                "ears": if self.parts.vad.is_some() { "embedded" } else { "none" },
-                "brain": if self.chat.is_some() { "endpoint" } else { "embedded" },
-                "voice": self.voice.name(),
-            },
-        })
-    }
-
-    pub fn token(&self, live: &Live, kind: Kind) -> String {
-        let expires = now() / 1000 + self.config.token_seconds;
-        self.signer.sign(&Claims::new(&live.id, &live.room_name, kind, expires))
+fn agent(host: &Host, state: AgentState) -> AgentStatus {
+    let tools = &host.tools;
+    AgentStatus {
+        state: state.name(),
+        engine: Engine {
+            end_of_turn: if tools.turn_model.is_some() { "model" } else { "silence" },
+            ears: if tools.vad.is_some() { "embedded" } else { "none" },
+            brain: if tools.chat.is_some() { "endpoint" } else { "embedded" },
+            voice: tools.voice.name(),
+        },
     }
 }
 
@@ -191,29 +177,22 @@ fn websocket_url(base: &str, room: &str, token: &str) -> String {
     format!("{}/STS/rooms/{room}?access_token={token}", websocket_base(base))
 }
 
-/// `http` becomes `ws`, and `https` `wss`.
-pub fn websocket_base(base: &str) -> String {
-    base.strip_prefix("http").map_or_else(|| base.to_owned(), |rest| format!("ws{rest}"))
-}
-
-async fn verification(live: &Live, verdict: Verdict) -> Result<Value, Error> {
+async fn verification(handle: &Handle, verdict: Verdict) -> Result<Value, Error> {
     let Verdict { category, verified, details } = verdict;
     let checked = Checked { verified, source: Source::Action, details };
-    let setup = live.setup();
-    let pending = live
+    let setup = handle.setup();
+    let pending_sms = handle
         .change(|session, now, events| {
             session.check_open()?;
             session.verify(&category, checked, &setup, now, events)?;
             Ok(session.messages.iter().filter(|m| m.status.is_pending()).cloned().collect::<Vec<_>>())
         })
         .await?;
-    Ok(json!({
-        "ok": true, "session_id": live.id, "category": category, "verified": verified, "pending_sms": pending,
-    }))
+    Ok(value(&Verified { ok: true, session_id: &handle.id, category: &category, verified, pending_sms }))
 }
 
-async fn completion(live: &Live, notice: Notice) -> Result<Value, Error> {
-    let noted = live
+async fn completion(handle: &Handle, notice: Notice) -> Result<Value, Error> {
+    let noted = handle
         .change(|session, now, events| {
             session.check_open()?;
             session.complete(&notice, now, events);
@@ -221,9 +200,12 @@ async fn completion(live: &Live, notice: Notice) -> Result<Value, Error> {
         })
         .await?;
     let reply = noted.map(|completion| {
-        json!({
-            "ok": true, "session_id": live.id, "status": completion.status, "message": completion.message,
-            "updated_fields": completion.updated_fields,
+        value(&Completed {
+            ok: true,
+            session_id: &handle.id,
+            status: &completion.status,
+            message: completion.message.as_deref(),
+            updated_fields: &completion.updated_fields,
         })
     });
     Ok(reply.unwrap_or_default())

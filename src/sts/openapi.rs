@@ -1,8 +1,8 @@
-//! The service's paths in OpenAPI 3.1, for the document of the server that they are a part of.
+//! The service's paths in OpenAPI 3.1, as a part of the server's document.
 
 use serde_json::{Map, Value, json};
 
-/// Path to its operations. Failures have the schema `Failure` of the document.
+/// Operations by path. Failures use the document's schema `Failure`.
 pub fn paths() -> Map<String, Value> {
     let mut paths = Map::new();
     let mut add = |path: &str, operations: Value| paths.insert(path.to_owned(), operations);

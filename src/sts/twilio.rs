@@ -1,7 +1,9 @@
-//! The telephone's door: a call that was redirected here is answered with TwiML that connects its audio
-//! to the session's room (contract, section 4.5).
+//! Endpoints for the telephony provider: a redirected call is answered with TwiML that connects its audio to the
+//! session's room (contract, section 4.5).
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,14 +12,18 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use sha1::Sha1;
+use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 
-use super::Service;
-use super::endpoint::websocket_base;
-use super::fields::phone_number;
-use super::sessions::Live;
-use super::token::Kind;
+use super::host::Host;
+use super::wire::websocket_base;
+use crate::clock::now;
+use crate::http::websocket::{self, Socket};
 use crate::http::{Failure, Request, Response};
+use crate::room::Kind;
+use crate::room::phone::{self, Over};
+use crate::room::websocket::LIMITS;
+use crate::session::{Call, Handle, phone_number};
 
 const X_TWILIO_SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
 const BODY_BYTES_MAX: u64 = 64 << 10;
@@ -26,15 +32,15 @@ type Pairs = Vec<(String, String)>;
 
 /// `POST` and `GET /api/twilio/incoming-call?session_id=…&room_name=…&to=…&from=…`.
 ///
-/// A call that fits no session is answered too: the caller hears an apology, not an error of the line.
-pub async fn incoming_call(service: Arc<Service>, request: Request) -> Result<Response, Failure> {
+/// A call without a session is answered too: the caller hears an apology instead of a failing line.
+pub async fn incoming_call(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let target = request.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-    let base = service.base(&request.headers, &request.uri);
+    let base = host.base(&request.headers, &request.uri);
     let signature = request.headers.get(X_TWILIO_SIGNATURE).cloned();
     let query = pairs(request.uri.query().unwrap_or_default().as_bytes());
     let body = request.body.collect_at_most(BODY_BYTES_MAX).await?;
     let form = pairs(&body.bytes());
-    if let Some(token) = &service.config.twilio.auth_token {
+    if let Some(token) = &host.config.twilio.auth_token {
         let signature = signature.as_ref().and_then(|signature| signature.to_str().ok()).unwrap_or_default();
         if !is_signed(token.expose(), &format!("{base}{target}"), &form, signature) {
             return Err(Failure::new(
@@ -48,32 +54,32 @@ pub async fn incoming_call(service: Arc<Service>, request: Request) -> Result<Re
         let mut all = query.iter().chain(&form);
         all.find(|(name, _)| names.contains(&name.as_str())).map(|(_, value)| value.as_str())
     };
-    let live = asked(&["session_id"]).and_then(|id| service.sessions.get(id));
-    // Who calls here shows no key: they know the room instead, which is as hard to guess.
-    let live = live.filter(|live| asked(&["room_name"]) == Some(live.room_name.as_str()));
-    let Some(live) = live.filter(|live| live.read(|session| session.check_open()).is_ok()) else {
+    let handle = asked(&["session_id"]).and_then(|id| host.tools.sessions.get(id));
+    // The provider has no key. Knowing the room proves as much: its name is as hard to guess.
+    let handle = handle.filter(|handle| asked(&["room_name"]) == Some(handle.room_name.as_str()));
+    let Some(handle) = handle.filter(|handle| handle.read(|session| session.check_open()).is_ok()) else {
         return Ok(twiml(
             "<Say>We are sorry, this call cannot be connected. Please call again.</Say><Hangup/>",
         ));
     };
-    bind(&service, &live, asked(&["from", "From"]).unwrap_or_default()).await;
-    let token = service.token(&live, Kind::Phone);
+    bind(&host, &handle, asked(&["from", "From"]).unwrap_or_default()).await;
+    let token = host.token(&handle, Kind::Phone);
     let url = format!("{}/api/twilio/media", websocket_base(&base));
     Ok(twiml(&format!(
         "<Connect><Stream url=\"{}\"><Parameter name=\"session_id\" value=\"{}\"/>\
          <Parameter name=\"token\" value=\"{}\"/></Stream></Connect>",
         escaped(&url),
-        escaped(&live.id),
+        escaped(&handle.id),
         escaped(&token),
     )))
 }
 
-/// Binds the number that calls, where none is bound yet and it is one.
-async fn bind(service: &Arc<Service>, live: &Arc<Live>, from: &str) {
-    // An unescaped `+` of the query has become a space.
+/// Binds the calling number, if it is valid and none is bound yet.
+async fn bind(host: &Arc<Host>, handle: &Arc<Handle>, from: &str) {
+    // An unescaped `+` in the query arrives as a space.
     let from = if from.starts_with(' ') { format!("+{}", from.trim_start()) } else { from.to_owned() };
     let Some(number) = phone_number(&from) else { return };
-    let bound = live.change(|session, _, events| {
+    let bound = handle.change(|session, _, events| {
         session.check_open()?;
         if session.caller_number.is_none() {
             session.bind_caller(&number, events);
@@ -81,17 +87,55 @@ async fn bind(service: &Arc<Service>, live: &Arc<Live>, from: &str) {
         Ok(())
     });
     if let Err(error) = bound.await {
-        tracing::warn!(session = live.id, %error, "the caller is not bound");
+        tracing::warn!(session = handle.id, %error, "the caller is not bound");
     }
-    service.deliver(live.clone());
+    host.tools.deliver(handle.clone());
+}
+
+/// `GET /api/twilio/media`: the stream of a call. Its token comes with the first frames.
+pub async fn media(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
+    websocket::accept(request, LIMITS, None, move |mut socket, stop| async move {
+        let _ = serve_call(&host, &mut socket, stop).await;
+        let _ = socket.close(Some(1000), "").await;
+    })
+}
+
+async fn serve_call(
+    host: &Arc<Host>,
+    socket: &mut Socket,
+    stop: CancellationToken,
+) -> Result<Infallible, Over> {
+    let start = phone::start(socket).await?;
+    let claims = host.signer.check(&start.token, now() / 1000).filter(|claims| claims.kind == Kind::Phone);
+    let handle = claims.as_ref().and_then(|claims| host.tools.sessions.get(&claims.session)).ok_or(Over)?;
+    let call = Call { call_sid: start.call, stream_sid: start.stream.clone(), started: now(), ended: None };
+    let begun = handle.change(|session, _, _| {
+        session.check_open()?;
+        session.call = Some(call);
+        Ok(())
+    });
+    begun.await.map_err(|_| Over)?;
+    let mut seat = host.join(&handle, Kind::Phone, "caller").await.map_err(|_| Over)?;
+    let idle = Duration::from_millis(host.config.phone_idle_timeout_ms);
+    let over = phone::serve(socket, &mut seat, start.stream, idle, stop).await;
+    let ended = handle.change(|session, now, _| {
+        if let Some(call) = &mut session.call {
+            call.ended.get_or_insert(now);
+        }
+        Ok(())
+    });
+    if let Err(error) = ended.await {
+        tracing::warn!(session = handle.id, %error, "the call's end is not noted");
+    }
+    over
 }
 
 fn pairs(encoded: &[u8]) -> Pairs {
     form_urlencoded::parse(encoded).into_owned().collect()
 }
 
-/// Whether `signature` is that of a form sent to `url`: base64(HMAC-SHA1(token, URL, then each
-/// parameter's name and value, sorted)), as the provider documents it. With or without the port.
+/// Whether `signature` belongs to a form sent to `url`: base64(HMAC-SHA1(token, URL, then each parameter's name and
+/// value, sorted)), as the provider documents it, with or without the default port.
 fn is_signed(token: &str, url: &str, form: &Pairs, signature: &str) -> bool {
     let Ok(signature) = STANDARD.decode(signature) else { return false };
     let mut form: Vec<&(String, String)> = form.iter().collect();
@@ -110,7 +154,7 @@ fn is_signed(token: &str, url: &str, form: &Pairs, signature: &str) -> bool {
     matches(url) || with_other_port(url).is_some_and(|url| matches(&url))
 }
 
-/// The same address with its scheme's port written out, or left out.
+/// The same address with the default port added, or removed.
 fn with_other_port(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());

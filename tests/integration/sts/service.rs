@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use verbatim::fetch;
 use verbatim::http::{self, Authenticator, Router, auth};
 use verbatim::keys::{Store, Verifier};
-use verbatim::sts::config::{EmbeddedVoice, EndOfTurn};
+use verbatim::speech::EmbeddedVoice;
+use verbatim::sts::config::EndOfTurn;
 use verbatim::sts::{self, Auth, Config, Recognize, Sts};
 use verbatim::vad::Vad;
 

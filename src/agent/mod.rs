@@ -1,0 +1,35 @@
+//! The voice agent: listens to the participants of one room, answers, and speaks.
+//!
+//! ```text
+//! audio ─▶ Ear (voice activity) ─ utterance ─▶ recognise ─ text ─▶ Job ─▶ reply: responder or chat → voice
+//!              ├─ pause ─▶ is the turn complete? ─▶ utterance, now or later               │
+//!              └─ speech while the agent speaks ─▶ pause                                  │
+//! participants ◀────────────── Playback (slightly ahead of real time) ◀───────────────────┘
+//! ```
+//! [`run`] is one task that owns an agent's state. Everything slow (recognition, answers, speech, the hook) runs
+//! beside it and reports back through channels, so that the agent never stops listening.
+//!
+//! Speech over the agent pauses it at once. When the words are known, the agent either continues ("mhm") or has
+//! lost the floor, and then the history keeps only the part of its answer that was heard.
+
+mod absence;
+mod chat;
+mod config;
+mod conversation;
+mod ear;
+mod floor;
+mod page;
+mod playback;
+mod proof;
+mod reply;
+mod responder;
+mod tools;
+mod turn;
+mod verify;
+
+pub use chat::{Chat, ChatError};
+pub use config::{ChatConfig, EndOfTurn, Turn, Verification};
+pub use conversation::run;
+pub use tools::{Recognize, Settings, Tools};
+pub use turn::TurnModel;
+pub use verify::{Verifier, VerifyError};

@@ -1,0 +1,174 @@
+//! A reply: turns a plan into sentences and clips, some of them ahead of playback.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::playback::Clip;
+use super::responder::{Effect, Facts, Say, respond};
+use super::tools::Tools;
+use crate::knowledge::sentences;
+use crate::session::Handle;
+
+/// Clips and sentences that are prepared ahead of playback.
+const CLIPS_AHEAD: usize = 2;
+const SENTENCES_AHEAD: usize = 8;
+
+/// Something to say.
+pub struct Job {
+    pub plan: Plan,
+    /// When the caller finished the question, if it answers one.
+    pub asked: Option<Instant>,
+    pub is_interruptible: bool,
+}
+
+pub enum Plan {
+    Say(Vec<String>),
+    Answer(String),
+}
+
+impl Job {
+    pub fn new(plan: Plan) -> Self {
+        Self { plan, asked: None, is_interruptible: true }
+    }
+
+    pub fn say<T: Into<String>>(lines: impl IntoIterator<Item = T>) -> Self {
+        Self::new(Plan::Say(lines.into_iter().map(Into::into).collect()))
+    }
+}
+
+/// The parts of a reply, in order.
+pub enum Spoken {
+    /// A clip, and how long its text and its voice took.
+    Clip {
+        clip: Clip,
+        text_seconds: f64,
+        voice_seconds: f64,
+    },
+    Act(Effect),
+}
+
+/// A job that is being spoken. Dropping it stops the work on it.
+pub struct Reply {
+    spoken: mpsc::Receiver<Spoken>,
+    _work: DropGuard,
+    pub asked: Option<Instant>,
+    /// The question that it answers.
+    pub question: Option<String>,
+    pub is_interruptible: bool,
+    pub has_begun: bool,
+    /// No more parts will come.
+    pub is_whole: bool,
+    /// A participant speaks over it.
+    pub is_paused: bool,
+    pub latency_ms: Option<u64>,
+    /// The parts that were heard: before a pause, and after it.
+    pub heard: Vec<String>,
+}
+
+impl Reply {
+    pub fn begin(tools: &Arc<Tools>, handle: &Arc<Handle>, job: Job) -> Self {
+        let question = match &job.plan {
+            Plan::Answer(question) => Some(question.clone()),
+            Plan::Say(_) => None,
+        };
+        let (spoken, received) = mpsc::channel(CLIPS_AHEAD);
+        let ends = CancellationToken::new();
+        let (tools_, handle, ended) = (tools.clone(), handle.clone(), ends.clone());
+        tools.tasks.spawn(async move {
+            let (says, queue) = mpsc::channel(SENTENCES_AHEAD);
+            let work = async {
+                tokio::join!(think(&tools_, &handle, job.plan, says), speak(&tools_, queue, spoken));
+            };
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = work => {}
+            }
+        });
+        Self {
+            spoken: received,
+            _work: ends.drop_guard(),
+            asked: job.asked,
+            question,
+            is_interruptible: job.is_interruptible,
+            has_begun: false,
+            is_whole: false,
+            is_paused: false,
+            latency_ms: None,
+            heard: Vec::new(),
+        }
+    }
+
+    /// The next part of the current reply; none after the last. Waits forever without a reply. Cancel-safe.
+    pub async fn next(reply: &mut Option<Self>) -> Option<Spoken> {
+        match reply {
+            Some(reply) if !reply.is_whole => reply.spoken.recv().await,
+            _ => std::future::pending().await,
+        }
+    }
+}
+
+async fn think(tools: &Tools, handle: &Handle, plan: Plan, says: mpsc::Sender<Say>) {
+    let question = match plan {
+        Plan::Say(lines) => {
+            for sentence in lines.iter().flat_map(|line| sentences(line)) {
+                if says.send(Say::Sentence(sentence)).await.is_err() {
+                    return;
+                }
+            }
+            return;
+        }
+        Plan::Answer(question) => question,
+    };
+    let (setup, knowledge) = (handle.setup(), handle.knowledge());
+    let can_text = tools.courier.can_send();
+    let embedded = || {
+        handle.read(|session| {
+            respond(&Facts { setup: &setup, session, knowledge: &knowledge, can_text }, &question)
+        })
+    };
+    if let Some(chat) = &tools.chat {
+        let request = handle.read(|session| {
+            chat.request(&Facts { setup: &setup, session, knowledge: &knowledge, can_text }, &question)
+        });
+        if chat.answer(&request, &says).await.is_ok() {
+            return;
+        }
+        tracing::warn!(session = handle.id, "the chat interface failed: the embedded responder answers");
+    }
+    for say in embedded() {
+        if says.send(say).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn speak(tools: &Tools, mut says: mpsc::Receiver<Say>, spoken: mpsc::Sender<Spoken>) {
+    let mut waited = Instant::now();
+    while let Some(say) = says.recv().await {
+        let mut text_seconds = waited.elapsed().as_secs_f64();
+        match say {
+            Say::Act(effect) => {
+                if spoken.send(Spoken::Act(effect)).await.is_err() {
+                    return;
+                }
+            }
+            Say::Sentence(sentence) => {
+                let mut line = Some(sentence.clone());
+                for piece in tools.voice.pieces(&sentence) {
+                    let begun = Instant::now();
+                    let samples = tools.voice.speak(piece).await;
+                    let voice_seconds = begun.elapsed().as_secs_f64();
+                    let clip = Clip { text: piece.to_owned(), line: line.take(), samples };
+                    if spoken.send(Spoken::Clip { clip, text_seconds, voice_seconds }).await.is_err() {
+                        return;
+                    }
+                    text_seconds = 0.0;
+                }
+            }
+        }
+        waited = Instant::now();
+    }
+}

@@ -1,0 +1,62 @@
+//! The tools of agents: everything that one shares with all others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::chat::Chat;
+use super::config::Turn;
+use super::turn::TurnModel;
+use super::verify::Verifier;
+use crate::audio::Pcm;
+use crate::session::{Handle, Sessions};
+use crate::sms::Courier;
+use crate::speech::Voice;
+use crate::vad::Vad;
+
+/// Recognises one utterance for a tenant. The text is empty if nothing was said; the error is for the log.
+pub type Recognize = Arc<dyn Fn(Pcm, u64) -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
+
+pub struct Tools {
+    pub sessions: Sessions,
+    /// Without it, agents hear no speech and react only to text and keys.
+    pub vad: Option<Vad>,
+    pub recognize: Recognize,
+    /// None: silence ends a turn.
+    pub turn_model: Option<TurnModel>,
+    /// None: the embedded responder answers.
+    pub chat: Option<Chat>,
+    pub voice: Voice,
+    pub verifier: Verifier,
+    pub courier: Courier,
+    pub settings: Settings,
+    /// Work beside requests. It stops with `stop`.
+    pub tasks: TaskTracker,
+    pub stop: CancellationToken,
+}
+
+pub struct Settings {
+    pub turn: Turn,
+    /// The callers' language: a code such as `en`, or `auto`.
+    pub language: String,
+    /// The longest talk.
+    pub talk_max: Duration,
+    /// How long an agent waits in an empty room for a participant to come back.
+    pub rejoin: Duration,
+}
+
+impl Tools {
+    /// Sends the queued messages of a session in the background.
+    pub fn deliver(&self, handle: Arc<Handle>) {
+        let (courier, stop) = (self.courier.clone(), self.stop.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = courier.deliver(&handle) => {}
+            }
+        });
+    }
+}

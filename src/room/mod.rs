@@ -1,0 +1,29 @@
+//! Rooms: where participants meet an agent, whatever carries their audio.
+//!
+//! ```text
+//! websocket, phone, livekit ─ Seat ═ Inbound ═▶ agent
+//!                                  ◀═ Outbound ═
+//! ```
+//! A [`Seat`] is two channels. A participant hands in [`Inbound`] and gets [`Outbound`]; joining and leaving are
+//! messages too. The agent does not know whether a browser's socket, a LiveKit room or a telephone is behind a
+//! seat, and a room knows nothing of sessions.
+
+mod config;
+#[cfg(feature = "livekit")]
+pub mod livekit;
+#[cfg(not(feature = "livekit"))]
+#[path = "no_livekit.rs"]
+pub mod livekit;
+mod media;
+mod message;
+pub mod phone;
+mod reception;
+mod seat;
+mod token;
+pub mod websocket;
+
+pub use config::Config;
+pub use message::{Message, Said, page_context};
+pub use reception::{Invitation, NoSeat, Reception, RoomEnd, RoomLimits};
+pub use seat::{Inbound, Kind, Outbound, Participant, Seat, agent_channel};
+pub use token::{Claims, Signer};

@@ -1,0 +1,124 @@
+//! Seats: a participant's two channels to and from the agent.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// Inbound messages by which an agent may lag behind.
+const INBOUND_MAX: usize = 256;
+/// Messages by which a participant may lag behind before it is dropped: some seconds of audio.
+const OUTBOUND_MAX: usize = 512;
+
+/// How a participant takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// In a browser: speaks and listens.
+    Web,
+    /// By telephone.
+    Phone,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Web => "web",
+            Self::Phone => "phone",
+        }
+    }
+}
+
+/// From a participant to the agent.
+pub enum Inbound {
+    Joined(Participant),
+    /// At [`crate::audio::SAMPLE_RATE`].
+    Audio {
+        seat: u64,
+        samples: Vec<f32>,
+    },
+    Text(String),
+    Digit(char),
+    /// The state of the page that the participant has open.
+    PageContext(Value),
+    /// Playback has reached a mark.
+    Played(u64),
+    Left {
+        seat: u64,
+        kind: Kind,
+    },
+}
+
+/// From the agent to a participant.
+#[derive(Clone)]
+pub enum Outbound {
+    /// A message as JSON.
+    Message(Arc<str>),
+    /// A range of the samples, at [`crate::speech::VOICE_RATE`].
+    Audio(Arc<[f32]>, Range<usize>),
+    /// The participant reports when everything before it has been played.
+    Mark(u64),
+    /// Drops audio that has not been played.
+    Clear,
+    /// The session is over.
+    End,
+}
+
+/// The agent's view of a participant.
+pub struct Participant {
+    pub seat: u64,
+    pub kind: Kind,
+    pub output: mpsc::Sender<Outbound>,
+}
+
+/// A channel to an agent.
+pub fn agent_channel() -> (mpsc::Sender<Inbound>, mpsc::Receiver<Inbound>) {
+    mpsc::channel(INBOUND_MAX)
+}
+
+/// A participant's seat in a room. Dropping it leaves the room.
+pub struct Seat {
+    number: u64,
+    to_agent: mpsc::Sender<Inbound>,
+    pub from_agent: mpsc::Receiver<Outbound>,
+    leave: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+impl Seat {
+    /// A seat and the agent's view of it. `leave` runs when the seat is dropped.
+    pub fn new(
+        number: u64,
+        kind: Kind,
+        to_agent: mpsc::Sender<Inbound>,
+        leave: impl FnOnce() + Send + Sync + 'static,
+    ) -> (Self, Participant) {
+        let (output, from_agent) = mpsc::channel(OUTBOUND_MAX);
+        let seat = Self { number, to_agent, from_agent, leave: Some(Box::new(leave)) };
+        (seat, Participant { seat: number, kind, output })
+    }
+
+    /// Sends a message to the agent; false if the agent is gone.
+    pub async fn send(&self, inbound: Inbound) -> bool {
+        self.to_agent.send(inbound).await.is_ok()
+    }
+
+    /// Sends audio at [`crate::audio::SAMPLE_RATE`] to the agent; false if the agent is gone.
+    pub async fn audio(&self, samples: Vec<f32>) -> bool {
+        samples.is_empty() || self.send(Inbound::Audio { seat: self.number, samples }).await
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(leave) = self.leave.take() {
+            leave();
+        }
+    }
+}
+
+/// Whether `c` is a key of a telephone.
+pub fn is_key(c: char) -> bool {
+    c.is_ascii_digit() || matches!(c, '*' | '#' | 'A'..='D')
+}

@@ -1,0 +1,138 @@
+//! WebSocket endpoints of the embedded room.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, HeaderMap};
+use tokio_util::sync::CancellationToken;
+use url::form_urlencoded;
+use uuid::Uuid;
+
+use super::host::Host;
+use crate::clock::now;
+use crate::http::websocket::{self, Message, Socket, offered_protocols};
+use crate::http::{Failure, Request, Response};
+use crate::patience::Patience;
+use crate::room::websocket::{CLOSE_ENDED, Connection, LIMITS, Opening};
+use crate::room::{Claims, Kind, Message as Sent, Said, Seat};
+use crate::session::{Channel, Session, Setup, Start};
+
+const SETTINGS_WAIT: Duration = Duration::from_secs(10);
+const CLOSE_REFUSED: u16 = 1008;
+
+/// `GET /STS/rooms/{room}`: joins the room that the token is for.
+pub async fn join_room(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
+    let claims = token(&request)
+        .and_then(|token| host.signer.check(&token, now() / 1000))
+        .filter(|claims| request.captures.first().is_some_and(|(_, room)| room == claims.room()));
+    let Some(claims) = claims else {
+        return Err(Failure::new(
+            StatusCode::UNAUTHORIZED,
+            "INVALID_AUTH",
+            "The token is not for this room, or its time is over.",
+        ));
+    };
+    let handle = host.tools.sessions.enter(&claims.session)?;
+    handle.read(Session::check_open)?;
+    // A browser offers its token as a subprotocol, and fails unless one is agreed to.
+    let agreed = offered_protocols(&request.headers).next().filter(|name| *name == "token");
+    let agreed = agreed.and_then(|name| name.parse().ok());
+    let id = request.id;
+    websocket::accept(request, LIMITS, agreed, move |mut socket, stop| async move {
+        let Claims { sub, kind, .. } = &claims;
+        match host.join(&handle, *kind, sub).await {
+            Ok(seat) => {
+                let (session_id, room_name) = (handle.id.as_str(), handle.room_name.as_str());
+                let welcome = Sent::Welcome { request_id: id, session_id, room_name }.to_json();
+                connection(&host, socket, seat, stop).run(Opening::Welcome(welcome)).await;
+            }
+            Err(error) => drop(socket.close(Some(CLOSE_ENDED), &error.to_string()).await),
+        }
+    })
+}
+
+/// `GET /v1/agent/converse`: the SDKs' way, a session that begins with `Settings` and belongs to the owner of the
+/// key.
+pub async fn converse(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
+    let (tenant, agreed) = host.access.websocket_tenant(&request).await?;
+    let id = request.id;
+    websocket::accept(request, LIMITS, agreed, move |socket, stop| async move {
+        if let Err((mut socket, reason)) = begin(&host, socket, tenant, id, stop).await {
+            let error = Sent::Error { code: "INVALID_SETTINGS", description: &reason };
+            let _ = socket.send_text(error.to_json()).await;
+            let _ = socket.close(Some(CLOSE_REFUSED), "").await;
+        }
+    })
+}
+
+async fn begin(
+    host: &Arc<Host>,
+    mut socket: Socket,
+    tenant: u64,
+    id: Uuid,
+    stop: CancellationToken,
+) -> Result<(), (Socket, String)> {
+    let welcome = Sent::Welcome { request_id: id, session_id: "", room_name: "" };
+    if socket.send_text(welcome.to_json()).await.is_err() {
+        return Ok(());
+    }
+    let mut patience = Patience::new(SETTINGS_WAIT);
+    let settings = loop {
+        let Some(message) = socket.next_by(&mut patience).await else {
+            return Err((socket, "no Settings came in time".into()));
+        };
+        patience.renew();
+        match message {
+            Ok(Message::Text(text)) => match Said::read(&text) {
+                Ok(Said::Settings(settings)) => break settings,
+                Ok(Said::KeepAlive) => {}
+                Ok(_) => return Err((socket, "the first message must be Settings".into())),
+                Err(problem) => return Err((socket, problem.into())),
+            },
+            Ok(Message::Ping(payload)) => drop(socket.pong(payload).await),
+            Ok(Message::Pong | Message::Binary(_)) => {}
+            Ok(Message::Close(_)) | Err(_) => return Ok(()),
+        }
+    };
+    let setup = Setup {
+        instructions: settings.instructions.clone(),
+        greeting: settings.greeting.clone(),
+        ..Setup::default()
+    };
+    let start = Start { setup, channel: Channel::Web, caller_number: None, warnings: Vec::new() };
+    let handle = match host.tools.sessions.create(tenant, start).await {
+        Ok(handle) => handle,
+        Err(error) => return Err((socket, error.to_string())),
+    };
+    host.read_sources(handle.clone());
+    match host.join(&handle, Kind::Web, "sdk").await {
+        Ok(seat) => connection(host, socket, seat, stop).run(Opening::Settings(settings)).await,
+        Err(error) => return Err((socket, error.to_string())),
+    }
+    Ok(())
+}
+
+/// The token in the query, as a subprotocol after `token`, or as a bearer token.
+fn token(request: &Request) -> Option<String> {
+    let query = request.uri.query().unwrap_or_default();
+    let asked = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "access_token");
+    if let Some((_, token)) = asked {
+        return Some(token.into_owned());
+    }
+    let mut offered = offered_protocols(&request.headers);
+    if offered.next() == Some("token") {
+        return offered.next().map(str::to_owned);
+    }
+    bearer(&request.headers)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+fn connection(host: &Host, socket: Socket, seat: Seat, stop: CancellationToken) -> Connection {
+    let idle = Duration::from_millis(host.config.room_idle_timeout_ms);
+    Connection::new(socket, seat, idle, stop)
+}
