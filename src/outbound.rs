@@ -1,5 +1,5 @@
 //! HTTP clients for services that the operator configured: the verification hook, the telephony provider, the
-//! chat and speech interfaces. Addresses that clients send go through [`crate::fetch`] instead.
+//! chat and speech interfaces. Addresses that clients send go through `fetch` instead.
 
 use std::time::Duration;
 

@@ -1,22 +1,21 @@
-//! The page that the caller has open, in words: where they are, and what is to be done there.
+//! The caller's open page in words: where they are, and what remains to be done there.
 //!
-//! The contract does not show what is inside a `page_context`. The demo's has `page`, `step`, `form_name` and
-//! `sections`; what other back ends are likely to send beside them is understood too. What a field holds is
-//! never said.
+//! The contract leaves the contents of `page_context` open. The demo sends `page`, `step`, `form_name` and
+//! `sections`; other likely members are understood too. The agent never reads out the value of a field.
 
 use serde_json::{Map, Value};
 
-/// Fields that are named at once.
+/// Fields named in one sentence.
 const NAMED_MAX: usize = 3;
-/// How a thing on a page is called, the best name first.
+/// Members that name a thing on a page, the best first.
 const NAMES: [&str; 4] = ["label", "title", "name", "id"];
-/// Where the parts of a page are.
+/// Members that hold the parts of a page.
 const PARTS: [&str; 3] = ["sections", "fields", "items"];
 const DONE: [&str; 5] = ["complete", "completed", "done", "filled", "valid"];
 
 const PLACES: [&str; 6] = ["step", "page", "form", "screen", "section", "part"];
-/// Phrases after the name of a place in a question about this place, not about another: «which form is this»,
-/// but not «which form do I need».
+/// Phrases that follow a place's name in questions about the current place: "which form is this", but not "which
+/// form do I need".
 const HERE: [&str; 13] = [
     "am i",
     "are we",
@@ -69,14 +68,14 @@ const VERBS: [&str; 8] = ["do", "enter", "put", "write", "type", "fill", "say", 
 /// A caller's question about their page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// Which page or step it is.
+    /// The current page or step.
     Place,
-    /// The thing to do there.
+    /// The task there.
     Task,
 }
 
-/// The question that `said` (plain, with a space on either side) asks about the page, and whether it can be
-/// about nothing else.
+/// The question about the page in `said` (plain words with a space on either side), and whether it can only be
+/// about the page.
 pub fn asked(said: &str) -> Option<(Asked, bool)> {
     let has = |phrase: &str| said.contains(&format!(" {phrase} "));
     let is_here = has("here") || PLACES.iter().any(|place| has(&format!("this {place}")));
@@ -94,7 +93,7 @@ pub fn asked(said: &str) -> Option<(Asked, bool)> {
     WHERE.iter().any(|phrase| has(phrase)).then_some((Asked::Place, false))
 }
 
-/// «What do I enter here», «what should I put», but not «what do I do if I lose my card».
+/// "What do I enter here", "what should I put", but not "what do I do if I lose my card".
 fn asks_what_to_do(said: &str) -> bool {
     let begins = ["what do i", "what should i", "what must i", "what can i", "what do we", "what am i to"];
     begins.iter().flat_map(|begin| VERBS.map(|verb| format!(" {begin} {verb} "))).any(|phrase| {
@@ -109,7 +108,7 @@ fn asks_what_to_do(said: &str) -> bool {
     })
 }
 
-/// Where the caller is and, briefly, what is missing there.
+/// The caller's place and, briefly, what is missing there.
 pub fn shown(context: &Value) -> Option<String> {
     let place = place(context)?;
     let mut missing = Vec::new();
@@ -162,7 +161,7 @@ fn place(context: &Value) -> Option<String> {
     })
 }
 
-/// A step in words, and whether it says of how many.
+/// A step in words, and whether it includes the number of steps.
 fn step_of(step: &Value, context: &Value) -> Option<(String, bool)> {
     let count = |value: &Value| value.as_u64().or_else(|| value.as_array().map(|steps| steps.len() as u64));
     let of = |map: &Value, names: &[&str]| names.iter().find_map(|name| count(map.get(*name)?));
@@ -188,7 +187,7 @@ fn name_of(value: &Value, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| words(value.get(*name)?))
 }
 
-/// A name as it is said: `healthcare_signup`, `/forms/insurance` and `https://a.example/forms?x=1` are words.
+/// A name in spoken form: `healthcare_signup`, `/forms/insurance` and `https://a.example/forms?x=1` are words.
 fn words(value: &Value) -> Option<String> {
     let text = match value {
         Value::String(text) => text.trim(),
@@ -209,7 +208,7 @@ fn words(value: &Value) -> Option<String> {
     Some(path.replace(['/', '_', '-'], " "))
 }
 
-/// `A, B and C`, with how many more there are.
+/// `A, B and C`, and the count of the rest.
 fn listed(names: &[String]) -> String {
     let (shown, rest) = names.split_at(names.len().min(NAMED_MAX));
     let rest = match rest.len() {
@@ -224,7 +223,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The parts of a page and their names, where they are listed by name.
+/// The parts of a page and, if they are keyed by name, their names.
 fn parts(map: &Map<String, Value>) -> impl Iterator<Item = (Option<&str>, &Value)> {
     PARTS.iter().filter_map(|name| map.get(*name)).flat_map(|listed| -> Vec<(Option<&str>, &Value)> {
         match listed {
@@ -239,7 +238,7 @@ fn called(map: &Map<String, Value>, key: Option<&str>) -> Option<String> {
     NAMES.iter().find_map(|name| words(map.get(*name)?)).or_else(|| words(&Value::from(key?)))
 }
 
-/// The sections and fields that are marked as not done, or empty although they are required.
+/// Sections and fields that are marked as incomplete, or are required and empty.
 fn open(value: &Value, key: Option<&str>, found: &mut Vec<String>) {
     let Value::Object(map) = value else {
         // `"fields": {"name": true, "city": false}`
@@ -267,7 +266,7 @@ fn open(value: &Value, key: Option<&str>, found: &mut Vec<String>) {
     }
 }
 
-/// The fields of a page, or its sections where it tells of no fields.
+/// The fields of a page, or its sections if it lists no fields.
 fn named(value: &Value, key: Option<&str>, found: &mut Vec<String>) {
     let Value::Object(map) = value else {
         // `"fields": ["name", "city"]`, or by name with whatever they hold.
@@ -286,12 +285,12 @@ fn named(value: &Value, key: Option<&str>, found: &mut Vec<String>) {
     }
 }
 
-/// Whether it is the page itself and no part of it.
+/// Whether it is the page itself and not a part of it.
 fn is_page(map: &Map<String, Value>) -> bool {
     ["page", "step", "form_name"].iter().any(|name| map.contains_key(*name))
 }
 
-/// Whether it is said anywhere what has been filled in.
+/// Whether the page says anywhere what has been filled in.
 fn has_state(value: &Value) -> bool {
     match value {
         Value::Object(map) => {

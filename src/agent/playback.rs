@@ -132,21 +132,21 @@ impl Playback {
         due
     }
 
-    /// Somebody heard a sentence to its end.
+    /// A listener reports that a sentence was played to its end.
     pub fn echoed(&mut self, mark: u64) {
         if let Some(playing) = self.playing.iter_mut().find(|playing| playing.mark == mark) {
             playing.is_echoed = true;
         }
     }
 
-    /// Whether there is nothing that is still to be heard. `waits_for_marks`: somebody says what they
-    /// heard, and is believed rather than the clock.
+    /// Whether everything has been heard. `waits_for_marks`: a listener reports playback, which counts more than the
+    /// clock.
     pub fn is_over(&mut self, now: Instant, waits_for_marks: bool) -> bool {
         self.settle(now, waits_for_marks);
         self.playing.is_empty()
     }
 
-    /// Puts aside what was heard.
+    /// Moves clips that were heard out of the queue.
     fn settle(&mut self, now: Instant, waits_for_marks: bool) {
         let Some(begun) = self.begun else { return };
         while let Some(first) = self.playing.front() {
@@ -230,7 +230,7 @@ mod tests {
         Clip { line: Some(text.into()), ..piece(text, seconds) }
     }
 
-    /// Of a sentence that was shown before.
+    /// A clip of a sentence that was shown before.
     fn piece(text: &str, seconds: f64) -> Clip {
         let samples = vec![0.5; samples_in(Duration::from_secs_f64(seconds))].into();
         Clip { text: text.into(), line: None, samples }

@@ -122,7 +122,7 @@ mod tests {
     async fn whole_sentences_are_complete_and_cut_ones_are_not() {
         let models = cache().join("models");
         let model = TurnModel::open(EndOfTurn::Model, &models).expect("run ./setup").expect("asked for");
-        // What the reference implementation makes of the same samples.
+        // Results of the reference implementation for the same samples.
         let reference = [
             ("austen_0870.wav", 0.985),
             ("austen_0880.wav", 0.041),

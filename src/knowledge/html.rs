@@ -37,7 +37,7 @@ impl Page {
 pub fn read(html: &str) -> Page {
     let mut reader = Reader::default();
     let mut emitter = DefaultEmitter::default();
-    // Otherwise the insides of scripts would be read as tags.
+    // Otherwise the contents of scripts would be parsed as tags.
     emitter.naively_switch_states(true);
     for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
         match token {
@@ -83,7 +83,7 @@ impl Reader {
         let after_link = std::mem::take(&mut self.after_link);
         if let Some((outer, depth)) = &mut self.skipped {
             *depth += usize::from(outer == name && !tag.self_closing);
-            // Menus are not read, but followed.
+            // The links of menus are followed, but their text is not read.
             if name == b"a" {
                 self.follow(tag);
             }
@@ -102,7 +102,7 @@ impl Reader {
         }
         match name {
             b"a" => {
-                // Links without a space between them are a menu's.
+                // Links without a space in between belong to a menu.
                 if after_link {
                     self.end_line();
                 }
@@ -276,7 +276,7 @@ impl Reader {
     fn leave_headings(&mut self, level: u8) {
         self.end_section();
         while let Some((_, words)) = self.headings.pop_if(|(of, _)| *of >= level) {
-            // A heading that nothing stands under is all that there is to say.
+            // A heading without text below it is itself the text.
             if std::mem::take(&mut self.is_bare) {
                 self.lines.push(words);
                 self.end_section();
@@ -356,7 +356,7 @@ impl Reader {
         let Some(lines) = self.definition.take().and_then(|place| self.since(place)) else { return };
         let term = std::mem::take(&mut self.terms).join(", ");
         if term.ends_with('?') && !lines.is_empty() && self.page.sections.len() < SECTIONS_MAX {
-            // A question, and what is answered to it.
+            // A question and its answer.
             self.end_section();
             let headings = self.headings.iter().map(|(_, words)| words.clone()).chain([term]).collect();
             self.page.sections.push(Section { headings, text: lines.join("\n") });

@@ -250,3 +250,39 @@ fn inline_passages(sources: &Sources<'_>) -> Vec<Passage> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::knowledge::Document;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn stored_documents_are_read_while_there_is_memory_and_never_from_outside_the_folder() {
+        let state = tempfile::tempdir().expect("a folder");
+        let folder = state.path().join(DOCUMENTS_FOLDER).join("7");
+        std::fs::create_dir_all(&folder).expect("made");
+        std::fs::write(folder.join("hours.txt"), "We open at nine.").expect("written");
+        std::fs::write(state.path().join("secret.txt"), "secret").expect("written");
+        let fetcher = Fetcher::new(&crate::fetch::Config::default()).expect("set up");
+        let library = Library::new(fetcher, Config::default(), state.path(), Tenants::default());
+        let documents = [Document { title: "Parking".into(), content: Content::Text("It is free.".into()) }];
+        let stored = ["hours".to_owned(), "../../secret".to_owned()];
+        let sources = Sources {
+            tenant: 7,
+            instructions: Some("Be kind."),
+            documents: &documents,
+            stored: &stored,
+            website_url: None,
+        };
+        let found = library.read_local(sources, &|_| true).await.finish().await;
+        let texts: Vec<&str> = found.passages.iter().map(|passage| passage.text.as_str()).collect();
+        assert_eq!(texts, ["Be kind.", "It is free.", "We open at nine."]);
+        assert_eq!(found.warnings, ["document `../../secret` is not there"]);
+        assert!(found.website.is_none());
+
+        let found = library.read_local(sources, &|_| false).await.finish().await;
+        assert_eq!(found.passages.len(), 2);
+        assert_eq!(found.warnings[0], format!("document `hours`: {NO_ROOM}"));
+    }
+}

@@ -79,7 +79,7 @@ fn fits(pattern: &str, path: &str) -> bool {
     }
     match last {
         _ if !is_whole || rest.is_empty() => true,
-        // The last piece may come again at the end.
+        // The last piece must match at the end, which may be a later occurrence.
         Some(piece) => rest.ends_with(piece),
         None => false,
     }

@@ -19,7 +19,7 @@ pub fn of_text(text: &str) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut headings: Vec<(usize, &str)> = Vec::new();
     let mut lines = text.lines().map(str::trim).peekable();
-    // A heading that nothing has come under.
+    // A heading without text so far.
     let mut bare: Option<&str> = None;
     while let Some(line) = lines.next() {
         if line.is_empty() || underline(line).is_some() {
@@ -37,7 +37,7 @@ pub fn of_text(text: &str) -> Vec<Section> {
             add(&mut sections, &headings, item(line));
             continue;
         };
-        // Where the next heading is no deeper, the bare heading itself is the text.
+        // If the next heading is no deeper, the bare heading is itself the text.
         let is_deeper = headings.last().is_some_and(|(above, _)| level > *above);
         headings.retain(|(above, _)| *above < level);
         if let Some(bare) = bare.filter(|_| !is_deeper) {

@@ -122,3 +122,34 @@ impl Drop for Seat {
 pub fn is_key(c: char) -> bool {
     c.is_ascii_digit() || matches!(c, '*' | '#' | 'A'..='D')
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_seat_is_two_channels_and_leaves_once() {
+        let left = Arc::new(AtomicUsize::new(0));
+        let (to_agent, mut inbound) = agent_channel();
+        let counted = left.clone();
+        let leave = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        };
+        let (mut seat, participant) = Seat::new(7, Kind::Phone, to_agent, leave);
+        assert_eq!((participant.seat, participant.kind), (7, Kind::Phone));
+        // Silence of no length is not sent.
+        assert!(seat.audio(Vec::new()).await && seat.audio(vec![0.5]).await);
+        assert!(
+            matches!(inbound.recv().await, Some(Inbound::Audio { seat: 7, samples }) if samples == [0.5])
+        );
+        participant.output.try_send(Outbound::Mark(3)).expect("room");
+        assert!(matches!(seat.from_agent.recv().await, Some(Outbound::Mark(3))));
+        drop(inbound);
+        assert!(!seat.send(Inbound::Digit('1')).await);
+        assert_eq!(left.load(Ordering::Relaxed), 0);
+        drop(seat);
+        assert_eq!(left.load(Ordering::Relaxed), 1);
+    }
+}

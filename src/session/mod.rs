@@ -33,4 +33,4 @@ pub use reading::read_sources;
 pub use remains::Remains;
 pub use sessions::{Asked, Limits, Sessions};
 pub use setup::{Channel, Link, Setup, Start, caller_number, phone_number};
-pub use state::{Call, Checked, LINES_SHOWN, Session, Source, Status, Website};
+pub use state::{Call, Checked, Completion, LINES_SHOWN, Session, Source, Status, Website};

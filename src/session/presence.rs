@@ -148,3 +148,47 @@ impl Media {
         RoomStatus { error, provider: provider.into(), state: state.into() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_room_is_empty_again_when_the_last_participant_has_left() {
+        let mut presence = Presence::default();
+        assert!(!presence.was_joined() && presence.empty_since().is_none());
+        let (first, second) =
+            (presence.enter("a", "web", 1).unwrap(), presence.enter("b", "phone", 2).unwrap());
+        presence.leave(first, 3);
+        assert!(presence.is_occupied() && presence.empty_since().is_none());
+        presence.leave(second, 4);
+        assert_eq!((presence.is_occupied(), presence.empty_since()), (false, Some(4)));
+        presence.enter("c", "web", 5).unwrap();
+        assert_eq!(presence.empty_since(), None);
+    }
+
+    #[test]
+    fn one_participant_too_many_gets_no_seat() {
+        let mut presence = Presence::default();
+        let seats: Vec<u64> =
+            (0..PARTICIPANTS_MAX).map(|_| presence.enter("a", "web", 1).expect("a seat")).collect();
+        let error = presence.enter("a", "web", 1).expect_err("full");
+        assert_eq!(error.to_string(), "`participants` has more than 8 entries.");
+        presence.leave(seats[0], 2);
+        // A number is never given twice.
+        assert_eq!(presence.enter("a", "web", 3).unwrap(), PARTICIPANTS_MAX as u64 + 1);
+    }
+
+    #[test]
+    fn after_the_end_no_room_is_open_and_no_agent_there() {
+        let state = |media: Media| Presence { media, ..Presence::default() }.final_room().state;
+        assert_eq!(state(Media::Embedded), "ready");
+        assert_eq!((state(Media::Connecting), state(Media::Ready)), ("closed".into(), "closed".into()));
+        assert_eq!(state(Media::Failed("why".into())), "failed");
+        let agent = |agent| Presence { agent, ..Presence::default() }.final_agent();
+        assert_eq!(
+            (agent(AgentState::None), agent(AgentState::Speaking)),
+            (AgentState::None, AgentState::Left)
+        );
+    }
+}

@@ -67,7 +67,7 @@ pub struct Link {
 pub struct Rule {
     pub voice_prompt: Option<String>,
     pub voice_prompt_short: Option<String>,
-    /// What a caller says who wants something of this category.
+    /// Phrases by which callers ask for something in this category.
     pub keywords: Vec<String>,
     pub sms_catalog_key: Option<String>,
     pub max_attempts: Option<u32>,

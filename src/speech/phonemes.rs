@@ -56,7 +56,7 @@ impl Unknown {
             let arguments = ["-q", "--ipa", "-v", "en-us", "--stdin"];
             from_ipa(&ask(self.espeak.as_deref()?, &arguments, word)?)
         };
-        // Neither knows what to do with a word in capitals but to spell it.
+        // Both programs would only spell a word in capitals.
         let is_readable = word.chars().count() <= LETTERS_MAX && word.contains(char::is_lowercase);
         let read = is_readable.then(|| by_flite().or_else(by_espeak)).flatten();
         read.unwrap_or_else(|| spelled(word))

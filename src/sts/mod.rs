@@ -78,7 +78,7 @@ pub enum StartError {
     Chat(#[from] ChatError),
     #[error("the LiveKit server cannot be used")]
     LiveKit(#[from] LiveKitError),
-    #[error("nobody says when a turn ends")]
+    #[error("the model that ends turns cannot be used")]
     Turn(#[from] onnx::Error),
     #[error("the agent cannot speak")]
     Voice(#[from] VoiceError),

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::clock::Millis;
 use crate::session::{
-    Attendee, Channel, EndReason, LINES_SHOWN, Role, RoomStatus, Session, Setup, Sms, SmsStatus, Source,
-    Status, Website,
+    self, Attendee, Channel, EndReason, LINES_SHOWN, Role, RoomStatus, Session, Setup, Sms, SmsStatus,
+    Source, Status, Website,
 };
 
 pub fn value(answer: &impl Serialize) -> Value {
@@ -130,20 +130,12 @@ pub struct Surroundings {
 #[derive(Serialize)]
 pub struct Snapshot<'a> {
     ok: bool,
-    session_id: &'a str,
-    room_name: &'a str,
-    websocket_url: Option<String>,
-    channel: Channel,
-    status: Status,
-    revision: u64,
-    created_at: Time,
-    updated_at: Time,
-    expires_at: Time,
-    ended_at: Option<Time>,
-    end_reason: Option<EndReason>,
+    #[serde(flatten)]
+    place: Place<'a>,
+    #[serde(flatten)]
+    lifetime: Lifetime,
     #[serde(flatten)]
     client: Client<'a>,
-    caller_number: Option<&'a str>,
     agent: AgentStatus,
     participants: Vec<Participant>,
     room: RoomStatus,
@@ -161,12 +153,33 @@ pub struct Snapshot<'a> {
     warnings: &'a [String],
 }
 
-/// The client's own identifiers.
+/// Which session it is, and how to reach its room.
+#[derive(Serialize)]
+struct Place<'a> {
+    session_id: &'a str,
+    room_name: &'a str,
+    websocket_url: Option<String>,
+    channel: Channel,
+}
+
+#[derive(Serialize)]
+struct Lifetime {
+    status: Status,
+    revision: u64,
+    created_at: Time,
+    updated_at: Time,
+    expires_at: Time,
+    ended_at: Option<Time>,
+    end_reason: Option<EndReason>,
+}
+
+/// The client's own identifiers, and the caller's number.
 #[derive(Serialize)]
 struct Client<'a> {
     tenant_id: Option<&'a str>,
     integration_id: Option<&'a str>,
     client_reference_id: Option<&'a str>,
+    caller_number: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -239,63 +252,38 @@ struct Line<'a> {
 
 impl<'a> Snapshot<'a> {
     pub fn new(session: &'a Session, setup: &'a Setup, around: Surroundings) -> Self {
-        let pending = messages(session, SmsStatus::is_pending);
         Self {
             ok: true,
-            session_id: &session.id,
-            room_name: &session.room,
-            websocket_url: around.websocket_url,
-            channel: session.channel,
-            status: session.status,
-            revision: session.revision,
-            created_at: Time(session.created),
-            updated_at: Time(session.updated),
-            expires_at: Time(session.expires),
-            ended_at: session.ended.map(|(at, _)| Time(at)),
-            end_reason: session.ended.map(|(_, reason)| reason),
+            place: Place {
+                session_id: &session.id,
+                room_name: &session.room,
+                websocket_url: around.websocket_url,
+                channel: session.channel,
+            },
+            lifetime: Lifetime::of(session),
             client: Client {
                 tenant_id: setup.tenant_id.as_deref(),
                 integration_id: setup.integration_id.as_deref(),
                 client_reference_id: setup.client_reference_id.as_deref(),
+                caller_number: session.caller_number.as_deref(),
             },
-            caller_number: session.caller_number.as_deref(),
             agent: around.agent,
-            participants: around.participants.into_iter().map(Participant::new).collect(),
+            participants: around.participants.into_iter().map(Participant::of).collect(),
             room: around.room,
-            call: session.call.as_ref().map(|call| Call {
-                call_sid: &call.call_sid,
-                stream_sid: &call.stream_sid,
-                started_at: Time(call.started),
-                ended_at: call.ended.map(Time),
-            }),
+            call: session.call.as_ref().map(Call::of),
             verification: verifications(session),
             pending_verification: session.pending_verification.as_deref(),
-            page: Page {
-                page_context: session.page.as_ref().map(|page| &page.context),
-                page_context_version: session.page.as_ref().map_or(0, |page| page.version),
-                page_context_updated_at: session.page.as_ref().map(|page| Time(page.updated)),
-                page_guidance_enabled: setup.page_guidance_enabled,
-            },
+            page: Page::of(session, setup),
             sms: Messages {
                 enabled: setup.sends_sms(),
                 provider: around.sms_provider,
-                pending: pending.clone(),
+                pending: messages(session, SmsStatus::is_pending),
                 sent: messages(session, |status| status == SmsStatus::Sent),
                 failed: messages(session, |status| status == SmsStatus::Failed),
             },
-            pending_sms: pending,
-            completion: session.completion.as_ref().map(|completion| Completion {
-                status: &completion.status,
-                message: completion.message.as_deref(),
-                updated_fields: &completion.updated_fields,
-                at: Time(completion.at),
-            }),
-            knowledge: Knowledge {
-                ready: session.knowledge.is_ready,
-                documents: session.knowledge.documents,
-                passages: session.knowledge.passages,
-                website: session.knowledge.website.as_ref(),
-            },
+            pending_sms: messages(session, SmsStatus::is_pending),
+            completion: session.completion.as_ref().map(Completion::of),
+            knowledge: Knowledge::of(session),
             link_catalog: setup.link_catalog.keys().map(String::as_str).collect(),
             transcript: transcript(session),
             warnings: &session.warnings,
@@ -303,8 +291,68 @@ impl<'a> Snapshot<'a> {
     }
 }
 
+impl Lifetime {
+    fn of(session: &Session) -> Self {
+        Self {
+            status: session.status,
+            revision: session.revision,
+            created_at: Time(session.created),
+            updated_at: Time(session.updated),
+            expires_at: Time(session.expires),
+            ended_at: session.ended.map(|(at, _)| Time(at)),
+            end_reason: session.ended.map(|(_, reason)| reason),
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    fn of(call: &'a session::Call) -> Self {
+        Self {
+            call_sid: &call.call_sid,
+            stream_sid: &call.stream_sid,
+            started_at: Time(call.started),
+            ended_at: call.ended.map(Time),
+        }
+    }
+}
+
+impl<'a> Page<'a> {
+    fn of(session: &'a Session, setup: &Setup) -> Self {
+        let page = session.page.as_ref();
+        Self {
+            page_context: page.map(|page| &page.context),
+            page_context_version: page.map_or(0, |page| page.version),
+            page_context_updated_at: page.map(|page| Time(page.updated)),
+            page_guidance_enabled: setup.page_guidance_enabled,
+        }
+    }
+}
+
+impl<'a> Completion<'a> {
+    fn of(completion: &'a session::Completion) -> Self {
+        Self {
+            status: &completion.status,
+            message: completion.message.as_deref(),
+            updated_fields: &completion.updated_fields,
+            at: Time(completion.at),
+        }
+    }
+}
+
+impl<'a> Knowledge<'a> {
+    fn of(session: &'a Session) -> Self {
+        let knowledge = &session.knowledge;
+        Self {
+            ready: knowledge.is_ready,
+            documents: knowledge.documents,
+            passages: knowledge.passages,
+            website: knowledge.website.as_ref(),
+        }
+    }
+}
+
 impl Participant {
-    fn new(attendee: Attendee) -> Self {
+    fn of(attendee: Attendee) -> Self {
         Self { identity: attendee.identity, kind: attendee.kind, joined_at: Time(attendee.joined) }
     }
 }
@@ -347,6 +395,64 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::session::{Media, Start};
+
+    #[test]
+    fn a_snapshot_is_flat_and_shows_what_is_missing_as_null() {
+        let setup = Setup::default();
+        let start = Start { setup, channel: Channel::Web, caller_number: None, warnings: Vec::new() };
+        let session = Session::new(1, &start, 1, 1000);
+        let engine = Engine { end_of_turn: "silence", ears: "none", brain: "embedded", voice: "none" };
+        let around = Surroundings {
+            websocket_url: None,
+            participants: Vec::new(),
+            room: Media::default().status(),
+            agent: AgentStatus { state: "none", engine },
+            sms_provider: "none",
+        };
+        let shown = value(&Snapshot::new(&session, &start.setup, around));
+        let members: Vec<&str> = shown.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(
+            members,
+            [
+                "agent",
+                "call",
+                "caller_number",
+                "channel",
+                "client_reference_id",
+                "completion",
+                "created_at",
+                "end_reason",
+                "ended_at",
+                "expires_at",
+                "integration_id",
+                "knowledge",
+                "link_catalog",
+                "ok",
+                "page_context",
+                "page_context_updated_at",
+                "page_context_version",
+                "page_guidance_enabled",
+                "participants",
+                "pending_sms",
+                "pending_verification",
+                "revision",
+                "room",
+                "room_name",
+                "session_id",
+                "sms",
+                "status",
+                "tenant_id",
+                "transcript",
+                "updated_at",
+                "verification",
+                "warnings",
+                "websocket_url",
+            ]
+        );
+        assert_eq!(shown["room"], json!({"provider": "embedded", "state": "ready", "error": null}));
+        assert!(shown["call"].is_null() && shown["page_context"].is_null() && shown["ended_at"].is_null());
+    }
 
     #[test]
     fn a_start_lists_only_what_its_channel_needs() {

@@ -1,5 +1,5 @@
-//! What str0m leaves to its user: certificates, DTLS (dimpl's) and the ciphers of SRTP (RFC 3711,
-//! RFC 7714). The provider that str0m brings would bring another TLS library with it.
+//! Cryptography for str0m: certificates, DTLS (by dimpl) and the ciphers of SRTP (RFC 3711, RFC 7714). The provider
+//! that comes with str0m would add a second TLS library.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -158,7 +158,7 @@ impl SrtpProvider for Ours {
     }
 }
 
-/// One block. `output` has room for two, as some libraries pad; nobody reads the second.
+/// One block. `output` has room for two because some libraries pad; the second is ignored.
 fn round<C>(cipher: Result<C, InvalidLength>, input: &[u8], output: &mut [u8])
 where
     C: BlockEncrypt<BlockSize = U16>,
@@ -205,7 +205,7 @@ impl Aes128CmSha1_80Cipher for Counter {
     }
 }
 
-/// AES-GCM (RFC 7714); the tag comes after the text.
+/// AES-GCM (RFC 7714); the tag follows the text.
 struct Gcm<C>(C);
 
 impl<C> fmt::Debug for Gcm<C> {
@@ -251,7 +251,7 @@ impl SupportedAeadAes256Gcm for Ours {
     }
 }
 
-/// str0m has a trait for each length of the key.
+/// str0m has one trait per key length.
 macro_rules! gcm_cipher {
     ($cipher:ident for $of:ident) => {
         impl $cipher for Gcm<$of> {

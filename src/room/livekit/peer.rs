@@ -1,5 +1,5 @@
-//! One peer connection: str0m over a UDP socket, and over TCP where the server listens for that. The
-//! server's address is known to all, so our own host candidates are all that ICE needs.
+//! One peer connection: str0m over a UDP socket, and over TCP if the server listens for it. The server has a public
+//! address, so ICE needs only this machine's host candidates.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,10 +16,10 @@ use url::{Host, Url};
 use super::crypto;
 use super::tcp::{Arrival, Connections};
 
-/// How long a packet that comes late is waited for.
+/// How long to wait for a late packet.
 const REORDERING: Duration = Duration::from_millis(100);
 const DATAGRAM_BYTES_MAX: usize = 2000;
-/// The data channel, both ways, whose messages arrive all and in order.
+/// The reliable, ordered data channel, in both directions.
 pub const RELIABLE: &str = "_reliable";
 
 #[derive(Debug, thiserror::Error)]
@@ -42,16 +42,16 @@ pub struct Peer {
     pub rtc: Rtc,
     socket: UdpSocket,
     tcp: Connections,
-    /// What the server knows us by.
+    /// The local address, as the server sees it.
     local: SocketAddr,
     buffer: Vec<u8>,
     pending: Option<SdpPendingOffer>,
-    /// Came before there was anything to try them with.
+    /// Candidates that arrived before a session description.
     early: Vec<Candidate>,
     has_remote: bool,
 }
 
-/// The address of ours from which `url` is reached.
+/// The local address from which `url` is reached.
 pub async fn local_ip(url: &Url) -> Result<IpAddr, PeerError> {
     let port = url.port_or_known_default().unwrap_or_default();
     let remotes: Vec<SocketAddr> = match url.host().ok_or(PeerError::NoRoute)? {
@@ -91,10 +91,10 @@ impl Peer {
         Ok(Self { rtc, socket, tcp, local, buffer, pending: None, early: Vec::new(), has_remote: false })
     }
 
-    /// An offer to send one track, and what we write it by; the server knows it by `cid`.
+    /// An offer to send one track, and the media section to write it to. The server identifies the track by `cid`.
     ///
     /// # Errors
-    /// [`PeerError::Unasked`] where there is one already.
+    /// [`PeerError::Unasked`] if there is an offer already.
     pub fn offer(&mut self, cid: &str) -> Result<(Mid, String), PeerError> {
         let mut changes = self.rtc.sdp_api();
         let stream = Some("agent".to_owned());
@@ -106,7 +106,7 @@ impl Peer {
         Ok((mid, offer.to_sdp_string()))
     }
 
-    /// The server's answer to our offer.
+    /// Takes the server's answer to the offer.
     ///
     /// # Errors
     /// [`PeerError`].
@@ -117,7 +117,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Our answer to the server's offer.
+    /// The answer to the server's offer.
     ///
     /// # Errors
     /// [`PeerError`].
@@ -151,7 +151,7 @@ impl Peer {
         }
     }
 
-    /// A candidate of the server's, as browsers write it. What cannot be understood is left out.
+    /// Takes a candidate of the server in the browsers' form. Unknown forms are ignored.
     pub fn candidate(&mut self, init: &str) {
         match serde_json::from_str(init) {
             Ok(candidate) if self.has_remote => self.add(candidate),
@@ -160,7 +160,7 @@ impl Peer {
         }
     }
 
-    /// The next thing that happens. Cancel-safe. After each change of `rtc` it is to be asked again.
+    /// The next event. Cancel-safe. Call it again after every change of `rtc`.
     ///
     /// # Errors
     /// [`PeerError::Rtc`].
@@ -182,7 +182,7 @@ impl Peer {
             tokio::select! {
                 biased;
                 received = self.socket.recv_from(&mut self.buffer) => {
-                    // An error here is that of something sent before: nobody listens there now.
+                    // The error belongs to an earlier datagram: its receiver has stopped listening.
                     let Ok((length, source)) = received else { continue };
                     let bytes = self.buffer.get(..length).unwrap_or_default();
                     if let Ok(receive) = Receive::new(Protocol::Udp, source, self.local, bytes) {
@@ -208,7 +208,7 @@ impl Peer {
     }
 }
 
-/// Of an offer, for each track: its `mid` and the stream it belongs to.
+/// The `mid` and the stream of each track in an offer.
 pub fn streams(sdp: &str) -> Vec<(String, String)> {
     let media = sdp.split("\nm=").skip(1);
     let attribute = |media: &str, name: &str| {

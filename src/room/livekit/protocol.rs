@@ -1,12 +1,11 @@
-//! LiveKit's messages, as far as an agent needs them: `livekit_rtc.proto` and `livekit_models.proto`
-//! of its protocol, version 1.50. What is not named here is passed over in reading.
+//! LiveKit's messages that an agent needs, from `livekit_rtc.proto` and `livekit_models.proto` of its protocol 1.50.
+//! Other fields are ignored.
 
 use std::collections::HashMap;
 
 use prost::{Message, Oneof};
 
-/// The version of the signalling spoken: the last one in which data channels are announced by the peer
-/// that opens them.
+/// Version of the signalling protocol: the last one in which the peer that opens a data channel announces it.
 pub const VERSION: u32 = 16;
 
 pub const AUDIO: i32 = 0;
@@ -22,7 +21,7 @@ pub const DISCONNECTED: i32 = 3;
 pub const STANDARD: i32 = 0;
 pub const SIP: i32 = 3;
 
-/// What to do after a `Leave`.
+/// The action that a `Leave` asks for.
 pub const DISCONNECT: i32 = 0;
 
 #[derive(Clone, PartialEq, Message)]
@@ -81,14 +80,14 @@ pub struct SessionDescription {
     pub r#type: String,
     #[prost(string, tag = "2")]
     pub sdp: String,
-    /// Of an offer; its answer says which one it is for.
+    /// The number of an offer, which its answer repeats.
     #[prost(uint32, tag = "3")]
     pub id: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Trickle {
-    /// As browsers write it: `{"candidate", "sdpMid", "sdpMLineIndex"}`.
+    /// In the browsers' form: `{"candidate", "sdpMid", "sdpMLineIndex"}`.
     #[prost(string, tag = "1")]
     pub candidate_init: String,
     #[prost(int32, tag = "2")]
@@ -148,10 +147,10 @@ pub struct Pong {
 pub struct Join {
     #[prost(message, repeated, tag = "3")]
     pub other_participants: Vec<Participant>,
-    /// The connection that we hear by is made at once.
+    /// Whether the subscriber connection is made at once.
     #[prost(bool, tag = "6")]
     pub subscriber_primary: bool,
-    /// Seconds without any answer after which the connection is given up.
+    /// Seconds without an answer after which the connection counts as lost.
     #[prost(int32, tag = "10")]
     pub ping_timeout: i32,
     #[prost(int32, tag = "11")]
@@ -200,7 +199,7 @@ pub struct TrackSubscribed {
     pub track_sid: String,
 }
 
-/// What goes over data channels.
+/// The content of a data packet.
 #[derive(Clone, PartialEq, Message)]
 pub struct DataPacket {
     #[prost(string, tag = "4")]
@@ -237,7 +236,7 @@ pub struct Dtmf {
     pub digit: String,
 }
 
-/// A stream of text begins.
+/// The beginning of a text stream.
 #[derive(Clone, PartialEq, Message)]
 pub struct Header {
     #[prost(string, tag = "1")]
@@ -257,7 +256,7 @@ pub struct Header {
     pub text: Option<Text>,
 }
 
-/// That a stream is one of text.
+/// Marks a stream as text.
 #[derive(Clone, PartialEq, Message)]
 pub struct Text {}
 

@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use super::protocol::{Request, Response, SignalRequest, SignalResponse, VERSION};
 use super::server::{LiveKit, TIMEOUT};
 
-/// Messages that either side may be behind.
+/// Messages by which either side may lag behind.
 const QUEUE: usize = 256;
-/// A session description has some kilobytes for each track.
+/// Largest message in bytes: a session description takes some kilobytes per track.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,7 @@ impl Signal {
                     OpCode::Ping => drop(pongs.send(Out::Pong(frame.payload.to_vec())).await),
                     OpCode::Binary => {
                         let message = SignalResponse::decode(Bytes::copy_from_slice(&frame.payload));
-                        // What it does not know decodes to none.
+                        // Unknown messages decode to none.
                         let Ok(SignalResponse { message }) = message else { break };
                         if let Some(message) = message
                             && arrived.send(message).await.is_err()

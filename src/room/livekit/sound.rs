@@ -1,4 +1,4 @@
-//! Audio of the rooms: what callers send, to samples; what the agent says, to Opus (RFC 6716, RFC 7587).
+//! Audio of LiveKit rooms: callers' packets to samples, and the agent's speech to Opus (RFC 6716, RFC 7587).
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,24 +19,24 @@ pub enum SoundError {
     Rate(#[from] audio::Error),
 }
 
-/// A frame that goes out: 20 ms.
+/// An outgoing frame: 20 ms.
 pub const FRAME: Duration = Duration::from_millis(20);
 const FRAME_SAMPLES: usize = VOICE_RATE as usize / 50;
-/// Of the clock of Opus over RTP, whatever its audio is.
+/// Clock rate of Opus over RTP, independent of its audio, in hertz.
 pub const FRAME_TICKS: u64 = 48_000 / 50;
 const PACKET_BYTES_MAX: usize = 1275;
-/// Speech of the band that the voice has, without a loss that is heard (RFC 7587, 3.1.1: 28 to 40 kbit/s).
+/// Bitrate at which speech of this bandwidth has no audible loss (RFC 7587, 3.1.1: 28 to 40 kbit/s).
 const BITS_PER_SECOND: i32 = 40_000;
-/// Frames of silence after speech, so that no decoder invents its end.
+/// Frames of silence after speech, so that decoders do not invent its end.
 const TAIL: usize = 10;
-/// How far what is heard may be behind the clock: packets come unevenly.
+/// Tolerated delay of incoming audio: packets arrive unevenly.
 const LAG: Duration = Duration::from_millis(100);
-/// The longest packet there is, 120 ms, as samples.
+/// The longest possible packet, 120 ms, in samples.
 const DECODED_MAX: usize = SAMPLE_RATE as usize * 120 / 1000;
-/// So much loss is concealed, in ticks: 60 ms. After more there is silence.
+/// Loss that is concealed, in ticks: 60 ms. Longer gaps become silence.
 const CONCEALED_MAX: u64 = 48_000 * 60 / 1000;
 
-/// What the agent says, on its way out. Asked for a frame every 20 ms.
+/// The agent's outgoing speech: one frame every 20 ms.
 pub struct Speaking {
     encoder: Encoder,
     queue: VecDeque<Piece>,
@@ -48,14 +48,14 @@ enum Piece {
     Mark(u64),
 }
 
-/// What is due.
+/// The frame that is due.
 #[derive(Default)]
 pub struct Frame {
     /// A packet; none in silence.
     pub packet: Option<Vec<u8>>,
-    /// The first after silence.
+    /// Whether it is the first after silence.
     pub is_first: bool,
-    /// Marks that were reached before its end.
+    /// Marks reached before its end.
     pub marks: Vec<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Speaking {
         self.queue.push_back(Piece::Mark(mark));
     }
 
-    /// What has not gone out is not to; its marks count as reached, as on a telephone line.
+    /// Drops unsent speech. Its marks count as reached, as on a telephone line.
     pub fn clear(&mut self) -> Vec<u64> {
         let mark = |piece| if let Piece::Mark(mark) = piece { Some(mark) } else { None };
         self.queue.drain(..).filter_map(mark).collect()
@@ -115,15 +115,15 @@ impl Speaking {
     }
 }
 
-/// How a packet is coded.
+/// The encoding of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
     Opus,
     Mulaw,
 }
 
-/// What one caller sends, to samples at [`SAMPLE_RATE`]: as many as time goes by, since who is silent may
-/// send nothing at all.
+/// One caller's audio as samples at [`SAMPLE_RATE`]. It keeps pace with the clock, because a silent caller may send
+/// nothing at all.
 pub struct Hearing {
     opus: Decoder,
     mulaw: Incoming,
@@ -147,7 +147,7 @@ impl Hearing {
         })
     }
 
-    /// `tick`: when it begins, at 48 kHz. A packet that cannot be decoded is as if it was lost.
+    /// Takes a packet that begins at `tick`, at 48 kHz. An invalid packet counts as lost.
     pub fn packet(&mut self, coding: Coding, tick: u64, packet: &[u8]) -> Vec<f32> {
         let samples = match coding {
             Coding::Mulaw => self.mulaw.read(packet),
@@ -177,7 +177,7 @@ impl Hearing {
         }
     }
 
-    /// The silence of who sends nothing.
+    /// Fills the time in which nothing arrived with silence.
     pub fn silence(&mut self, now: Instant) -> Vec<f32> {
         let due = now.saturating_duration_since(self.since + LAG).as_secs_f64() * f64::from(SAMPLE_RATE);
         let missing = (due as u64).saturating_sub(self.heard);

@@ -1,5 +1,5 @@
-//! ICE over TCP (RFC 6544), the side that dials: where no UDP gets through to the server, each datagram
-//! goes as a frame with its length before it (RFC 4571).
+//! ICE over TCP (RFC 6544), active side, for networks that block UDP: every datagram is a frame with its length in
+//! front (RFC 4571).
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -13,12 +13,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
-/// A server has one for each of its addresses.
+/// Connections per peer: a server offers one for each of its addresses.
 const CONNECTIONS_MAX: usize = 8;
-/// Datagrams that either side may be behind.
+/// Datagrams by which either side may lag behind.
 const QUEUE: usize = 256;
 
-/// What comes of the connections. `local` is what a connection is known by.
+/// An event of a connection, which `local` identifies.
 pub enum Arrival {
     Open { local: SocketAddr, outgoing: mpsc::Sender<Vec<u8>> },
     Datagram { local: SocketAddr, remote: SocketAddr, bytes: Vec<u8> },
@@ -39,21 +39,21 @@ impl Connections {
         Self { dialled: HashSet::new(), open: HashMap::new(), arrived, arrivals, tasks: JoinSet::new() }
     }
 
-    /// Connects to where the server listens, once.
+    /// Connects to an address of the server, once.
     pub fn dial(&mut self, remote: SocketAddr) {
         if self.dialled.len() < CONNECTIONS_MAX && self.dialled.insert(remote) {
             self.tasks.spawn(serve(remote, self.arrived.clone()));
         }
     }
 
-    /// What the connection does not take now is lost, as on UDP.
+    /// Sends a datagram. It is lost if the connection is not ready, as with UDP.
     pub fn send(&self, local: SocketAddr, datagram: Vec<u8>) {
         if let Some(outgoing) = self.open.get(&local) {
             let _ = outgoing.try_send(datagram);
         }
     }
 
-    /// Cancel-safe. None never comes, as one sender is our own.
+    /// The next event. Cancel-safe. It is never none, since `self` holds a sender.
     pub async fn next(&mut self) -> Option<Arrival> {
         let arrival = self.arrivals.recv().await;
         if let Some(Arrival::Open { local, outgoing }) = &arrival {
@@ -63,7 +63,7 @@ impl Connections {
     }
 }
 
-/// One connection. Where it cannot be made or ends, ICE finds out by itself.
+/// Runs one connection. If it fails or ends, ICE notices.
 async fn serve(remote: SocketAddr, arrived: mpsc::Sender<Arrival>) {
     let Ok(Ok(stream)) = tokio::time::timeout(CONNECT_WAIT, TcpStream::connect(remote)).await else { return };
     let Ok(local) = stream.local_addr() else { return };
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(server.peer_addr().unwrap(), local);
 
         connections.send(local, vec![0; 1 << 16]);
-        connections.send(remote, b"to nobody".to_vec());
+        connections.send(remote, b"to no one".to_vec());
         connections.send(local, b"hello".to_vec());
         let mut frame = [0; 7];
         server.read_exact(&mut frame).await.unwrap();

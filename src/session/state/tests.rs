@@ -2,7 +2,6 @@ use serde_json::json;
 
 use super::*;
 use crate::fields::Fields;
-use crate::session::event::Role;
 
 fn start() -> Start {
     let value = json!({

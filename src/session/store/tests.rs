@@ -4,6 +4,7 @@ use super::*;
 use crate::fields::Fields;
 use crate::session::event::EndReason;
 use crate::session::message::SmsStatus;
+use crate::session::presence::Media;
 use crate::session::setup::Start;
 use crate::session::state::{Checked, Source};
 
@@ -67,7 +68,7 @@ async fn of_an_ended_session_the_remains_alone_are_read_back() {
     let (session, setup) = ended(1 << 20);
     let opened = Store::open(folder.path()).expect("opened");
     opened.store.add(&session, &setup).wait().await.expect("written");
-    let remains = Remains::of(&session, &setup, json!({"state": "closed"}), Default::default());
+    let remains = Remains::of(&session, &setup, Media::Closed.status(), Default::default());
     let (line, written) = opened.store.end(&remains);
     written.wait().await.expect("written");
     assert!(line.is_sending);
@@ -78,12 +79,12 @@ async fn of_an_ended_session_the_remains_alone_are_read_back() {
     assert!(opened.open.is_empty());
     let [line] = &opened.ended[..] else { panic!("{:?}", opened.ended) };
     let remains = opened.store.remains(&line.id).await.expect("read").expect("kept");
-    // Whether it was sent is not known.
+    // It may or may not have been sent.
     assert_eq!((remains.session.messages[0].status, line.is_sending), (SmsStatus::Failed, false));
-    assert_eq!(remains.room, json!({"state": "closed"}));
+    assert_eq!(remains.room, Media::Closed.status());
     opened.store.forget(&session.id).wait().await.expect("written");
     assert_eq!(opened.store.remains(&session.id).await.expect("read"), None);
-    // A late change does not bring it back.
+    // A late update does not restore it.
     opened.store.update_remains(&remains).wait().await.expect("written");
     assert_eq!(opened.store.remains(&session.id).await.expect("read"), None);
 }
@@ -96,11 +97,11 @@ async fn the_places_of_ended_sessions_are_given_back() {
     for _ in 0..24 {
         let (session, setup) = ended(1 << 20);
         opened.store.add(&session, &setup).wait().await.expect("written");
-        let remains = Remains::of(&session, &setup, json!(null), Default::default());
+        let remains = Remains::of(&session, &setup, Media::default().status(), Default::default());
         opened.store.end(&remains).1.wait().await.expect("written");
         largest = largest.max(size(folder.path()));
     }
-    // One after the other they use the same place.
+    // They reuse the same pages one after another.
     assert!(largest < 8 << 20, "{largest} bytes");
     let mut open = Vec::new();
     for _ in 0..24 {
@@ -110,7 +111,7 @@ async fn the_places_of_ended_sessions_are_given_back() {
     }
     for (mut session, setup) in open {
         session.end(EndReason::Left, 5, &mut Vec::new());
-        let remains = Remains::of(&session, &setup, json!(null), Default::default());
+        let remains = Remains::of(&session, &setup, Media::default().status(), Default::default());
         opened.store.end(&remains).1.wait().await.expect("written");
     }
     let pages_left = (PAGES_SPARE as u64) * 4096;
