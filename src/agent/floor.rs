@@ -10,9 +10,7 @@ use super::reply::{Job, Plan};
 use super::responder::{is_backchannel, secured};
 use crate::audio::Pcm;
 use crate::room::{Message, Outbound};
-use crate::session::AgentState;
-use crate::session::EndReason;
-use crate::session::{Caution, MASK, concealed, is_all_digits};
+use crate::session::{AgentState, Caution, EndReason, MASK, concealed, is_all_digits};
 
 const UNHEARD: &str = "I'm sorry, I could not hear that. Could you say it again?";
 const UNAVAILABLE: &str = "I'm sorry, I can't check that at the moment. Please try again later.";

@@ -4,9 +4,7 @@ use super::conversation::{Agent, Inward};
 use super::reply::{Job, Plan};
 use super::responder::is_refusal;
 use super::verify::Outcome;
-use crate::session::AgentState;
-use crate::session::{Checked, Line, Role, Sms, SmsStatus};
-use crate::session::{MASK, has_digits};
+use crate::session::{AgentState, Checked, Line, MASK, Role, Sms, SmsStatus, has_digits};
 
 const PROMPT: &str =
     "Before I can help with that, I need to verify you. Please say or key in your four digit code.";

@@ -3,8 +3,7 @@
 
 use super::page;
 use crate::knowledge::{Knowledge, sentences, terms};
-use crate::session::Setup;
-use crate::session::{Role, Session, SmsStatus};
+use crate::session::{Link, Role, Session, Setup, SmsStatus};
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -196,7 +195,7 @@ fn link(facts: &Facts<'_>, text: &str, said: &str) -> Option<Vec<Say>> {
         return None;
     }
     let wanted = terms(text);
-    let fit = |key: &str, link: &crate::session::Link| {
+    let fit = |key: &str, link: &Link| {
         let names = format!(
             "{} {} {}",
             key.replace(['_', '-'], " "),

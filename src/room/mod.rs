@@ -17,6 +17,7 @@ pub mod livekit;
 mod media;
 mod message;
 pub mod phone;
+#[cfg_attr(not(feature = "livekit"), allow(dead_code, reason = "only a media server uses it"))]
 mod reception;
 mod seat;
 mod token;

@@ -111,7 +111,6 @@ impl AgentState {
 }
 
 /// Where the room is, and its condition.
-#[cfg_attr(not(feature = "livekit"), allow(dead_code, reason = "only a media server changes it"))]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Media {
     /// On this server.
