@@ -38,13 +38,13 @@ mod tests;
 mod watch;
 mod world;
 
-pub use room::{Bounds, Held, Refusal, Resource};
+pub use room::{Bounds, Refusal, Resource, Usage};
 pub use runner::{Again, Fault, Input, Setback, Task, Work};
 pub use signature::{HIDDEN, SecretError, SigningSecret};
 pub use sqlite::Sqlite;
 pub use store::{
     Acceptance, Answer, Census, Delivery, Finished, INTERRUPTIONS_MAX, Idempotency, Job, JobId, Next, Order,
-    Phase, Run, Source, Stamp, State, Store,
+    Phase, Run, SUSPECT_PATIENCE, Source, Stamp, State, Store, Submission,
 };
 pub use watch::Watch;
 
@@ -275,6 +275,15 @@ impl Jobs {
         if shared.audio.has_room(bytes) { Ok(()) } else { Err(shared.no_disk(bytes)) }
     }
 
+    /// Whether `tenant` has submitted a job under this idempotency key, so that another submission needs no room.
+    ///
+    /// # Errors
+    /// Where the database cannot be read.
+    pub async fn is_known(&self, tenant: u64, idempotency_key: &str) -> Result<bool, Error> {
+        let known = self.shared.store.submitted(tenant, idempotency_key.to_owned()).await;
+        known.map(|known| known.is_some()).map_err(|error| self.shared.told(error, 0))
+    }
+
     /// Takes a job. When this returns it is on disk, with `audio`, which an order by URL has none of.
     /// Where the future is dropped the job may be taken all the same. Returns the job: this one, or the one that the
     /// same submission made before.
@@ -325,6 +334,13 @@ impl Shared {
     async fn submit(self: Arc<Self>, order: Order, audio: Option<Bytes>) -> Result<JobId, Error> {
         let (id, tenant) = (order.id, order.tenant);
         let bytes = audio.as_ref().map_or(0, |audio| audio.len() as u64);
+        // Before the audio is written: a full disk must not refuse a job that exists.
+        if let Some(Idempotency { key, fingerprint }) = &order.idempotency {
+            let known = self.store.submitted(tenant, key.clone()).await;
+            if let Some(known) = known.map_err(|error| self.told(error, bytes))? {
+                return self.answered(tenant, known.again(*fingerprint), id);
+            }
+        }
         let sha256 = match audio {
             Some(audio) => {
                 let written = self.audio.write(id, audio).await;
@@ -338,9 +354,7 @@ impl Shared {
                 self.queued.notify_one();
                 return Ok(id);
             }
-            Ok(Acceptance::Known(known)) => Ok(known),
-            Ok(Acceptance::Conflict) => Err(Error::Conflict),
-            Ok(Acceptance::Refused(refusal)) => Err(self.refused(tenant, refusal)),
+            Ok(acceptance) => self.answered(tenant, acceptance, id),
             // The row may be there, now or when the database is opened again, so its audio stays. The next start
             // sets it aside if it belongs to no job.
             Err(error @ (Error::Unsure(_) | Error::Interrupted)) => return Err(error),
@@ -348,6 +362,16 @@ impl Shared {
         };
         self.audio.remove(id);
         refused
+    }
+
+    /// The job that the order `id` led to.
+    fn answered(&self, tenant: u64, acceptance: Acceptance, id: JobId) -> Result<JobId, Error> {
+        match acceptance {
+            Acceptance::Taken => Ok(id),
+            Acceptance::Known(known) => Ok(known),
+            Acceptance::Conflict => Err(Error::Conflict),
+            Acceptance::Refused(refusal) => Err(self.refused(tenant, refusal)),
+        }
     }
 
     /// An error as a client may act on it, and its cause in the log.

@@ -5,7 +5,7 @@
 //! nothing: of two workers who finish one job the first one counts.
 
 use std::collections::{HashMap, HashSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use reqwest::Method;
@@ -13,7 +13,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::Error;
-use super::room::{Bounds, Held, Refusal};
+use super::room::{Bounds, Refusal, Usage};
 
 /// The id of the request that made the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +125,21 @@ pub struct Idempotency {
     pub fingerprint: [u8; 32],
 }
 
+/// A job that was made under an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submission {
+    pub id: JobId,
+    /// As in [`Idempotency`].
+    pub fingerprint: [u8; 32],
+}
+
+impl Submission {
+    /// What a second submission with `fingerprint` under the same key gets.
+    pub fn again(self, fingerprint: [u8; 32]) -> Acceptance {
+        if self.fingerprint == fingerprint { Acceptance::Known(self.id) } else { Acceptance::Conflict }
+    }
+}
+
 /// What became of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acceptance {
@@ -140,6 +155,10 @@ pub enum Acceptance {
 /// So many deaths of the process in a row may be others' doing that a job ran at, while its audio was not being
 /// decoded.
 pub const INTERRUPTIONS_MAX: u32 = 5;
+
+/// A suspected job that is due waits so long for a moment in which nothing else runs. After that no other job is
+/// begun until it has had its run.
+pub const SUSPECT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the audio is.
 #[derive(Clone)]
@@ -245,12 +264,15 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 /// A change that fails has not been made, but where the error is [`Error::Unsure`] or [`Error::Interrupted`]: then
 /// that is not known, and it may be made again. A claim that fails has claimed nothing, whatever the error.
 pub trait Store: Send + Sync {
+    /// The job that `tenant` submitted under this idempotency key, if it did.
+    fn submitted(&self, tenant: u64, idempotency_key: String) -> Answer<'_, Option<Submission>>;
+
     /// Takes a job whose audio has this hash, unless its tenant's idempotency key is known, or `bounds` leave no
     /// room for it.
     fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance>;
 
     /// Jobs that have not ended, and bytes of audio that wait: of all tenants, and of this one.
-    fn held(&self, tenant: u64) -> Answer<'_, Held>;
+    fn held(&self, tenant: u64) -> Answer<'_, Usage>;
 
     /// After a process has ended: results that were being sent are due, and jobs that were running wait again.
     ///
@@ -268,7 +290,8 @@ pub trait Store: Send + Sync {
     fn with_audio(&self) -> Answer<'_, HashSet<JobId>>;
 
     /// The next job, now running: of the tenant that has the fewest running, the one that waited longest.
-    /// A job that is suspected of ending the process runs alone, so that it takes no other with it.
+    /// A job that is suspected of ending the process runs alone, so that it takes no other with it: it is claimed
+    /// when nothing runs, and others go on being claimed until it has waited for [`SUSPECT_PATIENCE`].
     fn claim(&self, now: SystemTime) -> Answer<'_, Option<Run>>;
 
     /// Running to queued, as if it had not been begun.

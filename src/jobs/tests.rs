@@ -20,8 +20,8 @@ use super::spool::{Audio, Spool, Unread};
 use super::store::{Answer, Finished};
 use super::world::World;
 use super::{
-    Config, Error, Fault, Input, Job, JobId, Jobs, Order, Setback, Shared, SigningSecret, Source, Sqlite,
-    Stamp, State, Store, Task, Work,
+    Config, Error, Fault, Idempotency, Input, Job, JobId, Jobs, Order, Setback, Shared, SigningSecret,
+    Source, Sqlite, Stamp, State, Store, Task, Work,
 };
 use crate::fetch::{self, Fetcher, Message, Reply, SendError};
 use crate::share::Tenants;
@@ -149,8 +149,8 @@ impl Place {
     }
 
     /// With a query of so many characters.
-    async fn submit(&self, number: u128, query: usize) -> Result<JobId, Error> {
-        let order = Order {
+    fn order(&self, number: u128, query: usize) -> Order {
+        Order {
             id: id(number),
             accepted: self.now(),
             tenant: 1,
@@ -161,7 +161,18 @@ impl Place {
             callback: "http://receiver.example/".parse().expect("an address"),
             method: reqwest::Method::POST,
             idempotency: None,
-        };
+        }
+    }
+
+    /// With a query of so many characters.
+    async fn submit(&self, number: u128, query: usize) -> Result<JobId, Error> {
+        self.jobs.submit(self.order(number, query), Some(Bytes::from_static(AUDIO))).await
+    }
+
+    /// Under an idempotency key.
+    async fn submit_as(&self, number: u128, key: &str) -> Result<JobId, Error> {
+        let idempotency = Some(Idempotency { key: key.into(), fingerprint: [7; 32] });
+        let order = Order { idempotency, ..self.order(number, 1) };
         self.jobs.submit(order, Some(Bytes::from_static(AUDIO))).await
     }
 
@@ -220,6 +231,16 @@ async fn a_full_disk_refuses_for_now_leaves_nothing_behind_and_loses_nothing() {
     let mut bodies = [place.next().await.len(), place.next().await.len()];
     bodies.sort_unstable();
     assert_eq!(bodies, [AUDIO.len(), MUCH]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_refuses_no_submission_that_is_sent_again() {
+    let place = Place::new(Config::default());
+    let first = place.submit_as(1, "order").await.expect("taken");
+    place.fail_writes(&[libc::ENOSPC]);
+    assert_eq!(place.submit_as(2, "order").await.expect("known"), first);
+    assert!(matches!(place.submit_as(3, "another").await, Err(Error::Full { .. })));
+    assert!(place.job(2).await.is_none());
 }
 
 #[tokio::test(start_paused = true)]

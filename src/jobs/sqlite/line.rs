@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::jobs::store::INTERRUPTIONS_MAX;
+use crate::jobs::store::{INTERRUPTIONS_MAX, SUSPECT_PATIENCE};
 
 /// As [`super::Store::recover`].
 pub fn recover(db: &Connection, now: i64) -> rusqlite::Result<()> {
@@ -39,24 +39,31 @@ pub fn next(db: &Connection, now: i64) -> rusqlite::Result<Option<String>> {
     if alone > 0 {
         return Ok(None);
     }
-    let suspect = db
+    let suspect: Option<(String, i64)> = db
         .query_row(
-            "SELECT id FROM jobs WHERE phase = 'queued' AND due_ms <= ?1 AND (crashes > 0 OR interruptions > ?2)
+            "SELECT id, due_ms FROM jobs
+             WHERE phase = 'queued' AND due_ms <= ?1 AND (crashes > 0 OR interruptions > ?2)
              ORDER BY due_ms LIMIT 1",
             [now, INTERRUPTIONS_MAX.into()],
-            |row| row.get(0),
+            |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .optional()?;
-    if suspect.is_some() {
-        // Nothing else is begun until it has run.
-        return Ok(suspect.filter(|_| running == 0));
+    if let Some((suspect, due)) = suspect {
+        if running == 0 {
+            return Ok(Some(suspect));
+        }
+        // Jobs that come one after another would keep the runner busy for ever: what runs ends, and nothing else is
+        // begun before the suspect.
+        if now.saturating_sub(due) >= SUSPECT_PATIENCE.as_millis() as i64 {
+            return Ok(None);
+        }
     }
     db.query_row(
         "WITH busy AS (SELECT tenant, count(*) AS runs FROM jobs WHERE phase = 'running' GROUP BY tenant)
          SELECT jobs.id FROM jobs LEFT JOIN busy USING (tenant)
-         WHERE phase = 'queued' AND due_ms <= ?1
+         WHERE phase = 'queued' AND due_ms <= ?1 AND crashes = 0 AND interruptions <= ?2
          ORDER BY coalesce(busy.runs, 0), due_ms LIMIT 1",
-        [now],
+        [now, INTERRUPTIONS_MAX.into()],
         |row| row.get(0),
     )
     .optional()
