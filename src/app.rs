@@ -95,7 +95,7 @@ const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
-pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcriber, Error> {
+pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let name = config.models.model.clone();
     let folder = hub::locate(&name, &config.model_dir, &config.models.hub)
         .await
@@ -116,7 +116,7 @@ pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcribe
     let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
     tracing::info!(model = engine.model().name, device = engine.model().device, "model loaded");
     Ok(match vad {
-        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone(), tenants),
+        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
         None => Transcriber::new(engine),
     })
 }
@@ -261,7 +261,7 @@ impl AtWork {
     ) -> Result<Self, Error> {
         let Ground { verifier, fetcher, jobs } = ground;
         let tenants = verifier.tenants();
-        let transcriber = transcriber(config, tenants.clone()).await?;
+        let transcriber = transcriber(config).await?;
         transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());

@@ -20,7 +20,6 @@ use crate::engine::{
     Admission, Audio, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
     TenantId, Term, WINDOW_SAMPLES, Window,
 };
-use crate::share::Tenants;
 use crate::transcript::{DetectedLanguage, Segment, Transcript};
 use crate::vad::{FRAME_SAMPLES, Vad, VadOptions};
 
@@ -95,9 +94,9 @@ impl Transcriber {
         Self { engine, speech: None }
     }
 
-    /// Transcribes windows of what `vad` finds to be speech, for `tenants` in turn.
-    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions, tenants: Tenants) -> Self {
-        Self { engine, speech: Some(Arc::new(Speech::new(vad, options, tenants))) }
+    /// Transcribes windows of what `vad` finds to be speech.
+    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions) -> Self {
+        Self { engine, speech: Some(Arc::new(Speech::new(vad, options))) }
     }
 
     pub fn model(&self) -> &ModelInfo {

@@ -10,7 +10,7 @@ use super::chunk::{Policy, plan_windows};
 use super::window_plan::WindowPlan;
 use crate::audio::Sound;
 use crate::engine::{Class, Error};
-use crate::share::{Tenants, Turns};
+use crate::share::Turns;
 use crate::vad::{Vad, VadOptions, speech_spans};
 
 /// The windows of one channel.
@@ -20,7 +20,7 @@ pub struct Plan {
     pub probabilities: Vec<f32>,
 }
 
-/// Finds speech. No more channels are listened to at once than there are processors, in turn between tenants.
+/// Finds speech, in no more channels at once than there are processors, in turn between tenants.
 pub struct Speech {
     pub vad: Vad,
     options: VadOptions,
@@ -28,9 +28,9 @@ pub struct Speech {
 }
 
 impl Speech {
-    pub fn new(vad: Vad, options: VadOptions, tenants: Tenants) -> Self {
+    pub fn new(vad: Vad, options: VadOptions) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Self { vad, options, turns: Turns::new(processors, tenants) }
+        Self { vad, options, turns: Turns::brief(processors) }
     }
 
     /// Plans one channel: about 200 ms of a processor for 10 minutes. Dropping the future ends the work, half a

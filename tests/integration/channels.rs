@@ -9,7 +9,6 @@ use verbatim::audio::Sound;
 use verbatim::engine::{
     Class, Config, DecodingOptions, Engine, LanguageChoice, SpeechModel, Task, TenantId, Window,
 };
-use verbatim::share::Tenants;
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::vad::{Vad, VadOptions};
 
@@ -56,7 +55,7 @@ async fn a_long_file_leaves_its_place_in_the_queue_to_others_and_keeps_its_order
     let calls = model.calls.clone();
     let engine = engine(&Config::unbounded(), model);
     let vad = Vad::load(&cache("models/silero-vad")).expect("the model loads");
-    let transcriber = Transcriber::with_vad(engine.clone(), vad, VadOptions::default(), Tenants::default());
+    let transcriber = Transcriber::with_vad(engine.clone(), vad, VadOptions::default());
 
     let read: Vec<f32> = passages().iter().flat_map(|(pcm, _)| pcm.samples().to_vec()).collect();
     let voiced = read.repeat((150 * 16_000_usize).div_ceil(read.len()));
