@@ -25,6 +25,7 @@ use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
 use crate::models::{self, hub};
+use crate::patience;
 use crate::share::Tenants;
 use crate::sts::{self, Recognize, Sts};
 use crate::telemetry::metrics;
@@ -129,6 +130,7 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
 /// goes on in its threads.
 pub async fn serve(config: &Config, stop: Stop) -> Result<(), Error> {
     refuse_open(config)?;
+    patience::watch_the_clock();
     let listener = listen(config.listen)?;
     serve_on(listener, config, stop, || {}).await
 }

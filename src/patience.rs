@@ -3,7 +3,12 @@
 //! A process stands still while it is stopped (SIGSTOP), while its laptop sleeps, or while its virtual machine moves.
 //! When it wakes up, all of its deadlines have passed, and the runtime may notice that before it notices what came in
 //! meanwhile: the system's wait for sockets returns empty-handed when a stopped process goes on. So a deadline that is
-//! noticed much too late begins anew, and one that is noticed in time is followed by one last look.
+//! noticed much too late begins anew, and one that is noticed in time is followed by one last look. A [`Deadline`] of
+//! work moves on by the time that the process stood still.
+
+mod deadline;
+
+pub use deadline::{Deadline, by, watch_the_clock};
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -78,7 +78,7 @@ pub struct Config {
     /// How often a job is tried that fails, or whose audio ends the process when it is decoded. After that the
     /// receiver gets an error object. Default 5.
     pub runs_max: u32,
-    /// A run that takes longer counts as failed. Default 3 600 000, an hour.
+    /// A run that takes longer counts as failed, time aside in which the process stood still. Default 3 600 000, an hour.
     pub run_timeout_ms: u64,
     /// Jobs that are not delivered yet; beyond them clients get 503, and beyond its share of them an organisation
     /// gets 429. Default 10 000.

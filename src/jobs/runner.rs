@@ -16,6 +16,7 @@ use super::spool::{Unread, is_shortage};
 use super::store::{Finished, JobId, Phase, Run};
 use super::watch::Watch;
 use super::{Shared, insist, rest};
+use crate::patience;
 
 /// How transcription is done, and what its results look like.
 pub trait Work: Send + Sync + 'static {
@@ -189,15 +190,15 @@ async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
         },
     };
     let limit = Duration::from_millis(shared.config.run_timeout_ms);
-    let result = AssertUnwindSafe(tokio::time::timeout(limit, work.run(&task, input))).catch_unwind().await;
+    let result = AssertUnwindSafe(patience::within(limit, work.run(&task, input))).catch_unwind().await;
     match result {
-        Ok(Ok(Ok(body))) => After::Finish(Finished { body, error: None }),
-        Ok(Ok(Err(Setback { error, body, again: when }))) => match when {
+        Ok(Some(Ok(body))) => After::Finish(Finished { body, error: None }),
+        Ok(Some(Err(Setback { error, body, again: when }))) => match when {
             Again::Never => After::Finish(Finished { body, error: Some(error) }),
             Again::Later => again(error, Some(body)),
             Again::Busy(after) => After::Busy { after },
         },
-        Ok(Err(_)) => again("TIMEOUT".into(), None),
+        Ok(None) => again("TIMEOUT".into(), None),
         Err(_) => again("PANIC".into(), None),
     }
 }

@@ -17,6 +17,7 @@ mod turns;
 pub use turns::{Turn, Turns};
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,7 +34,7 @@ impl Tenants {
     }
 
     /// Whether there is no other organisation to leave anything to.
-    fn are_alone(&self) -> bool {
+    pub fn are_alone(&self) -> bool {
         self.0.load(Ordering::Relaxed) <= 1
     }
 }
@@ -81,32 +82,41 @@ pub struct Share(Arc<Pool>);
 struct Pool {
     capacity: u64,
     tenants: Tenants,
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<Ledger<u64>>,
 }
 
-/// How much tenants hold, together and each.
-#[derive(Default)]
-struct Ledger {
+/// How much is held, in all and by each holder.
+pub struct Ledger<K> {
     total: u64,
-    by_tenant: HashMap<u64, u64>,
+    by_holder: HashMap<K, u64>,
 }
 
-impl Ledger {
-    fn of(&self, tenant: u64) -> u64 {
-        self.by_tenant.get(&tenant).copied().unwrap_or(0)
+impl<K> Default for Ledger<K> {
+    fn default() -> Self {
+        Self { total: 0, by_holder: HashMap::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hash> Ledger<K> {
+    pub fn total(&self) -> u64 {
+        self.total
     }
 
-    fn add(&mut self, tenant: u64, amount: u64) {
+    pub fn of(&self, holder: K) -> u64 {
+        self.by_holder.get(&holder).copied().unwrap_or(0)
+    }
+
+    pub fn add(&mut self, holder: K, amount: u64) {
         self.total += amount;
-        *self.by_tenant.entry(tenant).or_insert(0) += amount;
+        *self.by_holder.entry(holder).or_insert(0) += amount;
     }
 
-    fn give_back(&mut self, tenant: u64, amount: u64) {
+    pub fn give_back(&mut self, holder: K, amount: u64) {
         self.total = self.total.saturating_sub(amount);
-        if let Some(mine) = self.by_tenant.get_mut(&tenant) {
-            *mine = mine.saturating_sub(amount);
-            if *mine == 0 {
-                self.by_tenant.remove(&tenant);
+        if let Some(held) = self.by_holder.get_mut(&holder) {
+            *held = held.saturating_sub(amount);
+            if *held == 0 {
+                self.by_holder.remove(&holder);
             }
         }
     }
@@ -136,14 +146,13 @@ impl Share {
         self.0.ledger().total
     }
 
-    #[cfg(test)]
-    fn held_by(&self, tenant: u64) -> u64 {
+    pub fn held_by(&self, tenant: u64) -> u64 {
         self.0.ledger().of(tenant)
     }
 }
 
 impl Pool {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+    fn ledger(&self) -> MutexGuard<'_, Ledger<u64>> {
         // A panic elsewhere cannot leave these numbers inconsistent.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }

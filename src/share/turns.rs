@@ -21,7 +21,7 @@ struct Semaphore {
 
 #[derive(Default)]
 struct State {
-    ledger: Ledger,
+    ledger: Ledger<u64>,
     waiting: HashMap<u64, VecDeque<oneshot::Sender<Turn>>>,
     /// Tenants that wait, in order of turn; each once.
     order: VecDeque<u64>,
@@ -80,7 +80,7 @@ impl Semaphore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn may_enter(&self, ledger: &Ledger, tenant: u64) -> bool {
+    fn may_enter(&self, ledger: &Ledger<u64>, tenant: u64) -> bool {
         match &self.tenants {
             Some(tenants) => may_hold(ledger.of(tenant), ledger.total, 1, self.capacity, tenants).is_ok(),
             None => ledger.total < self.capacity,
