@@ -155,7 +155,8 @@ impl Session {
             },
             (index, (answer, took)) = first_ready(windows) => {
                 windows[index] = None;
-                self.shared.lag.measured(took);
+                let timings = answer.as_ref().ok().map(|recognition| recognition.timings);
+                self.shared.lag.measured(self.options.tenant, took, timings, Instant::now());
                 let request = self.channels[index].recognised(answer?, took, &mut self.events);
                 if let Some(request) = request {
                     self.windows[index] = Some(self.recognise(request));
