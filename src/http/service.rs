@@ -348,15 +348,24 @@ fn report(failure: &Failure) {
 fn observe(method: Option<&Method>, route: &str, status: StatusCode, elapsed: Duration) {
     let seconds = elapsed.as_secs_f64();
     tracing::info!(route, status = status.as_u16(), seconds, "answered");
-    // Methods are the client's to invent; labels are not.
-    let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
-    let method = method.filter(|method| known.contains(method)).map_or("other", Method::as_str).to_owned();
+    let (method, route) = labels(method, route, status);
     let labels = vec![
-        Label::new("method", method),
+        Label::new("method", method.to_owned()),
         Label::new("route", route.to_owned()),
         Label::new("status", status.as_str().to_owned()),
     ];
     HTTP_REQUEST.with_owned(labels).record(seconds);
+}
+
+/// The method and the route under which an answer is counted. Methods are the client's to invent; labels are not. And
+/// a client can make any route refuse it in many ways, so refusals and errors are counted by their status alone: each
+/// pair of labels is a histogram of its own.
+fn labels<'a>(method: Option<&'a Method>, route: &'a str, status: StatusCode) -> (&'a str, &'a str) {
+    if status.is_client_error() || status.is_server_error() {
+        return ("any", "any");
+    }
+    let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
+    (method.filter(|method| known.contains(method)).map_or("other", Method::as_str), route)
 }
 
 /// An answer's body that counts its request as being served until the last byte is handed over.

@@ -1,8 +1,17 @@
 //! Every metric: name, kind, help, buckets, on one page; and how they are read.
 //!
 //! Names and units follow the conventions of Prometheus (<https://prometheus.io/docs/practices/naming/>):
-//! base units, `_total` on counters. No label takes more than a few values, and none is the client's to choose.
-//! Counters are whole numbers: those of seconds leave out the fraction.
+//! base units, `_total` on counters. Counters are whole numbers: those of seconds leave out the fraction.
+//!
+//! The number of series is bounded whatever clients send, below [`SERIES_MAX`]: no label is the client's to choose.
+//!
+//! | label | values |
+//! |-------|--------|
+//! | `class`, `outcome`, `reason`, `phase` | words of the program, up to six for each metric |
+//! | `method`, `route` | those of the routing table, for answers below 400; `other`, `none`; `any` for the rest |
+//! | `status` | the status codes that the server sends |
+//! | `le` | the buckets on this page |
+//! | `version` | one |
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -19,6 +28,9 @@ pub struct Config {
     /// HTTP, no key. Default: none.
     pub listen: Option<SocketAddr>,
 }
+
+/// There are fewer series of metrics than this, buckets counted.
+pub const SERIES_MAX: usize = 2000;
 
 /// Of the text that [`render`] makes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -108,7 +120,7 @@ pub const DECODE: Histogram =
     seconds("stt_decode_duration_seconds", "From a window's encoding to its answer, by class.", BUCKETS);
 pub const HTTP_REQUEST: Histogram = seconds(
     "http_server_request_duration_seconds",
-    "From a request's head to the head of its answer, by method, route and status.",
+    "From a request's head to the head of its answer, by method, route and status; refusals and errors by status alone.",
     HTTP_BUCKETS,
 );
 pub const MEMORY: Gauge =
