@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::demo;
 use crate::engine::{self, Class, Engine, LanguageChoice, Task, TenantId};
 use crate::fetch::{self, Fetcher};
-use crate::http::{self, Authenticator, Stop};
+use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
@@ -128,7 +128,7 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
 /// # Errors
 /// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
 /// goes on in its threads.
-pub async fn serve(config: &Config, stop: Stop) -> Result<(), Error> {
+pub async fn serve(config: &Config, stop: Shutdown) -> Result<(), Error> {
     refuse_open(config)?;
     patience::watch_the_clock();
     let listener = listen(config.listen)?;
@@ -149,7 +149,7 @@ fn refuse_open(config: &Config) -> Result<(), Error> {
 async fn serve_on(
     listener: TcpListener,
     config: &Config,
-    stop: Stop,
+    stop: Shutdown,
     is_ready: impl FnOnce(),
 ) -> Result<(), Error> {
     metrics::start();
@@ -165,7 +165,7 @@ async fn serve_on(
     let address = listener.local_addr().unwrap_or(config.listen);
     tracing::info!(%address, "the model is being loaded; until it is there, requests get 503");
     // Operators see the drain to its end.
-    let served = Stop::default();
+    let served = Shutdown::default();
     let server = async {
         let router = api::starting(doors.clients.clone());
         let result = http::run(listener, router, &config.http, tenants.clone(), stop.clone()).await;

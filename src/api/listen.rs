@@ -45,12 +45,12 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     }
     let tenant = TenantId(caller.tenant);
     let urgency = Urgency { class: Class::Interactive, tenant, deadline: Some(deadline), watch: None };
-    let mut place = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
+    let mut permit = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let audio = {
         let mut reading = pin!(read(&services, request, tenant, deadline));
         // Room is kept for the work that a request usually brings, but not for audio that is slow to come.
-        let expected = place.take_expected();
+        let expected = permit.take_expected();
         let in_time = timeout(EXPECTED_WITHIN, reading.as_mut()).await;
         drop(expected);
         match in_time {

@@ -25,11 +25,11 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::cost::{Cost, Pace, Reading, Work};
+use self::cost::{Cost, Reading, Throughput, Work};
 use self::memory::Memory;
 pub use self::memory::MemoryReservation;
 use self::promises::Promises;
-pub use self::tickets::{Admission, Expected, Place};
+pub use self::tickets::{Admission, Expected, RequestPermit};
 use super::fairness::Flow;
 use super::window::TenantId;
 use super::{Config, Error};
@@ -72,7 +72,7 @@ struct State {
     readers: f64,
     cost: Cost,
     reading: Reading,
-    pace: Pace,
+    throughput: Throughput,
     /// The work that a request usually brings.
     usual: Work,
     /// All tenants' together.
@@ -96,7 +96,7 @@ struct Account {
 
 /// The current load, for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Held {
+pub struct LoadSnapshot {
     pub requests: usize,
     pub audio_seconds: f64,
     /// Until it is done, where the speed is known.
@@ -153,19 +153,19 @@ impl Account {
     }
 
     /// The part of the engine's time that it had of late.
-    fn part(&self, pace: &Pace) -> f64 {
-        pace.busy_seconds().map_or(0.0, |busy| self.done / busy)
+    fn part(&self, throughput: &Throughput) -> f64 {
+        throughput.busy_seconds().map_or(0.0, |busy| self.done / busy)
     }
 
-    fn is_empty(&self, pace: &Pace) -> bool {
-        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(pace) < NO_PART
+    fn is_empty(&self, throughput: &Throughput) -> bool {
+        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(throughput) < NO_PART
     }
 }
 
 impl State {
     /// Until `work` is done, if it is begun now and nothing else is, in seconds.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.pace.get() * self.lanes) + work.reading / self.readers
+        self.cost.of(work) / (self.throughput.get() * self.lanes) + work.reading / self.readers
     }
 
     fn account(&mut self, tenant: TenantId) -> &mut Account {
@@ -173,7 +173,7 @@ impl State {
     }
 
     fn forget_if_empty(&mut self, tenant: TenantId) {
-        if self.accounts.get(&tenant).is_some_and(|account| account.is_empty(&self.pace)) {
+        if self.accounts.get(&tenant).is_some_and(|account| account.is_empty(&self.throughput)) {
             self.accounts.remove(&tenant);
         }
     }
@@ -214,7 +214,7 @@ impl Load {
             readers: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
             cost: Cost::new(),
             reading: Reading::default(),
-            pace: Pace::default(),
+            throughput: Throughput::default(),
             usual: Work::window(1.0),
             held: Work::default(),
             expected: Work::default(),
@@ -271,7 +271,7 @@ impl Load {
         let (mut others, mut active, mut larger) = (0.0, 1.0, 0.0);
         let mut parts = Vec::new();
         for (other, account) in &state.accounts {
-            let part = account.part(&state.pace);
+            let part = account.part(&state.throughput);
             if *other == tenant || (account.is_idle() && part < NO_PART) {
                 continue;
             }
@@ -305,7 +305,12 @@ impl Load {
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], with the time at which there will be room for this caller.
-    pub fn enter(self: &Arc<Self>, tenant: TenantId, caller: u64, now: Instant) -> Result<Place, Error> {
+    pub fn enter(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        caller: u64,
+        now: Instant,
+    ) -> Result<RequestPermit, Error> {
         let mut state = self.state();
         state.accounts.values_mut().for_each(|account| account.promises.expire(now));
         let usual = state.usual;
@@ -331,7 +336,7 @@ impl Load {
             state.account(tenant).requests += 1;
             state.expect(tenant, usual);
             let expected = Expected { load: self.clone(), tenant, work: usual };
-            return Ok(Place { load: self.clone(), tenant, expected: Some(expected) });
+            return Ok(RequestPermit { load: self.clone(), tenant, expected: Some(expected) });
         }
         let crowded = if crowd.is_err() { one } else { 0.0 };
         let wait = match told {
@@ -404,13 +409,13 @@ impl Load {
         self.state().held.seconds
     }
 
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> LoadSnapshot {
         let state = self.state();
-        Held {
+        LoadSnapshot {
             requests: state.requests,
             audio_seconds: state.held.seconds,
             wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
-            real_time_factor: state.pace.audio().map(|factor| factor * state.lanes),
+            real_time_factor: state.throughput.audio().map(|factor| factor * state.lanes),
         }
     }
 
@@ -419,10 +424,10 @@ impl Load {
         let mut state = self.state();
         // Where nothing is held, it did work that is not counted here.
         if state.held != Work::default() || state.expected != Work::default() {
-            let kept = state.pace.busy(seconds);
-            let State { accounts, pace, .. } = &mut *state;
+            let kept = state.throughput.busy(seconds);
+            let State { accounts, throughput, .. } = &mut *state;
             accounts.values_mut().for_each(|account| account.done *= kept);
-            accounts.retain(|_, account| !account.is_empty(pace));
+            accounts.retain(|_, account| !account.is_empty(throughput));
         }
     }
 

@@ -26,7 +26,7 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 pub use board::{Condition, Counts};
-pub use load::{Admission, Audio, Expected, Held, MemoryReservation, Place};
+pub use load::{Admission, Audio, Expected, LoadSnapshot, MemoryReservation, RequestPermit};
 pub use model::{EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
@@ -186,7 +186,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], [`Error::Unwell`].
-    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<Place, Error> {
+    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<RequestPermit, Error> {
         self.unless_unwell()?;
         self.shared.load.enter(tenant, caller, Instant::now()).inspect_err(count_refusal)
     }
@@ -247,7 +247,7 @@ impl Engine {
         self.shared.load.held_seconds()
     }
 
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> LoadSnapshot {
         self.shared.load.held()
     }
 

@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 
 use super::{Config, Failure};
-use crate::patience::{Pace, Rate};
+use crate::patience::{Rate, RateTimer};
 use crate::share::{Part, Refused, Share, Tenants};
 
 /// The unit in which memory for bodies is handed out.
@@ -159,13 +159,13 @@ impl Body {
         let mut only = Bytes::new();
         let mut joined = BytesMut::new();
         let mut received = 0u64;
-        let mut pace = Pace::new(self.limits.rate);
+        let mut timer = RateTimer::new(self.limits.rate);
         loop {
-            let frame = pace.wait(incoming.frame()).await.ok_or(Error::TooSlow)?;
+            let frame = timer.wait(incoming.frame()).await.ok_or(Error::TooSlow)?;
             let Some(frame) = frame else { break };
             // Trailers mean nothing to us.
             let Ok(data) = frame.map_err(|_| Error::Broken)?.into_data() else { continue };
-            pace.received(data.len() as u64);
+            timer.received(data.len() as u64);
             received += data.len() as u64;
             if received > limit {
                 return Err(Error::TooLarge { limit });

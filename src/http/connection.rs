@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Config;
-use super::admission::Place;
+use super::connection_limit::ConnectionPermit;
 use super::refusals::{Course, Refusals};
 use super::service::{Around, Service};
 use super::stall::StallGuard;
@@ -107,7 +107,7 @@ impl Connections {
         self: Arc<Self>,
         stream: S,
         peer: SocketAddr,
-        place: Place,
+        permit: ConnectionPermit,
         stop: CancellationToken,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -124,7 +124,7 @@ impl Connections {
         let (connections, begun) = (self.clone(), activity.clone());
         let upgrades = Upgrades {
             tasks: self.upgraded.clone(),
-            place: Arc::new(place),
+            permit: Arc::new(permit),
             stop: stop.clone(),
             cut: self.cut.clone(),
         };

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Config;
-use crate::patience::{Pace, Rate};
+use crate::patience::{Rate, RateTimer};
 
 /// Bodies are dropped up to here, or up to twice the largest that is taken: a client that sends one that is
 /// too large learns that.
@@ -45,12 +45,12 @@ impl Bounds {
 /// Drops the rest of one request's body.
 pub(super) async fn drop_body(mut rest: Incoming, bounds: Bounds, stop: CancellationToken) {
     let take_in = async {
-        let (mut pace, mut taken) = (Pace::new(bounds.rate), 0);
+        let (mut timer, mut taken) = (RateTimer::new(bounds.rate), 0);
         while taken <= bounds.bytes
-            && let Some(Some(Ok(frame))) = pace.wait(rest.frame()).await
+            && let Some(Some(Ok(frame))) = timer.wait(rest.frame()).await
         {
             let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
-            pace.received(bytes);
+            timer.received(bytes);
             taken += bytes;
         }
     };

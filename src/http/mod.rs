@@ -4,16 +4,16 @@
 //! listener ─ admission ─ (TLS) ─ stall guard ─ refusals ─ hyper ─ service ─ router ─ handler
 //!            how many            slow readers  hyper's own        id, CORS, panics, log
 //! ```
-//! [`run`] is given the socket and the [`Stop`] that ends it, so tests bind port 0 and need no signals.
+//! [`run`] is given the socket and the [`Shutdown`] that ends it, so tests bind port 0 and need no signals.
 //! A handler gets a [`Request`] whose [`Body`] is still unread: it refuses first and reads afterwards.
 //! It answers with a [`Response`], or with a [`Failure`], which becomes a JSON body with the request's
 //! id; what went wrong inside goes to the log, never to the client.
 
-mod admission;
 pub mod auth;
 pub mod authority;
 pub mod body;
 mod connection;
+mod connection_limit;
 mod cors;
 mod failure;
 mod linger;
@@ -33,7 +33,7 @@ pub use failure::Failure;
 pub use router::{Handler, Later, Router};
 pub use server::{listen, run};
 pub use service::{ReplyBody, Request, Response, json, text};
-pub use shutdown::Stop;
+pub use shutdown::Shutdown;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Admission, Place};
 use super::connection::Connections;
+use super::connection_limit::{ConnectionLimit, ConnectionPermit};
 use super::service::Service;
-use super::{Config, Error, Router, Stop, tls};
+use super::{Config, Error, Router, Shutdown, tls};
 use crate::patience::within;
 use crate::share::Tenants;
 
@@ -50,11 +50,11 @@ pub async fn run(
     router: Router,
     config: &Config,
     tenants: Tenants,
-    stop: Stop,
+    stop: Shutdown,
 ) -> Result<(), Error> {
     let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
     let shared = Arc::new(Connections::new(Service::new(router, config, tenants)?, config));
-    let admission = Admission::new(config.connections_max, config.connections_per_address_max);
+    let limit = ConnectionLimit::new(config.connections_max, config.connections_per_address_max);
     let mut connections = JoinSet::new();
     let mut closed = pin!(async {
         stop.leaving().cancelled().await;
@@ -66,12 +66,12 @@ pub async fn run(
             biased;
             () = &mut closed => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accept(&listener, &admission) => accepted,
+            accepted = accept(&listener, &limit) => accepted,
         };
         let Some((stream, peer, room)) = accepted else { continue };
         // No room for this address: the stream is dropped, which closes it.
-        let Some(place) = admission.enter(room, peer.ip()) else { continue };
-        connections.spawn(serve(shared.clone(), tls.clone(), stream, peer, place, stop.closing().clone()));
+        let Some(permit) = limit.enter(room, peer.ip()) else { continue };
+        connections.spawn(serve(shared.clone(), tls.clone(), stream, peer, permit, stop.closing().clone()));
     }
     drop(listener);
     let finish = async {
@@ -90,9 +90,9 @@ pub async fn run(
 /// One connection, and the room it takes. Cancel-safe.
 async fn accept(
     listener: &TcpListener,
-    admission: &Admission,
+    limit: &ConnectionLimit,
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let room = admission.room().await?;
+    let room = limit.room().await?;
     match listener.accept().await {
         Ok((stream, peer)) => Some((stream, peer, room)),
         Err(error) => {
@@ -111,14 +111,14 @@ async fn serve(
     tls: Option<TlsAcceptor>,
     stream: TcpStream,
     peer: SocketAddr,
-    place: Place,
+    permit: ConnectionPermit,
     stop: CancellationToken,
 ) {
     // Answers are small and wanted at once; where it fails the peer has gone.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return shared.serve(stream, peer, place, stop).await };
+    let Some(tls) = tls else { return shared.serve(stream, peer, permit, stop).await };
     match within(shared.header_timeout(), tls.accept(stream)).await {
-        Some(Ok(stream)) => shared.serve(stream, peer, place, stop).await,
+        Some(Ok(stream)) => shared.serve(stream, peer, permit, stop).await,
         Some(Err(error)) => tracing::debug!(%error, "no TLS"),
         None => tracing::debug!("no TLS in time"),
     }

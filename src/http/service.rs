@@ -145,12 +145,12 @@ impl Service {
         request: hyper::Request<Incoming>,
         around: Around,
         in_flight: InFlight,
-    ) -> Result<hyper::Response<Held>, Infallible> {
+    ) -> Result<hyper::Response<CountedBody>, Infallible> {
         let id = Uuid::new_v4();
         let span = tracing::info_span!("request", %id, method = %request.method());
         let in_flight = Arc::new(in_flight);
         let response = self.answer_as(id, request, around, &in_flight).instrument(span).await;
-        Ok(response.map(|body| Held { body, _in_flight: in_flight }))
+        Ok(response.map(|body| CountedBody { body, _in_flight: in_flight }))
     }
 
     async fn answer_as(
@@ -369,12 +369,12 @@ fn labels<'a>(method: Option<&'a Method>, route: &'a str, status: StatusCode) ->
 }
 
 /// An answer's body that counts its request as being served until the last byte is handed over.
-pub(super) struct Held {
+pub(super) struct CountedBody {
     body: ReplyBody,
     _in_flight: Arc<InFlight>,
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for CountedBody {
     type Data = Bytes;
     type Error = std::io::Error;
 

@@ -32,12 +32,12 @@ impl Config {
 
 /// Tells servers to stop. Clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct Stop {
+pub struct Shutdown {
     leaving: CancellationToken,
     closing: CancellationToken,
 }
 
-impl Stop {
+impl Shutdown {
     /// One that stops with this one, or before it.
     #[must_use]
     pub fn child(&self) -> Self {

@@ -127,7 +127,7 @@ async fn deliver(shared: Arc<Shared>, delivery: Delivery, stop: CancellationToke
     // Where it cannot be noted before the process ends, it is sent again: at least once.
     let noted = insist(&stop, || shared.store.attempted(id, shared.world.now(), next.clone(), keep)).await;
     if noted.is_some() && !matches!(next, Next::Again { .. }) {
-        shared.pace.note(Resource::Places, tenant, 1, shared.world.now());
+        shared.drain_rate.note(Resource::Places, tenant, 1, shared.world.now());
     }
     Done { receiver, tenant, took }
 }

@@ -16,13 +16,13 @@
 //! [`Jobs`] is the handle that doors use. [`Jobs::run`] does the work: `runner.rs` transcribes through
 //! the [`Work`] that is handed in, `delivery.rs` sends, `keeper.rs` throws away. None of them knows HTTP
 //! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database, `spool.rs` has
-//! the audio, and `quarantine.rs` what the two do not agree about. `room.rs` says how much may wait, `pace.rs`
+//! the audio, and `quarantine.rs` what the two do not agree about. `room.rs` says how much may wait, `drain_rate.rs`
 //! when there will be room again.
 
 mod attempt;
 mod delivery;
+mod drain_rate;
 mod keeper;
-mod pace;
 mod quarantine;
 mod room;
 mod runner;
@@ -63,7 +63,7 @@ use url::Url;
 use crate::fetch::{self, Fetcher, without_user};
 use crate::share::{Refused, Tenants};
 use crate::state;
-use pace::Pace;
+use drain_rate::DrainRate;
 use spool::{Audio, Spool};
 use world::World;
 
@@ -190,7 +190,7 @@ struct Shared {
     fetcher: Fetcher,
     config: Config,
     bounds: Bounds,
-    pace: Pace,
+    drain_rate: DrainRate,
     /// Something may be there to run.
     queued: Notify,
     /// Something may be there to deliver.
@@ -243,7 +243,7 @@ impl Jobs {
             fetcher,
             bounds: config.bounds(tenants),
             config: config.clone(),
-            pace: Pace::default(),
+            drain_rate: DrainRate::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             _lock: lock,
@@ -384,12 +384,12 @@ impl Shared {
     /// A refusal for want of disk space. Jobs give back their part of it; what else fills the disk is not known.
     fn no_disk(&self, bytes: u64) -> Error {
         count_refusal("disk");
-        Error::Full { retry_after: self.pace.wait(Resource::Bytes, None, bytes, self.world.now()) }
+        Error::Full { retry_after: self.drain_rate.wait(Resource::Bytes, None, bytes, self.world.now()) }
     }
 
     fn refused(&self, tenant: u64, refusal: Refusal) -> Error {
         let Refusal { why, of, short } = refusal;
-        let wait = |whose| self.pace.wait(of, whose, short, self.world.now());
+        let wait = |whose| self.drain_rate.wait(of, whose, short, self.world.now());
         match why {
             Refused::Full => {
                 count_refusal("room");

@@ -127,7 +127,7 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
             };
             if insist(&stop, finish).await.is_some() {
                 shared.audio.remove(id);
-                shared.pace.note(Resource::Bytes, tenant, bytes, shared.world.now());
+                shared.drain_rate.note(Resource::Bytes, tenant, bytes, shared.world.now());
                 shared.finished.notify_one();
             }
             outcome

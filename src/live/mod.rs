@@ -184,8 +184,8 @@ struct Shared {
     lag: Lag,
 }
 
-/// One stream's place; dropping it makes room for the next.
-pub struct Place {
+/// One stream's permit; dropping it makes room for the next.
+pub struct StreamPermit {
     _stream: Part,
     admission: Admission,
 }
@@ -218,11 +218,11 @@ impl Live {
         usize::try_from(self.shared.streams.total()).unwrap_or(usize::MAX)
     }
 
-    /// A place for one stream of `tenant`.
+    /// A permit for one stream of `tenant`.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn admit(&self, tenant: TenantId) -> Result<Place, Full> {
+    pub fn admit(&self, tenant: TenantId) -> Result<StreamPermit, Full> {
         let full = |is_over_share| Full { retry_after: FULL_RETRY, is_over_share };
         let stream = self.shared.streams.take(tenant.0, 1);
         let stream = stream.map_err(|refused| full(refused == Refused::OverShare))?;
@@ -232,7 +232,7 @@ impl Live {
             engine::Error::OverShare { retry_after } => Full { retry_after, is_over_share: true },
             _ => full(false),
         })?;
-        Ok(Place { _stream: stream, admission })
+        Ok(StreamPermit { _stream: stream, admission })
     }
 
     /// Whether the windows of one more stream of `tenant`, which is counted already, would come in time.
@@ -253,7 +253,7 @@ impl Live {
     }
 
     /// Begins a stream.
-    pub fn open(&self, place: Place, options: Options) -> Session {
-        Session::new(self.shared.clone(), place, options)
+    pub fn open(&self, permit: StreamPermit, options: Options) -> Session {
+        Session::new(self.shared.clone(), permit, options)
     }
 }

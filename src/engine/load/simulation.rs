@@ -13,7 +13,7 @@ struct Simulation {
     now: f64,
     fixed: f64,
     slope: f64,
-    queue: VecDeque<(Admission, Place, f64)>,
+    queue: VecDeque<(Admission, RequestPermit, f64)>,
     free_at: f64,
     busy: f64,
     random: u64,

@@ -15,7 +15,7 @@ pub(super) fn started(config: &Config) -> Arc<Load> {
     Arc::new(load)
 }
 
-fn told(result: Result<Place, Error>) -> Duration {
+fn told(result: Result<RequestPermit, Error>) -> Duration {
     match result {
         Err(Error::Overloaded { retry_after }) => retry_after,
         Err(other) => panic!("{other}"),
@@ -83,7 +83,8 @@ fn what_turns_out_to_be_silence_is_no_work_but_takes_up_memory() {
 fn requests_are_bounded_whatever_they_bring() {
     let load = started(&Config { max_requests: 3, ..Config::default() });
     let now = Instant::now();
-    let places: Vec<Place> = (0..3).map(|caller| load.enter(TENANT, caller, now).expect("room")).collect();
+    let places: Vec<RequestPermit> =
+        (0..3).map(|caller| load.enter(TENANT, caller, now).expect("room")).collect();
     assert!(told(load.enter(TENANT, 9, now)) >= Duration::from_secs(1));
     drop(places);
     assert!(load.enter(TENANT, 10, now + Duration::from_secs(10)).is_ok());
@@ -218,7 +219,7 @@ fn a_tenants_requests_leave_room_for_others() {
     load.share_between(tenants);
     let now = Instant::now();
     let enter = |tenant: u64, caller: u64| load.enter(TenantId(tenant), caller, now);
-    let places: Vec<Place> = (0..10).map_while(|caller| enter(1, caller).ok()).collect();
+    let places: Vec<RequestPermit> = (0..10).map_while(|caller| enter(1, caller).ok()).collect();
     assert_eq!(places.len(), 8);
     assert!(matches!(enter(1, 99), Err(Error::OverShare { .. })));
     assert!(enter(2, 1).is_ok());

@@ -11,7 +11,7 @@ use crate::engine::window::TenantId;
 const JOB_RETRY: Duration = Duration::from_secs(5);
 
 /// A request's place, from the door to its answer.
-pub struct Place {
+pub struct RequestPermit {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
     pub(super) expected: Option<Expected>,
@@ -38,14 +38,14 @@ struct Account {
     remaining: Mutex<Work>,
 }
 
-impl Place {
+impl RequestPermit {
     /// The work that is expected, for the reader of the audio; once.
     pub fn take_expected(&mut self) -> Option<Expected> {
         self.expected.take()
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut state = self.load.state();
         state.requests -= 1;
@@ -138,7 +138,7 @@ impl Admission {
         *remaining = remaining.times(1.0 - part);
         let mut state = account.load.state();
         let foreseen = state.cost.of(done);
-        state.pace.done(foreseen, done.seconds);
+        state.throughput.done(foreseen, done.seconds);
         state.account(account.tenant).done += foreseen;
         state.release(account.tenant, done);
     }

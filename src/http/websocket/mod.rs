@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::Failure;
-use super::admission::Place;
+use super::connection_limit::ConnectionPermit;
 use super::service::{Request, Response, empty};
 use crate::patience::Patience;
 use frames::Assembler;
@@ -39,7 +39,7 @@ const READ_BYTES_MAX: usize = 64 << 10;
 pub(super) struct Upgrades {
     pub tasks: TaskTracker,
     /// The connection's place stays taken.
-    pub place: Arc<Place>,
+    pub permit: Arc<ConnectionPermit>,
     pub stop: CancellationToken,
     pub cut: CancellationToken,
 }
@@ -78,9 +78,9 @@ where
     if let Some(protocol) = protocol {
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
     }
-    let Upgrades { tasks, place, stop, cut } = request.upgrades;
+    let Upgrades { tasks, permit, stop, cut } = request.upgrades;
     let run = async move {
-        let _place = place;
+        let _permit = permit;
         let Ok(socket) = upgrade.await else { return };
         let socket = Socket::new(socket.into_inner(), limits);
         tokio::select! {

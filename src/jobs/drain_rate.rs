@@ -21,7 +21,7 @@ const LONGEST: f64 = 120.0;
 const UNKNOWN: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
-pub struct Pace {
+pub struct DrainRate {
     /// For each tenant, and for all together (`None`).
     notebooks: Mutex<HashMap<(Resource, Option<u64>), Notebook>>,
 }
@@ -29,7 +29,7 @@ pub struct Pace {
 /// When how much was given back, the oldest first.
 type Notebook = VecDeque<(SystemTime, u64)>;
 
-impl Pace {
+impl DrainRate {
     /// `tenant` has given back `amount`.
     pub fn note(&self, of: Resource, tenant: u64, amount: u64, now: SystemTime) {
         if amount == 0 {
@@ -101,23 +101,23 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs_f64(1_000_000.0 + seconds)
     }
 
-    fn wait(pace: &Pace, tenant: Option<u64>, amount: u64, now: f64) -> f64 {
-        pace.wait(Resource::Places, tenant, amount, at(now)).as_secs_f64()
+    fn wait(rate: &DrainRate, tenant: Option<u64>, amount: u64, now: f64) -> f64 {
+        rate.wait(Resource::Places, tenant, amount, at(now)).as_secs_f64()
     }
 
     #[test]
     fn jobs_that_end_evenly_tell_when_the_next_one_will() {
         for (every, jobs) in [(0.5, 100), (3.0, 40), (40.0, 6)] {
-            let pace = Pace::default();
+            let rate = DrainRate::default();
             for job in 0..jobs {
-                pace.note(Resource::Places, 1, 1, at(f64::from(job) * every));
+                rate.note(Resource::Places, 1, 1, at(f64::from(job) * every));
             }
             let last = f64::from(jobs - 1) * every;
             for passed in [0.0, 0.3, 0.9] {
                 let truth = |amount: f64| (amount - passed) * every;
                 for amount in [1_u32, 5, 60] {
                     let expected = truth(f64::from(amount)).clamp(1.0, 120.0);
-                    let told = wait(&pace, None, u64::from(amount), last + passed * every);
+                    let told = wait(&rate, None, u64::from(amount), last + passed * every);
                     assert!(
                         (told - expected).abs() <= 0.3 * expected,
                         "{every} {amount}: {told}, {expected}"
@@ -129,27 +129,27 @@ mod tests {
 
     #[test]
     fn a_tenant_over_its_share_waits_for_its_own_jobs() {
-        let pace = Pace::default();
+        let rate = DrainRate::default();
         for second in 0..60 {
-            pace.note(Resource::Places, 1, 1, at(f64::from(second)));
+            rate.note(Resource::Places, 1, 1, at(f64::from(second)));
             if second % 10 == 0 {
-                pace.note(Resource::Places, 2, 1, at(f64::from(second)));
+                rate.note(Resource::Places, 2, 1, at(f64::from(second)));
             }
         }
-        assert!((wait(&pace, Some(2), 3, 50.0) - 30.0).abs() < 0.1);
-        assert!((wait(&pace, Some(1), 3, 59.0) - 3.0).abs() < 0.1);
-        assert!(wait(&pace, None, 3, 59.0) < 3.0);
-        assert_eq!(wait(&pace, Some(3), 1, 59.0), UNKNOWN.as_secs_f64());
+        assert!((wait(&rate, Some(2), 3, 50.0) - 30.0).abs() < 0.1);
+        assert!((wait(&rate, Some(1), 3, 59.0) - 3.0).abs() < 0.1);
+        assert!(wait(&rate, None, 3, 59.0) < 3.0);
+        assert_eq!(wait(&rate, Some(3), 1, 59.0), UNKNOWN.as_secs_f64());
     }
 
     #[test]
     fn a_pace_that_slackens_or_is_long_past_is_not_trusted() {
-        let pace = Pace::default();
+        let rate = DrainRate::default();
         for second in 0..20 {
-            pace.note(Resource::Places, 1, 1, at(f64::from(second)));
+            rate.note(Resource::Places, 1, 1, at(f64::from(second)));
         }
-        assert_eq!(wait(&pace, None, 1, 19.0), 1.0);
-        assert!(wait(&pace, None, 1, 19.0 + 100.0) > 5.0, "none has ended for long");
-        assert_eq!(wait(&pace, None, 1, 19.0 + 400.0), UNKNOWN.as_secs_f64());
+        assert_eq!(wait(&rate, None, 1, 19.0), 1.0);
+        assert!(wait(&rate, None, 1, 19.0 + 100.0) > 5.0, "none has ended for long");
+        assert_eq!(wait(&rate, None, 1, 19.0 + 400.0), UNKNOWN.as_secs_f64());
     }
 }
