@@ -1,4 +1,4 @@
-//! How many connections there are, in all and from one address.
+//! Limits on open connections, in total and from one address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ pub(super) struct ConnectionLimit {
     per_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// One connection's permit; dropping it makes room for the next.
+/// One connection's permit; dropping it admits the next.
 pub(super) struct ConnectionPermit {
     _total: OwnedSemaphorePermit,
     address: Option<IpAddr>,
@@ -28,13 +28,13 @@ impl ConnectionLimit {
         }
     }
 
-    /// Waits for room. Taken before a connection is accepted, so that the kernel's backlog holds the
-    /// ones that there is no room for. Cancel-safe.
+    /// Waits for a permit. Called before accepting, so that connections over the limit wait in the kernel's
+    /// backlog. Cancel-safe.
     pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
         self.total.clone().acquire_owned().await.ok()
     }
 
-    /// Gives `room` to a connection from `address`, unless that has its share already.
+    /// Gives `room` to a connection from `address`, unless that address is at its limit.
     pub(super) fn enter(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionPermit> {
         let address = address.to_canonical();
         let mut permit =

@@ -1,9 +1,9 @@
 //! Drains the rest of a body after its request is refused.
 //!
-//! A client in the middle of a large upload often reads nothing before it has sent all. Closing under it, or
-//! resetting its stream, costs it the answer: the kernel throws away what the client has not read yet, and
-//! clients of HTTP/2 report the reset instead of the status. So the rest of the body is read and dropped,
-//! within bounds.
+//! A client in the middle of a large upload often reads nothing before it has sent everything. Closing the
+//! connection, or resetting the stream, would cost it the answer: the kernel discards unread data, and HTTP/2
+//! clients report the reset instead of the status. So the rest of the body is read and dropped, within
+//! bounds.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use tokio_util::sync::CancellationToken;
 use super::Config;
 use crate::patience::{Rate, RateTimer};
 
-/// Bodies are dropped up to here, or up to twice the largest that is taken: a client that sends one that is
-/// too large learns that.
+/// Bodies are drained up to this size, or up to twice the largest one accepted: so the client of a body that
+/// is too large learns why.
 const BYTES_MAX: u64 = 64 << 20;
-/// In all. Clients of HTTP/2 that send all before they read may be slow at it.
+/// In total. HTTP/2 clients that send everything before they read may be slow.
 const TIME_MAX: Duration = Duration::from_secs(300);
-/// Without a byte, and before the least rate counts.
+/// The longest silence, and the time before the minimum rate applies.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 /// While the server stops.
 const STOPPING_MAX: Duration = Duration::from_secs(2);
 
-/// How much is taken in.
+/// How much is drained.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     bytes: u64,

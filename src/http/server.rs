@@ -1,4 +1,4 @@
-//! The accept loop and its end.
+//! The accept loop and the drain.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,32 +19,33 @@ use super::{Config, Error, Router, Shutdown, tls};
 use crate::patience::within;
 use crate::share::Tenants;
 
-/// How long to wait when the system has no descriptor or memory left for another connection.
+/// How long to wait when the system has no file descriptor or memory for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// More than any system queues: each takes its own maximum instead, as `net.core.somaxconn` is on Linux.
+/// More than any system allows: each uses its own maximum instead, as Linux does with `net.core.somaxconn`.
 const BACKLOG: u32 = i32::MAX as u32;
 
-/// Listens at `address`, with as long a queue of connections as the system allows: one of 128, as is usual, is full
-/// after a burst, and a client that meets a full queue tries again after a second.
+/// Listens at `address`, with the longest backlog that the system allows: the usual 128 fills up in a burst,
+/// and a client that meets a full backlog retries after a second.
 ///
 /// # Errors
-/// The address is taken, or none of this machine's.
+/// The address is taken, or does not belong to this machine.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A server that is started again takes the port, though connections of the one before it linger there.
+    // Lets a restarted server take the port while connections of its predecessor linger there.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves `router` on `listener` until `stop` closes it, then drains: nothing new is accepted, idle connections close,
-/// requests that are being served finish within `drain_timeout_ms`. From when `stop` leaves, new requests get 503, but
-/// for routes that are there [to the end](Router::route_to_the_end). The memory for bodies is shared between `tenants`.
+/// Serves `router` on `listener` until `stop` closes it, then drains: it accepts nothing new, idle
+/// connections close, and requests in progress finish within `drain_timeout_ms`. Once `stop` leaves, new
+/// requests get 503, except on routes that answer [to the end](Router::route_to_the_end). The memory for
+/// bodies is shared between `tenants`.
 ///
 /// # Errors
-/// Before anything is served: files of TLS that cannot be used, origins that are none.
+/// Before anything is served: unusable TLS files, invalid origins.
 pub async fn run(
     listener: TcpListener,
     router: Router,
@@ -69,7 +70,7 @@ pub async fn run(
             accepted = accept(&listener, &limit) => accepted,
         };
         let Some((stream, peer, room)) = accepted else { continue };
-        // No room for this address: the stream is dropped, which closes it.
+        // This address is at its limit: dropping the stream closes it.
         let Some(permit) = limit.enter(room, peer.ip()) else { continue };
         connections.spawn(serve(shared.clone(), tls.clone(), stream, peer, permit, stop.closing().clone()));
     }
@@ -87,7 +88,7 @@ pub async fn run(
     Ok(())
 }
 
-/// One connection, and the room it takes. Cancel-safe.
+/// Accepts one connection, once a permit is free. Cancel-safe.
 async fn accept(
     listener: &TcpListener,
     limit: &ConnectionLimit,
@@ -96,7 +97,8 @@ async fn accept(
     match listener.accept().await {
         Ok((stream, peer)) => Some((stream, peer, room)),
         Err(error) => {
-            // A peer that left before it was accepted is no trouble of ours; the rest are shortages.
+            // A peer that left before it was accepted is no fault of the server; the other errors are
+            // shortages.
             if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(EXHAUSTED_PAUSE).await;
@@ -114,7 +116,7 @@ async fn serve(
     permit: ConnectionPermit,
     stop: CancellationToken,
 ) {
-    // Answers are small and wanted at once; where it fails the peer has gone.
+    // Answers are small and urgent. If this fails, the peer has gone.
     let _ = stream.set_nodelay(true);
     let Some(tls) = tls else { return shared.serve(stream, peer, permit, stop).await };
     match within(shared.header_timeout(), tls.accept(stream)).await {

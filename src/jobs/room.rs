@@ -1,4 +1,4 @@
-//! How much may wait: so many jobs, so much audio, and no tenant more than its share of either.
+//! How much may wait: a number of jobs, an amount of audio, and for each tenant a share of both.
 
 use crate::share::{Refused, Tenants, may_hold};
 
@@ -12,7 +12,7 @@ pub struct Bounds {
     pub tenants: Tenants,
 }
 
-/// What jobs hold now: those of all tenants, and those of the one that asks.
+/// Jobs and audio that wait: of all tenants, and of the tenant that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     pub jobs: u64,
@@ -29,23 +29,23 @@ pub enum Resource {
     Bytes,
 }
 
-/// Why there is no room for one more job.
+/// Why there is no room for another job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     pub why: Refused,
     pub of: Resource,
-    /// How much has to be given back first: for [`Refused::OverShare`] by the same tenant.
+    /// How much has to be given back first; by the tenant itself for [`Refused::OverShare`].
     pub short: u64,
 }
 
 impl Bounds {
-    /// Whether one more job may wait, with so many bytes of audio.
+    /// Checks whether another job with this many bytes of audio may wait.
     ///
     /// # Errors
     /// [`Refusal`].
     pub fn may_take(&self, held: Usage, bytes: u64) -> Result<(), Refusal> {
         self.check(Resource::Places, (held.own_jobs, held.jobs), 1, self.jobs)?;
-        // A job without audio of its own takes nothing of what its tenant may hold too much of.
+        // A job by URL takes up no audio, so the share of audio does not apply to it.
         if bytes > 0 {
             self.check(Resource::Bytes, (held.own_bytes, held.bytes), bytes, self.bytes)?;
         }
@@ -55,7 +55,7 @@ impl Bounds {
     fn check(&self, of: Resource, (own, total): (u64, u64), more: u64, capacity: u64) -> Result<(), Refusal> {
         let may_hold = |own, total| may_hold(own, total, more, capacity, &self.tenants);
         may_hold(own, total).map_err(|why| {
-            // Given back by the tenant itself where it is over its share, otherwise by the others first.
+            // Given back by the tenant itself if it is over its share, otherwise by the others first.
             let after = |freed: u64| {
                 let left = total.saturating_sub(freed);
                 match why {
@@ -63,7 +63,7 @@ impl Bounds {
                     Refused::Full => may_hold(own.min(left), left),
                 }
             };
-            // The least that is enough, between what is not and all.
+            // Binary search for the least amount that is enough.
             let (mut too_little, mut enough) = (0, total.max(1));
             while enough - too_little > 1 {
                 let middle = too_little + (enough - too_little) / 2;

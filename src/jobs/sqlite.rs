@@ -59,8 +59,8 @@ impl From<rusqlite::Error> for Error {
     }
 }
 
-/// A full disk stops SQLite before the log has the frame that makes the transaction count. After any other error,
-/// such as one of fsync, the frame may be there, and be found by the next process that reads the log.
+/// A full disk stops SQLite before the log has the frame that commits the transaction. After any other error,
+/// such as one of fsync, the frame may be in the log, and the next process to read it would find it.
 fn not_committed(error: rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => error.into(),
@@ -124,7 +124,7 @@ impl Store for Sqlite {
 
     fn set_decoding(&self, id: JobId, is_decoding: bool) -> Answer<'_, ()> {
         self.transact(move |db| {
-            // Audio that was decoded to its end is not what ended a process.
+            // Audio that was decoded to its end did not end the process.
             db.execute(
                 "UPDATE jobs SET decoding = ?2, crashes = iif(?2, crashes, 0)
                  WHERE id = ?1 AND phase = 'running'",
@@ -245,7 +245,7 @@ impl Store for Sqlite {
         self.transact(move |db| {
             let (id, now) = (id.to_string(), unix_ms(now));
             match next {
-                // The error of the transcription, if its result was one, stays.
+                // If the result is an error, that error stays.
                 Next::Delivered => db.execute(
                     "UPDATE jobs SET phase = 'delivered', attempts = attempts + 1, ended_ms = ?2, callback = '',
                             body = iif(?3, body, NULL) WHERE id = ?1 AND phase = 'sending'",

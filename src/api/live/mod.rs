@@ -77,7 +77,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     websocket::accept(request, limits, protocol, serve)
 }
 
-type Opening = (live::Place, Options, Asked, Option<Address>);
+type Opening = (live::StreamPermit, Options, Asked, Option<Address>);
 
 /// Not inlined: what it moves about is to be on no task.
 #[inline(never)]
