@@ -3,7 +3,8 @@
 //! Work is counted as windows and seconds, of which [`Cost`] knows what they take, as a second of a short clip
 //! costs far more than a second of a long file. Admission is in two stages: a request is let in at the door
 //! ([`Load::enter`]) with the work that a request usually brings, before its audio is read; the audio itself is
-//! let in ([`Load::admit`]) when its length is known, or estimated.
+//! let in ([`Load::admit`]) when its length is known, or estimated. Work is done when it is recognised; the memory
+//! that the audio takes up (`memory.rs`) is held until its transcript is.
 //!
 //! The queue behind is fair between tenants, so the wait that is bounded is a tenant's own: while its work is
 //! being done, each other tenant gets at most as much done. A tenant with little to do is let in however much
@@ -11,7 +12,10 @@
 //! Pure but for the lock: time is given.
 
 mod cost;
+mod memory;
 mod promises;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;
 mod tickets;
@@ -21,9 +25,12 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::cost::{Cost, Pace, Reading, Work};
+use self::cost::{Cost, Reading, Throughput, Work};
+use self::memory::Memory;
+pub use self::memory::MemoryReservation;
 use self::promises::Promises;
-pub use self::tickets::{Admission, Expected, Place};
+pub use self::tickets::{Admission, Expected, RequestPermit};
+use super::fairness::Flow;
 use super::window::TenantId;
 use super::{Config, Error};
 use crate::share::{Refused, Tenants, may_hold};
@@ -49,7 +56,7 @@ const SMOOTHING: f64 = 0.05;
 
 pub struct Load {
     max_wait_seconds: f64,
-    max_held_seconds: f64,
+    memory: Arc<Memory>,
     max_requests: usize,
     state: Mutex<State>,
 }
@@ -65,7 +72,7 @@ struct State {
     readers: f64,
     cost: Cost,
     reading: Reading,
-    pace: Pace,
+    throughput: Throughput,
     /// The work that a request usually brings.
     usual: Work,
     /// All tenants' together.
@@ -89,7 +96,7 @@ struct Account {
 
 /// The current load, for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Held {
+pub struct LoadSnapshot {
     pub requests: usize,
     pub audio_seconds: f64,
     /// Until it is done, where the speed is known.
@@ -146,19 +153,19 @@ impl Account {
     }
 
     /// The part of the engine's time that it had of late.
-    fn part(&self, pace: &Pace) -> f64 {
-        pace.busy_seconds().map_or(0.0, |busy| self.done / busy)
+    fn part(&self, throughput: &Throughput) -> f64 {
+        throughput.busy_seconds().map_or(0.0, |busy| self.done / busy)
     }
 
-    fn is_empty(&self, pace: &Pace) -> bool {
-        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(pace) < NO_PART
+    fn is_empty(&self, throughput: &Throughput) -> bool {
+        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(throughput) < NO_PART
     }
 }
 
 impl State {
     /// Until `work` is done, if it is begun now and nothing else is, in seconds.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.pace.get() * self.lanes) + work.reading / self.readers
+        self.cost.of(work) / (self.throughput.get() * self.lanes) + work.reading / self.readers
     }
 
     fn account(&mut self, tenant: TenantId) -> &mut Account {
@@ -166,7 +173,7 @@ impl State {
     }
 
     fn forget_if_empty(&mut self, tenant: TenantId) {
-        if self.accounts.get(&tenant).is_some_and(|account| account.is_empty(&self.pace)) {
+        if self.accounts.get(&tenant).is_some_and(|account| account.is_empty(&self.throughput)) {
             self.accounts.remove(&tenant);
         }
     }
@@ -207,7 +214,7 @@ impl Load {
             readers: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
             cost: Cost::new(),
             reading: Reading::default(),
-            pace: Pace::default(),
+            throughput: Throughput::default(),
             usual: Work::window(1.0),
             held: Work::default(),
             expected: Work::default(),
@@ -216,7 +223,7 @@ impl Load {
         };
         Self {
             max_wait_seconds: config.max_wait_seconds,
-            max_held_seconds: config.max_held_seconds,
+            memory: Arc::new(Memory::new(config.max_held_seconds)),
             max_requests: config.max_requests,
             state: Mutex::new(state),
         }
@@ -229,6 +236,7 @@ impl Load {
     }
 
     pub fn share_between(&self, tenants: Tenants) {
+        self.memory.share_between(tenants.clone());
         self.state().tenants = tenants;
     }
 
@@ -246,18 +254,24 @@ impl Load {
     }
 
     /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is held
-    /// already, of the piece of audio to which `work` belongs.
+    /// already, of the piece of audio to which `work` belongs; `room`: whether there is memory for it.
     ///
     /// In that time a queue that is fair does as much for each other tenant that has so much, so the wait is the
     /// sum of the lesser of both (max-min fairness), and one second of it passes in a second.
-    fn standing(&self, state: &State, tenant: TenantId, work: Work, piece: Work, bound: f64) -> Standing {
+    fn standing(
+        state: &State,
+        tenant: TenantId,
+        (work, piece): (Work, Work),
+        room: Result<(), Refused>,
+        bound: f64,
+    ) -> Standing {
         let own = state.accounts.get(&tenant);
         let (held, before) = own.map_or_else(Default::default, |own| (own.held, own.work()));
         let mine = state.time(before + work);
         let (mut others, mut active, mut larger) = (0.0, 1.0, 0.0);
         let mut parts = Vec::new();
         for (other, account) in &state.accounts {
-            let part = account.part(&state.pace);
+            let part = account.part(&state.throughput);
             if *other == tenant || (account.is_idle() && part < NO_PART) {
                 continue;
             }
@@ -274,32 +288,16 @@ impl Load {
         // A tenant's first piece may be as long as it likes, as on a server of its own.
         let is_first = before.without(piece) == Work::default();
         let wait = if is_first { others } else { (mine + others).max(mine * slowness) };
-        let over = self.over_memory(state, held, work);
         // A tenant that holds nothing yet is not over its share, however long its first piece is.
         let holds_more = !is_first && active > 1.0 && mine > bound / active;
-        let is_over_share = over == Err(Refused::OverShare) || holds_more;
+        let is_over_share = room == Err(Refused::OverShare) || holds_more;
         let mut excess = wait - bound;
-        if over.is_err() {
-            // Until as much of the audio that is held is done.
+        if room.is_err() {
+            // Until as much of the audio in memory is done.
             let surplus = (held + work).seconds.min(work.seconds).max(1.0);
             excess = excess.max(state.time(Work::audio(surplus)) * active);
         }
         Standing { excess, active, slowness, is_over_share }
-    }
-
-    /// Whether there is memory for `work` of a tenant that holds `held`.
-    fn over_memory(&self, state: &State, held: Work, work: Work) -> Result<(), Refused> {
-        if state.held.seconds == 0.0 || !self.max_held_seconds.is_finite() {
-            return Ok(());
-        }
-        let whole = |seconds: f64| seconds.ceil() as u64;
-        may_hold(
-            whole(held.seconds),
-            whole(state.held.seconds),
-            whole(work.seconds),
-            whole(self.max_held_seconds),
-            &state.tenants,
-        )
     }
 
     /// Lets a request in, before its audio is read. `caller` is the same number whenever the same caller asks
@@ -307,11 +305,17 @@ impl Load {
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], with the time at which there will be room for this caller.
-    pub fn enter(self: &Arc<Self>, tenant: TenantId, caller: u64, now: Instant) -> Result<Place, Error> {
+    pub fn enter(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        caller: u64,
+        now: Instant,
+    ) -> Result<RequestPermit, Error> {
         let mut state = self.state();
         state.accounts.values_mut().for_each(|account| account.promises.expire(now));
         let usual = state.usual;
-        let standing = self.standing(&state, tenant, usual, Work::default(), self.bound(&state));
+        let room = self.memory.has_room(tenant, usual.seconds);
+        let standing = Self::standing(&state, tenant, (usual, Work::default()), room, self.bound(&state));
         let one = (state.time(usual) * standing.slowness).max(1e-6);
         let account = state.account(tenant);
         let waited = account.promises.keep(caller, now);
@@ -332,7 +336,7 @@ impl Load {
             state.account(tenant).requests += 1;
             state.expect(tenant, usual);
             let expected = Expected { load: self.clone(), tenant, work: usual };
-            return Ok(Place { load: self.clone(), tenant, expected: Some(expected) });
+            return Ok(RequestPermit { load: self.clone(), tenant, expected: Some(expected) });
         }
         let crowded = if crowd.is_err() { one } else { 0.0 };
         let wait = match told {
@@ -358,22 +362,37 @@ impl Load {
         let mut state = self.state();
         let reading = state.reading.of(audio.source_samples);
         let work = Work { reading, ..Work::audio(audio.seconds) };
-        self.check(&state, tenant, work, Work::default())?;
+        let memory = self.memory.reserve(Flow::Tenant(tenant), audio.seconds);
+        let room = memory.as_ref().map(drop).map_err(|refused| *refused);
+        self.check(&state, tenant, (work, Work::default()), room)?;
+        let memory = memory.map_err(|_| Error::Overloaded { retry_after: retry_after(0.0) })?;
         state.hold(tenant, work);
         // A stream is let in before it has any audio: that tells nothing of requests.
         if audio.seconds > 0.0 {
             state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
         }
-        Ok(Admission::new(self.clone(), tenant, work))
+        Ok(Admission::new(self.clone(), tenant, work, memory))
     }
 
-    /// Whether there is room for `work`; `piece` as for [`Self::standing`].
+    /// Leave for a job of so much audio, as soon as there is memory for it. Its work is not counted.
+    pub async fn admit_job(&self, tenant: TenantId, seconds: f64) -> Admission {
+        Admission::of_job(self.memory.reserve_for_job(tenant, seconds).await)
+    }
+
+    /// Whether there is room for `work`; `piece` and `room` as for [`Self::standing`].
     ///
     /// # Errors
     /// As [`Self::admit`].
-    fn check(&self, state: &State, tenant: TenantId, work: Work, piece: Work) -> Result<(), Error> {
-        let standing = self.standing(state, tenant, work, piece, self.bound(state) * IN_HAND);
-        if state.held.seconds > 0.0 && standing.excess > 0.0 {
+    fn check(
+        &self,
+        state: &State,
+        tenant: TenantId,
+        (work, piece): (Work, Work),
+        room: Result<(), Refused>,
+    ) -> Result<(), Error> {
+        let standing = Self::standing(state, tenant, (work, piece), room, self.bound(state) * IN_HAND);
+        let waits_too_long = state.held.seconds > 0.0 && standing.excess > 0.0;
+        if room.is_err() || waits_too_long {
             let one = state.time(state.usual) * standing.slowness;
             let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
             // Its own work done, and as much of the others', there is room in any case; with none of its own, it waits
@@ -390,13 +409,13 @@ impl Load {
         self.state().held.seconds
     }
 
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> LoadSnapshot {
         let state = self.state();
-        Held {
+        LoadSnapshot {
             requests: state.requests,
             audio_seconds: state.held.seconds,
             wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
-            real_time_factor: state.pace.audio().map(|factor| factor * state.lanes),
+            real_time_factor: state.throughput.audio().map(|factor| factor * state.lanes),
         }
     }
 
@@ -405,10 +424,10 @@ impl Load {
         let mut state = self.state();
         // Where nothing is held, it did work that is not counted here.
         if state.held != Work::default() || state.expected != Work::default() {
-            let kept = state.pace.busy(seconds);
-            let State { accounts, pace, .. } = &mut *state;
+            let kept = state.throughput.busy(seconds);
+            let State { accounts, throughput, .. } = &mut *state;
             accounts.values_mut().for_each(|account| account.done *= kept);
-            accounts.retain(|_, account| !account.is_empty(pace));
+            accounts.retain(|_, account| !account.is_empty(throughput));
         }
     }
 

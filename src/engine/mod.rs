@@ -26,7 +26,7 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 pub use board::{Condition, Counts};
-pub use load::{Admission, Audio, Expected, Held, Place};
+pub use load::{Admission, Audio, Expected, LoadSnapshot, MemoryReservation, RequestPermit};
 pub use model::{EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
@@ -47,8 +47,8 @@ pub struct Config {
     /// New audio is refused while what is held would take longer than this at the measured rate.
     /// Seconds, default 30.
     pub max_wait_seconds: f64,
-    /// The most audio held at once, whatever the rate; 32 kB of memory a second, and 64 kB more while its window is
-    /// in the engine. Seconds, default 14400.
+    /// The most audio in memory at once, whatever the rate, jobs' counted: from its decoding until its transcript is
+    /// done. 32 kB of memory a second, and 64 kB more while its window is in the engine. Seconds, default 14400.
     pub max_held_seconds: f64,
     /// Requests let in and not yet answered. Default 1024.
     pub max_requests: usize,
@@ -186,7 +186,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], [`Error::Unwell`].
-    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<Place, Error> {
+    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<RequestPermit, Error> {
         self.unless_unwell()?;
         self.shared.load.enter(tenant, caller, Instant::now()).inspect_err(count_refusal)
     }
@@ -236,10 +236,10 @@ impl Engine {
         futures_util::future::try_join_all(probes).await.map(drop)
     }
 
-    /// Leave for a job's windows. They are not counted, as they make way for those that are: their
-    /// sender bounds how many there are at once.
-    pub fn admit_job(&self) -> Admission {
-        Admission::uncounted()
+    /// Leave for a job's windows, as soon as there is memory for its audio. Its work is not counted: it makes way for
+    /// work that is.
+    pub async fn admit_job(&self, tenant: TenantId, audio: impl Into<Audio>) -> Admission {
+        self.shared.load.admit_job(tenant, audio.into().seconds).await
     }
 
     /// Audio seconds admitted and not done, without those of jobs.
@@ -247,7 +247,7 @@ impl Engine {
         self.shared.load.held_seconds()
     }
 
-    pub fn held(&self) -> Held {
+    pub fn held(&self) -> LoadSnapshot {
         self.shared.load.held()
     }
 

@@ -1,9 +1,10 @@
 //! What goes into the engine and what comes out.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::audio::{Pcm, SAMPLE_RATE};
+use crate::patience::Deadline;
 use crate::transcript::{DetectedLanguage, Segment};
 
 /// The longest window: Whisper's encoder sees 30 s at a time.
@@ -18,7 +19,7 @@ pub struct Window {
     /// Whose work it is: capacity is shared fairly between tenants, by audio seconds.
     pub tenant: TenantId,
     /// Work that has not begun by then is answered with [`super::Error::DeadlineExceeded`].
-    pub deadline: Option<Instant>,
+    pub deadline: Option<Deadline>,
 }
 
 /// Lower comes first.

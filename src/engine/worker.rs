@@ -241,7 +241,7 @@ impl Worker {
                 }
                 continue;
             }
-            if entry.window.deadline.is_none_or(|deadline| now < deadline) {
+            if entry.window.deadline.is_none_or(|deadline| !deadline.has_passed(now)) {
                 return Some(entry);
             }
             self.meters.left(entry.window.class, Outcome::Expired);
