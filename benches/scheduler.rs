@@ -12,8 +12,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use futures_util::{FutureExt as _, stream};
 use verbatim::audio::Pcm;
 use verbatim::engine::{
-    Admission, Class, Config, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice,
-    ModelInfo, SlotId, SpeechModel, StepOutcome, TenantId, Window,
+    Admission, Attempt, Class, Config, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis,
+    LanguageChoice, ModelInfo, SlotId, SpeechModel, StepOutcome, TenantId, Window,
 };
 use verbatim::transcript::DetectedLanguage;
 
@@ -48,7 +48,7 @@ impl SpeechModel for Nothing {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), Error> {
         Ok(())
     }
 

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use board::{Condition, Counts};
 pub use load::{Admission, Audio, Expected, Held, Place};
-pub use model::{EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
+pub use model::{Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
     WINDOW_SAMPLES, Window,

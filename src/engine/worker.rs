@@ -12,7 +12,7 @@ use super::board::Board;
 use super::fairness::{Fairness, Flow, Seat};
 use super::load::Load;
 use super::meters::{Meters, Outcome};
-use super::model::{EncodeRequest, Hypothesis, SlotId, SpeechModel, StepOutcome};
+use super::model::{Attempt, EncodeRequest, Hypothesis, SlotId, SpeechModel, StepOutcome};
 use super::queue::Queue;
 use super::window::{Class, DecodingOptions, Recognition, Timings, Window};
 use crate::audio::SAMPLE_RATE;
@@ -249,12 +249,13 @@ impl Worker {
     }
 
     fn begin(&mut self, slots: &[SlotId]) {
-        let attempts: Vec<(SlotId, &DecodingOptions, f32)> = slots
+        let attempts: Vec<Attempt> = slots
             .iter()
             .filter_map(|&slot| {
                 let occupant = self.slots[slot.0].as_ref()?;
                 let options = &occupant.entry.window.options;
-                Some((slot, options, options.temperatures.get(occupant.attempt).copied().unwrap_or(0.0)))
+                let temperature = options.temperatures.get(occupant.attempt).copied().unwrap_or(0.0);
+                Some(Attempt { slot, options, temperature })
             })
             .collect();
         let (begun, took) = self.hall.call(|model| model.begin(&attempts));

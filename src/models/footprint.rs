@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::weights::{self, AUDIO_POSITIONS, Dimensions, TEXT_POSITIONS};
-use super::{AudioCache, ComputeType, Config, Error, place};
+use super::{AudioCache, ComputeType, Config, Error, devices};
 use crate::cpu::Level;
 
 /// Of a CUDA device: what libtorch and cuBLASLt take for themselves, logits, and the slots' terms. Estimated.
@@ -25,7 +25,7 @@ pub struct Footprint {
 /// # Errors
 /// A folder without weights, or with damaged ones; a device that is not there.
 pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Error> {
-    if place::find(config)?.is_cuda() {
+    if devices::find(config)?.is_cuda() {
         return Ok(None);
     }
     let number_bytes = match config.compute_type {

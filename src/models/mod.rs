@@ -1,13 +1,13 @@
 //! Speech models on devices. Only `app` names this module: everyone else knows the engine.
 
+mod devices;
 mod footprint;
 pub mod hub;
-mod place;
 mod weights;
 mod whisper;
 
+pub use devices::each_device;
 pub use footprint::{Footprint, footprint};
-pub use place::each_device;
 pub use weights::Shape;
 pub use whisper::{Lengths, LogMel};
 

@@ -1,4 +1,4 @@
-//! What the next token may be: suppression lists and the grammar of timestamps.
+//! The rules for the next token: suppression lists and the grammar of timestamps.
 //!
 //! After openai/whisper `decoding.py`: `SuppressBlank`, `SuppressTokens`, `ApplyTimestampRules`.
 
@@ -15,13 +15,13 @@ pub struct Rules {
     suppressed: Vec<TokenId>,
     /// Not written first: a blank, the end.
     suppressed_first: Vec<TokenId>,
-    end_of_text: TokenId,
+    pub end_of_text: TokenId,
     no_timestamps: TokenId,
     timestamp_begin: TokenId,
     max_initial_timestamp: TokenId,
 }
 
-/// What the kernel `choose` knows of the rules.
+/// The rules as the kernel `choose` reads them.
 pub struct Table {
     /// For each token, bits: 1 never written, 2 not written first, 4 goes on with the word before it.
     pub suppressed: Vec<u8>,
@@ -64,7 +64,7 @@ impl Rules {
         }
     }
 
-    /// The same for a device.
+    /// The same rules for a device.
     pub fn table(&self, tokenizer: &Tokenizer) -> Table {
         let mut suppressed = vec![0; tokenizer.vocabulary()];
         let mut mark = |tokens: &[TokenId], bit: u8| {

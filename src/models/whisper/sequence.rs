@@ -1,4 +1,4 @@
-//! One attempt at one window: the tokens so far, and what they come to.
+//! The tokens of one attempt at one window, and the segments that they make.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::tokenizer::{TokenId, Tokenizer};
 use crate::audio::SAMPLE_RATE;
 use crate::cpu::{Level, rows};
 use crate::cuda::{Outcome, State};
-use crate::engine::Token;
+use crate::engine::{SlotId, Token};
 use crate::transcript::Segment;
 
 /// The most tokens of one attempt: half the text context (openai/whisper `sample_len`).
@@ -20,6 +20,10 @@ pub struct Sequence {
     pub tokens: Vec<Token>,
     pub temperature: f32,
     pub finished: bool,
+    /// Tokens before these in the text cache.
+    pub prompt: usize,
+    /// From the logits at the start of the transcript.
+    pub no_speech_probability: f32,
     /// For each token, and for the end of the text where it has come.
     log_probabilities: Vec<f32>,
     /// The attempt ends with so many tokens, and where they are forced not before.
@@ -38,6 +42,8 @@ impl Sequence {
             tokens: Vec::new(),
             temperature,
             finished: false,
+            prompt: 0,
+            no_speech_probability: 0.0,
             log_probabilities: Vec::new(),
             tokens_max: forced.unwrap_or(MAX_TOKENS),
             forced: forced.is_some(),
@@ -48,8 +54,8 @@ impl Sequence {
 
     /// Takes the next token from `logits` (vocabulary), which are spoiled. Its probability is what the model
     /// gave it, whether or not a term is expected. Where a term on trial fails, its tokens go.
-    pub fn advance(&mut self, logits: &mut [f32], rules: &Rules, tokenizer: &Tokenizer) {
-        let end_of_text = tokenizer.special.end_of_text;
+    pub fn advance(&mut self, logits: &mut [f32], rules: &Rules) {
+        let end_of_text = rules.end_of_text;
         let all_text = log_sum_exp(&logits[..end_of_text as usize]);
         if self.forced {
             logits[end_of_text as usize] = f32::NEG_INFINITY;
@@ -80,6 +86,11 @@ impl Sequence {
         self.finished |= self.tokens.len() >= self.tokens_max;
     }
 
+    /// Position of the last token in the text cache.
+    pub fn last_position(&self) -> usize {
+        (self.prompt + self.tokens.len()).saturating_sub(1)
+    }
+
     /// Writes `next` after the first `written` tokens.
     fn write(&mut self, written: usize, next: Choice, end_of_text: TokenId) {
         self.tokens.truncate(written);
@@ -103,7 +114,7 @@ impl Sequence {
         self.finished = outcome.finished;
     }
 
-    /// With which a device begins the same attempt.
+    /// The state in which a device begins the same attempt.
     pub fn state(&self) -> State {
         State {
             tokens_max: self.tokens_max,
@@ -143,6 +154,36 @@ impl Sequence {
     /// Mean over the tokens and the end of the text.
     pub fn average_log_probability(&self) -> f32 {
         self.log_probabilities.iter().sum::<f32>() / (self.tokens.len() + 1) as f32
+    }
+}
+
+/// The sequence of each slot, where one was begun.
+pub struct Sequences(Vec<Option<Sequence>>);
+
+impl Sequences {
+    pub fn new(slots: usize) -> Self {
+        Self((0..slots).map(|_| None).collect())
+    }
+
+    pub fn get(&self, slot: SlotId) -> Option<&Sequence> {
+        self.0[slot.0].as_ref()
+    }
+
+    pub fn get_mut(&mut self, slot: SlotId) -> Option<&mut Sequence> {
+        self.0[slot.0].as_mut()
+    }
+
+    /// The slot's sequence, unless it is finished.
+    pub fn running(&self, slot: SlotId) -> Option<&Sequence> {
+        self.get(slot).filter(|sequence| !sequence.finished)
+    }
+
+    pub fn replace(&mut self, slot: SlotId, sequence: Sequence) {
+        self.0[slot.0] = Some(sequence);
+    }
+
+    pub fn clear(&mut self, slot: SlotId) {
+        self.0[slot.0] = None;
     }
 }
 

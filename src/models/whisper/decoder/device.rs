@@ -1,5 +1,5 @@
-//! The decoder by the kernels of [`crate::cuda`], which choose the tokens too: what a step begins with and what
-//! it ends with stays on the device, and the host learns of it a step later.
+//! The decoder by the kernels of [`crate::cuda`], which choose the tokens too: a step's input and output stay on the
+//! device, and the host reads the chosen tokens a step later.
 //!
 //! Weights, caches and buffers are libtorch's tensors, made once; a step allocates nothing. A launch takes rows, a
 //! token each, in as many as its bucket: steps of many slots, or parts of prompts. Slots are named by the rows, so
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use tch::Tensor;
 
 use self::network::{Network, address};
-use super::{AlignmentWeights, Logits, Placement, Run, plain, torch};
+use super::torch::{self, Placement};
+use super::{AlignmentWeights, Logits, Run, plain};
 use crate::cuda::{Device, Download, Outcome, Place, Row, State, TRANSFER_BYTES, Wanted};
 use crate::engine::SlotId;
 use crate::models::whisper::bias::Bias;
@@ -35,31 +36,31 @@ pub struct Decoder {
     device: Box<dyn Device>,
     /// The step under way.
     pending: Option<(Vec<SlotId>, Download)>,
-    /// Of each slot, whose trie it has on the device.
+    /// For each slot, the terms whose trie it has on the device.
     tries: Vec<Option<Arc<Bias>>>,
     network: Network,
     base: torch::Decoder,
 }
 
-/// An attempt at a window.
-pub struct Start<'a> {
-    /// The prompt, from position 0.
+/// The prompt of an attempt, and the state that its slot begins with.
+pub struct Prefill<'a> {
+    /// From position 0.
     pub run: Run<'a>,
     /// Index of the token that opens the transcript.
     pub start_of_transcript: usize,
     pub state: State,
-    /// Where the state says so.
+    /// Present where the state says so.
     pub bias: Option<&'a Arc<Bias>>,
 }
 
-/// What the prompt's end brought.
+/// The result of a prefill.
 pub struct Begun {
     pub no_speech_probability: f32,
     pub first: Outcome,
 }
 
 impl Decoder {
-    /// `table`: what the kernels know of the rules.
+    /// `table`: the decoding rules as the kernels read them.
     pub fn new(
         weights: &weights::Weights,
         placement: Placement,
@@ -82,7 +83,7 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// For kernels of others, in order with these.
+    /// The device, for kernels that must run in order with the decoder's.
     pub fn device(&mut self) -> &mut dyn Device {
         self.device.as_mut()
     }
@@ -98,7 +99,7 @@ impl Decoder {
         Ok(self.device.after_libtorch()?)
     }
 
-    /// See [`super::Decoder::alignment`].
+    /// See [`torch::Decoder::alignment`].
     pub fn alignment(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
         self.device.before_libtorch()?;
         let attention = self.base.alignment(runs)?;
@@ -106,7 +107,7 @@ impl Decoder {
         Ok(attention)
     }
 
-    /// See [`super::Decoder::forward`]. No token is chosen.
+    /// See [`torch::Decoder::forward`]. Chooses no token.
     pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
         let rows: Vec<Row> = runs.iter().flat_map(|run| of_run(run, |_| Wanted::default())).collect();
         let mut values = Vec::with_capacity(wanted.len() * self.network.vocabulary);
@@ -130,9 +131,9 @@ impl Decoder {
     }
 
     /// Runs prompts and chooses the first tokens. [`Decoder::settle`] comes before.
-    pub fn begin(&mut self, starts: &[Start]) -> Result<Vec<Begun>, Error> {
+    pub fn begin(&mut self, prefills: &[Prefill]) -> Result<Vec<Begun>, Error> {
         let mut rows = Vec::new();
-        for start in starts {
+        for start in prefills {
             let mut state = Vec::with_capacity(State::BYTES);
             start.state.write(&mut state);
             let slot = self.slot(start.run.slot)?;
@@ -147,8 +148,8 @@ impl Decoder {
                 choice: index == last,
             }));
         }
-        let mut no_speech = Vec::with_capacity(starts.len());
-        let mut first = Vec::with_capacity(starts.len());
+        let mut no_speech = Vec::with_capacity(prefills.len());
+        let mut first = Vec::with_capacity(prefills.len());
         for (_, part) in parts(&rows, self.network.rows_max) {
             self.launch(&part)?;
             for (row, outcome) in part.iter().zip(self.outcomes(part.len())?) {
@@ -178,8 +179,9 @@ impl Decoder {
         Ok(())
     }
 
-    /// Enqueues the next token of each of `slots`, each of which was begun, and returns what became of the step
-    /// before: one step runs while the host looks at another. What is finished on the device stays as it is.
+    /// Enqueues the next token of each of `slots`, which were begun before, and returns the outcomes of the previous
+    /// step: the device runs one step while the host reads another. Sequences that are finished on the device stay as
+    /// they are.
     pub fn step(&mut self, slots: &[SlotId]) -> Result<Vec<(SlotId, Outcome)>, Error> {
         let mut next = None;
         if !slots.is_empty() {
@@ -193,7 +195,7 @@ impl Decoder {
         self.read(before)
     }
 
-    /// Waits for the step under way, and returns what became of it.
+    /// Waits for the step under way and returns its outcomes.
     pub fn settle(&mut self) -> Result<Vec<(SlotId, Outcome)>, Error> {
         let pending = self.pending.take();
         self.read(pending)

@@ -1,4 +1,4 @@
-//! The encoder by the kernels of [`crate::cpu`].
+//! The encoder on a CPU, by the kernels of [`crate::cpu`].
 //!
 //! A thread takes a panel of positions from one attention to the next: output projection, feed-forward,
 //! and the next layer's queries, keys and values, while the panel stays in its second-level cache.
@@ -87,7 +87,7 @@ impl Encoder {
     /// Features of one window, (frames, bands), to (frames / 2, d).
     ///
     /// # Panics
-    /// Where there are more frames than twice the positions.
+    /// On more frames than twice the positions.
     pub fn forward(&self, features: &[f32]) -> Vec<f32> {
         let x = self.embed(features);
         match self.precision {
@@ -176,7 +176,7 @@ impl Encoder {
         rows::convert(level, &product, fused);
     }
 
-    /// What follows attention in a layer.
+    /// The rest of a layer after attention: output projection and feed-forward.
     fn finish<E: Element>(&self, layer: &Layer, attended: &[E], x: &mut [f32]) {
         let (level, width) = (self.level, self.width);
         let count = x.len() / width;

@@ -13,6 +13,8 @@ pub struct Encoder {
     layers: Vec<Layer>,
     norm: LayerNorm,
     heads: i64,
+    /// Number format of the weights and the output.
+    kind: Kind,
 }
 
 struct Layer {
@@ -39,14 +41,15 @@ impl Encoder {
             layers: layers.collect::<Result<_, Error>>()?,
             norm: LayerNorm::new(&weights.encoder_norm, device, kind)?,
             heads: weights.encoder_heads as i64,
+            kind,
         })
     }
 
     /// Features (windows, bands, frames) to audio states (windows, frames / 2, d). `frames` is even
     /// and at most twice the number of positions.
     pub fn forward(&self, features: &Tensor) -> Result<Tensor, Error> {
-        let x =
-            features.f_conv1d(&self.conv1.weight, self.conv1.bias.as_ref(), 1, 1, 1, 1)?.f_gelu("none")?;
+        let x = features.f_to_kind(self.kind)?;
+        let x = x.f_conv1d(&self.conv1.weight, self.conv1.bias.as_ref(), 1, 1, 1, 1)?.f_gelu("none")?;
         let x = x.f_conv1d(&self.conv2.weight, self.conv2.bias.as_ref(), 2, 1, 1, 1)?.f_gelu("none")?;
         let x = x.f_transpose(1, 2)?;
         let positions = self.positions.f_narrow(0, 0, x.size()[1])?;
