@@ -2,7 +2,6 @@
 
 mod devices;
 mod footprint;
-pub mod hub;
 mod weights;
 mod whisper;
 
@@ -16,6 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::SpeechModel;
+use crate::hub;
 
 /// Which model, where, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

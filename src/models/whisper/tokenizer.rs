@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::models::Error;
+use crate::transcript::script;
 
 pub type TokenId = u32;
 
@@ -15,9 +16,6 @@ const ASCII_PUNCTUATION: &str = r##"!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~"##;
 
 /// Seconds between neighbouring timestamp tokens.
 pub const SECONDS_PER_TIMESTAMP: f64 = 0.02;
-
-/// Languages written without spaces between words: split at characters instead.
-const UNSPACED_LANGUAGES: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
 
 /// Ids of the tokens that steer the model.
 #[derive(Debug, Clone)]
@@ -156,7 +154,7 @@ impl Tokenizer {
     /// Words of `tokens` with the tokens of each, in order; the pieces join to the whole.
     pub fn split_to_words(&self, tokens: &[TokenId], language: &str) -> Vec<(String, Vec<TokenId>)> {
         let pieces = self.split_on_characters(tokens);
-        if UNSPACED_LANGUAGES.contains(&language) {
+        if !script::is_spaced(language) {
             return pieces;
         }
         // A piece begins a word where it begins with a space or is punctuation alone.

@@ -17,6 +17,7 @@ pub use search::{Choice, Search, Step};
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::cuda::Place;
 use crate::engine::{TERMS_MAX, Term};
+use crate::transcript::script::is_unspaced;
 
 /// How far below the likeliest tokens a term of weight 1 may lie, in nats: more for each token but the first. A rare
 /// word is spelled in several tokens, each of which has to fit the audio. `benches/keyterms.py` measures the effect.
@@ -67,7 +68,7 @@ impl Bias {
             let spellings = [Some(text), Some(capitalised.as_str()).filter(|&other| other != text)];
             let in_tokens = spellings.into_iter().flatten().flat_map(|spelling| {
                 // Where words are not set apart a term follows any letter.
-                let bare = if is_unspaced(spelling) { ANYWHERE } else { FIRST };
+                let bare = if spelling.starts_with(is_unspaced) { ANYWHERE } else { FIRST };
                 [(ANYWHERE, format!(" {spelling}")), (bare, spelling.to_owned())]
                     .map(|(root, text)| (root, tokenizer.encode(&text)))
             });
@@ -234,7 +235,7 @@ fn stronger(one: f32, other: f32) -> f32 {
 pub fn continues_word(bytes: &[u8]) -> bool {
     let begins = bytes.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next());
     match (begins, bytes.first()) {
-        (Some(letter), _) => letter.is_alphanumeric() && !is_unspaced(letter.encode_utf8(&mut [0; 4])),
+        (Some(letter), _) => letter.is_alphanumeric() && !is_unspaced(letter),
         // A part of a letter: those of two bytes are of alphabets, longer ones mostly not.
         (None, Some(&byte)) => (0xC3..0xE0).contains(&byte),
         (None, None) => false,
@@ -250,12 +251,4 @@ fn capitalised(text: &str) -> String {
         upper.unwrap_or_else(|| c.to_string())
     };
     text.chars().map(letter).collect()
-}
-
-/// Whether a text is in a script without spaces between words: Han, Kana, Thai, Lao, Burmese.
-fn is_unspaced(text: &str) -> bool {
-    text.chars().next().is_some_and(|first| {
-        matches!(first, '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{3040}'..='\u{30FF}'
-            | '\u{3400}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}')
-    })
 }
