@@ -32,9 +32,9 @@ struct Eight {
     float at[8];
 };
 
-// `place` lies on a boundary of 16 bytes.
-__device__ inline Eight load_eight(const bf16 *place) {
-    uint4 raw = *(const uint4 *)place;
+// `from` lies on a boundary of 16 bytes.
+__device__ inline Eight load_eight(const bf16 *from) {
+    uint4 raw = *(const uint4 *)from;
     unsigned pairs[4] = {raw.x, raw.y, raw.z, raw.w};
     Eight eight;
 #pragma unroll
@@ -45,9 +45,9 @@ __device__ inline Eight load_eight(const bf16 *place) {
     return eight;
 }
 
-// `place` lies on a boundary of 8 bytes.
-__device__ inline Eight load_eight(const fp8 *place) {
-    uint2 raw = *(const uint2 *)place;
+// `from` lies on a boundary of 8 bytes.
+__device__ inline Eight load_eight(const fp8 *from) {
+    uint2 raw = *(const uint2 *)from;
     Eight eight;
 #pragma unroll
     for (int n = 0; n < 4; n++) {
@@ -129,33 +129,33 @@ struct State {
     // 0: the likeliest token.
     float temperature;
     unsigned seed;
-    // The deepest place in the trie of the slot's terms where the last tokens lead; below 0: there are no terms.
-    int place;
+    // The deepest node in the trie of the slot's terms where the last tokens lead; below 0: there are no terms.
+    int node;
     // A term on trial, one that the model alone would not have written: how many tokens stood before its first such
     // token; below 0: there is none.
     int trial_written;
     // How many terms were taken back.
     int returns;
-    // The place of the last token of the term on trial; how far its tokens lie below the likeliest, together.
-    int trial_place;
+    // The node of the last token of the term on trial; how far its tokens lie below the likeliest, together.
+    int trial_node;
     float trial_loss;
-    // Where the attempt goes on if it fails: the position of the token `instead`, the place before it, whether the
+    // Where the attempt goes on if it fails: the position of the token `instead`, the node before it, whether the
     // token before it is a timestamp, and what became of it when it was not written.
     int instead_position;
-    int before_place;
+    int before_node;
     int before_trial_is_timestamp;
     int instead;
     float instead_log_probability;
     float instead_probability;
 };
 
-// A token of a term. Mirrors `Place` in src/cuda/layout.rs, which says how they are ordered.
-struct Place {
+// A token of a term. Mirrors `TrieNode` in src/cuda/layout.rs, which says how they are ordered.
+struct TrieNode {
     int token;
     // Above 0: how far below the likeliest tokens a term's tokens up to here may lie, together. Below 0: how
     // much the logit of an unwanted term's last token loses.
     float gain;
-    // The first of the places that follow it, in the order of their tokens, up to the first one of the next place.
+    // The first of the nodes that follow it, in the order of their tokens, up to the first one of the next node.
     int first;
     // Where the same tokens lead without the first of them, or the first few.
     int otherwise;
@@ -163,7 +163,7 @@ struct Place {
     int opening;
 };
 
-// The places where a term begins: anywhere, and after a timestamp.
+// The nodes where a term begins: anywhere, and after a timestamp.
 constexpr int ANYWHERE = 0;
 constexpr int FIRST = 1;
 

@@ -68,23 +68,23 @@ impl State {
         bytes.extend(numbers.into_iter().flat_map(i32::to_ne_bytes));
         bytes.extend(self.temperature.to_ne_bytes());
         bytes.extend(self.seed.to_ne_bytes());
-        bytes.extend((if self.terms { int(Place::FIRST) } else { -1 }).to_ne_bytes());
+        bytes.extend((if self.terms { int(TrieNode::FIRST) } else { -1 }).to_ne_bytes());
         // No term is on trial, and none was taken back.
         let trial = [-1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend(trial.into_iter().flat_map(i32::to_ne_bytes));
     }
 }
 
-/// A token of a term, in a trie that is an array: breadth first, so that the places that follow a place stand in a
+/// A token of a term, in a trie that is an array: breadth first, so that the nodes that follow a node stand in a
 /// row, here in the order of their tokens. Where the tokens written so far lead to, and where they lead without the
-/// first few of them, is every place that they have reached (Aho and Corasick, 1975).
+/// first few of them, is every node that they have reached (Aho and Corasick, 1975).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Place {
+pub struct TrieNode {
     pub token: u32,
     /// Above 0: how far below the likeliest tokens the tokens of a term up to here may lie, in nats, together. Below
     /// 0: what the logit of an unwanted term's last token loses.
     pub gain: f32,
-    /// The first of the places that follow it, up to the first one of the next place.
+    /// The first of the nodes that follow it, up to the first one of the next node.
     pub first: usize,
     /// Where its tokens lead without the first one or more; of one that stands at a segment's beginning alone, where
     /// they lead elsewhere.
@@ -93,7 +93,7 @@ pub struct Place {
     pub opening: Option<u32>,
 }
 
-impl Place {
+impl TrieNode {
     pub const BYTES: usize = 20;
     /// Before any token of a term that may stand anywhere.
     pub const ANYWHERE: usize = 0;

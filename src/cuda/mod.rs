@@ -11,8 +11,6 @@
 //! Nothing of CUDA is linked: a machine without it builds and starts the same program.
 
 mod compiler;
-#[cfg(test)]
-pub mod emulated;
 mod kernels;
 mod layout;
 pub mod libraries;
@@ -22,8 +20,10 @@ mod runner;
 mod tests;
 
 pub use kernels::{ATTENTION_SPLIT, Kernel};
-pub use layout::{Outcome, Place, Row, State, Wanted};
+pub use layout::{Outcome, Row, State, TrieNode, Wanted};
 pub use runner::Runner;
+#[cfg(test)]
+pub use tests::emulated;
 
 /// Widths of heads that the kernels are written for.
 pub const HEAD: usize = 64;

@@ -12,11 +12,11 @@ pub struct Linear {
 }
 
 impl Linear {
-    pub fn new(weights: &weights::Linear, device: Device, kind: Kind) -> Result<Self, Error> {
-        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(kind);
+    pub fn new(weights: &weights::Linear, torch_device: Device, kind: Kind) -> Result<Self, Error> {
+        let convert = |tensor: &Tensor| tensor.f_to_device(torch_device)?.f_to_kind(kind);
         Ok(Self {
-            weight: place(&weights.weight)?.f_contiguous()?,
-            bias: weights.bias.as_ref().map(place).transpose()?,
+            weight: convert(&weights.weight)?.f_contiguous()?,
+            bias: weights.bias.as_ref().map(convert).transpose()?,
         })
     }
 
@@ -35,9 +35,9 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    pub fn new(weights: &weights::LayerNorm, device: Device, kind: Kind) -> Result<Self, Error> {
-        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(Kind::Float);
-        Ok(Self { gamma: place(&weights.gamma)?, beta: place(&weights.beta)?, kind })
+    pub fn new(weights: &weights::LayerNorm, torch_device: Device, kind: Kind) -> Result<Self, Error> {
+        let convert = |tensor: &Tensor| tensor.f_to_device(torch_device)?.f_to_kind(Kind::Float);
+        Ok(Self { gamma: convert(&weights.gamma)?, beta: convert(&weights.beta)?, kind })
     }
 
     /// (…, d) f32 to (…, d) of this layer's type.
@@ -56,11 +56,11 @@ pub struct FeedForward {
 }
 
 impl FeedForward {
-    pub fn new(weights: &weights::FeedForward, device: Device, kind: Kind) -> Result<Self, Error> {
+    pub fn new(weights: &weights::FeedForward, torch_device: Device, kind: Kind) -> Result<Self, Error> {
         Ok(Self {
-            norm: LayerNorm::new(&weights.norm, device, kind)?,
-            expand: Linear::new(&weights.expand, device, kind)?,
-            contract: Linear::new(&weights.contract, device, kind)?,
+            norm: LayerNorm::new(&weights.norm, torch_device, kind)?,
+            expand: Linear::new(&weights.expand, torch_device, kind)?,
+            contract: Linear::new(&weights.contract, torch_device, kind)?,
         })
     }
 

@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 use super::tests::{BF16_TOLERANCE, FP8_TOLERANCE, Normal, SHAPE, small, tokenizer};
 use crate::cpu::Threads;
 use crate::cuda::emulated::devices;
-use crate::cuda::{Address, Device, Kernel, Outcome, Place, Row, State, Wanted};
+use crate::cuda::{Address, Device, Kernel, Outcome, Row, State, TrieNode, Wanted};
 use crate::engine::{SlotId, Term, Token};
 use crate::models::whisper::bias::tests::Spelled;
 use crate::models::whisper::bias::{Bias, continues_word};
@@ -52,16 +52,16 @@ impl Chooser {
     ) -> Self {
         let mut bytes = Vec::new();
         states.iter().for_each(|state| state.write(&mut bytes));
-        let places: Vec<Vec<Place>> = biases
+        let nodes: Vec<Vec<TrieNode>> = biases
             .iter()
-            .map(|bias| bias.as_ref().map(|bias| bias.places().to_vec()).unwrap_or_default())
+            .map(|bias| bias.as_ref().map(|bias| bias.nodes().to_vec()).unwrap_or_default())
             .collect();
-        let trie_size = places.iter().map(Vec::len).max().unwrap_or(0);
-        let mut tries = vec![0u8; places.len() * trie_size * Place::BYTES];
-        for (slot, places) in places.iter().enumerate() {
+        let trie_size = nodes.iter().map(Vec::len).max().unwrap_or(0);
+        let mut tries = vec![0u8; nodes.len() * trie_size * TrieNode::BYTES];
+        for (slot, nodes) in nodes.iter().enumerate() {
             let mut bytes = Vec::new();
-            places.iter().for_each(|place| place.write(&mut bytes));
-            tries[slot * trie_size * Place::BYTES..][..bytes.len()].copy_from_slice(&bytes);
+            nodes.iter().for_each(|node| node.write(&mut bytes));
+            tries[slot * trie_size * TrieNode::BYTES..][..bytes.len()].copy_from_slice(&bytes);
         }
         Self {
             torch_device,
@@ -118,7 +118,7 @@ fn tokens_are_chosen_by_the_same_rules() {
     let rules = some_rules(&tokenizer);
     let special = &tokenizer.special;
     // They begin alike, lie in one another, and one is unwanted; the last ones stand first alone.
-    let (anywhere, first) = (Place::ANYWHERE, Place::FIRST);
+    let (anywhere, first) = (TrieNode::ANYWHERE, TrieNode::FIRST);
     let terms: [Spelled; 8] = [
         (anywhere, &[1, 2, 3, 4], 10.0),
         (anywhere, &[1, 2, 5], 1.5),

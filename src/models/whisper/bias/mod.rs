@@ -15,7 +15,7 @@ pub mod tests;
 pub use search::{Choice, Search, Step};
 
 use super::tokenizer::{TokenId, Tokenizer};
-use crate::cuda::Place;
+use crate::cuda::TrieNode;
 use crate::engine::{TERMS_MAX, Term};
 use crate::transcript::script::is_unspaced;
 
@@ -39,15 +39,15 @@ const UNWANTED_WEIGHT_MAX: f32 = 10.0;
 const TOKENS_MAX: usize = 32;
 /// Ways in which a term may be written: as it is and with capitals, each after a space and without.
 const SPELLINGS: usize = 4;
-/// The most places of a [`Bias`]: two roots, the terms, the end.
-pub const PLACES_MAX: usize = 3 + TERMS_MAX * SPELLINGS * TOKENS_MAX;
+/// The most nodes of a [`Bias`]: two roots, the terms, the end.
+pub const NODES_MAX: usize = 3 + TERMS_MAX * SPELLINGS * TOKENS_MAX;
 
-const ANYWHERE: usize = Place::ANYWHERE;
-const FIRST: usize = Place::FIRST;
+const ANYWHERE: usize = TrieNode::ANYWHERE;
+const FIRST: usize = TrieNode::FIRST;
 
 /// The terms of one request, in a model's tokens.
 pub struct Bias {
-    places: Vec<Place>,
+    nodes: Vec<TrieNode>,
     end_of_text: TokenId,
     timestamp_begin: TokenId,
     /// For each text token, whether it goes on with the word before it.
@@ -81,45 +81,45 @@ impl Bias {
         let special = &tokenizer.special;
         let continues = (0..special.end_of_text).map(|token| continues_word(tokenizer.bytes(token)));
         Self {
-            places: trie.places(),
+            nodes: trie.packed(),
             end_of_text: special.end_of_text,
             timestamp_begin: special.timestamp_begin,
             continues: continues.collect(),
         }
     }
 
-    /// The trie as an array, see [`Place`].
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    /// The trie as an array, see [`TrieNode`].
+    pub fn nodes(&self) -> &[TrieNode] {
+        &self.nodes
     }
 
     fn is_text(&self, token: TokenId) -> bool {
         token < self.end_of_text
     }
 
-    /// The places that follow `place`, by their tokens.
-    fn following(&self, place: usize) -> &[Place] {
-        let ends = [place, place + 1].map(|place| self.places.get(place).map_or(0, |place| place.first));
-        self.places.get(ends[0]..ends[1]).unwrap_or_default()
+    /// The nodes that follow `node`, by their tokens.
+    fn following(&self, node: usize) -> &[TrieNode] {
+        let ends = [node, node + 1].map(|node| self.nodes.get(node).map_or(0, |node| node.first));
+        self.nodes.get(ends[0]..ends[1]).unwrap_or_default()
     }
 
-    /// The place of `token` after `place`, if there is one.
-    fn child(&self, place: usize, token: TokenId) -> Option<usize> {
-        let index = self.following(place).binary_search_by_key(&token, |next| next.token).ok()?;
-        Some(self.places[place].first + index)
+    /// The node of `token` after `node`, if there is one.
+    fn child(&self, node: usize, token: TokenId) -> Option<usize> {
+        let index = self.following(node).binary_search_by_key(&token, |next| next.token).ok()?;
+        Some(self.nodes[node].first + index)
     }
 
-    /// `place` and all that it is otherwise: every place that the tokens written so far have reached.
-    fn reached(&self, place: usize) -> impl Iterator<Item = usize> {
-        std::iter::successors(Some(place), |&place| (place != ANYWHERE).then(|| self.places[place].otherwise))
+    /// `node` and all that it is otherwise: every node that the tokens written so far have reached.
+    fn reached(&self, node: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(node), |&node| (node != ANYWHERE).then(|| self.nodes[node].otherwise))
     }
 
-    /// Where `token` leads from `place`.
-    fn after(&self, place: usize, token: TokenId) -> usize {
+    /// Where `token` leads from `node`.
+    fn after(&self, node: usize, token: TokenId) -> usize {
         if token >= self.timestamp_begin {
             return FIRST;
         }
-        self.reached(place).find_map(|place| self.child(place, token)).unwrap_or(ANYWHERE)
+        self.reached(node).find_map(|node| self.child(node, token)).unwrap_or(ANYWHERE)
     }
 }
 
@@ -176,43 +176,45 @@ impl Trie {
         }
     }
 
-    fn places(&self) -> Vec<Place> {
-        let root = |place| Place { token: 0, gain: 0.0, first: 0, otherwise: place, opening: None };
-        let mut places = vec![root(ANYWHERE), root(ANYWHERE)];
-        let mut nodes = vec![ANYWHERE, FIRST];
+    /// The trie as an array, breadth first, with a node behind the last that ends its followers.
+    fn packed(&self) -> Vec<TrieNode> {
+        let root = |otherwise| TrieNode { token: 0, gain: 0.0, first: 0, otherwise, opening: None };
+        let mut packed = vec![root(ANYWHERE), root(ANYWHERE)];
+        // The node of `self` that each packed one stands for.
+        let mut sources = vec![ANYWHERE, FIRST];
         let mut index = 0;
-        while let Some(&node) = nodes.get(index) {
-            places[index].first = places.len();
-            let mut edges: Vec<&Edge> = self.nodes[node].next.iter().collect();
+        while let Some(&source) = sources.get(index) {
+            packed[index].first = packed.len();
+            let mut edges: Vec<&Edge> = self.nodes[source].next.iter().collect();
             edges.sort_unstable_by_key(|edge| edge.token);
             for edge in edges {
-                // Shorter sequences, and those as long that may stand anywhere, have their places already.
+                // Shorter sequences, and those as long that may stand anywhere, have their nodes already.
                 let otherwise = match index {
                     ANYWHERE => ANYWHERE,
-                    _ => after(&places, places[index].otherwise, edge.token),
+                    _ => after(&packed, packed[index].otherwise, edge.token),
                 };
                 let opening = self.nodes[edge.node].opening;
-                places.push(Place { token: edge.token, gain: edge.gain, first: 0, otherwise, opening });
-                nodes.push(edge.node);
+                packed.push(TrieNode { token: edge.token, gain: edge.gain, first: 0, otherwise, opening });
+                sources.push(edge.node);
             }
             index += 1;
         }
-        places.push(Place { first: places.len(), ..root(ANYWHERE) });
-        places
+        packed.push(TrieNode { first: packed.len(), ..root(ANYWHERE) });
+        packed
     }
 }
 
-/// Where `token` leads from `place` among those that have their followers already.
-fn after(places: &[Place], mut place: usize, token: TokenId) -> usize {
+/// Where `token` leads from `node` among those that have their followers already.
+fn after(nodes: &[TrieNode], mut node: usize, token: TokenId) -> usize {
     loop {
-        let following = places[place].first..places[place + 1].first;
-        if let Ok(index) = places[following.clone()].binary_search_by_key(&token, |place| place.token) {
+        let following = nodes[node].first..nodes[node + 1].first;
+        if let Ok(index) = nodes[following.clone()].binary_search_by_key(&token, |node| node.token) {
             return following.start + index;
         }
-        if place == ANYWHERE {
+        if node == ANYWHERE {
             return ANYWHERE;
         }
-        place = places[place].otherwise;
+        node = nodes[node].otherwise;
     }
 }
 

@@ -1,4 +1,4 @@
-//! One attempt's way through the terms: which one is on trial, and what stands in its place if it fails.
+//! One attempt's way through the terms: which one is on trial, and what replaces it if it fails.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub enum Step {
 
 pub struct Search {
     bias: Arc<Bias>,
-    /// The deepest place that the tokens written so far have reached.
-    place: usize,
+    /// The deepest node that the tokens written so far have reached.
+    node: usize,
     trial: Option<Trial>,
     returns: usize,
 }
@@ -40,19 +40,19 @@ pub struct Search {
 struct Trial {
     /// So many tokens stand before the first one that it would not have written.
     written: usize,
-    /// The place in the trie before it.
+    /// The node in the trie before it.
     before: usize,
     /// The token that it would have written.
     instead: Choice,
     /// The term's last token.
-    place: usize,
+    node: usize,
     /// How far its tokens lie below the likeliest ones, together.
     loss: f32,
 }
 
 impl Search {
     pub fn new(bias: Arc<Bias>) -> Self {
-        Self { bias, place: FIRST, trial: None, returns: 0 }
+        Self { bias, node: FIRST, trial: None, returns: 0 }
     }
 
     pub fn bias(&self) -> &Arc<Bias> {
@@ -68,8 +68,8 @@ impl Search {
             return Vec::new();
         }
         let mut losses: Vec<(TokenId, f32)> = Vec::new();
-        for place in self.bias.reached(self.place) {
-            for next in self.bias.following(place).iter().filter(|next| next.gain < 0.0) {
+        for node in self.bias.reached(self.node) {
+            for next in self.bias.following(node).iter().filter(|next| next.gain < 0.0) {
                 match losses.iter_mut().find(|(token, _)| *token == next.token) {
                     Some((_, loss)) => *loss = loss.min(next.gain),
                     None => losses.push((next.token, next.gain)),
@@ -91,15 +91,15 @@ impl Search {
         let (peak, likeliest) = rows::arg_max(Level::detect(), logits);
         let likeliest = likeliest as TokenId;
         if let Some(trial) = &mut self.trial {
-            let ends = self.bias.places[trial.place].opening.is_some();
-            let further = best(logits, self.bias.following(trial.place), |next| {
+            let ends = self.bias.nodes[trial.node].opening.is_some();
+            let further = best(logits, self.bias.following(trial.node), |next| {
                 // A whole term gives way to a longer one only where that is likeliest.
                 let fits = trial.loss + peak - logits[next.token as usize] <= next.gain;
                 fits && (!ends || next.token == likeliest)
             });
             if let Some(token) = further.filter(|_| self.bias.is_text(likeliest)) {
                 trial.loss += peak - logits[token as usize];
-                trial.place = self.bias.child(trial.place, token).unwrap_or(ANYWHERE);
+                trial.node = self.bias.child(trial.node, token).unwrap_or(ANYWHERE);
                 return Step::Term(token);
             }
             // A whole term is not the beginning of another word.
@@ -121,11 +121,11 @@ impl Search {
         let bias = &self.bias;
         // A term that has just been written is not written again for its own sake.
         let repeated: Vec<TokenId> =
-            bias.reached(self.place).filter_map(|place| bias.places[place].opening).collect();
+            bias.reached(self.node).filter_map(|node| bias.nodes[node].opening).collect();
         let mut found: Option<(TokenId, f32)> = None;
-        for place in bias.reached(self.place) {
-            let begins = place == ANYWHERE || place == FIRST;
-            for next in bias.following(place).iter().filter(|next| next.gain > 0.0) {
+        for node in bias.reached(self.node) {
+            let begins = node == ANYWHERE || node == FIRST;
+            for next in bias.following(node).iter().filter(|next| next.gain > 0.0) {
                 if next.token == own.token {
                     return Step::Own;
                 }
@@ -139,39 +139,38 @@ impl Search {
             }
         }
         let Some((token, logit)) = found else { return Step::Own };
-        let holds = |&place: &usize| {
-            let child = bias.child(place, token);
-            child.is_some_and(|child| peak - logit <= bias.places[child].gain)
+        let holds = |&node: &usize| {
+            let child = bias.child(node, token);
+            child.is_some_and(|child| peak - logit <= bias.nodes[child].gain)
         };
-        let Some(place) = bias.reached(self.place).find(holds).and_then(|place| bias.child(place, token))
-        else {
+        let Some(node) = bias.reached(self.node).find(holds).and_then(|node| bias.child(node, token)) else {
             return Step::Own;
         };
-        self.trial = Some(Trial { written, before: self.place, instead: own, place, loss: peak - logit });
+        self.trial = Some(Trial { written, before: self.node, instead: own, node, loss: peak - logit });
         Step::Term(token)
     }
 
     fn back(&mut self) -> Step {
         let Some(trial) = self.trial.take() else { return Step::Own };
-        self.place = trial.before;
+        self.node = trial.before;
         self.returns += 1;
         Step::Back { written: trial.written, instead: trial.instead }
     }
 
     /// Takes note of the token that was written.
     pub fn wrote(&mut self, token: TokenId) {
-        self.place = self.bias.after(self.place, token);
+        self.node = self.bias.after(self.node, token);
     }
 }
 
-/// The likeliest token of `places` that `fits`; of equal ones the lower.
+/// The likeliest token of `nodes` that `fits`; of equal ones the lower.
 fn best(
     logits: &[f32],
-    places: &[crate::cuda::Place],
-    fits: impl Fn(&crate::cuda::Place) -> bool,
+    nodes: &[crate::cuda::TrieNode],
+    fits: impl Fn(&crate::cuda::TrieNode) -> bool,
 ) -> Option<TokenId> {
     let mut best: Option<(f32, TokenId)> = None;
-    for next in places.iter().filter(|next| fits(next)) {
+    for next in nodes.iter().filter(|next| fits(next)) {
         let logit = logits[next.token as usize];
         if best.is_none_or(|(most, _)| logit > most) {
             best = Some((logit, next.token));

@@ -30,16 +30,16 @@ impl AudioCache {
     /// `audio`: keys and values of a window, (2, heads, positions, d / heads).
     pub fn write(&self, slot: i64, audio: &Tensor) -> Result<(), Error> {
         let (_, _, length, _) = audio.size4()?;
-        let mut place = self.numbers.f_select(1, slot)?.f_narrow(2, 0, length)?;
+        let mut target = self.numbers.f_select(1, slot)?.f_narrow(2, 0, length)?;
         let Some(scales) = &self.scales else {
-            place.f_copy_(audio)?;
+            target.f_copy_(audio)?;
             return Ok(());
         };
         let audio = audio.f_to_kind(Kind::Float)?;
         // All zeros: any scale is right but 0.
         let largest = audio.f_abs()?.f_amax([2, 3], false)?.f_clamp_min(f64::from(f32::MIN_POSITIVE))?;
         let scale = largest.f_div_scalar(E4M3_MAX)?;
-        place.f_copy_(&audio.f_div(&scale.f_unsqueeze(2)?.f_unsqueeze(3)?)?)?;
+        target.f_copy_(&audio.f_div(&scale.f_unsqueeze(2)?.f_unsqueeze(3)?)?)?;
         scales.f_select(1, slot)?.f_copy_(&scale)?;
         Ok(())
     }

@@ -14,7 +14,7 @@ use tch::Tensor;
 use self::network::{Network, address};
 use super::torch::{self, Placement};
 use super::{AlignmentWeights, Logits, Run, plain};
-use crate::cuda::{Device, Download, Outcome, Place, Row, State, TRANSFER_BYTES, Wanted};
+use crate::cuda::{Device, Download, Outcome, Row, State, TRANSFER_BYTES, TrieNode, Wanted};
 use crate::engine::SlotId;
 use crate::models::whisper::bias::Bias;
 use crate::models::whisper::rules::Table;
@@ -167,9 +167,9 @@ impl Decoder {
             return Ok(());
         }
         self.tries[slot] = None;
-        let places = bias.places();
-        let mut bytes = Vec::with_capacity(places.len() * Place::BYTES);
-        places.iter().for_each(|place| place.write(&mut bytes));
+        let nodes = bias.nodes();
+        let mut bytes = Vec::with_capacity(nodes.len() * TrieNode::BYTES);
+        nodes.iter().for_each(|node| node.write(&mut bytes));
         let trie = self.network.buffers.tries.f_get(slot as i64)?;
         for (index, part) in bytes.chunks(TRANSFER_BYTES).enumerate() {
             let to = trie.f_narrow(0, (index * TRANSFER_BYTES) as i64, part.len() as i64)?;

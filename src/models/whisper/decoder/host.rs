@@ -142,8 +142,8 @@ impl Decoder {
                     let panel = panel * PANEL..((panel + 1) * PANEL).min(length);
                     let rows = matrix.rows(level, &audio[panel.start * width..panel.end * width]);
                     // SAFETY: panels do not overlap.
-                    let place = unsafe { places.range(panel.start * 2 * width..panel.end * 2 * width) };
-                    matrix.multiply_rows(level, &rows, place, Epilogue::Store);
+                    let output = unsafe { places.range(panel.start * 2 * width..panel.end * 2 * width) };
+                    matrix.multiply_rows(level, &rows, output, Epilogue::Store);
                 }
             });
             // A row of the product: a key, then a value.

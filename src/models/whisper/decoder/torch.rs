@@ -53,7 +53,7 @@ pub(super) struct Layer {
 impl Decoder {
     pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
         let Placement { slots, torch_device, kind, audio_kind, alignment_heads } = placement;
-        let place = |tensor: &Tensor, kind| tensor.f_to_device(torch_device)?.f_to_kind(kind);
+        let convert = |tensor: &Tensor, kind| tensor.f_to_device(torch_device)?.f_to_kind(kind);
         let heads = weights.decoder_heads as i64;
         let (text_positions, width) = weights.decoder_positions.size2()?;
         let (audio_positions, _) = weights.encoder_positions.size2()?;
@@ -73,8 +73,8 @@ impl Decoder {
             })
         });
         Ok(Self {
-            embedding: place(&weights.token_embedding, kind)?,
-            positions: place(&weights.decoder_positions, Kind::Float)?,
+            embedding: convert(&weights.token_embedding, kind)?,
+            positions: convert(&weights.decoder_positions, Kind::Float)?,
             layers: layers.collect::<Result<_, Error>>()?,
             norm: LayerNorm::new(&weights.decoder_norm, torch_device, kind)?,
             heads,

@@ -107,11 +107,11 @@ impl Encoder {
         let inside = Places::new(&mut hidden[width..(frames + 1) * width]);
         self.panels(frames, |panel| {
             // SAFETY: panels do not overlap.
-            let place = unsafe { inside.range(panel.start * width..panel.end * width) };
+            let output = unsafe { inside.range(panel.start * width..panel.end * width) };
             let rows = self.conv1.rows_with(level, panel.len(), |n, row| {
                 row.copy_from_slice(&padded[(panel.start + n) * bands..][..TAPS * bands]);
             });
-            self.conv1.multiply_rows(level, &rows, place, Epilogue::Gelu);
+            self.conv1.multiply_rows(level, &rows, output, Epilogue::Gelu);
         });
         let length = frames / 2;
         let mut x = vec![0.0; length * width];
@@ -119,12 +119,12 @@ impl Encoder {
         self.panels(length, |panel| {
             let range = panel.start * width..panel.end * width;
             // SAFETY: panels do not overlap.
-            let place = unsafe { places.range(range.clone()) };
+            let output = unsafe { places.range(range.clone()) };
             let rows = self.conv2.rows_with(level, panel.len(), |n, row| {
                 row.copy_from_slice(&hidden[(panel.start + n) * 2 * width..][..TAPS * width]);
             });
-            self.conv2.multiply_rows(level, &rows, place, Epilogue::Gelu);
-            rows::add(level, place, &self.positions[range]);
+            self.conv2.multiply_rows(level, &rows, output, Epilogue::Gelu);
+            rows::add(level, output, &self.positions[range]);
         });
         x
     }

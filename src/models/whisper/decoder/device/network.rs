@@ -5,11 +5,11 @@ use tch::{Kind, Tensor};
 use super::super::torch::{self, Placement};
 use super::{WIDTH_MAX, rows_max};
 use crate::cuda::{
-    ATTENTION_SPLIT, Address, Argument, Error as DeviceError, HEAD, Kernel, Outcome, Place, Product, Queue,
-    Row, State,
+    ATTENTION_SPLIT, Address, Argument, Error as DeviceError, HEAD, Kernel, Outcome, Product, Queue, Row,
+    State, TrieNode,
 };
 use crate::models::Error;
-use crate::models::whisper::bias::PLACES_MAX;
+use crate::models::whisper::bias::NODES_MAX;
 use crate::models::whisper::layers::{LayerNorm, Linear};
 use crate::models::whisper::rules::Table;
 
@@ -67,7 +67,7 @@ struct Weight {
 pub struct Buffers {
     pub rows: Tensor,
     pub states: Tensor,
-    /// (slots, bytes of [`PLACES_MAX`]).
+    /// (slots, bytes of [`NODES_MAX`]).
     pub tries: Tensor,
     /// Gains of tokens, set while one is chosen and 0 otherwise: (rows, vocabulary), f32.
     gains: Tensor,
@@ -94,7 +94,7 @@ impl Buffers {
         Ok(Self {
             rows: zeros([rows, Row::BYTES as i64], Kind::Uint8)?,
             states: zeros([slots, State::BYTES as i64], Kind::Uint8)?,
-            tries: zeros([slots, (PLACES_MAX * Place::BYTES) as i64], Kind::Uint8)?,
+            tries: zeros([slots, (NODES_MAX * TrieNode::BYTES) as i64], Kind::Uint8)?,
             gains: zeros([rows, vocabulary], Kind::Float)?,
             lengths: zeros([slots, 1], Kind::Int)?,
             positions: zeros([rows, 1], Kind::Int)?,
@@ -307,7 +307,7 @@ impl Network {
             self.table.no_speech.into(),
             self.text_positions.into(),
             address(&at.tries).into(),
-            PLACES_MAX.into(),
+            NODES_MAX.into(),
             address(&at.gains).into(),
             address(&at.states).into(),
             address(&at.outcomes).into(),
