@@ -1,7 +1,7 @@
 //! The work that the engine has taken on, and how long it will take: the basis of admission.
 //!
 //! Work is counted as windows and seconds, of which [`Cost`] knows what they take, as a second of a short clip
-//! costs far more than a second of a long file. Admission is in two stages: a request is let in at the door
+//! costs far more than a second of a long file. AudioPermit is in two stages: a request is let in at the door
 //! ([`Load::enter`]) with the work that a request usually brings, before its audio is read; the audio itself is
 //! let in ([`Load::admit`]) when its length is known, or estimated.
 //!
@@ -11,10 +11,10 @@
 //! Pure but for the lock: time is given.
 
 mod cost;
+mod permits;
 mod promises;
 #[cfg(test)]
 mod tests;
-mod tickets;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::cost::{Cost, Pace, Reading, Work};
+pub use self::permits::{AudioPermit, RequestPermit, Reservation};
 use self::promises::Promises;
-pub use self::tickets::{Admission, Expected, Place};
 use super::window::TenantId;
 use super::{Config, Error};
 use crate::share::{Refused, Tenants, may_hold};
@@ -59,7 +59,7 @@ struct State {
     tenants: Tenants,
     /// Devices that work side by side, and the windows that they can have in hand at once: while fewer are held,
     /// no place is kept for clients who may come back, as the engine would idle.
-    lanes: f64,
+    devices: f64,
     slots: f64,
     /// Processors that decode.
     readers: f64,
@@ -89,7 +89,7 @@ struct Account {
 
 /// The current load, for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Held {
+pub struct LoadSnapshot {
     pub requests: usize,
     pub audio_seconds: f64,
     /// Until it is done, where the speed is known.
@@ -158,7 +158,7 @@ impl Account {
 impl State {
     /// Until `work` is done, if it is begun now and nothing else is, in seconds.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.pace.get() * self.lanes) + work.reading / self.readers
+        self.cost.of(work) / (self.pace.get() * self.devices) + work.reading / self.readers
     }
 
     fn account(&mut self, tenant: TenantId) -> &mut Account {
@@ -202,7 +202,7 @@ impl Load {
     pub fn new(config: &Config) -> Self {
         let state = State {
             tenants: Tenants::default(),
-            lanes: 1.0,
+            devices: 1.0,
             slots: 0.0,
             readers: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
             cost: Cost::new(),
@@ -223,9 +223,9 @@ impl Load {
     }
 
     /// So many devices work, on so many windows at once in all.
-    pub fn started(&self, lanes: usize, slots: usize) {
+    pub fn started(&self, devices: usize, slots: usize) {
         let mut state = self.state();
-        (state.lanes, state.slots) = (lanes as f64, slots as f64);
+        (state.devices, state.slots) = (devices as f64, slots as f64);
     }
 
     pub fn share_between(&self, tenants: Tenants) {
@@ -307,7 +307,12 @@ impl Load {
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], with the time at which there will be room for this caller.
-    pub fn enter(self: &Arc<Self>, tenant: TenantId, caller: u64, now: Instant) -> Result<Place, Error> {
+    pub fn enter(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        caller: u64,
+        now: Instant,
+    ) -> Result<RequestPermit, Error> {
         let mut state = self.state();
         state.accounts.values_mut().for_each(|account| account.promises.expire(now));
         let usual = state.usual;
@@ -331,8 +336,8 @@ impl Load {
             state.requests += 1;
             state.account(tenant).requests += 1;
             state.expect(tenant, usual);
-            let expected = Expected { load: self.clone(), tenant, work: usual };
-            return Ok(Place { load: self.clone(), tenant, expected: Some(expected) });
+            let reservation = Reservation { load: self.clone(), tenant, work: usual };
+            return Ok(RequestPermit { load: self.clone(), tenant, reservation: Some(reservation) });
         }
         let crowded = if crowd.is_err() { one } else { 0.0 };
         let wait = match told {
@@ -354,7 +359,7 @@ impl Load {
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], with the time until there is room.
-    pub fn admit(self: &Arc<Self>, tenant: TenantId, audio: Audio) -> Result<Admission, Error> {
+    pub fn admit(self: &Arc<Self>, tenant: TenantId, audio: Audio) -> Result<AudioPermit, Error> {
         let mut state = self.state();
         let reading = state.reading.of(audio.source_samples);
         let work = Work { reading, ..Work::audio(audio.seconds) };
@@ -364,7 +369,7 @@ impl Load {
         if audio.seconds > 0.0 {
             state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
         }
-        Ok(Admission::new(self.clone(), tenant, work))
+        Ok(AudioPermit::new(self.clone(), tenant, work))
     }
 
     /// Whether there is room for `work`; `piece` as for [`Self::standing`].
@@ -390,13 +395,13 @@ impl Load {
         self.state().held.seconds
     }
 
-    pub fn held(&self) -> Held {
+    pub fn snapshot(&self) -> LoadSnapshot {
         let state = self.state();
-        Held {
+        LoadSnapshot {
             requests: state.requests,
             audio_seconds: state.held.seconds,
             wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
-            real_time_factor: state.pace.audio().map(|factor| factor * state.lanes),
+            real_time_factor: state.pace.audio().map(|factor| factor * state.devices),
         }
     }
 

@@ -138,7 +138,7 @@ pub fn set_gauges(boards: &[&Board], load: &Load, slots: usize) {
         let age = if count > 0 { age.as_secs_f64() } else { 0.0 };
         metrics::QUEUE_AGE.with(&[("class", class)]).set(age);
     }
-    let held = load.held();
+    let held = load.snapshot();
     for (gauge, value) in [
         (&metrics::SLOTS, slots as f64),
         (&metrics::SLOTS_ACTIVE, boards.iter().map(|board| board.active()).sum::<u64>() as f64),

@@ -10,7 +10,7 @@
 
 mod board;
 mod fairness;
-mod lane;
+mod handle;
 mod load;
 mod meters;
 mod model;
@@ -26,14 +26,14 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 pub use board::{Condition, Counts};
-pub use load::{Admission, Audio, Expected, Held, Place};
+pub use load::{Audio, AudioPermit, LoadSnapshot, RequestPermit, Reservation};
 pub use model::{Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
     WINDOW_SAMPLES, Window,
 };
 
-use lane::{Lane, Starting};
+use handle::{StartingWorker, WorkerHandle};
 use load::Load;
 use watch::Watch;
 
@@ -121,7 +121,7 @@ pub struct Engine {
 /// What all handles share. The threads that watch have no part in it, lest the engine never end.
 struct Shared {
     /// At least one, and all of the same model.
-    lanes: Vec<Lane>,
+    workers: Vec<WorkerHandle>,
     load: Arc<Load>,
     /// How long a call into the model may hang before only a restart helps.
     give_up: Duration,
@@ -151,18 +151,19 @@ impl Engine {
         load_models: Vec<impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static>,
     ) -> Result<Self, StartError<E>> {
         let load = Arc::new(Load::new(config));
-        let starting = load_models.into_iter().map(|load_model| Starting::new(load.clone(), load_model));
+        let starting =
+            load_models.into_iter().map(|load_model| StartingWorker::new(load.clone(), load_model));
         let starting = starting.collect::<Result<Vec<_>, _>>()?;
-        let started = starting.into_iter().map(Starting::wait).collect::<Result<Vec<_>, _>>()?;
+        let started = starting.into_iter().map(StartingWorker::wait).collect::<Result<Vec<_>, _>>()?;
         let slots = started.iter().map(|(_, info)| info.slots).sum();
         let info = ModelInfo { slots, ..started.first().ok_or(StartError::Died)?.1.clone() };
         load.started(started.len(), slots);
-        let lanes: Vec<Lane> = started.into_iter().map(|(lane, _)| lane).collect();
+        let workers: Vec<WorkerHandle> = started.into_iter().map(|(worker, _)| worker).collect();
         let (_alive, alive) = crossbeam_channel::bounded(0);
         let give_up = Duration::try_from_secs_f64(config.give_up_seconds).unwrap_or(Duration::MAX);
-        let shared = Arc::new(Shared { lanes, load, give_up, info, _alive });
-        for lane in 0..shared.lanes.len() {
-            let (watch, alive) = (Watch::new(config, Arc::downgrade(&shared), lane), alive.clone());
+        let shared = Arc::new(Shared { workers, load, give_up, info, _alive });
+        for worker in 0..shared.workers.len() {
+            let (watch, alive) = (Watch::new(config, Arc::downgrade(&shared), worker), alive.clone());
             let watch = move || watch.run(&alive);
             std::thread::Builder::new()
                 .name("engine-watch".into())
@@ -186,7 +187,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], [`Error::Unwell`].
-    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<Place, Error> {
+    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<RequestPermit, Error> {
         self.unless_unwell()?;
         self.shared.load.enter(tenant, caller, Instant::now()).inspect_err(count_refusal)
     }
@@ -195,7 +196,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], [`Error::Unwell`].
-    pub fn admit(&self, tenant: TenantId, audio: impl Into<Audio>) -> Result<Admission, Error> {
+    pub fn admit(&self, tenant: TenantId, audio: impl Into<Audio>) -> Result<AudioPermit, Error> {
         self.unless_unwell()?;
         self.shared.load.admit(tenant, audio.into()).inspect_err(count_refusal)
     }
@@ -210,7 +211,7 @@ impl Engine {
 
     /// Whether windows are recognised: on some device at least.
     pub fn condition(&self) -> Condition {
-        let mut conditions = self.shared.lanes.iter().map(|lane| lane.board.condition());
+        let mut conditions = self.shared.workers.iter().map(|worker| worker.board.condition());
         let first = conditions.next().unwrap_or(Condition::Ended);
         if conditions.any(|condition| condition == Condition::Working) { Condition::Working } else { first }
     }
@@ -218,7 +219,7 @@ impl Engine {
     /// Whether only a restart of the process helps: its thread is gone, or no device works and a call into the model
     /// has hung for [`Config::give_up_seconds`].
     pub fn is_lost(&self) -> bool {
-        let hung = self.shared.lanes.iter().map(|lane| lane.board.hung_for()).max().unwrap_or_default();
+        let hung = self.shared.workers.iter().map(|worker| worker.board.hung_for()).max().unwrap_or_default();
         match self.condition() {
             Condition::Working => false,
             Condition::Ended => true,
@@ -232,14 +233,14 @@ impl Engine {
     /// # Errors
     /// Those of the model, [`Error::Unwell`] where it hangs.
     pub async fn probe(&self) -> Result<(), Error> {
-        let probes = self.shared.lanes.iter().map(Lane::probe);
+        let probes = self.shared.workers.iter().map(WorkerHandle::probe);
         futures_util::future::try_join_all(probes).await.map(drop)
     }
 
     /// Leave for a job's windows. They are not counted, as they make way for those that are: their
     /// sender bounds how many there are at once.
-    pub fn admit_job(&self) -> Admission {
-        Admission::uncounted()
+    pub fn admit_job(&self) -> AudioPermit {
+        AudioPermit::uncounted()
     }
 
     /// Audio seconds admitted and not done, without those of jobs.
@@ -247,23 +248,23 @@ impl Engine {
         self.shared.load.held_seconds()
     }
 
-    pub fn held(&self) -> Held {
-        self.shared.load.held()
+    pub fn load(&self) -> LoadSnapshot {
+        self.shared.load.snapshot()
     }
 
     /// Windows, tokens and steps since the start.
     pub fn counts(&self) -> Counts {
-        let counts = self.shared.lanes.iter().map(|lane| lane.board.counts());
-        counts.fold(Counts::default(), |sum, lane| Counts {
-            windows: sum.windows + lane.windows,
-            tokens: sum.tokens + lane.tokens,
-            steps: sum.steps + lane.steps,
+        let counts = self.shared.workers.iter().map(|worker| worker.board.counts());
+        counts.fold(Counts::default(), |sum, one| Counts {
+            windows: sum.windows + one.windows,
+            tokens: sum.tokens + one.tokens,
+            steps: sum.steps + one.steps,
         })
     }
 
     /// Sets the metrics of this moment: for whoever is about to read them.
     pub fn set_gauges(&self) {
-        let boards = self.shared.lanes.iter().map(|lane| lane.board.as_ref()).collect::<Vec<_>>();
+        let boards = self.shared.workers.iter().map(|worker| worker.board.as_ref()).collect::<Vec<_>>();
         meters::set_gauges(&boards, &self.shared.load, self.shared.info.slots);
     }
 
@@ -271,13 +272,14 @@ impl Engine {
     ///
     /// # Errors
     /// Any [`Error`] but [`Error::Overloaded`].
-    pub async fn recognize(&self, _admission: &Admission, window: Window) -> Result<Recognition, Error> {
+    pub async fn recognize(&self, _admission: &AudioPermit, window: Window) -> Result<Recognition, Error> {
         self.shared.info.check(&window.options)?;
         if window.pcm.len() > WINDOW_SAMPLES {
             return Err(Error::WindowTooLong);
         }
-        let lane = self.shared.lanes.iter().min_by_key(|lane| lane.burden()).ok_or(Error::ShuttingDown)?;
-        lane.recognize(window).await
+        let worker =
+            self.shared.workers.iter().min_by_key(|worker| worker.burden()).ok_or(Error::ShuttingDown)?;
+        worker.recognize(window).await
     }
 }
 

@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use tokio::sync::oneshot;
 
 use super::board::Condition;
-use super::lane::Lane;
+use super::handle::WorkerHandle;
 use super::window::{Class, DecodingOptions, LanguageChoice, Recognition, TenantId, Window};
 use super::{Config, Error, Shared};
 use crate::audio::{Pcm, SAMPLE_RATE};
@@ -31,8 +31,8 @@ const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 pub struct Watch {
     shared: Weak<Shared>,
-    /// Which of its lanes.
-    lane: usize,
+    /// Index into its workers.
+    worker: usize,
     every: Duration,
     looked_at: Option<Instant>,
     /// The call that was running at the last look, and how long it has been watched.
@@ -44,12 +44,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(config: &Config, shared: Weak<Shared>, lane: usize) -> Self {
+    pub fn new(config: &Config, shared: Weak<Shared>, worker: usize) -> Self {
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         let stall = seconds(config.stall_seconds);
         Self {
             shared,
-            lane,
+            worker,
             every: (stall / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX),
             looked_at: None,
             call: None,
@@ -64,8 +64,8 @@ impl Watch {
     pub fn run(mut self, alive: &Receiver<()>) {
         while alive.recv_timeout(self.every) == Err(RecvTimeoutError::Timeout) {
             let Some(shared) = self.shared.upgrade() else { return };
-            let Some(lane) = shared.lanes.get(self.lane) else { return };
-            self.look(lane, Instant::now());
+            let Some(worker) = shared.workers.get(self.worker) else { return };
+            self.look(worker, Instant::now());
         }
     }
 
@@ -82,15 +82,15 @@ impl Watch {
         self.call.map_or(Duration::ZERO, |(_, watched)| watched)
     }
 
-    fn look(&mut self, lane: &Lane, now: Instant) {
-        let board = &lane.board;
+    fn look(&mut self, worker: &WorkerHandle, now: Instant) {
+        let board = &worker.board;
         let before = board.condition();
         let watched = self.watched(board.in_call(), now);
         let hangs = watched > self.stall;
         board.hangs_for(watched.saturating_sub(self.stall));
         match (before, hangs) {
             (Condition::Ended, _) => {
-                lane.hung.send_replace(true);
+                worker.hung.send_replace(true);
                 return;
             }
             (Condition::Hung, true) => return,
@@ -101,26 +101,26 @@ impl Watch {
                 );
                 board.set_condition(Condition::Hung);
                 self.probe = None;
-                lane.hung.send_replace(true);
+                worker.hung.send_replace(true);
                 return;
             }
             (Condition::Hung, false) => {
                 tracing::warn!("the call into the model came back");
                 board.set_condition(Condition::Failing);
                 self.probed_at = None;
-                lane.hung.send_replace(false);
+                worker.hung.send_replace(false);
             }
             _ => {}
         }
-        self.settle(lane);
-        if self.probe.is_none() && self.wants_probe(lane, now) {
+        self.settle(worker);
+        if self.probe.is_none() && self.wants_probe(worker, now) {
             self.probed_at = Some(now);
-            self.probe = lane.send_probe();
+            self.probe = worker.send_probe();
         }
     }
 
     /// What the probe has found, if it is back.
-    fn settle(&mut self, lane: &Lane) {
+    fn settle(&mut self, worker: &WorkerHandle) {
         let Some(probe) = &mut self.probe else { return };
         let result = match probe.try_recv() {
             Err(oneshot::error::TryRecvError::Empty) => return,
@@ -129,26 +129,26 @@ impl Watch {
             Err(oneshot::error::TryRecvError::Closed) => Err(Error::ShuttingDown),
         };
         self.probe = None;
-        let failed_before = lane.board.condition() != Condition::Working;
+        let failed_before = worker.board.condition() != Condition::Working;
         match result {
             Ok(()) if failed_before => {
                 tracing::info!("the engine works again");
-                lane.board.set_condition(Condition::Working);
+                worker.board.set_condition(Condition::Working);
             }
             Ok(()) => {}
             Err(error) => {
                 if !failed_before {
                     tracing::error!(%error, "the engine fails");
                 }
-                lane.board.set_condition(Condition::Failing);
+                worker.board.set_condition(Condition::Failing);
             }
         }
     }
 
-    fn wants_probe(&self, lane: &Lane, now: Instant) -> bool {
+    fn wants_probe(&self, worker: &WorkerHandle, now: Instant) -> bool {
         let since_probe = self.probed_at.map(|at| now.saturating_duration_since(at));
         let due = |pause: Duration| since_probe.is_none_or(|since| since >= pause);
-        let board = &lane.board;
+        let board = &worker.board;
         if board.condition() != Condition::Working || board.failures() >= FAILURES {
             return due(PROBE_AGAIN);
         }

@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 pub use session::{Progress, Session};
 
 use crate::audio::{self, StreamFormat};
-use crate::engine::{self, Admission, Engine, LanguageChoice, ModelInfo, TenantId, Term};
+use crate::engine::{self, AudioPermit, Engine, LanguageChoice, ModelInfo, TenantId, Term};
 use crate::share::{Part, Refused, Share, Tenants};
 use crate::transcript::Word;
 use crate::vad::Vad;
@@ -187,7 +187,7 @@ struct Shared {
 /// One stream's place; dropping it makes room for the next.
 pub struct Place {
     _stream: Part,
-    admission: Admission,
+    admission: AudioPermit,
 }
 
 impl Live {

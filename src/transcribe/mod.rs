@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use self::speech::{Plan, Speech};
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
-    Admission, Audio, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
+    Audio, AudioPermit, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
     TenantId, Term, WINDOW_SAMPLES, Window,
 };
 use crate::share::Tenants;
@@ -84,7 +84,7 @@ pub struct Transcriber {
 /// The part that is the same for all windows of one request.
 struct Work<'a> {
     options: &'a TranscribeOptions,
-    admission: &'a Admission,
+    admission: &'a AudioPermit,
     /// A place here is needed for each window that is in the engine.
     room: Semaphore,
 }
@@ -117,7 +117,7 @@ impl Transcriber {
     ///
     /// # Errors
     /// Those of [`Engine::admit`].
-    pub fn admit(&self, audio: impl Into<Audio>, options: &TranscribeOptions) -> Result<Admission, Error> {
+    pub fn admit(&self, audio: impl Into<Audio>, options: &TranscribeOptions) -> Result<AudioPermit, Error> {
         match options.class {
             Class::Live | Class::Interactive => self.engine.admit(options.tenant, audio),
             Class::Job => Ok(self.engine.admit_job()),
@@ -148,7 +148,7 @@ impl Transcriber {
     pub async fn transcribe_all(
         &self,
         channels: Vec<Sound>,
-        admission: Admission,
+        admission: AudioPermit,
         options: &TranscribeOptions,
     ) -> Result<Vec<Transcript>, Error> {
         let windows = WINDOWS_PER_SLOT * self.model().slots.max(1);

@@ -15,7 +15,7 @@ use super::window::{Recognition, Window};
 use super::worker::{Entry, Worker};
 use super::{Error, StartError};
 
-pub struct Lane {
+pub struct WorkerHandle {
     commands: Sender<Entry>,
     pub board: Arc<Board>,
     /// Whether a call into the model hangs.
@@ -27,7 +27,7 @@ pub struct Lane {
 }
 
 /// A lane's thread, which loads its model.
-pub struct Starting<E> {
+pub struct StartingWorker<E> {
     commands: Sender<Entry>,
     board: Arc<Board>,
     loaded: std::sync::mpsc::Receiver<Result<ModelInfo, E>>,
@@ -35,20 +35,20 @@ pub struct Starting<E> {
 
 /// Tells the lane's thread when whoever waits for a window leaves before the answer.
 struct Waiting<'a> {
-    lane: &'a Lane,
+    worker: &'a WorkerHandle,
     answered: bool,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.lane.held.fetch_sub(1, Relaxed);
+        self.worker.held.fetch_sub(1, Relaxed);
         if !self.answered {
-            self.lane.board.somebody_left();
+            self.worker.board.somebody_left();
         }
     }
 }
 
-impl<E: Send + 'static> Starting<E> {
+impl<E: Send + 'static> StartingWorker<E> {
     /// Starts the thread, which builds the model by `load_model` and keeps it.
     pub fn new(
         load: Arc<Load>,
@@ -73,20 +73,20 @@ impl<E: Send + 'static> Starting<E> {
     }
 
     /// Waits for the model.
-    pub fn wait(self) -> Result<(Lane, ModelInfo), StartError<E>> {
+    pub fn wait(self) -> Result<(WorkerHandle, ModelInfo), StartError<E>> {
         let info = self.loaded.recv().map_err(|_| StartError::Died)?.map_err(StartError::Model)?;
-        let lane = Lane {
+        let worker = WorkerHandle {
             commands: self.commands,
             board: self.board,
             hung: channel::Sender::new(false),
             held: AtomicUsize::new(0),
             language: info.languages.first().map_or("en", String::as_str).to_owned(),
         };
-        Ok((lane, info))
+        Ok((worker, info))
     }
 }
 
-impl Lane {
+impl WorkerHandle {
     /// Less is better: whether it works, and how many windows it has.
     pub fn burden(&self) -> (bool, usize) {
         (self.board.condition() != Condition::Working, self.held.load(Relaxed))
@@ -117,7 +117,7 @@ impl Lane {
         answer: oneshot::Receiver<Result<Recognition, Error>>,
     ) -> Result<Recognition, Error> {
         self.held.fetch_add(1, Relaxed);
-        let mut waiting = Waiting { lane: self, answered: false };
+        let mut waiting = Waiting { worker: self, answered: false };
         // Dropped before `waiting`, so that the thread, once told, finds the channel closed.
         let mut answer = answer;
         let mut hung = self.hung.subscribe();

@@ -8,21 +8,21 @@ use super::{Error, Load};
 use crate::engine::window::TenantId;
 
 /// A request's place, from the door to its answer.
-pub struct Place {
+pub struct RequestPermit {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
-    pub(super) expected: Option<Expected>,
+    pub(super) reservation: Option<Reservation>,
 }
 
 /// The work that a request is expected to bring; to be dropped when its audio is read, or is late.
-pub struct Expected {
+pub struct Reservation {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
     pub(super) work: Work,
 }
 
 /// Leave to bring in so many seconds of audio. The part that was not marked done is given back on drop.
-pub struct Admission {
+pub struct AudioPermit {
     /// `None`: work that is not counted.
     account: Option<Account>,
 }
@@ -33,14 +33,14 @@ struct Account {
     remaining: Mutex<Work>,
 }
 
-impl Place {
+impl RequestPermit {
     /// The work that is expected, for the reader of the audio; once.
-    pub fn take_expected(&mut self) -> Option<Expected> {
-        self.expected.take()
+    pub fn take_reservation(&mut self) -> Option<Reservation> {
+        self.reservation.take()
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut state = self.load.state();
         state.requests -= 1;
@@ -49,7 +49,7 @@ impl Drop for Place {
     }
 }
 
-impl Drop for Expected {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.load.state().expect_no_more(self.tenant, self.work);
     }
@@ -70,7 +70,7 @@ impl Account {
     }
 }
 
-impl Admission {
+impl AudioPermit {
     pub(super) fn new(load: Arc<Load>, tenant: TenantId, work: Work) -> Self {
         Self { account: Some(Account { load, tenant, remaining: Mutex::new(work) }) }
     }
@@ -129,7 +129,7 @@ impl Admission {
     }
 }
 
-impl Drop for Admission {
+impl Drop for AudioPermit {
     fn drop(&mut self) {
         let Some(account) = &self.account else { return };
         let remaining = *account.remaining();
