@@ -1,13 +1,13 @@
-// The next token of each row from its logits: suppression, the grammar of timestamps, temperature; and the
-// state of its slot after it. The twin of models/whisper/rules.rs, bias/search.rs and sequence.rs.
+// Chooses the next token of each row from its logits (suppression, the grammar of timestamps, terms, temperature) and
+// updates the state of its slot. The twin of models/whisper/rules.rs, bias/search.rs and sequence.rs.
 
 // Bits of `suppressed`.
 constexpr unsigned char NEVER = 1;
 constexpr unsigned char NOT_FIRST = 2;
-// It goes on with the word before it.
+// The token continues the word before it.
 constexpr unsigned char CONTINUES = 4;
 
-// An attempt takes back no more terms than this. As in models/whisper/bias/search.rs.
+// The most terms that an attempt takes back, as in models/whisper/bias/search.rs.
 constexpr int RETURNS_MAX = 64;
 
 // A uniform number in (0, 1) for one token of one step of one attempt, the same whatever else is in the batch:
@@ -25,12 +25,12 @@ struct Best {
     int token;
 };
 
-// The higher score, of equal ones the lower token.
+// The higher score; among equal ones the lower token.
 __device__ inline Best better(Best a, Best b) {
     return b.score > a.score || (b.score == a.score && b.token < a.token) ? b : a;
 }
 
-// In every thread.
+// Returns the best to every thread.
 __device__ inline Best block_best(Best best) {
     __shared__ Best parts[32];
     int lane = threadIdx.x % 32, warps = blockDim.x / 32;
@@ -50,13 +50,13 @@ __device__ inline Best block_best(Best best) {
     return best;
 }
 
-// Calls `each` with the nodes that follow `node`, by their indexes: one thread with each.
+// Calls `each` with the index of every follower of `node`, each in one thread.
 template <typename Each> __device__ inline void each_following(const TrieNode *trie, int node, Each each) {
     for (int n = trie[node].first + threadIdx.x; n < trie[node + 1].first; n += blockDim.x) each(n);
 }
 
-// The same for `node` and all that it is otherwise, which `each` gets too: first all of one, then all of the next, so
-// that no token is in two threads' hands.
+// The same for `node` and its chain of `otherwise`; `each` also gets the node. One node's followers come after
+// another's, so that no two threads handle the same token at once.
 template <typename Each> __device__ inline void each_reached(const TrieNode *trie, int node, Each each) {
     while (true) {
         each_following(trie, node, [&](int next) { each(node, next); });
@@ -66,7 +66,7 @@ template <typename Each> __device__ inline void each_reached(const TrieNode *tri
     }
 }
 
-// The node of `token` after `node`; below 0: there is none.
+// The follower of `node` with `token`; below 0 if there is none.
 __device__ inline int child(const TrieNode *trie, int node, int token) {
     int from = trie[node].first, end = trie[node + 1].first, until = end;
     while (from < until) {
@@ -79,7 +79,7 @@ __device__ inline int child(const TrieNode *trie, int node, int token) {
     return from < end && trie[from].token == token ? from : -1;
 }
 
-// Where `token` leads from `node`.
+// The node after `token` at `node`.
 __device__ inline int node_after(const TrieNode *trie, int node, int token) {
     while (true) {
         int next = child(trie, node, token);
@@ -89,7 +89,7 @@ __device__ inline int node_after(const TrieNode *trie, int node, int token) {
     }
 }
 
-// Whether the term that begins with `token` ends at `node` or any that it is otherwise.
+// Whether a term that begins with `token` ends at `node` or in its chain of `otherwise`.
 __device__ inline bool ends_with(const TrieNode *trie, int node, int token) {
     while (true) {
         if (trie[node].opening == token) return true;
@@ -110,11 +110,11 @@ extern "C" __global__ void choose(
         if (threadIdx.x == 0) outcomes[blockIdx.x] = outcome;
         return;
     }
-    // Thread 0 writes it at the end, when all have read it: reductions lie between.
+    // Thread 0 writes it at the end, after reductions in which all threads have synchronised.
     State state = states[row.slot];
     const float *own = logits + (size_t)blockIdx.x * vocabulary;
 
-    // Every token is text or a timestamp; of both, those of [from, until) may be written.
+    // Every token is text or a timestamp; of each kind, those in [from, until) may be written.
     int text_from = 0, text_until = timestamp_begin, time_from = timestamp_begin, time_until = vocabulary;
     if (state.last_is_timestamp && state.before_is_timestamp) {
         time_until = timestamp_begin;
@@ -187,10 +187,10 @@ extern "C" __global__ void choose(
     time_sum = block_sum(time_sum);
     float text_total = text_sum > 0.0f ? text_max + logf(text_sum) : -INFINITE;
     float time_total = time_sum > 0.0f ? time_max + logf(time_sum) : -INFINITE;
-    // Where a timestamp as such is likelier than any one text token, it is a timestamp.
+    // If timestamps together are likelier than any single text token, force a timestamp.
     bool is_time = time_total > text_max;
 
-    // Probabilities are those without terms.
+    // Probabilities are computed without the effect of terms.
     float largest = fmaxf(text_total, time_total);
     float total = is_time ? time_total : largest + logf(expf(text_total - largest) + expf(time_total - largest));
     auto log_probability = [&](int token) { return own[token] - total; };
@@ -217,7 +217,7 @@ extern "C" __global__ void choose(
     }
     Best peak = is_time ? time_peak : better(text_peak, time_peak);
     Best best = is_time ? time : better(text, time);
-    // Nothing is allowed, or the logits are no numbers: the attempt ends.
+    // No token is allowed, or the logits are NaN: the attempt ends.
     int token = best.token < vocabulary ? best.token : end_of_text;
     bool is_back = false;
     if (terms) {
@@ -230,7 +230,7 @@ extern "C" __global__ void choose(
             bool ends = trie[state.trial_node].opening >= 0;
             Best further = NONE;
             if (peak_is_word) {
-                // A whole term gives way to a longer one only where that is likeliest.
+                // A complete term yields to a longer one only if that is likeliest.
                 each_following(trie, state.trial_node, [&](int next) {
                     int token = trie[next].token;
                     bool fits = state.trial_loss + peak.score - logit(token) <= trie[next].gain;
@@ -244,7 +244,7 @@ extern "C" __global__ void choose(
                 state.trial_loss += peak.score - further.score;
                 state.trial_node = child(trie, state.trial_node, token);
             } else if (!ends || (peak.token < vocabulary && suppressed[peak.token] & CONTINUES)) {
-                // A whole term is not the beginning of another word.
+                // A complete term must not turn out to begin another word.
                 is_settled = is_back = true;
             } else {
                 state.trial_written = -1;
@@ -257,7 +257,7 @@ extern "C" __global__ void choose(
                 TrieNode next = trie[index];
                 if (next.gain <= 0.0f) return;
                 if (next.token == token) is_own = 1.0f;
-                // A term that has just been written is not written again for its own sake.
+                // Do not repeat a term that was just written.
                 bool repeats = node <= FIRST && ends_with(trie, state.node, next.token);
                 float one = logit(next.token);
                 if (peak.score - one <= next.gain && !repeats) found = better(found, {one, next.token});

@@ -1,5 +1,5 @@
-// Token and position embeddings to the residual. One block a row. `positions` receives where each row's token
-// goes, below 0 for rows that have nothing to do: the kernels that follow read it.
+// Writes token plus position embeddings to the residual. One block a row. Also writes each row's position to
+// `positions`, below 0 for empty rows, for the kernels that follow.
 extern "C" __global__ void embed(
     const Row *rows, const State *states, const bf16 *tokens, const float *position_embeddings, int width,
     int vocabulary, int text_positions, int *positions, float *x) {

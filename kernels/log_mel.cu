@@ -3,11 +3,11 @@
 constexpr int FFT = 400;
 constexpr int HOP = 160;
 constexpr int BINS = FFT / 2 + 1;
-// Frames that a block takes: each factor of the transform is read once for all of them.
+// Frames of one block: each factor of the transform is read once for all of them.
 constexpr int FRAMES = 8;
 constexpr int MEL_THREADS = 256;
 
-// Total order of floats as that of ints, for atomicMax.
+// Maps floats to ints of the same order, for atomicMax.
 __device__ inline int ordered(float value) {
     int bits = __float_as_int(value);
     return bits ^ (bits >> 31 & 0x7fffffff);
@@ -25,7 +25,7 @@ extern "C" __global__ void log_mel(
     const short *samples, int stride, const int *counts, const float *hann, const float *cosines,
     const float *sines, const int *firsts, const int *widths, const int *starts, const float *weights, int bands,
     int frames, int *maxima, float *features) {
-    // Of a frame x: x[n] + x[400 - n] and x[n] - x[400 - n], as cosine is even and sine is odd.
+    // For a frame x: x[n] + x[400 - n] and x[n] - x[400 - n], as cosine is even and sine is odd.
     __shared__ float even[FRAMES][FFT / 2 + 1], odd[FRAMES][FFT / 2 + 1], power[FRAMES][BINS];
     __shared__ float turn[2][FFT];
     int window = blockIdx.y, first = blockIdx.x * FRAMES;
@@ -84,7 +84,7 @@ extern "C" __global__ void log_mel(
     if (threadIdx.x == 0) atomicMax(maxima + window, ordered(largest));
 }
 
-// Clamps each window at 8 below its maximum, scales it, and fills what follows the audio with 0, the value of
+// Clamps each window at 8 below its maximum, scales it, and fills the frames behind the audio with 0, the value of
 // padding, in place. Grid (frames / 256, bands, windows), blocks of 256.
 extern "C" __global__ void clamp_mel(const int *counts, const int *maxima, int frames, float *features) {
     int window = blockIdx.z, frame = blockIdx.x * blockDim.x + threadIdx.x;

@@ -96,7 +96,7 @@ pub struct Token {
     pub probability: f32,
 }
 
-/// A model on one device, owned by one thread. A slot goes encode → begin → step … → finish;
+/// A model on one device, owned by one worker thread. A slot goes encode → begin → step … → finish;
 /// `begin` may follow `finish` for another attempt at the same encoding. No call depends on which
 /// other slots are in the batch: the same window gives the same tokens alone and in company.
 pub trait SpeechModel {

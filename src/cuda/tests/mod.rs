@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 use self::emulated::devices;
 use super::*;
 
-/// Rows of the test, of which the third has nothing to do.
+/// Rows of each test, of which the third is empty.
 const ROWS: i64 = 5;
 const HEADS: i64 = 3;
 const WIDTH: i64 = HEADS * HEAD as i64;
@@ -70,7 +70,7 @@ fn compiled_kernels_are_kept_for_the_next_start() {
     let nvrtc = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/nvrtc-13.0.88/lib");
     libraries::open_companions(&[nvrtc]);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // Of two devices at once.
+    // Transfers on two devices at once.
     let of_device = || compiler::kernels((9, 0), folder.path()).expect("it compiles");
     let (first, second) = std::thread::scope(|scope| {
         let second = scope.spawn(of_device);
@@ -97,7 +97,7 @@ fn embeddings_are_those_of_token_and_position() {
             first: 0,
             wanted: Wanted::default(),
         };
-        // Given; from the state; nothing; finished; a token that there is not.
+        // A given token; one from the state; none; a finished slot; an invalid token.
         let of = [given(2, 7, 3), Row::step(1, 1), Row::NONE, Row::step(0, 3), given(2, 50, 4)];
         let row_bytes = rows(&of, torch_device);
         const NUMBERS: usize = State::BYTES / 4;
@@ -133,7 +133,7 @@ fn embeddings_are_those_of_token_and_position() {
 #[test]
 fn the_norm_takes_up_what_a_block_made() {
     for (torch_device, mut device) in devices() {
-        // A width that is no multiple of the block, and one that is.
+        // A width that is not a multiple of the block, and one that is.
         for width in [WIDTH, 1280] {
             let positions = ints(&[0, 5, -1, 1, 2], torch_device);
             let [before, y] =
@@ -288,7 +288,7 @@ fn audio_is_attended_to_in_parts_of_each_slots_own_length() {
 #[test]
 fn every_number_in_fp8_is_read_as_it_is() {
     for (torch_device, mut device) in devices() {
-        // A key of all codes but those of no number, four heads of 64; the value of each is itself, with one position.
+        // A key of all codes but NaN, four heads of 64; the value of each is itself, with one position.
         let codes: Vec<u8> = (0..=u8::MAX).map(|code| if code & 0x7F == 0x7F { 0 } else { code }).collect();
         let values = Tensor::from_slice(&codes).to_device(torch_device);
         let row_bytes = rows(&[Row::step(0, 0)], torch_device);

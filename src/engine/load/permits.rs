@@ -1,4 +1,4 @@
-//! Proofs of admission: each gives back what it holds when it is dropped.
+//! Permits for requests and for audio: each releases its share of the load when it is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,23 +7,23 @@ use super::cost::Work;
 use super::{Error, Load};
 use crate::engine::window::TenantId;
 
-/// A request's place, from the door to its answer.
+/// A permit for one request, from admission to its answer.
 pub struct RequestPermit {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
     pub(super) reservation: Option<Reservation>,
 }
 
-/// The work that a request is expected to bring; to be dropped when its audio is read, or is late.
+/// A reservation for the work that a request usually brings; drop it when the audio is read, or is late.
 pub struct Reservation {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
     pub(super) work: Work,
 }
 
-/// Leave to bring in so many seconds of audio. The part that was not marked done is given back on drop.
+/// A permit for audio of a certain length. Dropping it releases the part that was not marked done.
 pub struct AudioPermit {
-    /// `None`: work that is not counted.
+    /// `None` for work that is not counted.
     account: Option<Account>,
 }
 
@@ -34,7 +34,7 @@ struct Account {
 }
 
 impl RequestPermit {
-    /// The work that is expected, for the reader of the audio; once.
+    /// Hands the reservation to the reader of the audio, once.
     pub fn take_reservation(&mut self) -> Option<Reservation> {
         self.reservation.take()
     }
@@ -60,7 +60,7 @@ impl Account {
         self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds `work`, and nothing else, from here on.
+    /// Replaces the work that is held by `work`.
     fn hold_instead(&self, work: Work) {
         let mut remaining = self.remaining();
         let before = std::mem::replace(&mut *remaining, work);
@@ -75,15 +75,15 @@ impl AudioPermit {
         Self { account: Some(Account { load, tenant, remaining: Mutex::new(work) }) }
     }
 
-    /// Leave that counts for nothing: the caller bounds the work by other means.
+    /// A permit that counts for nothing: the caller bounds the work by other means.
     pub(in crate::engine) fn uncounted() -> Self {
         Self { account: None }
     }
 
-    /// While it is decoded, the audio turns out to have `seconds` at least.
+    /// Extends the permit: while it is being decoded, the audio turns out to have `seconds` at least.
     ///
     /// # Errors
-    /// As [`super::Load::admit`]: it is longer than was admitted, and there is no room for the rest.
+    /// As [`super::Load::admit`]: the audio is longer than was admitted, and there is no room for the rest.
     pub fn grow(&self, seconds: f64) -> Result<(), Error> {
         let Some(account) = &self.account else { return Ok(()) };
         let mut remaining = account.remaining();
@@ -92,7 +92,7 @@ impl AudioPermit {
         }
         let more = Work::audio(seconds - remaining.seconds);
         let mut state = account.load.state();
-        // The one piece on an idle engine may grow as long as it likes.
+        // The only piece of audio on the engine may grow without bound.
         if state.held != *remaining {
             account.load.check(&state, account.tenant, more, *remaining)?;
         }
@@ -101,20 +101,20 @@ impl AudioPermit {
         Ok(())
     }
 
-    /// The audio is decoded: it has `seconds`, and decoding `source_samples` took a processor so long.
+    /// Sets the final length once the audio is decoded; decoding its `source_samples` took one core the time `took`.
     pub fn decoded(&self, seconds: f64, source_samples: f64, took: Duration) {
         let Some(account) = &self.account else { return };
         account.hold_instead(Work::audio(seconds));
         account.load.state().reading.learn(source_samples, took.as_secs_f64());
     }
 
-    /// The audio is cut into windows of so many seconds: only these are held now.
+    /// Replaces the work by windows of these lengths, in seconds, once the audio is cut.
     pub fn cut(&self, windows: impl Iterator<Item = f64>) {
         let Some(account) = &self.account else { return };
         account.hold_instead(windows.fold(Work::default(), |sum, seconds| sum + Work::window(seconds)));
     }
 
-    /// `seconds` of the audio are transcribed; infinite: all that is left.
+    /// Releases `seconds` of audio that are transcribed; infinity for all that is left.
     pub fn done(&self, seconds: f64) {
         let Some(account) = &self.account else { return };
         let mut remaining = account.remaining();

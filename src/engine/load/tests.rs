@@ -9,7 +9,7 @@ fn load(max_held_seconds: f64) -> Arc<Load> {
     started(&Config { max_held_seconds, ..Config::default() })
 }
 
-/// Of one device that works on three windows at once.
+/// The load of one device with three slots.
 fn started(config: &Config) -> Arc<Load> {
     let load = Load::new(config);
     load.started(1, 3);
@@ -262,7 +262,7 @@ struct Simulation {
     random: u64,
 }
 
-/// What became of one caller.
+/// The history of one caller.
 #[derive(Clone, Copy, Default)]
 struct Caller {
     asked_at: f64,
@@ -334,8 +334,8 @@ impl Simulation {
     }
 }
 
-/// Offers `times` of what the machine can do for `duration` seconds; of those refused, `share` come back when
-/// they were told to, as often as it takes, the others never. Returns the callers, and how much of the time the
+/// Offers `times` of what the machine can do for `duration` seconds; of refused callers, `share` return at the
+/// promised time, as often as it takes, the others never. Returns the callers, and how much of the time the
 /// machine was at work while the load lasted.
 fn overload(simulation: &mut Simulation, times: f64, duration: f64, share: f64) -> (Vec<Caller>, f64) {
     const MEAN_SECONDS: f64 = 10.0;
@@ -350,7 +350,7 @@ fn overload(simulation: &mut Simulation, times: f64, duration: f64, share: f64) 
         callers.push(Caller { asked_at, seconds, ..Caller::default() });
         events.push((at(asked_at), number));
     }
-    // Who will come back, and what each brings: the line that a refused caller stands in, in truth.
+    // The callers that will return, and the work of each: the true line before a refused caller.
     let mut line: HashMap<usize, f64> = HashMap::new();
     let mut busy_until_end = None;
     while let Some((std::cmp::Reverse(time), number)) = events.pop() {
@@ -397,7 +397,7 @@ fn at_four_times_the_capacity_it_works_all_the_time_and_what_it_tells_is_true() 
         let mut simulation = Simulation::new(&config, fixed, slope, seed);
         let (callers, goodput) = overload(&mut simulation, 4.0, 45.0, 1.0);
         assert!(goodput >= 0.95, "goodput {goodput:.3} at {fixed} + {slope} s");
-        assert!(callers.iter().all(|caller| caller.let_in_at.is_some()), "somebody was never let in");
+        assert!(callers.iter().all(|caller| caller.let_in_at.is_some()), "a caller was never let in");
         let refused: Vec<&Caller> = callers
             .iter()
             .filter(|caller| caller.attempts > 0 && caller.asked_at >= LEARNING && caller.told < 120.0)
@@ -414,7 +414,7 @@ fn at_four_times_the_capacity_it_works_all_the_time_and_what_it_tells_is_true() 
         let waited = |caller: &Caller| caller.let_in_at.map_or(f64::INFINITY, |at| at - caller.asked_at);
         let kept = refused.iter().filter(|caller| true_to(caller.told, waited(caller))).count();
         assert!(part(kept, refused.len()) >= 0.95, "{kept} of {} let in when told", refused.len());
-        // No more are told a time than can be served by then.
+        // No more callers are promised a time than can be served by then.
         let times = refused.iter().map(|caller| caller.asked_at + caller.told);
         let (first, last) = times.fold((f64::MAX, 0.0f64), |(first, last), at| (first.min(at), last.max(at)));
         let in_a_second = refused.len() as f64 / (last - first);

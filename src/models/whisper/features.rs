@@ -10,7 +10,7 @@ use crate::models::{Error, weights};
 pub use crate::audio::{FFT_SAMPLES, HOP_SAMPLES};
 pub use device::DeviceLogMel;
 
-/// Frames that a thread takes at a time.
+/// Frames of one task of a thread.
 const FRAMES_OF_TASK: usize = 50;
 
 /// Log-mel features by the CPU.
@@ -33,7 +33,7 @@ impl HostLogMel {
     /// (windows, frames, bands). A window's audio fills its first frames; the rest is padding.
     pub fn compute(&self, requests: &[EncodeRequest], frames: usize) -> Vec<f32> {
         let bands = self.bands();
-        // Zero is the value of padding, not of silence: so the reference pads.
+        // Zero is the value of padding in the reference; silence has another one.
         let mut features = vec![0.0; requests.len() * frames * bands];
         for (request, window) in requests.iter().zip(features.chunks_exact_mut(frames * bands)) {
             let samples = request.pcm.samples();
@@ -45,8 +45,8 @@ impl HostLogMel {
 }
 
 impl LogMel {
-    /// Features of the first frames of `samples` (mono, 16 kHz), silence following: (frames, bands) into
-    /// `output`. The clamp at 8 below the maximum is taken over these frames.
+    /// Writes the features of the first frames of `samples` (mono, 16 kHz; silence follows) into `output`,
+    /// (frames, bands). The clamp at 8 below the maximum is over these frames.
     pub fn compute(&self, threads: &Threads, samples: &[f32], output: &mut [f32]) {
         let bands = self.bands();
         let frames = output.len() / bands;

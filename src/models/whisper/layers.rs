@@ -1,4 +1,4 @@
-//! The layers that encoder and decoder share, on a device and in a type.
+//! Layers of encoder and decoder in libtorch's operations, on one device and in one number format.
 
 use tch::{Device, Kind, Tensor};
 
@@ -26,8 +26,8 @@ impl Linear {
     }
 }
 
-/// Normalises in f32 and rounds to the type of the products that follow. What runs past a layer, the
-/// residual, stays f32: in bf16 it would lose a bit of every layer's contribution.
+/// Normalises in f32 and rounds to the format of the products that follow. The residual stays f32: in bf16 it would
+/// lose part of every layer's contribution.
 pub struct LayerNorm {
     pub gamma: Tensor,
     pub beta: Tensor,
@@ -40,7 +40,7 @@ impl LayerNorm {
         Ok(Self { gamma: convert(&weights.gamma)?, beta: convert(&weights.beta)?, kind })
     }
 
-    /// (…, d) f32 to (…, d) of this layer's type.
+    /// (…, d) f32 to (…, d) in this layer's format.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let width = self.gamma.size();
         let normal = x.f_layer_norm(&width, Some(&self.gamma), Some(&self.beta), NORM_EPSILON, false)?;

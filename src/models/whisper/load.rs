@@ -45,11 +45,11 @@ pub struct Accelerator {
     pub name: String,
 }
 
-/// Windows that a CUDA device encodes at once: more gain nothing.
+/// Windows that a CUDA device encodes at once; more gain nothing.
 const ENCODE_BATCH: usize = 8;
 
 impl Hardware {
-    /// The device that `config` names. Comes before anything is placed on it.
+    /// Opens the device that `config` names; call it before placing tensors there.
     pub fn open(config: &Config) -> Result<Self, Error> {
         let torch_device = devices::find(config)?;
         match torch_device {

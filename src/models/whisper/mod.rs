@@ -51,8 +51,8 @@ pub struct Whisper {
     biases: Vec<(Weak<[Term]>, Arc<Bias>)>,
 }
 
-/// The fewest frames that the encoder sees where its context is shortened, and the frames of padding it
-/// sees behind the audio: with less it hears words that are not there (benches/RESULTS.md).
+/// Bounds of a shortened encoder context: the fewest frames, and the frames of padding behind the audio. With less the
+/// model hallucinates words (benches/RESULTS.md).
 const MIN_FRAMES: usize = 1000;
 const MARGIN_FRAMES: usize = 300;
 
@@ -60,7 +60,7 @@ const MARGIN_FRAMES: usize = 300;
 #[derive(Default)]
 struct Slot {
     samples: usize,
-    /// The window's audio, where the encoder has not seen all of its context.
+    /// The window's audio, if the encoder has seen a shortened context.
     shortened: Option<Pcm>,
     language: Option<DetectedLanguage>,
     task: Task,
@@ -80,7 +80,7 @@ impl Whisper {
         opening
     }
 
-    /// The prompt before the opening: the end of `text`, if any.
+    /// The tokens before the opening: the end of `text`, if any.
     fn prompt(&self, text: Option<&str>) -> Vec<TokenId> {
         let mut tokens =
             text.map(|text| self.tokenizer.encode(&format!(" {}", text.trim()))).unwrap_or_default();
@@ -181,7 +181,7 @@ impl Whisper {
         Ok(())
     }
 
-    /// Encodes windows again, whole, whose first attempt after a shortened context was not good enough.
+    /// Encodes windows again with full context whose first attempt, after a shortened one, was rejected.
     fn widen(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
         for &Attempt { slot, temperature, .. } in attempts {
             if temperature > 0.0
@@ -302,8 +302,7 @@ impl Whisper {
                 LogMel::frames(slot.samples) / 2,
             );
             timing::assign(words, &mut hypothesis.segments, &pass.per_segment);
-            // Speech after the last word belongs to the next window, unless the model said that
-            // there is none.
+            // Speech after the last word belongs to the next window, unless the model marked the rest as silence.
             let last_word_end =
                 hypothesis.segments.iter().flat_map(|s| &s.words).next_back().map(|word| word.end);
             if let Some(end) = last_word_end.filter(|&end| end > 0.0 && !hypothesis.ends_in_silence) {

@@ -17,7 +17,7 @@ use crate::engine::{EncodeRequest, SlotId};
 use crate::models::{Error, weights};
 
 pub struct CudaBackend {
-    // First, so that nothing is under way any more when the memory goes.
+    // First, so that the device is idle before the memory is freed.
     decoder: Decoder,
     log_mel: DeviceLogMel,
     encoder: Encoder,

@@ -1,6 +1,6 @@
-//! One suite for every way in which a window may be decoded: the processor's kernels in f32, the reference, in bf16
-//! and in int8, and the device's, with its audio in bf16 and in fp8, emulated everywhere and on a GPU where there is
-//! one. The model is small, with random weights.
+//! One suite for all backends: the CPU's kernels in f32 (the reference), bf16 and int8, and the CUDA kernels with an
+//! audio cache in bf16 and fp8, emulated everywhere and on a GPU if there is one. The model is small, with random
+//! weights.
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -1,12 +1,12 @@
-//! Terms to expect: `keyterm` and `keywords` as the decoder heeds them. Pure.
+//! Biasing towards terms: the decoder's part of `keyterm` and `keywords`. Pure.
 //!
 //! Contextual biasing over a trie of the terms' tokens (Zhao et al., "Shallow-Fusion End-to-End Contextual
 //! Biasing", Interspeech 2019), for decoding that keeps one sequence. Instead of adding to logits, which lets a
 //! large weight write a term that was never said, a term has a margin: its tokens together may lie this far
-//! below the tokens that the model likes best, and no further. [`Search`] writes a term on trial and takes it
-//! back where the audio does not bear it out.
+//! below the model's likeliest tokens, and no further. [`Search`] writes a term on trial and takes it back if the
+//! audio does not confirm it.
 //!
-//! An unwanted term loses instead: the last of its tokens becomes less likely.
+//! The last token of an unwanted term becomes less likely instead.
 
 mod search;
 #[cfg(test)]
@@ -24,20 +24,19 @@ use crate::transcript::script::is_unspaced;
 const MARGIN: f32 = 0.5;
 const MARGIN_PER_TOKEN: f32 = 1.75;
 const MARGIN_MAX: f32 = 8.0;
-/// Weights beyond this allow no more.
+/// Larger weights count as this one.
 const WEIGHT_MAX: f32 = 1.5;
-/// A word that the tokenizer knows whole, in any spelling, is common, and the model hears it without help: among a
-/// hundred such words some fit any unclear sound. So it gets nothing at weight 1, and this at [`WEIGHT_MAX`].
+/// The margin of a word that is a single token in some spelling, at [`WEIGHT_MAX`]; 0 at weight 1. Such a word is
+/// common and the model recognises it without help, while among a hundred of them some fit any unclear sound.
 const COMMON_MARGIN: f32 = 0.5;
-/// With more terms each has a smaller margin, in proportion: the more there are, the more easily one of them fits a
-/// sound that is unclear.
+/// With more terms than this, margins shrink in proportion: the more terms, the more easily one fits an unclear sound.
 const FEW_TERMS: f32 = 40.0;
-/// The last token of an unwanted term of weight -1 loses so much, in nats.
+/// The penalty on the last token of an unwanted term of weight -1, in nats.
 const UNWANTED: f32 = 3.0;
 const UNWANTED_WEIGHT_MAX: f32 = 10.0;
-/// Longer terms end here.
+/// Longer terms are cut.
 const TOKENS_MAX: usize = 32;
-/// Ways in which a term may be written: as it is and with capitals, each after a space and without.
+/// Spellings of a term: as given and capitalised, each with and without a space before it.
 const SPELLINGS: usize = 4;
 /// The most nodes of a [`Bias`]: two roots, the terms, the end.
 pub const NODES_MAX: usize = 3 + TERMS_MAX * SPELLINGS * TOKENS_MAX;
@@ -50,7 +49,7 @@ pub struct Bias {
     nodes: Vec<TrieNode>,
     end_of_text: TokenId,
     timestamp_begin: TokenId,
-    /// For each text token, whether it goes on with the word before it.
+    /// For each text token, whether it continues the word before it.
     continues: Vec<bool>,
 }
 
@@ -67,7 +66,7 @@ impl Bias {
             let capitalised = capitalised(text);
             let spellings = [Some(text), Some(capitalised.as_str()).filter(|&other| other != text)];
             let in_tokens = spellings.into_iter().flatten().flat_map(|spelling| {
-                // Where words are not set apart a term follows any letter.
+                // In scripts without spaces a term may follow any letter.
                 let bare = if spelling.starts_with(is_unspaced) { ANYWHERE } else { FIRST };
                 [(ANYWHERE, format!(" {spelling}")), (bare, spelling.to_owned())]
                     .map(|(root, text)| (root, tokenizer.encode(&text)))
@@ -109,12 +108,12 @@ impl Bias {
         Some(self.nodes[node].first + index)
     }
 
-    /// `node` and all that it is otherwise: every node that the tokens written so far have reached.
+    /// `node` and its chain of `otherwise`: every node that the tokens written so far have reached.
     fn reached(&self, node: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(node), |&node| (node != ANYWHERE).then(|| self.nodes[node].otherwise))
     }
 
-    /// Where `token` leads from `node`.
+    /// The node after `token` at `node`.
     fn after(&self, node: usize, token: TokenId) -> usize {
         if token >= self.timestamp_begin {
             return FIRST;
@@ -123,7 +122,7 @@ impl Bias {
     }
 }
 
-/// Terms by their tokens, while they are gathered.
+/// The trie under construction.
 struct Trie {
     /// The first two are the roots.
     nodes: Vec<Node>,
@@ -204,7 +203,7 @@ impl Trie {
     }
 }
 
-/// Where `token` leads from `node` among those that have their followers already.
+/// The node after `token` at `node`, among nodes whose followers are packed already.
 fn after(nodes: &[TrieNode], mut node: usize, token: TokenId) -> usize {
     loop {
         let following = nodes[node].first..nodes[node + 1].first;
@@ -218,7 +217,7 @@ fn after(nodes: &[TrieNode], mut node: usize, token: TokenId) -> usize {
     }
 }
 
-/// How far a term may lie below the likeliest tokens, in nats, where its shortest spelling has so many tokens.
+/// The margin of a term whose shortest spelling has this many tokens, in nats.
 fn margin(tokens: usize, weight: f32) -> f32 {
     if tokens <= 1 {
         return COMMON_MARGIN * ((weight - 1.0) / (WEIGHT_MAX - 1.0)).clamp(0.0, 1.0);
@@ -232,13 +231,13 @@ fn stronger(one: f32, other: f32) -> f32 {
     if one < 0.0 || other < 0.0 { one.min(other) } else { one.max(other) }
 }
 
-/// Whether a token of these bytes belongs to the word before it: it begins with a letter or a digit, in a script
-/// that sets words apart.
+/// Whether a token of these bytes continues the word before it: it begins with a letter or a digit of a script with
+/// spaces.
 pub fn continues_word(bytes: &[u8]) -> bool {
     let begins = bytes.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next());
     match (begins, bytes.first()) {
         (Some(letter), _) => letter.is_alphanumeric() && !is_unspaced(letter),
-        // A part of a letter: those of two bytes are of alphabets, longer ones mostly not.
+        // Part of a letter: letters of two bytes belong to alphabets, longer ones mostly do not.
         (None, Some(&byte)) => (0xC3..0xE0).contains(&byte),
         (None, None) => false,
     }

@@ -1,4 +1,4 @@
-//! One attempt's way through the terms: which one is on trial, and what replaces it if it fails.
+//! The search for terms in one attempt: which term is on trial, and what replaces it if it fails.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::super::tokenizer::TokenId;
 use super::{ANYWHERE, Bias, FIRST};
 use crate::cpu::{Level, rows};
 
-/// An attempt takes back no more terms than this: with many terms a window would be decoded many times over.
+/// The most terms that an attempt takes back: with many terms a window could be decoded many times over.
 pub const RETURNS_MAX: usize = 64;
 
 /// A token that may be written.
@@ -17,14 +17,14 @@ pub struct Choice {
     pub probability: f32,
 }
 
-/// The next token, and how many of those written stay.
+/// The next token, and how many written tokens remain.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
-    /// The token that the model likes best.
+    /// The model's own choice.
     Own,
     /// A term's token instead.
     Term(TokenId),
-    /// The term on trial is not what was said: all after the first `written` tokens goes, and `instead` follows.
+    /// The term on trial failed: only the first `written` tokens remain, and `instead` follows.
     Back { written: usize, instead: Choice },
 }
 
@@ -36,13 +36,13 @@ pub struct Search {
     returns: usize,
 }
 
-/// A term that the model alone would not have written.
+/// A term on trial, which the model alone would not have written.
 struct Trial {
-    /// So many tokens stand before the first one that it would not have written.
+    /// Tokens before the first one that the model would not have written.
     written: usize,
     /// The node in the trie before it.
     before: usize,
-    /// The token that it would have written.
+    /// The token that the model would have written.
     instead: Choice,
     /// The term's last token.
     node: usize,
@@ -59,7 +59,7 @@ impl Search {
         &self.bias
     }
 
-    /// Makes the last tokens of unwanted terms less likely, and returns them with their logits of before.
+    /// Makes the last tokens of unwanted terms less likely, and returns them with their original logits.
     ///
     /// Nothing happens where the likeliest token is a timestamp or the end of the text.
     pub fn penalise(&self, logits: &mut [f32]) -> Vec<(TokenId, f32)> {
@@ -93,7 +93,7 @@ impl Search {
         if let Some(trial) = &mut self.trial {
             let ends = self.bias.nodes[trial.node].opening.is_some();
             let further = best(logits, self.bias.following(trial.node), |next| {
-                // A whole term gives way to a longer one only where that is likeliest.
+                // A complete term yields to a longer one only if that is likeliest.
                 let fits = trial.loss + peak - logits[next.token as usize] <= next.gain;
                 fits && (!ends || next.token == likeliest)
             });
@@ -102,7 +102,7 @@ impl Search {
                 trial.node = self.bias.child(trial.node, token).unwrap_or(ANYWHERE);
                 return Step::Term(token);
             }
-            // A whole term is not the beginning of another word.
+            // A complete term must not turn out to begin another word.
             let continues = self.bias.continues.get(likeliest as usize).copied().unwrap_or(false);
             if !ends || continues {
                 return self.back();
@@ -116,10 +116,10 @@ impl Search {
         self.try_term(logits, peak, written, own)
     }
 
-    /// Begins or goes on with a term that the model alone would not write, where one is near enough.
+    /// Begins or continues a term that the model alone would not write, if one is within its margin.
     fn try_term(&mut self, logits: &[f32], peak: f32, written: usize, own: Choice) -> Step {
         let bias = &self.bias;
-        // A term that has just been written is not written again for its own sake.
+        // Do not repeat a term that was just written.
         let repeated: Vec<TokenId> =
             bias.reached(self.node).filter_map(|node| bias.nodes[node].opening).collect();
         let mut found: Option<(TokenId, f32)> = None;
@@ -157,7 +157,7 @@ impl Search {
         Step::Back { written: trial.written, instead: trial.instead }
     }
 
-    /// Takes note of the token that was written.
+    /// Records the token that was written.
     pub fn wrote(&mut self, token: TokenId) {
         self.node = self.bias.after(self.node, token);
     }

@@ -19,7 +19,7 @@ const NEAR: f32 = COMMON_MARGIN * 0.8;
 pub type Spelled<'a> = (usize, &'a [TokenId], f32);
 
 impl Bias {
-    /// `continues`: whether a token goes on with the word before it.
+    /// `continues`: whether a token continues the word before it.
     pub fn of_tokens(
         terms: &[Spelled],
         (end_of_text, timestamp_begin): (TokenId, TokenId),

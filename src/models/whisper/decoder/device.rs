@@ -20,7 +20,7 @@ use crate::models::whisper::bias::Bias;
 use crate::models::whisper::rules::Table;
 use crate::models::{Error, weights};
 
-/// Rows of the largest launch, at least: long prompts go in parts of so many tokens.
+/// The fewest rows of the largest launch; long prompts run in parts of this many tokens.
 const ROWS_MIN: usize = 64;
 
 /// Rows of the largest launch for so many slots.
@@ -32,7 +32,7 @@ pub fn rows_max(slots: usize) -> usize {
 const WIDTH_MAX: usize = 2048;
 
 pub struct Decoder {
-    // First, so that nothing is under way any more when the memory goes.
+    // First, so that the device is idle before the memory is freed.
     device: Box<dyn Device>,
     /// The step under way.
     pending: Option<(Vec<SlotId>, Download)>,
@@ -72,7 +72,7 @@ impl Decoder {
         let network = Network::new(&base, &placement, table, heads)?;
         let mut decoder = Self { device, pending: None, tries: vec![None; network.slots], network, base };
         decoder.device.after_libtorch()?;
-        // Once to load what each size needs, once more to capture its graph.
+        // The first launch of each size loads what it needs, the second captures its graph.
         let mut rows = 1;
         while rows <= decoder.network.rows_max {
             for _ in 0..2 {
@@ -161,7 +161,7 @@ impl Decoder {
         Ok(begun.map(|(no_speech_probability, first)| Begun { no_speech_probability, first }).collect())
     }
 
-    /// Puts the trie of `bias` into `slot`, where it is not there from the attempt before.
+    /// Uploads the trie of `bias` to `slot`, unless an earlier attempt left it there.
     fn expect(&mut self, slot: usize, bias: &Arc<Bias>) -> Result<(), Error> {
         if self.tries[slot].as_ref().is_some_and(|known| Arc::ptr_eq(known, bias)) {
             return Ok(());
@@ -213,7 +213,7 @@ impl Decoder {
         Ok(Outcome::read_all(&self.device.wait(download)?))
     }
 
-    /// `rows`, at most as many as the largest launch, filled up to a bucket.
+    /// Launches `rows`, at most as many as the largest launch takes, filled up to a bucket.
     fn launch(&mut self, rows: &[Row]) -> Result<(), Error> {
         let bucket = self.network.bucket(rows.len());
         let mut bytes = Vec::with_capacity(bucket * Row::BYTES);
@@ -229,7 +229,7 @@ impl Decoder {
     }
 }
 
-/// A row for each token; `first` counts from the run's beginning until [`parts`] moves it.
+/// A row for each token. `first` counts from the run's beginning until [`parts`] adjusts it.
 fn of_run<'a>(run: &'a Run, wanted: impl Fn(usize) -> Wanted + 'a) -> impl Iterator<Item = Row> + 'a {
     run.tokens.iter().enumerate().map(move |(index, &token)| Row {
         slot: Some(run.slot.0),

@@ -8,7 +8,7 @@ use crate::cpu::{Level, Places, Threads, rows};
 use crate::engine::SlotId;
 use crate::models::{Error, weights};
 
-/// Positions whose keys and values a thread makes at a time.
+/// Positions whose keys and values a thread computes at a time.
 const PANEL: usize = 96;
 
 /// The number formats of weights and caches.
@@ -215,7 +215,7 @@ impl Decoder {
             let mut first = 0;
             for run in runs {
                 let count = run.tokens.len();
-                // A single token is written faster than a thread is woken.
+                // Writing a single token is faster than waking a thread.
                 let threads = if count < 8 { &alone } else { threads };
                 layer.text_cache.write(level, threads, run.slot.0, run.position..run.position + count, |n| {
                     let row = &fused[(first + n) * 3 * width..][..3 * width];

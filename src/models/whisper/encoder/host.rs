@@ -41,7 +41,7 @@ struct Layer {
     contract: Matrix,
 }
 
-/// Whether the processor has the instructions that make these kernels the faster ones.
+/// Whether the CPU has the instructions that make these kernels faster than libtorch's.
 pub fn is_fit_for(weights: &weights::Weights, precision: Precision) -> bool {
     let needed = if precision == Precision::F32 { Level::Avx512 } else { Level::Avx512Products };
     let width = weights.conv2.weight.size().first().copied().unwrap_or(0);
@@ -53,7 +53,7 @@ fn convolution(linear: &weights::Linear, precision: Precision) -> Result<Matrix,
     let weight = plain(&linear.weight.f_permute([0, 2, 1])?)?;
     let (_, channels, _) = linear.weight.size3()?;
     let bias = linear.bias.as_ref().map(plain).transpose()?;
-    // Few products for their weight in the result: int8 would save a millisecond.
+    // Few products with much influence on the result: int8 would save only a millisecond.
     let precision = if precision == Precision::Int8 { Precision::Bf16 } else { precision };
     Ok(Matrix::new(&weight, bias.as_deref(), TAPS * channels as usize, precision))
 }
@@ -208,7 +208,7 @@ impl Encoder {
     }
 }
 
-/// One frame of zeros before and one behind.
+/// `features` with a frame of zeros before and behind.
 fn padded(features: &[f32], bands: usize) -> Vec<f32> {
     let mut padded = vec![0.0; features.len() + 2 * bands];
     padded[bands..bands + features.len()].copy_from_slice(features);

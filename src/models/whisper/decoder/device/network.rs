@@ -29,7 +29,7 @@ pub struct Network {
     norm: Norm,
     layers: Vec<Layer>,
     pub buffers: Buffers,
-    /// Biases in f32, by address in the layers.
+    /// Biases in f32, which the layers hold by address.
     _biases: Vec<Tensor>,
 }
 
@@ -206,7 +206,7 @@ impl Network {
             let &Weight { weight, inputs, outputs, .. } = weight;
             queue.multiply(Product { weight, x: input, out: product, rows, inputs, outputs })
         };
-        // The residual takes up the last product, and is normalised for the next.
+        // Adds the last product to the residual and normalises it for the next one.
         let add_norm = |y: Address, bias: Address, norm: &Norm| {
             let arguments = [
                 positions.into(),
