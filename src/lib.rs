@@ -10,7 +10,7 @@
 //!                           build, who knows a service by its address: all on  http (hyper plumbing)
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
-//! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall)
+//! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels)
 //! 1  audio  transcript  figures  fetch  hub  identity  keys  onnx  patience  share  state  telemetry   ground
 //! ```
 //!

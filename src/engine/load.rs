@@ -247,8 +247,8 @@ impl Load {
     /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is the part
     /// in hand of the piece of audio to which `work` belongs.
     ///
-    /// In that time a queue that is fair does as much for each other tenant that has so much, so the wait is the
-    /// sum of the lesser of both (max-min fairness), and one second of it passes in a second.
+    /// In that time a fair queue does as much work for every other tenant that has it. So the wait is the sum, over all
+    /// tenants, of the lesser of its work and this one's (max-min fairness), and one second of it passes in a second.
     fn standing(&self, state: &State, tenant: TenantId, work: Work, piece: Work, bound: f64) -> Standing {
         let own = state.accounts.get(&tenant);
         let (held, before) = own.map_or_else(Default::default, |own| (own.held, own.work()));

@@ -138,14 +138,14 @@ pub fn set_gauges(boards: &[&Board], load: &Load, slots: usize) {
         let age = if count > 0 { age.as_secs_f64() } else { 0.0 };
         metrics::QUEUE_AGE.with(&[("class", class)]).set(age);
     }
-    let held = load.snapshot();
+    let snapshot = load.snapshot();
     for (gauge, value) in [
         (&metrics::SLOTS, slots as f64),
         (&metrics::SLOTS_ACTIVE, boards.iter().map(|board| board.active()).sum::<u64>() as f64),
-        (&metrics::HELD_REQUESTS, held.requests as f64),
-        (&metrics::HELD_AUDIO, held.audio_seconds),
-        (&metrics::HELD_WAIT, held.wait_seconds.unwrap_or(0.0)),
-        (&metrics::REAL_TIME_FACTOR, held.real_time_factor.unwrap_or(0.0)),
+        (&metrics::HELD_REQUESTS, snapshot.requests as f64),
+        (&metrics::HELD_AUDIO, snapshot.audio_seconds),
+        (&metrics::HELD_WAIT, snapshot.wait_seconds.unwrap_or(0.0)),
+        (&metrics::REAL_TIME_FACTOR, snapshot.real_time_factor.unwrap_or(0.0)),
         (&metrics::ENGINE_WORKS, f64::from(u8::from(working))),
     ] {
         gauge.with(&[]).set(value);

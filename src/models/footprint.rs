@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::weights::{self, AUDIO_POSITIONS, Dimensions, TEXT_POSITIONS};
-use super::{AudioCache, ComputeType, Config, Error, devices};
+use super::{AudioCacheType, ComputeType, Config, Error, devices};
 use crate::cpu::Level;
 
 /// Device memory for libtorch's and cuBLASLt's own use, logits, and the slots' terms. An estimate.
@@ -48,7 +48,7 @@ pub fn check_device(
     encode_batch: usize,
     free: u64,
 ) -> Result<(), Error> {
-    let audio_bytes = if config.audio_cache == AudioCache::Fp8 { 1 } else { 2 };
+    let audio_bytes = if config.audio_cache == AudioCacheType::Fp8 { 1 } else { 2 };
     let Footprint { weights, slots } = Footprint::new(dimensions, config.slots(true), 2, audio_bytes);
     let encoder = (ENCODER_BYTES * AUDIO_POSITIONS * encode_batch).saturating_mul(dimensions.width);
     let working = DEVICE_BYTES.saturating_add(encoder) as u64;
@@ -85,10 +85,10 @@ mod tests {
         let fits = |slots, audio_cache, gigabytes: u64| {
             check_device(&large, &config(slots, audio_cache), 8, gigabytes * 1_000_000_000)
         };
-        assert!(fits(0, AudioCache::Auto, 25).is_ok());
-        assert!(fits(0, AudioCache::Auto, 24).is_err());
-        assert!(fits(0, AudioCache::Fp8, 17).is_ok());
-        let error = fits(128, AudioCache::Auto, 40).expect_err("too many").to_string();
+        assert!(fits(0, AudioCacheType::Auto, 25).is_ok());
+        assert!(fits(0, AudioCacheType::Auto, 24).is_err());
+        assert!(fits(0, AudioCacheType::Fp8, 17).is_ok());
+        let error = fits(128, AudioCacheType::Auto, 40).expect_err("too many").to_string();
         assert!(error.contains("38960 for models.slots"), "{error}");
     }
 }

@@ -35,7 +35,7 @@ pub struct Config {
     /// and int8, otherwise `full`.
     pub audio_context: AudioContext,
     /// The number format of the slots' audio caches. Default `auto`: that of `compute_type`.
-    pub audio_cache: AudioCache,
+    pub audio_cache: AudioCacheType,
     /// Windows decoded side by side, each with memory allocated at the start. Default 0: 64 on CUDA, 8 on a CPU,
     /// where more gain nothing.
     pub slots: usize,
@@ -56,7 +56,7 @@ impl Default for Config {
             compute_type: ComputeType::Auto,
             threads: 0,
             audio_context: AudioContext::Auto,
-            audio_cache: AudioCache::Auto,
+            audio_cache: AudioCacheType::Auto,
             slots: 0,
             libtorch_cuda: None,
             kernel_dir: PathBuf::new(),
@@ -148,7 +148,7 @@ pub enum AudioContext {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum AudioCache {
+pub enum AudioCacheType {
     Auto,
     /// e4m3 on CUDA in bf16: half the memory and half the reads of each step, but less exact (benches/RESULTS.md).
     Fp8,

@@ -16,7 +16,7 @@ type Emulate = unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, *mut *
 #[derive(Default)]
 pub struct Emulated(Vec<Vec<u8>>);
 
-/// The emulation, and a GPU where there is one.
+/// The emulation, and a GPU if there is one.
 pub fn devices() -> Vec<(tch::Device, Box<dyn Device>)> {
     let mut devices: Vec<(tch::Device, Box<dyn Device>)> =
         vec![(tch::Device::Cpu, Box::new(Emulated::default()))];

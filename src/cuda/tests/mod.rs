@@ -1,4 +1,4 @@
-//! Every kernel against libtorch on the processor: emulated everywhere, and on a GPU where there is one. The
+//! Every kernel against libtorch on the processor: emulated everywhere, and on a GPU if there is one. The
 //! twins of the other two, `choose` and `log_mel`, are in `models/whisper`, and so are their tests.
 
 pub mod emulated;

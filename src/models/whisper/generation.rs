@@ -27,7 +27,7 @@ struct File {
 }
 
 impl Generation {
-    /// `config.json`, and `generation_config.json` over it where there is one.
+    /// Reads `config.json` and, overriding it, `generation_config.json` if there is one.
     pub fn read(folder: &Path) -> Result<Self, Error> {
         let mut merged = File::default();
         for name in ["config.json", "generation_config.json"] {

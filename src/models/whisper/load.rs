@@ -16,7 +16,7 @@ use crate::cpu::{Level, Threads};
 use crate::cuda;
 use crate::engine::ModelInfo;
 use crate::models::weights::{self, Shape};
-use crate::models::{AudioCache, AudioContext, ComputeType, Config, Error, devices, footprint};
+use crate::models::{AudioCacheType, AudioContext, ComputeType, Config, Error, devices, footprint};
 
 /// The contents of a checkpoint.
 pub struct Model {
@@ -135,8 +135,8 @@ impl Whisper {
             ComputeType::Auto => ComputeType::F32,
             named => named,
         };
-        let is_fp8 = config.audio_cache == AudioCache::Fp8 && matches!(hardware, Hardware::Kernels(_));
-        if config.audio_cache == AudioCache::Fp8 && !is_fp8 {
+        let is_fp8 = config.audio_cache == AudioCacheType::Fp8 && matches!(hardware, Hardware::Kernels(_));
+        if config.audio_cache == AudioCacheType::Fp8 && !is_fp8 {
             tracing::warn!("models.audio_cache = \"fp8\" is for CUDA in bf16, and has no effect");
         }
         let threads = match config.threads {

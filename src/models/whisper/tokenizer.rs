@@ -221,3 +221,19 @@ fn byte_alphabet() -> HashMap<char, u8> {
     alphabet.extend(('\u{100}'..).zip(others));
     alphabet
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_languages_without_spaces_are_characters() {
+        let tokenizer = Tokenizer::synthetic(1766).expect("large enough");
+        for (language, text, words) in [("en", " two words", 2), ("km", "ខ្មែរ", 5), ("ja", "ｶﾅ", 2)]
+        {
+            let split = tokenizer.split_to_words(&tokenizer.encode(text), language);
+            assert_eq!(split.len(), words, "{language}");
+            assert_eq!(split.into_iter().map(|(word, _)| word).collect::<String>(), text);
+        }
+    }
+}

@@ -1,5 +1,5 @@
 //! The device's choice of tokens and its logits against the host's, on a small model with random weights: emulated
-//! everywhere, and on a GPU where there is one. Whole windows are in `tests.rs` beside this.
+//! everywhere, and on a GPU if there is one. Whole windows are in `tests.rs` beside this.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ struct Chooser {
     suppressed: Tensor,
     states: Tensor,
     tries: Tensor,
-    /// Places in the trie of a slot.
+    /// Nodes in the trie of a slot.
     trie_size: usize,
     gains: Tensor,
 }

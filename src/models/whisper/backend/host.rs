@@ -1,5 +1,5 @@
-//! Whisper on a CPU: the kernels of [`crate::cpu`], and libtorch's encoder where the processor lacks the
-//! instructions that ours needs to be the faster one.
+//! Whisper on a CPU: the kernels of [`crate::cpu`], and libtorch's encoder if the CPU lacks the instructions that make
+//! those of the encoder faster.
 
 use tch::{Device, Kind, Tensor};
 

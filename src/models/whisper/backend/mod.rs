@@ -48,7 +48,7 @@ impl Start {
     }
 }
 
-/// Whisper's network on one kind of hardware, with the caches of all slots.
+/// Whisper's network on one kind of hardware, with the caches of all slots. [`Any`] lets tests reach the implementor.
 ///
 /// # Errors
 /// Every method returns libtorch's errors or the device's. The slots of a failed call hold nothing usable.

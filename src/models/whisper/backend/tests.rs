@@ -23,7 +23,7 @@ use crate::models::whisper::rules::Rules;
 use crate::models::whisper::synthetic::split_mix;
 use crate::models::whisper::tokenizer::Tokenizer;
 use crate::models::whisper::{Lengths, MIN_FRAMES, Slot, WINDOW_FRAMES, Whisper};
-use crate::models::{AudioCache, AudioContext, ComputeType, Config};
+use crate::models::{AudioCacheType, AudioContext, ComputeType, Config};
 
 pub const SHAPE: Shape =
     Shape { name: "small", width: 128, encoder_layers: 2, decoder_layers: 2, bands: 80, vocabulary: 1870 };
@@ -190,11 +190,13 @@ fn backends(shape: &Shape, slots: usize, windows: u32) -> Vec<Backend> {
     let mut backends: Vec<Backend> = on_cpu
         .into_iter()
         .map(|(compute_type, tolerance)| {
-            let model = build(shape, &config(compute_type, AudioCache::Auto), Hardware::Cpu);
+            let model = build(shape, &config(compute_type, AudioCacheType::Auto), Hardware::Cpu);
             Backend::new(format!("cpu in {compute_type:?}"), model, tolerance, windows)
         })
         .collect();
-    for (audio_cache, tolerance) in [(AudioCache::Auto, BF16_TOLERANCE), (AudioCache::Fp8, FP8_TOLERANCE)] {
+    for (audio_cache, tolerance) in
+        [(AudioCacheType::Auto, BF16_TOLERANCE), (AudioCacheType::Fp8, FP8_TOLERANCE)]
+    {
         for (torch_device, device) in devices() {
             let name = format!("kernels on {torch_device:?}, audio {audio_cache:?}");
             let accelerator = Accelerator { torch_device, device, free_bytes: None, name: name.clone() };

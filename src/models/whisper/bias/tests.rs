@@ -296,3 +296,12 @@ fn a_word_goes_on_with_letters() {
     }
     assert_eq!(capitalised("zau al-makan"), "Zau Al-makan");
 }
+
+#[test]
+fn only_letters_of_scripts_with_spaces_continue_a_word() {
+    for (text, continues) in
+        [("a", true), ("é", true), ("1", true), (" a", false), ("东", false), ("ខ", false), ("ﾅ", false)]
+    {
+        assert_eq!(continues_word(text.as_bytes()), continues, "{text}");
+    }
+}

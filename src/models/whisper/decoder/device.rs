@@ -23,7 +23,7 @@ use crate::models::{Error, weights};
 /// The fewest rows of the largest launch; long prompts run in parts of this many tokens.
 const ROWS_MIN: usize = 64;
 
-/// Rows of the largest launch for so many slots.
+/// Rows of the largest launch for `slots`.
 pub fn rows_max(slots: usize) -> usize {
     slots.next_power_of_two().max(ROWS_MIN)
 }

@@ -37,7 +37,7 @@ fn clips() -> Vec<(String, Pcm)> {
     paths.split_whitespace().map(read).collect()
 }
 
-fn config(audio_cache: models::AudioCache, compute_type: ComputeType) -> Config {
+fn config(audio_cache: models::AudioCacheType, compute_type: ComputeType) -> Config {
     Config { compute_type, audio_cache, audio_context: AudioContext::Full, slots: 1, ..Config::default() }
 }
 
@@ -63,7 +63,7 @@ fn heard(model: &mut Whisper, pcm: &Pcm) -> Vec<Token> {
 }
 
 fn on_cpu(compute_type: ComputeType) -> Whisper {
-    let config = config(models::AudioCache::Auto, compute_type);
+    let config = config(models::AudioCacheType::Auto, compute_type);
     model(&config, Hardware::Cpu)
 }
 
@@ -158,8 +158,11 @@ fn words_with_audio_in_fewer_bits() {
         };
         model(&config(audio_cache, ComputeType::Bf16), Hardware::Kernels(accelerator))
     };
-    let mut models =
-        [on_cpu(ComputeType::F32), on_device(models::AudioCache::Auto), on_device(models::AudioCache::Fp8)];
+    let mut models = [
+        on_cpu(ComputeType::F32),
+        on_device(models::AudioCacheType::Auto),
+        on_device(models::AudioCacheType::Fp8),
+    ];
     for (name, pcm) in clips() {
         let found = models.each_mut().map(|model| heard(model, &pcm));
         let ids = found.each_ref().map(|tokens| tokens.iter().map(|token| token.id).collect::<Vec<_>>());
