@@ -7,10 +7,10 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::Services;
+use super::listen::Origin;
 use crate::audio::{self, DecodeOptions, Decoded, Progress, SAMPLE_RATE};
 use crate::engine::{self, Audio, AudioPermit};
 use crate::http::Failure;
-use crate::jobs::Watch;
 use crate::patience::by;
 use crate::transcribe::TranscribeOptions;
 
@@ -29,8 +29,8 @@ pub(super) struct Admitted {
 }
 
 /// Decodes a file on a thread of its own. It is admitted before, by the length that its header tells, and grows no
-/// longer than there is room for. Dropping the future ends the work within a second of audio. `watch` is kept while
-/// the thread works.
+/// longer than there is room for. Dropping the future ends the work within a second of audio. A job's watch is kept
+/// while the thread works.
 ///
 /// # Errors
 /// Those of [`audio::decode`], [`audio::estimate`] and [`crate::transcribe::Transcriber::admit`]; 504 past the
@@ -40,14 +40,17 @@ pub(super) async fn decode(
     file: Fetched,
     options: DecodeOptions,
     wanted: &TranscribeOptions,
-    watch: Option<&Watch>,
+    origin: &Origin,
 ) -> Result<Admitted, Failure> {
     let expected = audio::estimate(&file.bytes, &options)?;
     let expected = Audio {
         seconds: expected.output_seconds(options.split_channels),
         source_samples: expected.source_samples(),
     };
-    let admission = services.transcriber.admit(expected, wanted).await?;
+    let admission = match origin {
+        Origin::Request(permit) => services.transcriber.engine().admit_request(permit, expected)?,
+        Origin::Job(_) => services.transcriber.admit(expected, wanted).await?,
+    };
     let deadline = wanted.deadline;
     let turn = by(deadline, services.decoders.take(wanted.tenant.0)).await;
     let turn = turn.ok_or(engine::Error::DeadlineExceeded)?;
@@ -82,9 +85,9 @@ pub(super) async fn decode(
     };
     // The thread starts when this is first awaited: under the watch.
     let decoding = async { tokio::task::spawn_blocking(work).await };
-    let decoded = match watch {
-        Some(watch) => watch.over(decoding).await,
-        None => decoding.await,
+    let decoded = match origin {
+        Origin::Request(_) => decoding.await,
+        Origin::Job(watch) => watch.over(decoding).await,
     };
     decoded.map_err(Failure::internal)?
 }

@@ -15,12 +15,12 @@ use url::{Url, form_urlencoded};
 use uuid::Uuid;
 
 use super::decode::Fetched;
-use super::listen::{Understood, Urgency, fetch, transcribe};
+use super::listen::{Origin, Understood, Urgency, fetch, transcribe};
 use super::parameters::CallbackMethod;
 use super::source::{self, Source};
 use super::{Parameters, Services, error, raw, wire};
 use crate::audio::{Bare, RawFormat};
-use crate::engine::{Class, TenantId};
+use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
 use crate::jobs::{Again, Fault, Idempotency, Input, JobId, Order, Setback, Task, Work};
 use crate::{audio, fetch as fetching, jobs};
@@ -200,8 +200,8 @@ impl JobWork {
             })?,
         };
         // Nobody waits, so nothing is too late; what never ends, the runner ends.
-        let watch = Some(task.watch.clone());
-        let urgency = Urgency { class: Class::Job, tenant: TenantId(task.tenant), deadline: None, watch };
+        let origin = Origin::Job(task.watch.clone());
+        let urgency = Urgency { tenant: TenantId(task.tenant), deadline: None, origin };
         let answer = transcribe(services, &understood, urgency, audio).await;
         let answer = answer.map_err(|failure| setback(task, &failure))?;
         serde_json::to_vec(&answer).map_err(|error| setback(task, &Failure::internal(error)))

@@ -19,7 +19,7 @@ use super::parameters::Parameters;
 use super::source::{self, Source};
 use super::{Services, error, jobs, language, raw, terms, wire};
 use crate::audio::{Bare, DecodeOptions};
-use crate::engine::{self, Class, LanguageChoice, Task, TenantId};
+use crate::engine::{self, Class, LanguageChoice, RequestPermit, Task, TenantId};
 use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
 use crate::jobs::Watch;
@@ -44,20 +44,20 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
         return jobs::accept(&services, request, caller, understood).await;
     }
     let tenant = TenantId(caller.tenant);
-    let urgency = Urgency { class: Class::Interactive, tenant, deadline: Some(deadline), watch: None };
     let mut permit = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let audio = {
         let mut reading = pin!(read(&services, request, tenant, deadline));
         // Room is kept for the work that a request usually brings, but not for audio that is slow to come.
-        let expected = permit.take_reservation();
+        let reservation = permit.take_reservation();
         let in_time = timeout(EXPECTED_WITHIN, reading.as_mut()).await;
-        drop(expected);
+        drop(reservation);
         match in_time {
             Ok(audio) => audio?,
             Err(_) => reading.await?,
         }
     };
+    let urgency = Urgency { tenant, deadline: Some(deadline), origin: Origin::Request(permit) };
     let answer = transcribe(&services, &understood, urgency, audio).await?;
     let mut response = json(StatusCode::OK, &answer);
     let model = services.transcriber.model();
@@ -113,11 +113,26 @@ impl Understood {
 
 /// Whose work it is, and how long it may wait.
 pub(super) struct Urgency {
-    pub class: Class,
     pub tenant: TenantId,
     pub deadline: Option<Deadline>,
-    /// A job's, to be kept over the decoding.
-    pub watch: Option<Watch>,
+    pub origin: Origin,
+}
+
+/// Where work comes from.
+pub(super) enum Origin {
+    /// A request whose client waits for the answer; the permit admits its audio.
+    Request(RequestPermit),
+    /// A job; the watch is kept over the decoding.
+    Job(Watch),
+}
+
+impl Origin {
+    fn class(&self) -> Class {
+        match self {
+            Self::Request(_) => Class::Interactive,
+            Self::Job(_) => Class::Job,
+        }
+    }
 }
 
 /// # Errors
@@ -145,11 +160,11 @@ pub(super) async fn transcribe(
         bias: terms::terms(parameters),
         // Sentences, utterances and search hits carry times too.
         word_times: words || parameters.implies_words(),
-        class: urgency.class,
+        class: urgency.origin.class(),
         tenant: urgency.tenant,
         deadline: urgency.deadline,
     };
-    let decoded = decode(services, audio, decode_options, &options, urgency.watch.as_ref()).await?;
+    let decoded = decode(services, audio, decode_options, &options, &urgency.origin).await?;
     let Admitted { decoded, sha256, admission } = decoded;
     let transcripts = services.transcriber.transcribe_all(decoded.channels, admission, &options).await?;
 

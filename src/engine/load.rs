@@ -335,7 +335,7 @@ impl Load {
             state.account(tenant).requests += 1;
             state.expect(tenant, usual);
             let reservation = Reservation { load: self.clone(), tenant, work: usual };
-            return Ok(RequestPermit { load: self.clone(), tenant, reservation: Some(reservation) });
+            return Ok(RequestPermit { load: self.clone(), tenant, reservation: Some(reservation), behind });
         }
         let crowded = if crowd.is_err() { one } else { 0.0 };
         let wait = match promised {
@@ -358,12 +358,22 @@ impl Load {
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], with the time until there is room.
     pub fn admit(self: &Arc<Self>, tenant: TenantId, audio: Audio) -> Result<AudioPermit, Error> {
+        self.admit_behind(tenant, audio, 0.0)
+    }
+
+    /// As [`Self::admit`], for audio that may be `behind` the bound by so many seconds.
+    fn admit_behind(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        audio: Audio,
+        behind: f64,
+    ) -> Result<AudioPermit, Error> {
         let mut state = self.state();
         let reading = state.reading.of(audio.source_samples);
         let work = Work { reading, ..Work::audio(audio.seconds) };
         let memory = self.memory.reserve(Flow::Tenant(tenant), audio.seconds);
         let room = memory.as_ref().map(drop).map_err(|refused| *refused);
-        self.check(&state, tenant, (work, Work::default()), room)?;
+        self.check(&state, tenant, (work, Work::default()), room, behind)?;
         let memory = memory.map_err(|_| Error::Overloaded { retry_after: retry_after(0.0) })?;
         state.hold(tenant, work);
         // A stream is admitted before it has any audio, which says nothing about requests.
@@ -378,7 +388,8 @@ impl Load {
         AudioPermit::of_job(self.memory.reserve_for_job(tenant, seconds).await)
     }
 
-    /// Whether there is room for `work`; `piece` and `room` as for [`Self::standing`].
+    /// Whether there is room for `work`; `piece` and `room` as for [`Self::standing`]. `behind`: seconds by which it may
+    /// exceed the bound.
     ///
     /// # Errors
     /// As [`Self::admit`].
@@ -388,8 +399,10 @@ impl Load {
         tenant: TenantId,
         (work, piece): (Work, Work),
         room: Result<(), Refused>,
+        behind: f64,
     ) -> Result<(), Error> {
-        let standing = Self::standing(state, tenant, (work, piece), room, self.bound(state) * IN_HAND);
+        let bound = self.bound(state) * IN_HAND + behind;
+        let standing = Self::standing(state, tenant, (work, piece), room, bound);
         let waits_too_long = state.held.seconds > 0.0 && standing.excess > 0.0;
         if room.is_err() || waits_too_long {
             let one = state.time(state.usual) * standing.slowness;

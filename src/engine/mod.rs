@@ -201,6 +201,19 @@ impl Engine {
         self.shared.load.admit(tenant, audio.into()).inspect_err(count_refusal)
     }
 
+    /// Admits the audio of the request that holds `permit`.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub fn admit_request(
+        &self,
+        permit: &RequestPermit,
+        audio: impl Into<Audio>,
+    ) -> Result<AudioPermit, Error> {
+        self.unless_unwell()?;
+        permit.admit(audio.into()).inspect_err(count_refusal)
+    }
+
     fn unless_unwell(&self) -> Result<(), Error> {
         if self.condition() == Condition::Working {
             return Ok(());

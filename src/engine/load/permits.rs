@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cost::Work;
-use super::{Error, Load, MemoryReservation};
+use super::{Audio, Error, Load, MemoryReservation};
 use crate::engine::window::TenantId;
 
 /// Before a job is tried again that turned out longer than its file said, and found no memory for the rest.
@@ -15,6 +15,8 @@ pub struct RequestPermit {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
     pub(super) reservation: Option<Reservation>,
+    /// Seconds by which the wait may exceed its bound: the request was told to come at this time.
+    pub(super) behind: f64,
 }
 
 /// A reservation for the work that a request usually brings; drop it when the audio is read, or is late.
@@ -42,6 +44,14 @@ impl RequestPermit {
     /// The work that is expected, for the reader of the audio; once.
     pub fn take_reservation(&mut self) -> Option<Reservation> {
         self.reservation.take()
+    }
+
+    /// Admits the request's audio.
+    ///
+    /// # Errors
+    /// As [`Load::admit`].
+    pub(in crate::engine) fn admit(&self, audio: Audio) -> Result<AudioPermit, Error> {
+        self.load.admit_behind(self.tenant, audio, self.behind)
     }
 }
 
@@ -108,7 +118,7 @@ impl AudioPermit {
         let mut state = account.load.state();
         // The one piece on an idle engine may grow as long as it likes.
         if room.is_err() || state.held != *remaining {
-            account.load.check(&state, account.tenant, (more, *remaining), room)?;
+            account.load.check(&state, account.tenant, (more, *remaining), room, 0.0)?;
         }
         state.hold(account.tenant, more);
         *remaining = *remaining + more;

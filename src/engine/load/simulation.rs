@@ -80,13 +80,13 @@ impl Simulation {
             Error::Overloaded { retry_after } => retry_after,
             other => panic!("{other}"),
         };
-        let mut place = self.load.enter(TENANT, caller, now).map_err(overloaded)?;
-        drop(place.take_reservation());
-        let admission = self.load.admit(TENANT, seconds.into()).map_err(overloaded)?;
+        let mut permit = self.load.enter(TENANT, caller, now).map_err(overloaded)?;
+        drop(permit.take_reservation());
+        let admission = permit.admit(seconds.into()).map_err(overloaded)?;
         if self.queue.is_empty() {
             self.free_at = self.now + self.cost(seconds);
         }
-        self.queue.push_back((admission, place, seconds));
+        self.queue.push_back((admission, permit, seconds));
         Ok(())
     }
 }

@@ -102,8 +102,8 @@ fn memory_is_held_wherever_the_audio_is() {
     assert!(load.admit(TENANT, 20.0.into()).is_ok());
 }
 
-#[test]
-fn a_job_waits_for_memory_and_is_no_work() {
+#[tokio::test]
+async fn a_job_waits_for_memory_and_is_no_work() {
     use futures_util::FutureExt as _;
     let load = load(100.0);
     let file = load.admit(TENANT, 90.0.into()).expect("idle");
@@ -190,6 +190,20 @@ fn to_ask_again_before_the_time_changes_nothing() {
     }
     assert_eq!(ask(1, 2), first - 2);
     assert_eq!(ask(2, 0), second);
+}
+
+#[test]
+fn a_client_that_returns_in_time_brings_its_audio_in_even_if_the_engine_is_behind_the_forecast() {
+    let load = started(&Config { max_wait_seconds: 2.0, ..Config::unbounded() });
+    teach(&load);
+    let (now, file) = (Instant::now(), Audio::from(30.0));
+    let _held: Vec<AudioPermit> = std::iter::from_fn(|| load.admit(TENANT, file).ok()).collect();
+    let wait = told(load.enter(TENANT, 1, now));
+    // By then the engine has done nothing.
+    let mut permit = load.enter(TENANT, 1, now + wait).expect("it was told to come now");
+    drop(permit.take_reservation());
+    assert!(load.admit(TENANT, file).is_err());
+    assert!(permit.admit(file).is_ok());
 }
 
 #[test]
