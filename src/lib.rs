@@ -36,7 +36,7 @@
 //! | state      | |
 //! | keys       | share, state |
 //! | telemetry  | |
-//! | vad        | audio |
+//! | vad        | audio, cpu |
 //! | engine     | audio, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |

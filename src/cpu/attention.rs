@@ -365,10 +365,7 @@ mod tests {
                 };
                 cache.write(Level::detect(), &Threads::new(2), slot, 0..positions, row);
             }
-            for level in [Level::Baseline, Level::Avx2, Level::Avx512] {
-                if level > Level::detect() {
-                    continue;
-                }
+            for level in Level::available() {
                 let mut output = vec![0.0; queries.len()];
                 let mut weights = vec![9.0; rows.len() * heads * cache.room()];
                 cache.attend(level, &Threads::new(2), &rows, &queries, &mut output, Some(&mut weights));

@@ -151,7 +151,8 @@ impl Matrix {
         assert!(y.len() == rows.count * self.outputs);
         let y = Places::new(y);
         threads.split(self.bias.len() / LANES, |blocks| {
-            tile::blocks(level, self, &rows, blocks, &y, epilogue);
+            // SAFETY: `split` hands out ranges that do not overlap.
+            unsafe { tile::blocks(level, self, &rows, blocks, &y, epilogue) };
         });
     }
 
@@ -161,7 +162,9 @@ impl Matrix {
     /// Where the lengths do not fit.
     pub fn multiply_rows(&self, level: Level, rows: &Rows, y: &mut [f32], epilogue: Epilogue) {
         assert!(rows.inputs == self.inputs && y.len() == rows.count * self.outputs);
-        tile::blocks(level, self, rows, 0..self.bias.len() / LANES, &Places::new(y), epilogue);
+        let places = Places::new(y);
+        // SAFETY: no other thread has these places.
+        unsafe { tile::blocks(level, self, rows, 0..self.bias.len() / LANES, &places, epilogue) };
     }
 
     /// Rounds `x`, (rows, inputs).
@@ -231,8 +234,6 @@ fn int8_scale(values: &[f32]) -> f32 {
 mod tests {
     use super::*;
 
-    const LEVELS: [Level; 4] = [Level::Baseline, Level::Avx2, Level::Avx512, Level::Avx512Products];
-
     fn noise(seed: u32, length: usize) -> Vec<f32> {
         let mut state = seed;
         let mut next = || {
@@ -261,7 +262,7 @@ mod tests {
             [(Precision::F32, 1e-4), (Precision::Bf16, 0.06), (Precision::Int8, 0.12)]
         {
             let matrix = Matrix::new(&weight, Some(&bias), inputs, precision);
-            for level in LEVELS.into_iter().filter(|&level| level <= Level::detect()) {
+            for level in Level::available() {
                 let mut y = vec![0.0; rows * outputs];
                 matrix.multiply(level, &Threads::new(2), &x, &mut y, Epilogue::Store);
                 for (actual, expected) in y.iter().zip(&expected) {
@@ -278,7 +279,7 @@ mod tests {
         let (x, weight) = (noise(4, rows * inputs), noise(5, outputs * inputs));
         for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
             let matrix = Matrix::new(&weight, None, inputs, precision);
-            for level in LEVELS.into_iter().filter(|&level| level <= Level::detect()) {
+            for level in Level::available() {
                 let product = |x: &[f32], threads| {
                     let mut y = vec![0.0; x.len() / inputs * outputs];
                     matrix.multiply(level, &Threads::new(threads), x, &mut y, Epilogue::Store);
@@ -312,7 +313,7 @@ mod tests {
     fn epilogues_add_and_bend() {
         let matrix =
             Matrix::new(&[1.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0], Some(&[0.5, -9.0]), 4, Precision::F32);
-        for level in LEVELS.into_iter().filter(|&level| level <= Level::detect()) {
+        for level in Level::available() {
             let mut y = vec![10.0, 20.0];
             matrix.multiply(level, &Threads::new(1), &[1.0, 2.0, 3.0, 4.0], &mut y, Epilogue::Add);
             assert_eq!(y, [11.5, 15.0]);

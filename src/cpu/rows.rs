@@ -182,12 +182,6 @@ mod tests {
     use crate::cpu::Level;
     use proptest::prelude::*;
 
-    const LEVELS: [Level; 3] = [Level::Baseline, Level::Avx2, Level::Avx512];
-
-    fn levels() -> impl Iterator<Item = Level> {
-        LEVELS.into_iter().filter(|&level| level <= Level::detect())
-    }
-
     proptest! {
         #[test]
         fn rows_agree_with_plain_formulas(values in prop::collection::vec(-20.0f32..20.0, 1..200)) {
@@ -196,7 +190,7 @@ mod tests {
             let mean = wide.iter().sum::<f64>() / n;
             let variance = wide.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
             let total = wide.iter().map(|x| x.exp()).sum::<f64>().ln();
-            for level in levels() {
+            for level in Level::available() {
                 let mut normal = vec![0.0; values.len()];
                 layer_norm(level, &values, &vec![2.0; values.len()], &vec![0.5; values.len()], &mut normal);
                 for (x, y) in wide.iter().zip(&normal) {
@@ -215,7 +209,7 @@ mod tests {
     fn gelu_is_exact_to_f32() {
         // Φ to ten places, from tables.
         let table = [(0.0, 0.5), (1.0, 0.841_344_746_1), (-1.0, 0.158_655_253_9), (2.5, 0.993_790_334_7)];
-        for level in levels() {
+        for level in Level::available() {
             for (x, phi) in table {
                 let mut values = [x as f32; 3];
                 gelu(level, &mut values);

@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Error;
+use super::error::Error;
 use super::lstm::LstmState;
 use super::network::{Layers, Network};
-use super::simd::Level;
 use super::spectrum::{BINS, COLUMNS, SPAN, SpectrumScratch};
 use crate::audio::{Pcm, Sound};
+use crate::cpu::Level;
 
 /// Samples in a frame: 32 ms.
 pub const FRAME_SAMPLES: usize = 512;
@@ -264,7 +264,7 @@ mod tests {
             let network = Network::load(folder(), level).expect("`./setup` has put the model there");
             Vad { network: Arc::new(network) }.probabilities(&babble)
         };
-        let portable = of(Level::Portable);
+        let portable = of(Level::BASELINE);
         for level in Level::available() {
             let worst = of(level).iter().zip(&portable).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(worst < 2e-5, "{level:?} is off by {worst}");
@@ -340,9 +340,9 @@ mod tests {
         assert!(matches!(missing, Some(Error::Unreadable { .. })), "{missing:?}");
         let whole =
             std::fs::read(folder().join(super::super::network::FILE)).expect("`./setup` has put it there");
-        let cut = Network::from_bytes(&whole[..whole.len() / 2], Level::Portable).err();
+        let cut = Network::from_bytes(&whole[..whole.len() / 2], Level::BASELINE).err();
         assert!(matches!(cut, Some(Error::Malformed)), "{cut:?}");
-        let none = Network::from_bytes(&[], Level::Portable).err();
+        let none = Network::from_bytes(&[], Level::BASELINE).err();
         assert!(matches!(none, Some(Error::Unexpected { .. })), "{none:?}");
     }
 

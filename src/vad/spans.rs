@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::FRAME_SAMPLES;
+use super::silero::FRAME_SAMPLES;
 use crate::audio::SAMPLE_RATE;
 
 /// When a sound counts as speech, and how much around it is kept.
