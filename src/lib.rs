@@ -47,7 +47,7 @@
 //! | jobs       | fetch, share, state |
 //! | http       | keys, patience, share, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, transcript, audio, telemetry |
-//! | sts        | http, fetch, figures, identity, onnx, patience, share, state, audio, vad |
+//! | sts        | http, engine, fetch, figures, identity, onnx, patience, share, state, audio, vad |
 //! | demo       | http, identity |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |

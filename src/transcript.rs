@@ -15,6 +15,17 @@ pub struct Word {
     pub probability: f32,
 }
 
+/// Makes the times of words go forward: alignment of one word at a time, and of windows apart from each other,
+/// lets neighbours overlap by a few hundredths of a second.
+pub fn in_order<'a>(words: impl IntoIterator<Item = &'a mut Word>) {
+    let mut last = 0.0;
+    for word in words {
+        word.start = word.start.max(last);
+        word.end = word.end.max(word.start);
+        last = word.end;
+    }
+}
+
 impl Word {
     /// The same word but for case and punctuation.
     pub fn is_like(&self, other: &Self) -> bool {

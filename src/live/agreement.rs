@@ -4,7 +4,7 @@
 //! by Partial Hypothesis Selection», 2020): what two recognitions in a row begin with alike no longer
 //! changes.
 
-use crate::transcript::Word;
+use crate::transcript::{Word, in_order};
 
 /// Committed words that must be found again at the start of a new hypothesis, counted from the last.
 const ANCHOR_WORDS: usize = 5;
@@ -34,16 +34,6 @@ impl Agreement {
         let mut words: Vec<Word> = self.committed.iter().chain(&self.tail).cloned().collect();
         in_order(&mut words);
         words
-    }
-}
-
-/// Makes times go forward: neighbours from two hypotheses may overlap by a few hundredths.
-pub fn in_order(words: &mut [Word]) {
-    let mut last = 0.0;
-    for word in words {
-        word.start = word.start.max(last);
-        word.end = word.end.max(word.start);
-        last = word.end;
     }
 }
 

@@ -15,8 +15,12 @@
 mod agreement;
 mod channel;
 mod context;
+mod event;
+mod intake;
+mod options;
 mod recording;
 mod session;
+mod settings;
 mod span;
 mod utterance;
 mod voice;
@@ -27,12 +31,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
+pub use event::{Error, Event, Results};
+pub use options::Options;
 pub use session::{Progress, Session};
 
-use crate::audio::{self, StreamFormat};
-use crate::engine::{self, Admission, Engine, LanguageChoice, ModelInfo, TenantId, Term};
+use crate::engine::{self, Admission, Engine, ModelInfo, TenantId};
 use crate::share::{Part, Refused, Share, Tenants};
-use crate::transcript::Word;
 use crate::vad::Vad;
 
 /// How streams are served.
@@ -78,78 +82,6 @@ impl Default for Config {
             message_bytes_max: 1 << 20,
         }
     }
-}
-
-/// What a client wants of a stream.
-#[derive(Debug, Clone)]
-pub struct Options {
-    pub format: StreamFormat,
-    /// Channels are heard apart; otherwise their mean is.
-    pub multichannel: bool,
-    pub language: LanguageChoice,
-    pub interim_results: bool,
-    /// The pause that ends a span; `None`: none does.
-    pub endpointing: Option<Duration>,
-    /// The gap after a word that ends an utterance; `None`: not told.
-    pub utterance_end: Option<Duration>,
-    /// Tell where speech begins.
-    pub speech_started: bool,
-    /// The text before.
-    pub prompt: Option<String>,
-    /// Names and terms to expect.
-    pub bias: Arc<[Term]>,
-    pub tenant: TenantId,
-}
-
-/// What there is to tell. Times are seconds of audio from the start of the stream.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Event {
-    Results(Results),
-    SpeechStarted { channel: usize, at: f64 },
-    UtteranceEnd { channel: usize, last_word_end: f64 },
-}
-
-/// What was said in a span, or has been so far.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Results {
-    pub channel: usize,
-    /// Where the span begins: where the one before ended.
-    pub start: f64,
-    pub duration: f64,
-    pub words: Vec<Word>,
-    /// The span is closed: what it says no longer changes.
-    pub is_final: bool,
-    /// It was closed at a pause.
-    pub speech_final: bool,
-    /// It was closed because the client asked.
-    pub from_finalize: bool,
-    /// As the model heard it; `None` before it heard any.
-    pub language: Option<String>,
-}
-
-impl Results {
-    /// The answer to a client that asks for the end of a span before there is any audio.
-    fn nothing_finalized() -> Self {
-        Self {
-            channel: 0,
-            start: 0.0,
-            duration: 0.0,
-            words: Vec::new(),
-            is_final: true,
-            speech_final: false,
-            from_finalize: true,
-            language: None,
-        }
-    }
-}
-
-/// Why a stream cannot go on.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum Error {
-    #[error("the audio cannot be read")]
-    Audio(#[from] audio::Error),
-    #[error("the audio is not recognised")]
-    Engine(#[from] engine::Error),
 }
 
 /// As many streams as may be are open, or those that are open wait too long.

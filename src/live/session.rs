@@ -10,8 +10,11 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::channel::{Channel, Request};
+use super::event::{Error, Event, Results};
+use super::options::Options;
+use super::settings::Settings;
 use super::voice::Voice;
-use super::{Error, Event, Options, Place, Results, Shared};
+use super::{Place, Shared};
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, Recognition, Term, Window};
 
@@ -178,10 +181,9 @@ impl Session {
         match piece {
             Piece::Pcm(pcm) => {
                 if self.channels.is_empty() {
-                    let shared = &self.shared;
-                    let channel = |index| {
-                        Channel::new(index, &self.options, Voice::new(shared.vad.as_ref()), &shared.config)
-                    };
+                    let Shared { vad, config, .. } = &*self.shared;
+                    let settings = Settings::new(&self.options, config.min_pause_ms, config.hop_ms);
+                    let channel = |index| Channel::new(index, settings.clone(), Voice::new(vad.as_ref()));
                     self.channels = (0..pcm.len()).map(channel).collect();
                     self.windows = pcm.iter().map(|_| None).collect();
                 }

@@ -1,25 +1,22 @@
-//! Where speech starts, and where nobody goes on speaking: what is told beside the words. Pure.
+//! The starts of speech and the ends of utterances in one channel: the events beside the words. Pure.
 
 use std::collections::VecDeque;
 
-use super::Event;
-use super::span::to_seconds;
+use super::event::Event;
+use super::span::{FRAME, to_seconds};
 use crate::audio::SAMPLE_RATE;
-use crate::vad::FRAME_SAMPLES;
 
-const FRAME: u64 = FRAME_SAMPLES as u64;
-/// So many frames of voice in a row are told as the start of speech.
+/// Frames of voice in a row that make a start of speech.
 const STARTED_FRAMES: u64 = 3;
 /// After so much silence speech may start again.
 const RESTARTED: u64 = SAMPLE_RATE as u64 / 2;
 
-/// One channel's.
 pub struct Utterance {
     channel: usize,
     tells_start: bool,
     /// The gap that ends an utterance, in samples.
     gap: Option<u64>,
-    /// Where the voice that goes on began.
+    /// Where the current voice began.
     started: Option<u64>,
     start_is_told: bool,
     /// The last word of an utterance that is open.
@@ -31,7 +28,7 @@ impl Utterance {
         Self { channel, tells_start, gap, started: None, start_is_told: false, last_word_end: None }
     }
 
-    /// Words were told, the last of which ended so.
+    /// Words were sent, the last of which ends at this time.
     pub fn said(&mut self, last_word_end: f64) {
         self.last_word_end = Some(last_word_end);
     }

@@ -21,19 +21,12 @@ use crate::engine::{
     TenantId, Term, WINDOW_SAMPLES, Window,
 };
 use crate::share::Tenants;
-use crate::transcript::{DetectedLanguage, Segment, Transcript};
-use crate::vad::{FRAME_SAMPLES, Vad, VadOptions};
+use crate::transcript::{DetectedLanguage, Segment, Transcript, in_order};
+use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
 
 /// Windows of one request that are in the engine at once, for each of its slots: all slots stay busy while
 /// the next windows are made, and no more than these take up memory.
 const WINDOWS_PER_SLOT: usize = 2;
-/// A window of which less than this is accounted for is not tried again from so close by: the model
-/// is stuck.
-const MIN_ADVANCE_SAMPLES: usize = SAMPLE_RATE as usize / 10;
-/// What is left of a window is tried again where so many frames of it are surely speech: 0.3 s.
-const MIN_LEFT_FRAMES: usize = 10;
-/// Surely speech, for that purpose.
-const LEFT_PROBABILITY: f32 = 0.5;
 
 /// How whole files are transcribed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -209,7 +202,7 @@ impl Transcriber {
             segments.extend(found);
         }
         let language = language.unwrap_or_else(unknown_language);
-        in_order(&mut segments);
+        in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
         Ok(Transcript { segments, language, duration })
     }
 
@@ -231,11 +224,13 @@ impl Transcriber {
         while let Some(plan) = next {
             let window = self.window(plan.pcm(sound), work.options, language.as_ref());
             let recognition = self.engine.recognize(work.admission, window).await?;
-            let consumed = recognition.consumed_samples.max(MIN_ADVANCE_SAMPLES);
+            work.admission.done(seconds(recognition.advance().min(plan.samples())));
+            let sure_frames_after =
+                |sample| plan.after(sample).map_or(0, |rest| sure_frames(&rest, probabilities));
+            let rest = recognition.rest(plan.samples(), sure_frames_after);
             language.get_or_insert(recognition.language);
             segments.extend(recognition.segments.into_iter().map(|segment| in_file(segment, &plan)));
-            work.admission.done(seconds(consumed.min(plan.samples())));
-            next = plan.after(consumed).filter(|rest| holds_speech(rest, probabilities));
+            next = rest.and_then(|sample| plan.after(sample));
         }
         Ok((language.unwrap_or_else(unknown_language), segments))
     }
@@ -249,13 +244,13 @@ impl Transcriber {
             let pcm = sound.pcm(start..start + WINDOW_SAMPLES);
             let window = self.window(pcm, work.options, language.as_ref());
             let recognition = self.engine.recognize(work.admission, window).await?;
-            let consumed = recognition.consumed_samples.max(MIN_ADVANCE_SAMPLES);
+            let consumed = recognition.advance();
             language.get_or_insert_with(|| recognition.language.clone());
             segments.extend(shifted(recognition, seconds(start)));
             work.admission.done(seconds(consumed));
             start += consumed;
         }
-        in_order(&mut segments);
+        in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
         let language = language.unwrap_or_else(unknown_language);
         Ok(Transcript { segments, language, duration: sound.duration_seconds() })
     }
@@ -291,26 +286,13 @@ fn unknown_language() -> DetectedLanguage {
     DetectedLanguage { code: "en".into(), probability: 0.0 }
 }
 
-/// Whether enough of `rest` is speech to listen again.
-fn holds_speech(rest: &WindowPlan, probabilities: &[f32]) -> bool {
+/// Whole frames of `rest` that are surely speech.
+fn sure_frames(rest: &WindowPlan, probabilities: &[f32]) -> usize {
     let frames = rest.pieces().iter().flat_map(|piece| {
         let range = piece.file.start.div_ceil(FRAME_SAMPLES)..piece.file.end / FRAME_SAMPLES;
         probabilities.get(range).unwrap_or_default()
     });
-    frames.filter(|&&probability| probability >= LEFT_PROBABILITY).count() >= MIN_LEFT_FRAMES
-}
-
-/// Makes word times go forward: alignment of one word at a time, and of windows apart from each other,
-/// lets neighbours overlap by a few hundredths.
-fn in_order(segments: &mut [Segment]) {
-    let mut last = 0.0;
-    for segment in segments {
-        for word in &mut segment.words {
-            word.start = word.start.max(last);
-            word.end = word.end.max(word.start);
-            last = word.end;
-        }
-    }
+    frames.filter(|&&probability| probability >= SURE_SPEECH).count()
 }
 
 /// A segment of a planned window, in the file's time.

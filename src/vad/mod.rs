@@ -1,12 +1,13 @@
-//! Voice activity detection: the probability of speech in each frame of 32 ms, and the spans of speech that
-//! follow from it.
+//! Voice activity detection: the probability of speech in each frame of 32 ms ([`Vad`]), where utterances begin
+//! and pause ([`Endpointer`]), and the spans of speech in a whole file ([`speech_spans`]).
 //!
 //! The model is Silero VAD v6, and its network is written by hand on the kernels of [`crate::cpu`]: 30 s of
 //! audio take 9 ms on one thread, where ONNX Runtime takes 53 to 137 ms with the same weights (`cargo bench
-//! --bench vad`). Every file and every live stream passes through it, so that this time is most of the
-//! processor's share of a transcription on a GPU. The results agree with ONNX Runtime's to 2e-5.
+//! --bench vad`). All audio passes through it, on machines whose processors are few beside their GPUs. The
+//! probabilities agree with ONNX Runtime's to 2e-5.
 
 mod dense;
+mod endpoint;
 mod error;
 mod lstm;
 mod network;
@@ -14,7 +15,10 @@ mod onnx;
 mod silero;
 mod spans;
 mod spectrum;
+mod utterance;
 
+pub use endpoint::{Endpointer, Endpointing, SURE_SPEECH, Step};
 pub use error::Error;
 pub use silero::{FRAME_SAMPLES, Vad, VadStream};
-pub use spans::{VadOptions, smoothed, speech_spans};
+pub use spans::{VadOptions, smoothed, smoothed_at, speech_spans};
+pub use utterance::Utterance;
