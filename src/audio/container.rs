@@ -19,8 +19,9 @@ use symphonia::core::packet::Packet;
 use symphonia::default::{codecs, formats, meta};
 use symphonia_adapter_libopus::OpusDecoder;
 
-use super::decode::{Error, SAMPLE_RATES};
-use super::gather::Gather;
+use super::error::Error;
+use super::gather::{Ending, Gather};
+use super::limits::{MAX_CHAINED, SAMPLE_RATES};
 use super::opus::{self, Surround};
 use super::sniff::{Band, Container, foreign};
 use super::speech::{amr, g729, speex};
@@ -31,8 +32,6 @@ const MAX_BARREN_PACKETS: usize = 4_096;
 /// And so many more for each second that was decoded: what yields nothing costs time too, and could come
 /// without end between packets that yield little.
 const BARREN_PER_SECOND: f64 = 50.0;
-/// Streams that may be chained, and one more for each second: each costs a decoder.
-pub const MAX_CHAINED: f64 = 256.0;
 /// A longer packet is not decoded, as all of its samples would be in memory at once: a second of twenty
 /// channels of 24 bits at 48 kHz is shorter.
 const MAX_PACKET_BYTES: usize = 4 << 20;
@@ -88,17 +87,6 @@ impl Source {
         let codings = if container == Container::Mp4 { mp4::codings(&bytes) } else { Vec::new() };
         Self { bytes: Box::new(Cursor::new(bytes)), container, trims, codings }
     }
-}
-
-/// Where the reading stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// At the end of the bytes, or where the container says that it ends.
-    Whole,
-    /// At what cannot be read.
-    Broken,
-    /// Another stream begins, as in a radio's.
-    Next,
 }
 
 /// Decodes the first audio track into `gather`, and those that are chained to it; calls `decoded` after

@@ -1,123 +1,15 @@
-//! Bytes to PCM: which reader, within which limits, and a wall around it.
+//! Bytes to PCM: the choice of a reader, and the wall that contains its panics.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
 use super::budget::{Budget, Meter};
-use super::gather::Gather;
+use super::container;
+use super::error::Error;
+use super::gather::{Decoded, Gather};
+use super::options::{Bare, DecodeOptions};
 use super::raw::{self, RawFormat};
-use super::sniff::{self, Band, Container, foreign};
+use super::sniff::{self, Container, foreign};
 use super::wave::{self, Coding};
-use super::{Sound, container};
-
-/// What one piece of audio may cost.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Longer audio is refused, never cut. Seconds, default 600.
-    pub max_seconds: f64,
-    /// Default 20.
-    pub max_channels: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { max_seconds: 600.0, max_channels: 20 }
-    }
-}
-
-/// Sample rates that are read, in Hz. Outside them a file is damaged or hostile.
-pub(super) const SAMPLE_RATES: std::ops::RangeInclusive<u32> = 4_000..=384_000;
-
-/// The format of bytes that are no container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bare {
-    Samples(RawFormat),
-    Speech(SpeechCoding),
-}
-
-/// How speech without a container is coded; each has one channel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpeechCoding {
-    /// At 8 kHz, in the frames of files.
-    AmrNarrow,
-    /// At 16 kHz, likewise.
-    AmrWide,
-    /// At 8 kHz, in frames of 10 bytes.
-    G729,
-    /// In packets, whose bounds are those of the messages that bring them.
-    Speex { sample_rate_hz: u32 },
-}
-
-impl SpeechCoding {
-    /// # Errors
-    /// [`Error::Unsupported`] for a sample rate that it does not have.
-    pub fn check(self) -> Result<(), Error> {
-        match self {
-            Self::Speex { sample_rate_hz } if !SPEEX_SAMPLE_RATES.contains(&sample_rate_hz) => {
-                Err(Error::Unsupported(format!("Speex at {sample_rate_hz} Hz instead of 8, 16 or 32 kHz")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// As what a stream of bytes is read; `None` where those do not tell packets apart.
-    pub(super) fn container(self) -> Option<Container> {
-        match self {
-            Self::AmrNarrow => Some(Container::Amr(Band::Narrow)),
-            Self::AmrWide => Some(Container::Amr(Band::Wide)),
-            Self::G729 => Some(Container::G729),
-            Self::Speex { .. } => None,
-        }
-    }
-}
-
-impl From<RawFormat> for Bare {
-    fn from(format: RawFormat) -> Self {
-        Self::Samples(format)
-    }
-}
-
-/// Narrowband, wideband and ultra-wideband, in Hz.
-const SPEEX_SAMPLE_RATES: [u32; 3] = [8_000, 16_000, 32_000];
-
-#[derive(Debug, Clone)]
-pub struct DecodeOptions {
-    /// For bytes that are no container.
-    pub raw: Option<Bare>,
-    /// One [`Sound`] for each source channel instead of their mean.
-    pub split_channels: bool,
-    pub limits: Limits,
-}
-
-#[derive(Debug)]
-pub struct Decoded {
-    /// One, or one for each source channel; all of one length.
-    pub channels: Vec<Sound>,
-    pub source_channels: u16,
-    pub source_sample_rate_hz: u32,
-    pub duration_seconds: f64,
-    /// Some of the file could not be decoded; what could be is here.
-    pub damaged: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Error {
-    /// Another format: what it is, as far as that can be told.
-    #[error("{0} is not read")]
-    Unsupported(String),
-    #[error("the audio is corrupt: {0}")]
-    Corrupt(String),
-    #[error("there is no audio")]
-    Empty,
-    #[error("the audio is longer than {limit_seconds} s")]
-    TooLong { limit_seconds: f64 },
-    #[error("there is no thread left to read it")]
-    Busy,
-    /// The caller's budget ended it.
-    #[error("decoding was stopped")]
-    Stopped,
-}
 
 /// Whether `bytes` look like audio that [`decode`] reads, by their beginning alone: microseconds.
 ///
@@ -176,7 +68,7 @@ pub fn decode(bytes: Bytes, options: &DecodeOptions) -> Result<Decoded, Error> {
 /// # Errors
 /// As [`decode`], and those of `budget`.
 pub fn decode_within(bytes: Bytes, options: &DecodeOptions, budget: Budget<'_>) -> Result<Decoded, Error> {
-    let mut gather = Gather::new(options);
+    let mut gather = Gather::new(options.split_channels, options.limits.clone());
     let mut meter = Meter::new(budget);
     match container_or_bare(&bytes, options.raw)? {
         Reading::Samples(format) => read_samples(&bytes, format, &mut gather, &mut meter)?,

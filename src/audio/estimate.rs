@@ -11,11 +11,14 @@ use symphonia::core::io::{MediaSource, MediaSourceStream};
 use symphonia::core::meta::MetadataOptions;
 use symphonia::core::units::{Duration, TimeBase};
 
-use super::SOUND_BYTES_PER_SECOND;
 use super::container::probe;
-use super::decode::{DecodeOptions, Error, Limits, Reading, SAMPLE_RATES, container_or_bare, wave_header};
+use super::decode::{Reading, container_or_bare, wave_header};
+use super::error::Error;
+use super::limits::{Limits, SAMPLE_RATES};
+use super::options::DecodeOptions;
 use super::raw::RawFormat;
 use super::sniff::{Band, Container};
+use super::sound::SOUND_BYTES_PER_SECOND;
 use super::wave::Coding;
 
 /// Bytes that are read for an estimate: the index of hours of audio is shorter.

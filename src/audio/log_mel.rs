@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use realfft::{RealFftPlanner, RealToComplex};
 
-use super::SAMPLE_RATE;
+use super::pcm::SAMPLE_RATE;
 
 /// Samples of one analysis window, 25 ms.
 pub const FFT_SAMPLES: usize = 400;

@@ -9,9 +9,9 @@ use symphonia::core::packet::{Packet, PacketRef};
 use symphonia::core::units::{Duration, Timestamp};
 use symphonia_adapter_libopus::OpusDecoder;
 
-use super::SAMPLE_RATE;
-use super::decode::Error;
+use super::error::Error;
 use super::gather::Gather;
+use super::pcm::SAMPLE_RATE;
 
 /// The head of a stream, as Ogg has it. MP4 has another version of it, whose numbers are the other way round
 /// (Encapsulation of Opus in ISO Base Media File Format, section 4.3.2).

@@ -3,7 +3,8 @@
 use rubato::audioadapter_buffers::direct::SequentialSlice;
 use rubato::{Fft, FixedSync, Resampler as _};
 
-use super::decode::{Error, SAMPLE_RATES};
+use super::error::Error;
+use super::limits::SAMPLE_RATES;
 
 /// Pieces of about 10 ms: each waits to be whole.
 const PIECES_PER_SECOND: u32 = 100;

@@ -1,7 +1,8 @@
 //! Raw samples, as the `encoding`, `sample_rate` and `channels` parameters describe them.
 
-use super::decode::{Error, SAMPLE_RATES};
+use super::error::Error;
 use super::gather::Gather;
+use super::limits::SAMPLE_RATES;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RawEncoding {

@@ -3,8 +3,8 @@
 use rubato::audioadapter_buffers::direct::SequentialSlice;
 use rubato::{Fft, FixedSync, Resampler};
 
-use super::SAMPLE_RATE;
-use super::decode::Error;
+use super::error::Error;
+use super::pcm::SAMPLE_RATE;
 
 /// Input frames that are resampled at a time, about.
 const CHUNK_FRAMES: usize = 1024;

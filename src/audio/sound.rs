@@ -3,7 +3,7 @@
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
-use super::{Pcm, SAMPLE_RATE};
+use super::pcm::{Pcm, SAMPLE_RATE};
 
 /// Bytes of one second of [`Sound`].
 pub const SOUND_BYTES_PER_SECOND: u64 = SAMPLE_RATE as u64 * size_of::<i16>() as u64;

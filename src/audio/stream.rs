@@ -18,14 +18,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::decode::{Error, SpeechCoding};
+use super::error::Error;
 use super::gather::Gather;
 use super::mp4::{self, Index};
+use super::options::SpeechCoding;
 use super::opus::Packets;
 use super::raw::{self, RawFormat};
 use super::sniff::{self, Container, foreign};
 use super::speech::speex;
 use super::wave::{self, Coding as WaveCoding};
+pub use reading::Piece;
 use reading::{Input, Reading};
 
 /// Bytes by which a container must be known.
@@ -61,16 +63,6 @@ pub struct StreamOptions {
     pub max_channels: usize,
     /// A place here is needed to read a container, which costs a thread.
     pub readers: Arc<Semaphore>,
-}
-
-/// What comes out.
-#[derive(Debug, PartialEq)]
-pub enum Piece {
-    /// Mono at [`super::SAMPLE_RATE`], of equal length: one, or one for each source channel.
-    Pcm(Vec<Vec<f32>>),
-    /// All that was pushed is decoded, but for what makes sense only with what follows.
-    CaughtUp,
-    End,
 }
 
 /// One stream on its way to PCM.

@@ -1,7 +1,7 @@
 //! WAVE files (Microsoft, "Multiple channel audio data and WAVE files"; EBU Tech 3306 for RF64): what their
 //! samples are and where they are.
 
-use super::decode::Error;
+use super::error::Error;
 use super::raw::{RawEncoding, RawFormat};
 use super::sniff::foreign;
 

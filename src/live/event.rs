@@ -3,7 +3,7 @@
 use crate::transcript::Word;
 use crate::{audio, engine};
 
-/// Times are seconds of audio from the start of the stream.
+/// An event of a stream. Times are seconds of audio from its start.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     Results(Results),
@@ -15,7 +15,7 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {
     pub channel: usize,
-    /// Where the span begins: where the one before ended.
+    /// The start of the span, which is the end of the one before.
     pub start: f64,
     pub duration: f64,
     pub words: Vec<Word>,
@@ -25,7 +25,7 @@ pub struct Results {
     pub speech_final: bool,
     /// It was closed because the client asked.
     pub from_finalize: bool,
-    /// As the model heard it; `None` before it heard any.
+    /// The language of the last window; `None` before the first.
     pub language: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Results {
     }
 }
 
-/// Why a stream cannot go on.
+/// The reason why a stream cannot go on.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     #[error("the audio cannot be read")]

@@ -8,7 +8,7 @@ use super::span::FRAME;
 use super::voice::Voice;
 use crate::audio::Pcm;
 
-/// A request of the client, at the position of the audio that came before it.
+/// A message of the client, with the position of the audio that came before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     Finalize(u64),
@@ -23,10 +23,11 @@ impl Mark {
     }
 }
 
+/// Input that the channel has not worked on yet, and the audio that it may still need.
 pub struct Intake {
     voice: Voice,
     audio: Recording,
-    /// Of frames that the channel has not looked at yet.
+    /// Of the frames that the channel has not looked at yet.
     probabilities: VecDeque<f32>,
     marks: VecDeque<Mark>,
 }
@@ -49,7 +50,7 @@ impl Intake {
         self.marks.push_back(Mark::End(self.audio.end()));
     }
 
-    /// Samples so far.
+    /// The number of samples so far.
     pub fn position(&self) -> u64 {
         self.audio.end()
     }
@@ -68,7 +69,7 @@ impl Intake {
         self.audio.pcm(range)
     }
 
-    /// Forgets the audio before `position`.
+    /// Drops the audio before `position`.
     pub fn forget(&mut self, position: u64) {
         self.audio.forget(position);
     }

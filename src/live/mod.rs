@@ -1,12 +1,12 @@
-//! Speech as it is spoken: audio in, words out while it still comes.
+//! Live streams: audio in, words out while the audio is still coming.
 //!
 //! ```text
 //! bytes ─ audio::PcmStream ─┬─ Channel: voice activity ─ spans ─ windows ─┐
 //!                           └─ Channel …                                  ├─ engine ─ agreement ─▶ Event
 //! ```
 //! Time is cut into spans that follow each other without a gap. A span is closed at a pause, when it
-//! gets long, or when the client says so; it is then recognised over its whole audio, so that what is
-//! final is what the same audio would give in a file. While it is open it is recognised again and again
+//! gets long, or when the client says so; it is then recognised over its whole audio, so that final results
+//! are those that the same audio would give in a file. While it is open it is recognised again and again
 //! as it grows, and words that two recognitions agree on no longer change.
 //!
 //! Decisions are a function of the audio alone (`channel`, `agreement`); a [`Session`] drives them and

@@ -14,13 +14,13 @@ pub struct Options {
     pub multichannel: bool,
     pub language: LanguageChoice,
     pub interim_results: bool,
-    /// The pause that ends a span; `None`: none does.
+    /// The pause that ends a span; `None`: pauses end none.
     pub endpointing: Option<Duration>,
     /// The gap after a word that ends an utterance; `None`: no [`super::Event::UtteranceEnd`] is sent.
     pub utterance_end: Option<Duration>,
     /// Send [`super::Event::SpeechStarted`].
     pub speech_started: bool,
-    /// The text before.
+    /// The text before the stream.
     pub prompt: Option<String>,
     /// Names and terms to expect.
     pub bias: Arc<[Term]>,

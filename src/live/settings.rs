@@ -1,4 +1,4 @@
-//! How one channel is heard: the client's options within the server's bounds, in samples.
+//! The settings of one channel: the client's options within the server's bounds, in samples.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,7 +12,7 @@ pub const ENDPOINTING: Endpointing =
     Endpointing { begin: 0.2, stay: 0.15, resume: 0.2, begin_frames: 1, pause_frames: None };
 /// Voice of fewer frames, none of them [`SURE_SPEECH`], is a click.
 const MIN_VOICED_FRAMES: usize = 4;
-/// Kept before voice is sure: consonants are faint.
+/// Audio kept around voice: consonants are faint.
 const PAD_SAMPLES: u64 = SAMPLE_RATE as u64 * 2 / 5;
 /// A gap of so many seconds between words counts as much as silence in the detector.
 const WIDE_GAP: f64 = 0.5;
@@ -22,7 +22,7 @@ pub const FRAME: u64 = FRAME_SAMPLES as u64;
 
 /// Positions are samples from the start of the stream.
 pub struct Span {
-    /// Where the span before ended.
+    /// The end of the span before.
     pub start: u64,
     voice: Option<Voiced>,
     /// The probabilities of the frames since the first voiced one.
@@ -56,7 +56,7 @@ impl Span {
         }
     }
 
-    /// Where the last voice ended, if there is any.
+    /// The end of the last voice, if there is any.
     pub fn voice_end(&self) -> Option<u64> {
         self.voice.as_ref().map(|voice| voice.end)
     }
@@ -73,13 +73,13 @@ impl Span {
         self.voice.as_ref().map_or(0, |voice| voice.end - voice.start)
     }
 
-    /// Where the audio begins that is to be recognised; `position` while there is no voice.
+    /// The start of the audio that is to be recognised; `position` while there is no voice.
     pub fn window_start(&self, position: u64) -> u64 {
         let voice = self.voice.as_ref().map_or(position, |voice| voice.start);
         voice.saturating_sub(PAD_SAMPLES).max(self.start)
     }
 
-    /// Where it ends, for a span that is closed at `end`: silence after the last voice is left out.
+    /// The end of that audio for a span closed at `end`: silence after the last voice is left out.
     pub fn window_end(&self, end: u64) -> u64 {
         self.voice_end().map_or(end, |voice_end| end.min(voice_end + PAD_SAMPLES))
     }
@@ -90,8 +90,8 @@ impl Span {
         frames.filter(|&&probability| probability >= SURE_SPEECH).count()
     }
 
-    /// Where to cut a span that has become too long, within `range`: between words, where voice is
-    /// least probable; without words, there alone.
+    /// The place within `range` to cut a span that has become too long: the gap between words where voice is
+    /// least probable or, without words, any place where it is.
     pub fn cut(&self, range: Range<u64>, words: &[Word]) -> u64 {
         let gaps = words.windows(2).map(|pair| {
             let (from, to) = (pair[0].end, pair[1].start.max(pair[0].end));

@@ -19,7 +19,7 @@ pub struct Utterance {
     /// Where the current voice began.
     started: Option<u64>,
     start_is_told: bool,
-    /// The last word of an utterance that is open.
+    /// The end of the last word of an open utterance.
     last_word_end: Option<f64>,
 }
 
@@ -33,7 +33,7 @@ impl Utterance {
         self.last_word_end = Some(last_word_end);
     }
 
-    /// Takes the frame that begins at `frame`; `voice_end`: where the open span's last voice ended.
+    /// Takes the frame that begins at `frame`. `voice_end` is the end of the last voice in the open span.
     pub fn step(
         &mut self,
         frame: u64,
@@ -55,7 +55,7 @@ impl Utterance {
             let silence = voice_end.map_or(RESTARTED, |end| position.saturating_sub(end));
             self.start_is_told &= silence < RESTARTED;
         }
-        // While there is voice that is not recognised, its words may belong to the utterance.
+        // Voice that is not recognised yet may hold words of the utterance.
         if let (Some(last_word_end), Some(gap), None) = (self.last_word_end, self.gap, voice_end)
             && to_seconds(position) >= last_word_end + to_seconds(gap)
         {

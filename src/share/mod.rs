@@ -1,10 +1,10 @@
-//! One server shared by several organisations: none of them may hold what the others need.
+//! Shares of a server between organisations: none of them may hold the capacity that the others need.
 //!
-//! [`Share`] bounds how much of something each tenant holds, [`Turns`] lets tenants in one after the other.
+//! [`Share`] bounds the amount that each tenant holds, [`Turns`] lets tenants in one after the other.
 //! Both use dynamic thresholds (Choudhury and Hahne, 1998): a tenant may hold at most [`FREE_FACTOR`] times
-//! what it leaves free. One busy tenant gets four fifths, two get four ninths each, and the next one always finds
+//! the capacity left free. One busy tenant gets four fifths, two get four ninths each, and the next one always finds
 //! some left. While the server has keys of one organisation only, that one may hold
-//! it all.
+//! everything.
 
 mod turns;
 
@@ -14,10 +14,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A tenant may hold so many times what it leaves free.
+/// The most that a tenant may hold, as a multiple of the capacity left free.
 const FREE_FACTOR: u64 = 4;
 
-/// How many organisations have keys. Cheap to clone: all clones are one.
+/// The number of organisations with keys. Cheap to clone: clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Tenants(Arc<AtomicUsize>);
 
@@ -32,7 +32,7 @@ impl Tenants {
     }
 }
 
-/// Why a tenant may not hold more.
+/// The reason why a tenant may not hold more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("all of it is taken")]
@@ -55,7 +55,7 @@ pub fn may_hold(mine: u64, total: u64, more: u64, capacity: u64, tenants: &Tenan
     if is_within { Ok(()) } else { Err(Refused::OverShare) }
 }
 
-/// Something that tenants hold parts of: places, bytes. Cheap to clone: all clones are one.
+/// A capacity that tenants hold parts of: places, bytes. Cheap to clone: clones share it.
 #[derive(Clone)]
 pub struct Share(Arc<Ledger>);
 
@@ -65,7 +65,7 @@ struct Ledger {
     held: Mutex<Held>,
 }
 
-/// How much tenants hold, together and each.
+/// The amounts that tenants hold, together and each.
 #[derive(Default)]
 struct Held {
     total: u64,
@@ -135,7 +135,7 @@ impl Part {
         self.amount
     }
 
-    /// Holds `more` on top; where that is refused, still what it held before.
+    /// Adds `more` to this part; if that is refused, the part stays as it was.
     ///
     /// # Errors
     /// [`Refused`].

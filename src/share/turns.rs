@@ -1,4 +1,4 @@
-//! Turns at something that only so many may do at once.
+//! Turns at work that only a limited number of calls may do at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{Held, Tenants, may_hold};
 
 /// A semaphore that is fair between tenants: waiting calls go in turn by tenant, and by time within one.
-/// Cheap to clone: all clones are one.
+/// Cheap to clone: clones share it.
 #[derive(Clone)]
 pub struct Turns(Arc<Hall>);
 
@@ -26,7 +26,7 @@ struct State {
     order: VecDeque<u64>,
 }
 
-/// Leave to go on; dropping it lets the next one in.
+/// A permit to go on; dropping it lets the next call in.
 pub struct Turn {
     hall: Arc<Hall>,
     tenant: u64,
@@ -39,7 +39,7 @@ impl Turns {
         Self(Arc::new(Hall { capacity, tenants, state: Mutex::default() }))
     }
 
-    /// Waits for a turn. Cancel-safe: dropping the future gives up the place in the line.
+    /// Waits for a turn. Cancel-safe: dropping the future gives up its place in the queue.
     pub async fn take(&self, tenant: u64) -> Turn {
         let turn = {
             let (ready, turn) = oneshot::channel();
@@ -52,7 +52,7 @@ impl Turns {
             self.0.grant(&mut state);
             turn
         };
-        // The sender is dropped only where this future is.
+        // The sender is only dropped together with this future.
         turn.await.unwrap_or_else(|_| Turn { hall: self.0.clone(), tenant, is_held: false })
     }
 
@@ -68,7 +68,7 @@ impl Hall {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets in as many as may.
+    /// Lets in as many calls as there are permits.
     fn grant(self: &Arc<Self>, state: &mut State) {
         // Tenants looked at since one was let in.
         let mut passed = 0;
@@ -88,7 +88,7 @@ impl Hall {
                         state.held.add(tenant, 1);
                         passed = 0;
                     }
-                    // Its future is gone. The lock is held here, so the turn must not give itself back.
+                    // Its future was dropped. The lock is held here, so the turn must not give itself back.
                     Err(mut turn) => turn.is_held = false,
                 }
             }

@@ -1,4 +1,4 @@
-//! Whole audio to a transcript: cut into windows, recognise them, stitch the results.
+//! Transcription of whole audio: cut into windows, recognise them, stitch the results.
 
 mod chunk;
 mod speech;
@@ -24,8 +24,8 @@ use crate::share::Tenants;
 use crate::transcript::{DetectedLanguage, Segment, Transcript, in_order};
 use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
 
-/// Windows of one request that are in the engine at once, for each of its slots: all slots stay busy while
-/// the next windows are made, and no more than these take up memory.
+/// Windows of one request in the engine at once, for each of its slots: enough to keep all slots busy while the
+/// next windows are made, and the most that take up memory.
 const WINDOWS_PER_SLOT: usize = 2;
 
 /// How whole files are transcribed.
@@ -34,27 +34,27 @@ const WINDOWS_PER_SLOT: usize = 2;
 pub struct Config {
     /// Default `speech`.
     pub windows: Windows,
-    /// What counts as speech.
+    /// How spans of speech are found.
     pub vad: VadOptions,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Windows {
-    /// Windows of speech, cut in its pauses and recognised side by side. Silence costs nothing, and
-    /// nothing is invented over it.
+    /// Windows of speech, cut in its pauses and recognised in parallel. Silence costs nothing, and the model
+    /// can invent no text over it.
     #[default]
     Speech,
-    /// The reference's way, for comparison: 30 s after 30 s, each from where the one before ended.
+    /// As the reference does, for comparison: windows of 30 s, each from where the one before ended.
     Sequential,
 }
 
-/// What a caller wants of a transcription.
+/// The caller's options for one transcription.
 #[derive(Debug, Clone)]
 pub struct TranscribeOptions {
     pub language: LanguageChoice,
     pub task: Task,
-    /// The text before.
+    /// The text before the audio.
     pub prompt: Option<String>,
     /// Names and terms to expect.
     pub bias: Arc<[Term]>,
@@ -70,15 +70,15 @@ pub struct TranscribeOptions {
 #[derive(Clone)]
 pub struct Transcriber {
     engine: Engine,
-    /// None: sequential windows.
+    /// `None`: sequential windows.
     speech: Option<Arc<Speech>>,
 }
 
-/// The part that is the same for all windows of one request.
+/// The state that all windows of one request share.
 struct Work<'a> {
     options: &'a TranscribeOptions,
     admission: &'a Admission,
-    /// A place here is needed for each window that is in the engine.
+    /// Every window in the engine holds a permit.
     room: Semaphore,
 }
 
@@ -88,7 +88,7 @@ impl Transcriber {
         Self { engine, speech: None }
     }
 
-    /// Transcribes windows of what `vad` finds to be speech, for `tenants` in turn.
+    /// Transcribes windows of the speech that `vad` finds, for `tenants` in turn.
     pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions, tenants: Tenants) -> Self {
         Self { engine, speech: Some(Arc::new(Speech::new(vad, options, tenants))) }
     }
@@ -101,12 +101,12 @@ impl Transcriber {
         &self.engine
     }
 
-    /// What tells speech from silence; `None` where windows are sequential.
+    /// The detector of speech; `None` if windows are sequential.
     pub fn vad(&self) -> Option<&Vad> {
         self.speech.as_ref().map(|speech| &speech.vad)
     }
 
-    /// Leave to transcribe so much audio, all channels counted.
+    /// Admits so much audio, all channels counted.
     ///
     /// # Errors
     /// Those of [`Engine::admit`].
@@ -120,7 +120,7 @@ impl Transcriber {
     /// Transcribes one channel.
     ///
     /// # Errors
-    /// Those of [`Engine::admit`] and [`Engine::recognize`]. Nothing is returned in part.
+    /// Those of [`Engine::admit`] and [`Engine::recognize`]. There are no partial results.
     pub async fn transcribe(
         &self,
         sound: impl Into<Sound>,
@@ -133,11 +133,11 @@ impl Transcriber {
         transcripts.into_iter().next().ok_or_else(no_transcript)
     }
 
-    /// Transcribes all channels of a file under one admission, and returns their transcripts in order. Only of
-    /// windows that are in the engine is there a copy in `f32`; dropping the future ends all work.
+    /// Transcribes all channels of a file under one admission, and returns their transcripts in order. Only the
+    /// windows in the engine are copied to `f32`. Dropping the future ends all work.
     ///
     /// # Errors
-    /// Those of [`Engine::recognize`]. Nothing is returned in part.
+    /// Those of [`Engine::recognize`]. There are no partial results.
     pub async fn transcribe_all(
         &self,
         channels: Vec<Sound>,
@@ -151,12 +151,12 @@ impl Transcriber {
             Some(speech) => self.parallel(speech, &channels, &work).await,
             None => try_join_all(channels.iter().map(|sound| self.sequential(sound, &work))).await,
         }?;
-        // Rounding, and what decoding left because nobody speaks there.
+        // Rounding, and rests of windows that hold no speech.
         admission.done(f64::INFINITY);
         Ok(transcripts)
     }
 
-    /// Windows of speech, side by side.
+    /// Windows of speech, in parallel.
     async fn parallel(
         &self,
         speech: &Arc<Speech>,
@@ -164,11 +164,11 @@ impl Transcriber {
         work: &Work<'_>,
     ) -> Result<Vec<Transcript>, Error> {
         let mut plans = Vec::with_capacity(channels.len());
-        // One after another: a file of many channels keeps no more processors busy than one of a single channel.
+        // One after the other, so that a file of many channels occupies no more processors than one of a single one.
         for sound in channels {
             plans.push(speech.plan(sound, work.options).await?);
         }
-        // From here on, silence is not held.
+        // From here on, silence no longer counts as admitted audio.
         let windows = plans.iter().flat_map(|plan| &plan.windows);
         work.admission.cut(windows.map(|window| seconds(window.samples())));
         let planned = channels.iter().zip(&plans);
@@ -186,7 +186,7 @@ impl Transcriber {
             return Ok(Transcript { segments: Vec::new(), language, duration });
         };
         let probabilities = plan.probabilities.as_slice();
-        // The first window names the language of them all: it must not change in the middle.
+        // The first window decides the language of all: it must not change in the middle.
         let detects = matches!(work.options.language, LanguageChoice::Detect { .. });
         let (mut language, mut segments, rest) = if detects {
             let (language, segments) = self.planned(first, sound, probabilities, None, work).await?;
@@ -206,8 +206,8 @@ impl Transcriber {
         Ok(Transcript { segments, language, duration })
     }
 
-    /// One planned window, and what decoding left of it, until all of its speech is accounted for. Windows take
-    /// their turns in the order in which they first ask.
+    /// One planned window, and the rests that decoding leaves of it, until all of its speech is accounted for.
+    /// Windows get their permits in the order in which they first ask.
     async fn planned(
         &self,
         plan: &WindowPlan,
@@ -216,7 +216,7 @@ impl Transcriber {
         language: Option<&DetectedLanguage>,
         work: &Work<'_>,
     ) -> Result<(DetectedLanguage, Vec<Segment>), Error> {
-        // The semaphore is never closed; if it were, there would be a window too many, and no more.
+        // The semaphore is never closed; if it were, the only harm would be a window too many.
         let _place = work.room.acquire().await.ok();
         let mut language = language.cloned();
         let mut segments = Vec::new();
@@ -235,7 +235,7 @@ impl Transcriber {
         Ok((language.unwrap_or_else(unknown_language), segments))
     }
 
-    /// The reference's way: each window begins where the one before it says that it ended.
+    /// As the reference does: each window begins where the text of the one before it ended.
     async fn sequential(&self, sound: &Sound, work: &Work<'_>) -> Result<Transcript, Error> {
         let mut language = None::<DetectedLanguage>;
         let mut segments = Vec::new();
@@ -281,7 +281,7 @@ fn seconds(samples: usize) -> f64 {
     samples as f64 / f64::from(SAMPLE_RATE)
 }
 
-/// Of audio in which nobody speaks.
+/// The language of audio without speech.
 fn unknown_language() -> DetectedLanguage {
     DetectedLanguage { code: "en".into(), probability: 0.0 }
 }

@@ -1,4 +1,4 @@
-//! Where the speech of a channel is, and the windows that hold it.
+//! The search for speech in a channel, and the plan of windows over it.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Plan {
     pub probabilities: Vec<f32>,
 }
 
-/// Finds speech. No more channels are listened to at once than there are processors, in turn between tenants.
+/// Finds speech: on at most as many channels at once as there are processors, in turn between tenants.
 pub struct Speech {
     pub vad: Vad,
     options: VadOptions,
@@ -33,14 +33,14 @@ impl Speech {
         Self { vad, options, turns: Turns::new(processors, tenants) }
     }
 
-    /// Plans one channel: about 200 ms of a processor for 10 minutes. Dropping the future ends the work, half a
-    /// minute of audio later at most.
+    /// Plans one channel: about 200 ms of a processor for 10 minutes. Dropping the future ends the work after at
+    /// most another half minute of audio.
     ///
     /// # Errors
-    /// [`Error::ModelFailed`] where the network panics.
+    /// [`Error::ModelFailed`] if the network panics.
     pub async fn plan(self: &Arc<Self>, sound: &Sound, options: &TranscribeOptions) -> Result<Plan, Error> {
         let turn = match options.class {
-            // An utterance takes milliseconds, and a person waits for it.
+            // A live utterance takes milliseconds, and a person waits for it.
             Class::Live => None,
             Class::Interactive | Class::Job => Some(self.turns.take(options.tenant.0).await),
         };
@@ -48,7 +48,7 @@ impl Speech {
         let _leaves = left.clone().drop_guard();
         let (speech, sound) = (self.clone(), sound.clone());
         let plan = move || {
-            // Held by the work and not by the future that waits for it.
+            // The work holds its turn, even after the future that waits for it is dropped.
             let _turn = turn;
             let probabilities = speech.vad.probabilities_while(&sound, || !left.is_cancelled())?;
             let spans = speech_spans(&probabilities, sound.len(), &speech.options);
@@ -56,7 +56,7 @@ impl Speech {
             Some(Plan { windows, probabilities })
         };
         let planned = tokio::task::spawn_blocking(plan).await;
-        // Without a plan only where this future is dropped, which then comes to no end.
+        // There is no plan only if this future was dropped, and then nothing awaits the error.
         planned.map_err(|error| Error::ModelFailed(error.to_string()))?.ok_or(Error::ShuttingDown)
     }
 }

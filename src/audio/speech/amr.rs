@@ -8,9 +8,8 @@ use codec_core::codecs::amr::mode::{AmrFrameType, AmrVariant};
 use codec_core::{CodecConfig, CodecType, CodedFrame, FrameKind, VariableRateCodec as _};
 
 use super::{Decoded, extend};
-use crate::audio::container::Ending;
-use crate::audio::decode::Error;
-use crate::audio::gather::Gather;
+use crate::audio::error::Error;
+use crate::audio::gather::{Ending, Gather};
 use crate::audio::sniff::Band;
 
 /// Bytes that may be no frame before it is asked how many frames there were.

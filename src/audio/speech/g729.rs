@@ -6,9 +6,8 @@ use oxideav_core::{Decoder as _, Frame, Packet, TimeBase};
 use oxideav_g729::decoder::G729Decoder;
 
 use super::Decoded;
-use crate::audio::container::Ending;
-use crate::audio::decode::Error;
-use crate::audio::gather::Gather;
+use crate::audio::error::Error;
+use crate::audio::gather::{Ending, Gather};
 
 const SAMPLE_RATE_HZ: u32 = 8_000;
 const FRAME_BYTES: usize = 10;

@@ -5,7 +5,7 @@ pub mod amr;
 pub mod g729;
 pub mod speex;
 
-use super::decode::Error;
+use super::error::Error;
 use super::gather::Gather;
 
 /// Full scale of the samples that these decoders give.

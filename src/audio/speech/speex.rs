@@ -6,10 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use oxideav_speex::{DecodedFrame, SpeexDecoder, SpeexHeader, UltraWidebandDecoder, UwbDecodedFrame};
 
 use super::{Decoded, extend};
-use crate::audio::container::{Ending, MAX_CHAINED};
-use crate::audio::decode::{Error, SpeechCoding};
-use crate::audio::gather::Gather;
+use crate::audio::error::Error;
+use crate::audio::gather::{Ending, Gather};
+use crate::audio::limits::MAX_CHAINED;
 use crate::audio::ogg;
+use crate::audio::options::SpeechCoding;
 
 /// Packets in a row that may be none before what comes is taken for something else.
 const BROKEN_MAX: usize = 25;

@@ -8,12 +8,21 @@ use bytes::{Buf as _, Bytes};
 use symphonia::core::io::MediaSource;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use super::Piece;
-use crate::audio::container::{self, Ending, Source};
-use crate::audio::decode::Error;
-use crate::audio::gather::Gather;
+use crate::audio::container::{self, Source};
+use crate::audio::error::Error;
+use crate::audio::gather::{Ending, Gather};
 use crate::audio::mp4;
 use crate::audio::sniff::Container;
+
+/// A piece of a stream's output.
+#[derive(Debug, PartialEq)]
+pub enum Piece {
+    /// Mono at [`crate::audio::SAMPLE_RATE`], of equal length: one, or one for each source channel.
+    Pcm(Vec<Vec<f32>>),
+    /// Everything pushed so far is decoded, except bytes that only make sense with those that follow.
+    CaughtUp,
+    End,
+}
 
 /// Pieces on their way to the thread and back.
 const PIECES_MAX: usize = 4;
