@@ -25,7 +25,7 @@ impl<'a> Meter<'a> {
         Self { budget, packets: 0, due: u64::from(SAMPLE_RATE) }
     }
 
-    /// To be called after each packet.
+    /// Call this after each packet.
     ///
     /// # Errors
     /// Those of the budget.

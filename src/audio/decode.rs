@@ -11,7 +11,7 @@ use super::raw::{self, RawFormat};
 use super::sniff::{self, Container, foreign};
 use super::wave::{self, Coding};
 
-/// Whether `bytes` look like audio that [`decode`] reads, by their beginning alone: microseconds.
+/// Checks from their beginning alone whether `bytes` look like audio that [`decode`] reads: microseconds.
 ///
 /// # Errors
 /// [`Error::Empty`], [`Error::Unsupported`], and [`Error::Corrupt`] for a header that makes no sense.
@@ -22,13 +22,13 @@ pub fn check(bytes: &[u8], raw: Option<Bare>) -> Result<(), Error> {
     }
 }
 
-/// How bytes are read.
+/// The reader of some bytes.
 pub(super) enum Reading {
     Container(Container),
     Samples(RawFormat),
 }
 
-/// A container that the bytes show wins over the format that the caller announced.
+/// A container recognised from the bytes wins over the format that the caller announced.
 pub(super) fn container_or_bare(bytes: &[u8], raw: Option<Bare>) -> Result<Reading, Error> {
     if bytes.is_empty() {
         return Err(Error::Empty);
@@ -52,18 +52,18 @@ pub(super) fn wave_header(bytes: &[u8]) -> Result<wave::Header, Error> {
     wave::header(bytes)?.ok_or_else(|| Error::Corrupt("it ends in its header".into()))
 }
 
-/// Decodes a whole file, or raw samples where `options` describe them. The format is known by the
-/// bytes alone: a container is read as one even where raw samples were announced.
+/// Decodes a whole file, or raw samples if `options` describe them. The bytes alone decide: a container is read
+/// as one even if raw samples were announced.
 ///
-/// Synchronous, some tens of milliseconds for each minute of audio: not for an async thread.
+/// Blocks for some tens of milliseconds per minute of audio: do not call it on an async thread.
 ///
 /// # Errors
-/// See [`Error`]. A file that breaks off yields what comes before, marked as damaged.
+/// See [`Error`]. A truncated file yields the audio before the break, marked as damaged.
 pub fn decode(bytes: Bytes, options: &DecodeOptions) -> Result<Decoded, Error> {
     decode_within(bytes, options, &mut |_| Ok(()))
 }
 
-/// As [`decode`], as long as `budget` lets it go on; the last report comes when all is decoded.
+/// As [`decode`], until `budget` ends it; the last report comes when everything is decoded.
 ///
 /// # Errors
 /// As [`decode`], and those of `budget`.
@@ -92,7 +92,7 @@ fn read_wave(bytes: Bytes, gather: &mut Gather, meter: &mut Meter<'_>) -> Result
     }
 }
 
-/// A second at a time, each of which counts as a packet.
+/// Reads a second at a time, each of which counts as a packet.
 fn read_samples(
     bytes: &[u8],
     format: RawFormat,
@@ -115,7 +115,7 @@ fn read_container(
 ) -> Result<(), Error> {
     let trims = container != Container::Mpeg || sniff::tells_its_length(&bytes);
     let source = container::Source::whole(bytes, container, trims);
-    // Readers of untrusted files have panicked on arithmetic before: that costs this file, not the
+    // Readers of untrusted files have panicked on arithmetic before: that may cost this file, not the
     // process.
     let read =
         std::panic::AssertUnwindSafe(|| container::read(source, gather, &mut |gather| meter.packet(gather)));

@@ -1,4 +1,4 @@
-//! Collects decoded frames: mixes or splits channels, resamples, and keeps to the limits.
+//! The collection of decoded frames: channels are mixed or split, resampled, and held to the limits.
 
 use super::error::Error;
 use super::limits::Limits;

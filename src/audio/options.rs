@@ -1,4 +1,4 @@
-//! The caller's description of audio, and of what to make of it.
+//! The caller's options: the format of bare audio, and the form of the output.
 
 use super::error::Error;
 use super::limits::Limits;

@@ -3,7 +3,7 @@
 /// Sets of vector instructions; each includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Instructions {
-    /// Those that the program was compiled for.
+    /// The instructions that the program was compiled for.
     Baseline,
     /// AVX2 and fused multiply-add.
     Avx2,

@@ -3,7 +3,7 @@
 use super::element::{Element, exp, multiply_add};
 use super::instructions::multiversion;
 
-/// Elements that are summed side by side; a fixed order, so that all levels and batches agree.
+/// Elements that are summed side by side, in a fixed order so that all levels and batches agree.
 const LANES: usize = 16;
 
 multiversion! {
@@ -107,7 +107,7 @@ pub(super) const COARSE_GELU: [f32; 8] = [
     3.988_475e-1,
 ];
 
-/// GELU to 1e-4, for results that are rounded to bf16 or int8 next: beyond ±4 Φ stays.
+/// GELU to 1e-4, for results that are rounded to bf16 or int8 next: beyond ±4 Φ is constant.
 #[inline(always)]
 pub(super) fn coarse_gelu_lanes<const FMA: bool>(values: &mut [f32; LANES]) {
     for value in values {
@@ -142,7 +142,7 @@ fn convert_body<const FMA: bool, E: Element>(from: &[f32], to: &mut [E]) {
 }
 
 multiversion! {
-    /// Back to f32.
+    /// Converts back to f32.
     pub fn widen<E: Element>(from: &[E], to: &mut [f32]) = widen_body
 }
 
@@ -152,7 +152,7 @@ fn widen_body<const FMA: bool, E: Element>(from: &[E], to: &mut [f32]) {
 }
 
 multiversion! {
-    /// ln Σ eˣ; minus infinity where every x is.
+    /// ln Σ eˣ; minus infinity if every x is.
     pub fn log_sum_exp(values: &[f32]) -> f32 = log_sum_exp_body
 }
 
@@ -166,7 +166,7 @@ fn log_sum_exp_body<const FMA: bool>(values: &[f32]) -> f32 {
 }
 
 multiversion! {
-    /// The greatest value and the first place where it stands; (minus infinity, 0) for none.
+    /// The greatest value and its first index; (minus infinity, 0) for no values.
     pub fn arg_max(values: &[f32]) -> (f32, usize) = arg_max_body
 }
 

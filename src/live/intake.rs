@@ -27,7 +27,7 @@ impl Mark {
 pub struct Intake {
     voice: Voice,
     audio: Recording,
-    /// Of the frames that the channel has not looked at yet.
+    /// One for each frame that the channel has not looked at yet.
     probabilities: VecDeque<f32>,
     marks: VecDeque<Mark>,
 }

@@ -1,24 +1,24 @@
 //! Transcription of whole audio: cut into windows, recognise them, stitch the results.
 
 mod chunk;
+mod options;
 mod speech;
 mod window_plan;
 
 pub use chunk::{Policy, plan_windows};
+pub use options::{Config, TranscribeOptions, Windows};
 pub use window_plan::{Piece, WindowPlan};
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::try_join_all;
-use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use self::speech::{Plan, Speech};
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
-    Admission, Audio, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
-    TenantId, Term, WINDOW_SAMPLES, Window,
+    Admission, Audio, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition,
+    WINDOW_SAMPLES, Window,
 };
 use crate::share::Tenants;
 use crate::transcript::{DetectedLanguage, Segment, Transcript, in_order};
@@ -27,44 +27,6 @@ use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
 /// Windows of one request in the engine at once, for each of its slots: enough to keep all slots busy while the
 /// next windows are made, and the most that take up memory.
 const WINDOWS_PER_SLOT: usize = 2;
-
-/// How whole files are transcribed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Default `speech`.
-    pub windows: Windows,
-    /// How spans of speech are found.
-    pub vad: VadOptions,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Windows {
-    /// Windows of speech, cut in its pauses and recognised in parallel. Silence costs nothing, and the model
-    /// can invent no text over it.
-    #[default]
-    Speech,
-    /// As the reference does, for comparison: windows of 30 s, each from where the one before ended.
-    Sequential,
-}
-
-/// The caller's options for one transcription.
-#[derive(Debug, Clone)]
-pub struct TranscribeOptions {
-    pub language: LanguageChoice,
-    pub task: Task,
-    /// The text before the audio.
-    pub prompt: Option<String>,
-    /// Names and terms to expect.
-    pub bias: Arc<[Term]>,
-    /// Times for every word, not only for segments.
-    pub word_times: bool,
-    pub class: Class,
-    pub tenant: TenantId,
-    /// Windows that have not begun by then fail.
-    pub deadline: Option<Instant>,
-}
 
 /// Cheap handle: clones share the engine.
 #[derive(Clone)]

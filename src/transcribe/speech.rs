@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::TranscribeOptions;
 use super::chunk::{Policy, plan_windows};
+use super::options::TranscribeOptions;
 use super::window_plan::WindowPlan;
 use crate::audio::Sound;
 use crate::engine::{Class, Error};

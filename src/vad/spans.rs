@@ -1,4 +1,4 @@
-//! Probabilities of speech to spans of speech. Pure.
+//! Spans of speech in a file, from the probabilities of speech. Pure.
 
 use std::ops::Range;
 

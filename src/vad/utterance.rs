@@ -3,11 +3,11 @@
 use super::silero::FRAME_SAMPLES;
 use crate::audio::Pcm;
 
-/// The audio of one utterance, for a recogniser that need not look for speech in it again.
+/// The audio of one utterance. A recogniser need not look for speech in it again.
 #[derive(Debug, Clone)]
 pub struct Utterance {
     pub pcm: Pcm,
-    /// Of each frame; the last one ends where the audio ends, and the first may have begun before it.
+    /// One for each frame; the last frame ends where the audio ends, and the first may begin before it.
     probabilities: Vec<f32>,
 }
 

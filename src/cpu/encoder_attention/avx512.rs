@@ -19,7 +19,7 @@ const STEP: usize = 2 * LANES;
 /// are inlined into callers that have them.
 pub trait Kind: Sync {
     type Number: Element;
-    /// What [`Kind::run`] is compiled for.
+    /// The instructions that [`Kind::run`] is compiled for.
     const INSTRUCTIONS: Instructions;
     /// Numbers in a unit of four bytes.
     const IN_UNIT: usize;
