@@ -25,8 +25,8 @@ use verbatim::api::answer::{Asked, Heard, response};
 use verbatim::api::{self, Parameters, Readiness, Services};
 use verbatim::audio::{self, DecodeOptions, Limits, RawEncoding, RawFormat};
 use verbatim::engine::{
-    self, Class, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo,
-    SlotId, SpeechModel, StepOutcome, Task, TenantId,
+    self, Attempt, Class, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
+    SpeechModel, StepOutcome, Task, TenantId,
 };
 use verbatim::fetch::Fetcher;
 use verbatim::http::{self, Authenticator, auth};
@@ -55,7 +55,7 @@ impl SpeechModel for FixedLatency {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), Error> {
         Ok(())
     }
 
@@ -136,7 +136,7 @@ async fn serve(which: &str) {
     println!("{} {key}", listener.local_addr().expect("bound"));
     if which == "verbatim" {
         let router = api::router(Arc::new(Services::new(parts, &api::Config::default())));
-        let (config, stop) = (http::Config::default(), http::Stop::default());
+        let (config, stop) = (http::Config::default(), http::Shutdown::default());
         http::run(listener, router, &config, Tenants::default(), stop).await.expect("served");
     } else {
         let router = axum::Router::new()

@@ -14,7 +14,7 @@ use super::event::{Error, Event, Results};
 use super::options::Options;
 use super::settings::Settings;
 use super::voice::Voice;
-use super::{Place, Shared};
+use super::{Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, Recognition, Term, Window};
 
@@ -37,7 +37,7 @@ pub enum Progress {
 pub struct Session {
     shared: Arc<Shared>,
     /// `None` once it is given back.
-    place: Option<Arc<Place>>,
+    permit: Option<Arc<StreamPermit>>,
     options: Options,
     audio: PcmStream,
     /// Empty before there is any audio.
@@ -53,7 +53,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, place: Place, options: Options) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, permit: StreamPermit, options: Options) -> Self {
         let audio = PcmStream::new(StreamOptions {
             format: options.format,
             split_channels: options.multichannel,
@@ -62,7 +62,7 @@ impl Session {
         });
         Self {
             shared,
-            place: Some(Arc::new(place)),
+            permit: Some(Arc::new(permit)),
             options,
             audio,
             channels: Vec::new(),
@@ -157,7 +157,8 @@ impl Session {
             },
             (index, (answer, took)) = first_ready(windows) => {
                 windows[index] = None;
-                self.shared.lag.measured(took);
+                let timings = answer.as_ref().ok().map(|recognition| recognition.timings);
+                self.shared.lag.measured(self.options.tenant, took, timings, Instant::now());
                 let request = self.channels[index].recognised(answer?, took, &mut self.events);
                 if let Some(request) = request {
                     self.windows[index] = Some(self.recognise(request));
@@ -173,7 +174,7 @@ impl Session {
         self.channels = Vec::new();
         self.events = VecDeque::new();
         self.audio_has_ended = true;
-        self.place = None;
+        self.permit = None;
     }
 
     fn heard(&mut self, piece: Piece) {
@@ -227,7 +228,7 @@ impl Session {
     }
 
     fn recognise(&self, request: Request) -> BoxFuture<'static, Answer> {
-        let (shared, place) = (self.shared.clone(), self.place.clone());
+        let (shared, permit) = (self.shared.clone(), self.permit.clone());
         let window = Window {
             pcm: request.pcm,
             options: request.options,
@@ -238,8 +239,8 @@ impl Session {
         Box::pin(async move {
             let begun = Instant::now();
             // A closed stream has no share of the engine any more.
-            let answer = match &place {
-                Some(place) => shared.engine.recognize(&place.admission, window).await,
+            let answer = match &permit {
+                Some(permit) => shared.engine.recognize(&permit.admission, window).await,
                 None => Err(engine::Error::ShuttingDown),
             };
             (answer, begun.elapsed())

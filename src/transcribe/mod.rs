@@ -17,10 +17,9 @@ use tokio::sync::Semaphore;
 use self::speech::{Plan, Speech};
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
-    Admission, Audio, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition,
+    Audio, AudioPermit, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition,
     WINDOW_SAMPLES, Window,
 };
-use crate::share::Tenants;
 use crate::transcript::{DetectedLanguage, Segment, Transcript, in_order};
 use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
 
@@ -39,7 +38,7 @@ pub struct Transcriber {
 /// The state that all windows of one request share.
 struct Work<'a> {
     options: &'a TranscribeOptions,
-    admission: &'a Admission,
+    admission: &'a AudioPermit,
     /// Every window in the engine holds a permit.
     room: Semaphore,
 }
@@ -50,9 +49,9 @@ impl Transcriber {
         Self { engine, speech: None }
     }
 
-    /// Transcribes windows of the speech that `vad` finds, for `tenants` in turn.
-    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions, tenants: Tenants) -> Self {
-        Self { engine, speech: Some(Arc::new(Speech::new(vad, options, tenants))) }
+    /// Transcribes windows of the speech that `vad` finds.
+    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions) -> Self {
+        Self { engine, speech: Some(Arc::new(Speech::new(vad, options))) }
     }
 
     pub fn model(&self) -> &ModelInfo {
@@ -68,14 +67,18 @@ impl Transcriber {
         self.speech.as_ref().map(|speech| &speech.vad)
     }
 
-    /// Admits so much audio, all channels counted.
+    /// Admits so much audio, all channels counted. A job waits for it.
     ///
     /// # Errors
     /// Those of [`Engine::admit`].
-    pub fn admit(&self, audio: impl Into<Audio>, options: &TranscribeOptions) -> Result<Admission, Error> {
+    pub async fn admit(
+        &self,
+        audio: impl Into<Audio>,
+        options: &TranscribeOptions,
+    ) -> Result<AudioPermit, Error> {
         match options.class {
             Class::Live | Class::Interactive => self.engine.admit(options.tenant, audio),
-            Class::Job => Ok(self.engine.admit_job()),
+            Class::Job => Ok(self.engine.admit_job(options.tenant, audio).await),
         }
     }
 
@@ -89,7 +92,7 @@ impl Transcriber {
         options: &TranscribeOptions,
     ) -> Result<Transcript, Error> {
         let sound = sound.into();
-        let admission = self.admit(sound.duration_seconds(), options)?;
+        let admission = self.admit(sound.duration_seconds(), options).await?;
         let transcripts = self.transcribe_all(vec![sound], admission, options).await?;
         let no_transcript = || Error::ModelFailed("a channel without a transcript".into());
         transcripts.into_iter().next().ok_or_else(no_transcript)
@@ -103,9 +106,11 @@ impl Transcriber {
     pub async fn transcribe_all(
         &self,
         channels: Vec<Sound>,
-        admission: Admission,
+        admission: AudioPermit,
         options: &TranscribeOptions,
     ) -> Result<Vec<Transcript>, Error> {
+        // Dropped before the admission, in which its memory is counted.
+        let channels: Arc<[Sound]> = channels.into();
         let windows = WINDOWS_PER_SLOT * self.model().slots.max(1);
         let room = Semaphore::new(windows.min(Semaphore::MAX_PERMITS));
         let work = Work { options, admission: &admission, room };
@@ -128,7 +133,7 @@ impl Transcriber {
         let mut plans = Vec::with_capacity(channels.len());
         // One after the other, so that a file of many channels occupies no more processors than one of a single one.
         for sound in channels {
-            plans.push(speech.plan(sound, work.options).await?);
+            plans.push(speech.plan(sound, work.options, work.admission.memory()).await?);
         }
         // From here on, silence no longer counts as admitted audio.
         let windows = plans.iter().flat_map(|plan| &plan.windows);

@@ -1,11 +1,11 @@
 //! The options of transcription: the server's, and those of one request.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Class, LanguageChoice, Task, TenantId, Term};
+use crate::patience::Deadline;
 use crate::vad::VadOptions;
 
 /// How whole files are transcribed.
@@ -42,6 +42,6 @@ pub struct TranscribeOptions {
     pub word_times: bool,
     pub class: Class,
     pub tenant: TenantId,
-    /// Windows that have not begun by then fail.
-    pub deadline: Option<Instant>,
+    /// Work that has not begun by then fails: the search for speech, and each window.
+    pub deadline: Option<Deadline>,
 }

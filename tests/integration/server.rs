@@ -13,11 +13,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use verbatim::api::{self, JobWork, Readiness, Services, State};
 use verbatim::audio::Limits;
 use verbatim::engine::{
-    self, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
-    SpeechModel, StepOutcome,
+    self, Attempt, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
+    StepOutcome,
 };
 use verbatim::fetch::{self, Fetcher};
-use verbatim::http::{self, Authenticator, Router, Stop, auth};
+use verbatim::http::{self, Authenticator, Router, Shutdown, auth};
 use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
@@ -73,13 +73,13 @@ impl SpeechModel for Reader {
         Ok(())
     }
 
-    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
-        for (slot, options, _) in attempts {
+    fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
+        for &Attempt { slot, options, .. } in attempts {
             let terms: Vec<_> =
                 options.bias.iter().map(|term| format!("{}:{}", term.text, term.weight)).collect();
-            self.terms.insert(*slot, terms.join(" "));
+            self.terms.insert(slot, terms.join(" "));
             if let LanguageChoice::Named(code) = &options.language
-                && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == *slot)
+                && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == slot)
             {
                 heard.3.clone_from(code);
             }
@@ -287,7 +287,7 @@ pub struct Door {
 }
 
 /// A test that drops its server stops it too.
-struct Ends(Stop);
+struct Ends(Shutdown);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -307,7 +307,7 @@ impl Door {
 
     fn shared(listener: TcpListener, router: Router, config: http::Config, tenants: Tenants) -> Self {
         let address = listener.local_addr().expect("bound");
-        let stop = Stop::default();
+        let stop = Shutdown::default();
         let stopped = stop.clone();
         let server =
             tokio::spawn(async move { http::run(listener, router, &config, tenants, stopped).await });

@@ -1,30 +1,35 @@
-//! Proofs of admission: each gives back what it holds when it is dropped.
+//! Permits for requests and for audio: each releases its share of the load when it is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cost::Work;
-use super::{Error, Load};
+use super::{Error, Load, MemoryReservation};
 use crate::engine::window::TenantId;
 
+/// Before a job is tried again that turned out longer than its file said, and found no memory for the rest.
+const JOB_RETRY: Duration = Duration::from_secs(5);
+
 /// A request's place, from the door to its answer.
-pub struct Place {
+pub struct RequestPermit {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
-    pub(super) expected: Option<Expected>,
+    pub(super) reservation: Option<Reservation>,
 }
 
-/// The work that a request is expected to bring; to be dropped when its audio is read, or is late.
-pub struct Expected {
+/// A reservation for the work that a request usually brings; drop it when the audio is read, or is late.
+pub struct Reservation {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
     pub(super) work: Work,
 }
 
-/// Leave to bring in so many seconds of audio. The part that was not marked done is given back on drop.
-pub struct Admission {
-    /// `None`: work that is not counted.
+/// Leave to bring in so many seconds of audio. Work that was not marked done is given back on drop; memory when the
+/// last handle on it is dropped.
+pub struct AudioPermit {
+    /// `None`: a job, whose work is not counted.
     account: Option<Account>,
+    memory: Arc<MemoryReservation>,
 }
 
 struct Account {
@@ -33,14 +38,14 @@ struct Account {
     remaining: Mutex<Work>,
 }
 
-impl Place {
+impl RequestPermit {
     /// The work that is expected, for the reader of the audio; once.
-    pub fn take_expected(&mut self) -> Option<Expected> {
-        self.expected.take()
+    pub fn take_reservation(&mut self) -> Option<Reservation> {
+        self.reservation.take()
     }
 }
 
-impl Drop for Place {
+impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut state = self.load.state();
         state.requests -= 1;
@@ -49,7 +54,7 @@ impl Drop for Place {
     }
 }
 
-impl Drop for Expected {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.load.state().expect_no_more(self.tenant, self.work);
     }
@@ -60,7 +65,7 @@ impl Account {
         self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds `work`, and nothing else, from here on.
+    /// Replaces the work that is held by `work`.
     fn hold_instead(&self, work: Work) {
         let mut remaining = self.remaining();
         let before = std::mem::replace(&mut *remaining, work);
@@ -70,51 +75,61 @@ impl Account {
     }
 }
 
-impl Admission {
-    pub(super) fn new(load: Arc<Load>, tenant: TenantId, work: Work) -> Self {
-        Self { account: Some(Account { load, tenant, remaining: Mutex::new(work) }) }
+impl AudioPermit {
+    pub(super) fn new(load: Arc<Load>, tenant: TenantId, work: Work, memory: MemoryReservation) -> Self {
+        let account = Account { load, tenant, remaining: Mutex::new(work) };
+        Self { account: Some(account), memory: Arc::new(memory) }
     }
 
-    /// Leave that counts for nothing: the caller bounds the work by other means.
-    pub(in crate::engine) fn uncounted() -> Self {
-        Self { account: None }
+    /// A job's work is not counted, as it makes way for what is. Its audio takes up memory as any other.
+    pub(super) fn of_job(memory: MemoryReservation) -> Self {
+        Self { account: None, memory: Arc::new(memory) }
     }
 
-    /// While it is decoded, the audio turns out to have `seconds` at least.
+    /// The memory that the audio takes up: to be kept wherever the audio is.
+    pub fn memory(&self) -> Arc<MemoryReservation> {
+        self.memory.clone()
+    }
+
+    /// Extends the permit: while it is being decoded, the audio turns out to have `seconds` at least.
     ///
     /// # Errors
-    /// As [`super::Load::admit`]: it is longer than was admitted, and there is no room for the rest.
+    /// As [`super::Load::admit`]: the audio is longer than was admitted, and there is no room for the rest.
     pub fn grow(&self, seconds: f64) -> Result<(), Error> {
-        let Some(account) = &self.account else { return Ok(()) };
+        let room = self.memory.grow_to(seconds);
+        let Some(account) = &self.account else {
+            return room.map_err(|_| Error::Overloaded { retry_after: JOB_RETRY });
+        };
         let mut remaining = account.remaining();
-        if seconds <= remaining.seconds {
+        if room.is_ok() && seconds <= remaining.seconds {
             return Ok(());
         }
-        let more = Work::audio(seconds - remaining.seconds);
+        let more = Work::audio((seconds - remaining.seconds).max(0.0));
         let mut state = account.load.state();
         // The one piece on an idle engine may grow as long as it likes.
-        if state.held != *remaining {
-            account.load.check(&state, account.tenant, more, *remaining)?;
+        if room.is_err() || state.held != *remaining {
+            account.load.check(&state, account.tenant, (more, *remaining), room)?;
         }
         state.hold(account.tenant, more);
         *remaining = *remaining + more;
         Ok(())
     }
 
-    /// The audio is decoded: it has `seconds`, and decoding `source_samples` took a processor so long.
+    /// Sets the final length once the audio is decoded; decoding its `source_samples` took one core the time `took`.
     pub fn decoded(&self, seconds: f64, source_samples: f64, took: Duration) {
+        self.memory.shrink_to(seconds);
         let Some(account) = &self.account else { return };
         account.hold_instead(Work::audio(seconds));
         account.load.state().reading.learn(source_samples, took.as_secs_f64());
     }
 
-    /// The audio is cut into windows of so many seconds: only these are held now.
+    /// The audio is cut into windows of so many seconds: only these are work from here on.
     pub fn cut(&self, windows: impl Iterator<Item = f64>) {
         let Some(account) = &self.account else { return };
         account.hold_instead(windows.fold(Work::default(), |sum, seconds| sum + Work::window(seconds)));
     }
 
-    /// `seconds` of the audio are transcribed; infinite: all that is left.
+    /// Releases `seconds` of audio that are transcribed; infinity for all that is left.
     pub fn done(&self, seconds: f64) {
         let Some(account) = &self.account else { return };
         let mut remaining = account.remaining();
@@ -123,13 +138,13 @@ impl Admission {
         *remaining = remaining.times(1.0 - part);
         let mut state = account.load.state();
         let foreseen = state.cost.of(done);
-        state.pace.done(foreseen, done.seconds);
+        state.throughput.done(foreseen, done.seconds);
         state.account(account.tenant).done += foreseen;
         state.release(account.tenant, done);
     }
 }
 
-impl Drop for Admission {
+impl Drop for AudioPermit {
     fn drop(&mut self) {
         let Some(account) = &self.account else { return };
         let remaining = *account.remaining();
