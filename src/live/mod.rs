@@ -14,6 +14,7 @@
 
 mod agreement;
 mod channel;
+mod config;
 mod context;
 mod event;
 mod intake;
@@ -22,6 +23,7 @@ mod options;
 mod recording;
 mod session;
 mod settings;
+mod shared;
 mod span;
 mod utterance;
 mod voice;
@@ -29,101 +31,41 @@ mod voice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
+pub use config::Config;
 pub use event::{Error, Event, Results};
 pub use options::Options;
 pub use session::{Progress, Session};
+pub use shared::StreamPermit;
 
 use lag::Lag;
+use shared::Shared;
 
-use crate::engine::{self, AudioPermit, Engine, ModelInfo, TenantId};
-use crate::share::{Part, Refused, Share, Tenants};
+use crate::engine::{self, Engine, ModelInfo, TenantId};
+use crate::share::{Refused, Share, Tenants};
 use crate::vad::Vad;
 
-/// How streams are served.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Streams at once; more are refused. One organisation may hold four fifths of them while others have keys.
-    /// Default 1000; an idle one costs some kilobytes.
-    pub max_streams: usize,
-    /// A new stream is refused where its windows would take longer than this: while those of the organisation's other
-    /// streams do, or, where it has none, while too many other organisations are late. Seconds, default 5.
-    pub max_lag_seconds: f64,
-    /// New audio before a span is recognised again; more while recognising takes longer. Milliseconds,
-    /// default 500.
-    pub hop_ms: u32,
-    /// A pause that ends a span is at least so long, however short an `endpointing` is asked for: less
-    /// is found within words. Milliseconds, default 300.
-    pub min_pause_ms: u32,
-    /// Audio that a client may send ahead of what is recognised; then it is read from no further.
-    /// Seconds, default 60, at least 35; 32 kB of memory each.
-    pub ahead_seconds: f64,
-    /// Encoded streams read at once, each on a thread. Default 256.
-    pub readers: usize,
-    /// A client that sends nothing for so long is closed. Milliseconds, default 10 000.
-    pub idle_timeout_ms: u64,
-    /// A client that takes in nothing for so long is closed. Milliseconds, default 10 000.
-    pub write_timeout_ms: u64,
-    /// A larger message is refused. Default 1 MiB: half a minute of 16-bit samples.
-    pub message_bytes_max: u64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            max_streams: 1000,
-            max_lag_seconds: 5.0,
-            hop_ms: 500,
-            min_pause_ms: 300,
-            ahead_seconds: 60.0,
-            readers: 256,
-            idle_timeout_ms: 10_000,
-            write_timeout_ms: 10_000,
-            message_bytes_max: 1 << 20,
-        }
-    }
-}
-
-/// As many streams are open as may be, or the windows of another one would wait too long.
+/// The refusal of a stream: the most are open, or the windows of another one would wait too long.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("there is no room for another stream")]
 pub struct Full {
     pub retry_after: Duration,
-    /// There would be for another organisation.
+    /// Another organisation would get one.
     pub is_over_share: bool,
 }
 
-/// After how long a place may be free, where nothing tells.
+/// The time to wait before another try, if nothing better is known.
 const FULL_RETRY: Duration = Duration::from_secs(5);
 
-/// Opens streams. Cheap to clone: all clones are one.
+/// Opens streams. Cheap to clone: clones share their state.
 #[derive(Clone)]
 pub struct Live {
     shared: Arc<Shared>,
 }
 
-struct Shared {
-    engine: Engine,
-    /// `None`: loudness tells voice from silence.
-    vad: Option<Vad>,
-    config: Config,
-    streams: Share,
-    tenants: Tenants,
-    readers: Arc<Semaphore>,
-    lag: Lag,
-}
-
-/// One stream's permit; dropping it makes room for the next.
-pub struct StreamPermit {
-    _stream: Part,
-    admission: AudioPermit,
-}
-
 impl Live {
-    /// `tenants`: between whom the streams are shared.
+    /// The streams are shared between `tenants`.
     pub fn new(engine: Engine, vad: Option<Vad>, config: Config, tenants: Tenants) -> Self {
         let shared = Shared {
             streams: Share::new(config.max_streams as u64, tenants.clone()),
@@ -145,7 +87,7 @@ impl Live {
         self.shared.engine.model()
     }
 
-    /// How many streams are open.
+    /// The number of open streams.
     pub fn streams(&self) -> usize {
         usize::try_from(self.shared.streams.total()).unwrap_or(usize::MAX)
     }
@@ -164,10 +106,10 @@ impl Live {
             engine::Error::OverShare { retry_after } => Full { retry_after, is_over_share: true },
             _ => full(false),
         })?;
-        Ok(StreamPermit { _stream: stream, admission })
+        Ok(StreamPermit::new(stream, admission))
     }
 
-    /// Whether the windows of one more stream of `tenant`, which is counted already, would come in time.
+    /// Checks that the windows of one more stream of `tenant`, which is counted already, would come in time.
     ///
     /// # Errors
     /// Whether those of another organisation would.

@@ -13,8 +13,8 @@ use super::channel::{Channel, Request};
 use super::event::{Error, Event, Results};
 use super::options::Options;
 use super::settings::Settings;
+use super::shared::{Shared, StreamPermit};
 use super::voice::Voice;
-use super::{Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, Recognition, Term, Window};
 
