@@ -7,7 +7,7 @@
 //!
 //! One body serves all processors: it is compiled for AVX-512, for AVX2 and for the baseline, and
 //! chosen at run time ([`Level`]). Only products of bf16 and int8 are written with intrinsics. Voice activity
-//! detection ([`crate::vad`]) compiles its own layers the same way, for the same levels.
+//! detection (`vad`) compiles its own layers the same way, for the same levels.
 
 pub mod attention;
 mod element;
