@@ -15,10 +15,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
-use crate::audio::Pcm;
 use crate::config::Config;
 use crate::demo;
-use crate::engine::{self, Class, Engine, LanguageChoice, Task, TenantId};
+use crate::engine::{self, Engine, LanguageChoice};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::{self, Jobs};
@@ -26,9 +25,9 @@ use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
 use crate::patience;
 use crate::share::Tenants;
-use crate::sts::{self, Recognize, Sts};
+use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
-use crate::transcribe::{TranscribeOptions, Transcriber, Windows};
+use crate::transcribe::{Transcriber, Windows};
 use crate::vad::{self, Vad};
 use crate::{hub, models};
 
@@ -271,10 +270,10 @@ impl AtWork {
         let authenticator = Authenticator::new(verifier, config.auth.clone());
         let sts = match config.sts.enabled {
             true => {
-                let (config, transcriber) = (config.clone(), transcriber.clone());
+                let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
                 // Opening its models blocks, and the socket is to answer meanwhile.
-                let open = move || voice_agent(&config, &transcriber, &authenticator, tenants);
+                let open = move || voice_agent(&config, &engine, &authenticator, tenants);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -331,10 +330,10 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     http::listen(address).map_err(|source| Error::Listen { address, source })
 }
 
-/// The voice-agent service, which knows the engine by one closure.
+/// The voice-agent service.
 fn voice_agent(
     config: &Config,
-    transcriber: &Transcriber,
+    engine: &Engine,
     authenticator: &Authenticator,
     tenants: Tenants,
 ) -> Result<Sts, Error> {
@@ -345,7 +344,7 @@ fn voice_agent(
     let parts = sts::Parts {
         authenticator: authenticator.clone(),
         vad: vad.ok(),
-        recognize: recognize(transcriber.clone(), &config.sts.language)?,
+        recognize: sts::recognizer(engine.clone(), agent_language(engine, &config.sts.language)?),
         models: config.model_dir.clone(),
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),
@@ -354,33 +353,13 @@ fn voice_agent(
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }
 
-/// Utterances by `transcriber`, ahead of whole files.
-fn recognize(transcriber: Transcriber, language: &str) -> Result<Recognize, Error> {
-    let language = match language {
-        "auto" => LanguageChoice::Detect { among: Vec::new() },
-        tag => {
-            let asked = api::Parameters { language: Some(tag.to_owned()), ..api::Parameters::default() };
-            api::language::choice(&asked, transcriber.model())?
-        }
-    };
-    Ok(Arc::new(move |pcm: Pcm, tenant| {
-        let options = TranscribeOptions {
-            language: language.clone(),
-            task: Task::Transcribe,
-            prompt: None,
-            bias: Arc::default(),
-            word_times: false,
-            class: Class::Live,
-            tenant: TenantId(tenant),
-            deadline: None,
-        };
-        let transcriber = transcriber.clone();
-        Box::pin(async move {
-            let transcript =
-                transcriber.transcribe(pcm, &options).await.map_err(|error| error.to_string())?;
-            Ok(transcript.text())
-        })
-    }))
+/// The language that callers of agents speak: `auto`, or a tag as in a request.
+fn agent_language(engine: &Engine, tag: &str) -> Result<LanguageChoice, Error> {
+    if tag == "auto" {
+        return Ok(LanguageChoice::Detect { among: Vec::new() });
+    }
+    let asked = api::Parameters { language: Some(tag.to_owned()), ..api::Parameters::default() };
+    Ok(api::language::choice(&asked, engine.model())?)
 }
 
 fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {

@@ -37,7 +37,7 @@
 //! | state      | |
 //! | keys       | share, state |
 //! | telemetry  | |
-//! | vad        | audio |
+//! | vad        | audio, cpu |
 //! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |
@@ -48,7 +48,7 @@
 //! | jobs       | fetch, patience, share, state |
 //! | http       | keys, patience, share, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, transcript, audio, telemetry |
-//! | sts        | http, fetch, figures, identity, onnx, patience, share, state, audio, vad |
+//! | sts        | http, engine, fetch, figures, identity, onnx, patience, share, state, audio, vad |
 //! | demo       | http, identity |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |

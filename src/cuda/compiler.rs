@@ -83,15 +83,18 @@ pub fn compile(source: &str, architecture: &str) -> Result<Vec<u8>, Error> {
     // The kernels' source has no NUL byte.
     let source = CString::new(source).unwrap_or_default();
     let program = Program(result::create_program(&source, Some(c"verbatim.cu")).map_err(Error::Nvrtc)?);
-    // SAFETY: the program is alive in this and the calls below, and `code` as long as the compiler says.
+    // SAFETY: the program is alive, here and in the calls below.
     if unsafe { result::compile_program(program.0, &options(architecture)) }.is_err() {
+        // SAFETY: as above.
         let log = unsafe { result::get_program_log(program.0) }.map_err(Error::Nvrtc)?;
         let log = String::from_utf8_lossy(&log.into_iter().map(|c| c as u8).collect::<Vec<_>>()).into_owned();
         return Err(Error::Compile { architecture: architecture.into(), log });
     }
     let mut size = 0;
+    // SAFETY: as above; the size is written to a number of this function.
     unsafe { sys::nvrtcGetCUBINSize(program.0, &mut size) }.result().map_err(Error::Nvrtc)?;
     let mut code = vec![0u8; size];
+    // SAFETY: as above; `code` has as many bytes as the compiler asks for.
     unsafe { sys::nvrtcGetCUBIN(program.0, code.as_mut_ptr().cast()) }.result().map_err(Error::Nvrtc)?;
     Ok(code)
 }

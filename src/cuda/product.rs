@@ -32,8 +32,10 @@ pub struct Products {
 }
 
 impl Products {
-    /// `workspace`: the address of [`WORKSPACE_BYTES`] of device memory.
-    pub fn new(workspace: u64, rows_max: usize) -> Result<Self, Error> {
+    /// # Safety
+    /// `workspace` is the address of [`WORKSPACE_BYTES`] of the device's memory, which only this uses and which
+    /// outlives it.
+    pub unsafe fn new(workspace: u64, rows_max: usize) -> Result<Self, Error> {
         // SAFETY: the check only asks the loader for a library by name.
         if !unsafe { sys::is_culib_present() } {
             return Err(Absent::Companion("libcublasLt.so.13").into());
@@ -42,13 +44,17 @@ impl Products {
     }
 
     /// Enqueues the product to `stream`.
-    pub fn multiply(&self, product: Product, stream: CUstream) -> Result<(), Error> {
+    ///
+    /// # Safety
+    /// `stream` is alive, and of the context that is bound to this thread.
+    pub unsafe fn multiply(&self, product: Product, stream: CUstream) -> Result<(), Error> {
         let shape = Shape::new(product.rows, product.inputs, product.outputs)?;
         let algorithm = self.algorithm(product.inputs, product.outputs)?;
         let (alpha, beta) = (1.0f32, 0.0f32);
         let place = |address: u64| address as *const c_void;
         // SAFETY: the descriptors live through the call, the addresses are those of memory of these shapes
-        // (see `Address::new`), and the scalars are read before the call returns, as they are on the host.
+        // (see `Address::new`), the scalars are read before the call returns, as they are on the host, and the
+        // caller promises the stream and the workspace.
         unsafe {
             result::matmul(
                 self.handle,

@@ -86,12 +86,14 @@ impl Runner {
         let address = workspace.leak();
         // SAFETY: the address was leaked just above; this is its owner again.
         let workspace = unsafe { stream.upgrade_device_ptr::<u8>(address, WORKSPACE_BYTES) };
+        // SAFETY: the workspace lives in the runner, which drops its products first.
+        let products = unsafe { Products::new(address, rows_max) }?;
         Ok(Self {
             graphs: HashMap::new(),
             warm: Vec::new(),
             uploads: Ring::new(&context)?,
             downloads: Ring::new(&context)?,
-            products: Products::new(address, rows_max)?,
+            products,
             _workspace: workspace,
             functions,
             stream,
@@ -155,7 +157,8 @@ impl Queue for Runner {
 
     fn multiply(&self, product: Product) -> Result<(), Error> {
         self.context.bind_to_thread()?;
-        self.products.multiply(product, self.stream.cu_stream())
+        // SAFETY: the runner's own stream, of the context that was just bound.
+        unsafe { self.products.multiply(product, self.stream.cu_stream()) }
     }
 }
 

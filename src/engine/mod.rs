@@ -10,6 +10,7 @@
 
 mod board;
 mod fairness;
+mod fallback;
 mod handle;
 mod load;
 mod meters;
@@ -26,6 +27,7 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 pub use board::{Condition, Counts};
+pub use fallback::Quality;
 pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermit, Reservation};
 pub use model::{Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
 pub use window::{

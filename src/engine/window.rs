@@ -102,15 +102,38 @@ impl Default for DecodingOptions {
     }
 }
 
+/// The least progress of a recognition: a model that accounts for less is stuck, and goes on from here.
+const MIN_ADVANCE_SAMPLES: usize = SAMPLE_RATE as usize / 10;
+/// The rest of a window is recognised again if so many frames of 32 ms in it are surely speech: 0.3 s.
+const MIN_REST_FRAMES: usize = 10;
+
 /// The text of one window. Times count from the window's start.
 #[derive(Debug, Clone)]
 pub struct Recognition {
     pub segments: Vec<Segment>,
     pub language: DetectedLanguage,
     /// Samples of the window that `segments` account for; the caller hands in the rest again as
-    /// a new window, so that nothing is lost when decoding stops early. Never 0.
+    /// a new window ([`Self::rest`]), so that nothing is lost when decoding stops early. Never 0.
     pub consumed_samples: usize,
     pub timings: Timings,
+}
+
+impl Recognition {
+    /// Samples of the window after which the next one begins.
+    pub fn advance(&self) -> usize {
+        self.consumed_samples.max(MIN_ADVANCE_SAMPLES)
+    }
+
+    /// The sample of the window from which on it is to be recognised again; `None` if all of its speech is
+    /// accounted for. `sure_frames_after` counts the frames of 32 ms that are surely speech from a sample on.
+    pub fn rest(
+        &self,
+        window_samples: usize,
+        sure_frames_after: impl FnOnce(usize) -> usize,
+    ) -> Option<usize> {
+        let rest = self.advance();
+        (rest < window_samples && sure_frames_after(rest) >= MIN_REST_FRAMES).then_some(rest)
+    }
 }
 
 /// How long a window spent in each stage.
@@ -119,4 +142,25 @@ pub struct Timings {
     pub queued: Duration,
     pub encoded: Duration,
     pub decoded: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_window_is_tried_again_only_where_there_is_speech() {
+        let consumed = |consumed_samples| Recognition {
+            segments: Vec::new(),
+            language: DetectedLanguage { code: "en".into(), probability: 1.0 },
+            consumed_samples,
+            timings: Timings::default(),
+        };
+        let half = consumed(WINDOW_SAMPLES / 2);
+        assert_eq!(half.rest(WINDOW_SAMPLES, |_| MIN_REST_FRAMES), Some(WINDOW_SAMPLES / 2));
+        assert_eq!(half.rest(WINDOW_SAMPLES, |_| MIN_REST_FRAMES - 1), None);
+        assert_eq!(consumed(WINDOW_SAMPLES).rest(WINDOW_SAMPLES, |_| 100), None);
+        // A model that is stuck moves on all the same.
+        assert_eq!(consumed(1).rest(WINDOW_SAMPLES, |rest| rest), Some(MIN_ADVANCE_SAMPLES));
+    }
 }

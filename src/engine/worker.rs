@@ -10,11 +10,12 @@ use tokio::sync::oneshot;
 use super::Error;
 use super::board::Board;
 use super::fairness::{Fairness, Flow, Seat};
+use super::fallback::Quality;
 use super::load::Load;
 use super::meters::{Meters, Outcome};
 use super::model::{Attempt, EncodeRequest, Hypothesis, SlotId, SpeechModel, StepOutcome};
 use super::queue::Queue;
-use super::window::{Class, DecodingOptions, Recognition, Timings, Window};
+use super::window::{Class, Recognition, Timings, Window};
 use crate::audio::SAMPLE_RATE;
 
 /// A window on its way, with the channel its answer goes back on.
@@ -338,12 +339,13 @@ impl Worker {
         for (&slot, hypothesis) in slots.iter().zip(hypotheses) {
             let Some(occupant) = &mut self.slots[slot.0] else { continue };
             let options = &occupant.entry.window.options;
-            if !needs_fallback(&hypothesis, options) {
+            let quality = Quality::from(&hypothesis);
+            if !quality.needs_fallback(options) {
                 accepted.push((slot, hypothesis));
                 continue;
             }
             let best = match occupant.best.take() {
-                Some(best) if !is_better(&hypothesis, &best, options) => best,
+                Some(best) if !quality.is_better_than(Quality::from(&best), options) => best,
                 _ => hypothesis,
             };
             if occupant.attempt + 1 < options.temperatures.len() {
@@ -363,7 +365,7 @@ impl Worker {
     fn accept(&mut self, mut accepted: Vec<(SlotId, Hypothesis)>) {
         for (slot, hypothesis) in &mut accepted {
             if let Some(occupant) = &self.slots[slot.0]
-                && is_silence(hypothesis, &occupant.entry.window.options)
+                && Quality::from(&*hypothesis).is_silence(&occupant.entry.window.options)
             {
                 hypothesis.segments.clear();
                 hypothesis.consumed_samples = occupant.entry.window.pcm.len().max(1);
@@ -453,31 +455,4 @@ impl Worker {
 fn answer(entry: Entry, result: Result<Recognition, Error>) {
     // Fails if the caller has gone, which is not an error.
     let _ = entry.reply.send(result);
-}
-
-/// Whether another attempt may do better (openai/whisper `decode_with_fallback`).
-fn needs_fallback(hypothesis: &Hypothesis, options: &DecodingOptions) -> bool {
-    let repeats = options.compression_ratio_threshold.is_some_and(|max| hypothesis.compression_ratio > max);
-    let improbable =
-        options.log_probability_threshold.is_some_and(|min| hypothesis.average_log_probability < min);
-    let no_speech = options.no_speech_threshold.is_some_and(|max| hypothesis.no_speech_probability > max);
-    // Improbable text over likely silence is silence, not a reason to try harder.
-    (repeats || improbable) && !(no_speech && improbable)
-}
-
-/// Whether `a` is the better of two rejected attempts: one that does not repeat itself, then the more probable.
-fn is_better(a: &Hypothesis, b: &Hypothesis, options: &DecodingOptions) -> bool {
-    let rank = |hypothesis: &Hypothesis| {
-        let repeats =
-            options.compression_ratio_threshold.is_some_and(|max| hypothesis.compression_ratio > max);
-        (!repeats, hypothesis.average_log_probability)
-    };
-    rank(a) > rank(b)
-}
-
-fn is_silence(hypothesis: &Hypothesis, options: &DecodingOptions) -> bool {
-    let no_speech = options.no_speech_threshold.is_some_and(|max| hypothesis.no_speech_probability > max);
-    let probable =
-        options.log_probability_threshold.is_some_and(|min| hypothesis.average_log_probability > min);
-    no_speech && !probable
 }

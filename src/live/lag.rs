@@ -1,8 +1,8 @@
-//! How long a new stream's windows would wait, by which newcomers are let in.
+//! The time that a new stream's windows would wait, by which new streams are admitted.
 //!
-//! The queue behind is fair between tenants, so a tenant waits for its own windows and for at most one window of each
-//! other tenant whose windows wait. One that streams more than the engine can do, or faster than speech, is late
-//! itself; others are not, and find the door open.
+//! The engine's queue is fair between tenants, so a tenant waits for its own windows and for at most one window of
+//! each other tenant whose windows wait. A tenant that streams more than the engine can do, or faster than speech, is
+//! late itself; the streams of others are not, and are admitted.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use crate::engine::{TenantId, Timings};
 const SMOOTHING: f64 = 0.2;
 /// Without new measurements a mean is halved in so many seconds: one bad moment does not shut the door for good.
 const HALF_LIFE: f64 = 2.0;
-/// A tenant whose windows wait for less is forgotten, in seconds.
+/// A tenant whose windows wait for less than this is dropped, in seconds.
 const NOTHING: f64 = 1e-3;
 
-/// Running means of what windows took, in seconds.
+/// Running means of the time that windows took, in seconds.
 #[derive(Default)]
 pub struct Lag(Mutex<State>);
 
@@ -61,7 +61,7 @@ impl Lag {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A window of `tenant` was answered `took` after it had arrived; `timings` where it was recognised.
+    /// Notes that a window of `tenant` was answered `took` after it had arrived; `timings` if it was recognised.
     pub fn measured(&self, tenant: TenantId, took: Duration, timings: Option<Timings>, now: Instant) {
         let took = took.as_secs_f64();
         let queued = timings.map_or(took, |timings| timings.queued.as_secs_f64().min(took));
@@ -73,13 +73,13 @@ impl Lag {
         }
     }
 
-    /// How late the windows of `tenant` are, in seconds.
+    /// The lag of the windows of `tenant`, in seconds.
     pub fn own(&self, tenant: TenantId, now: Instant) -> f64 {
         self.state().by_tenant.get(&tenant).map_or(0.0, |mean| mean.at(now).total)
     }
 
-    /// How late a window would be of `tenant`, which has no stream yet, on an engine that does `slots` windows side by
-    /// side; in seconds.
+    /// The lag, in seconds, of a window of `tenant`, which has no stream yet, on an engine that works on `slots` windows
+    /// at once.
     pub fn of_newcomer(&self, tenant: TenantId, slots: usize, now: Instant) -> f64 {
         let mut state = self.state();
         state.by_tenant.retain(|_, mean| mean.at(now).total > NOTHING);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::weights::{self, AUDIO_POSITIONS, Dimensions, TEXT_POSITIONS};
 use super::{AudioCacheType, ComputeType, Config, Error, devices};
-use crate::cpu::Level;
+use crate::cpu::{Instructions, Level};
 
 /// Device memory for libtorch's and cuBLASLt's own use, logits, and the slots' terms. An estimate.
 const DEVICE_BYTES: usize = 768 << 20;
@@ -31,7 +31,7 @@ pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Er
     }
     let number_bytes = match config.compute_type {
         ComputeType::F32 => 4,
-        ComputeType::Auto if Level::detect() < Level::Avx512Products => 4,
+        ComputeType::Auto if !Level::detect().has(Instructions::Avx512Products) => 4,
         ComputeType::Auto | ComputeType::Bf16 | ComputeType::Int8 => 2,
     };
     let dimensions = weights::dimensions(folder)?;

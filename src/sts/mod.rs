@@ -10,8 +10,7 @@
 //!                                            ▼
 //! WebSocket, LiveKit, telephone ─▶ Room ─▶ agent: ears → recognise → responder → voice ─▶ Room
 //! ```
-//! It knows the engine by one closure that it is handed, [`Recognize`], and nothing else of the house's
-//! upper floors. A session is state with pure transitions (`session.rs`), kept on disk; its room and
+//! Utterances go to the engine through [`Recognize`], as windows of live speech (`hearing.rs`). A session is state with pure transitions (`session.rs`), kept on disk; its room and
 //! agent live while a participant is there. When it ends, all goes but its remains (`remains.rs`).
 
 mod access;
@@ -24,6 +23,7 @@ mod endpoint;
 mod event;
 mod failure;
 mod fields;
+mod hearing;
 mod held;
 mod knowledge;
 pub mod openapi;
@@ -43,19 +43,18 @@ mod verify;
 mod voice;
 
 pub use config::{Auth, Config};
+pub use hearing::{Recognize, recognizer};
 pub use store::StoreError;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 use hyper::Method;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::audio::Pcm;
 use crate::fetch::{self, Fetcher};
 use crate::http::{Authenticator, Request, Router};
 use crate::onnx;
@@ -76,10 +75,6 @@ use voice::Voice;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Ended sessions whose messages are sent side by side after a restart.
 const DELIVERIES: usize = 16;
-
-/// Recognises one utterance of one tenant: its text, empty where nothing was said. The error is for the
-/// log.
-pub type Recognize = Arc<dyn Fn(Pcm, u64) -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
 
 /// Why a request of the service is refused.
 #[derive(Debug, thiserror::Error)]

@@ -57,13 +57,18 @@ fn emulate() -> &'static Mutex<Symbol<Emulate>> {
 }
 
 /// `count` numbers at `address`.
-fn numbers<T>(address: Address, count: usize) -> &'static [T] {
-    // SAFETY: `Address::new` promises that they are there, and of this type.
+///
+/// # Safety
+/// The memory at `address` holds so many numbers of this type and is not written to while the slice is in use.
+unsafe fn numbers<'a, T>(address: Address, count: usize) -> &'a [T] {
+    // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(address.0 as *const T, count) }
 }
 
-fn numbers_mut<T>(address: Address, count: usize) -> &'static mut [T] {
-    // SAFETY: as above; tests use a device from one thread.
+/// # Safety
+/// As of [`numbers`], and nothing else reads the memory while the slice is in use.
+unsafe fn numbers_mut<'a, T>(address: Address, count: usize) -> &'a mut [T] {
+    // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts_mut(address.0 as *mut T, count) }
 }
 
@@ -92,9 +97,14 @@ impl Queue for Emulated {
 
     fn multiply(&self, product: Product) -> Result<(), Error> {
         let Product { rows, inputs, outputs, .. } = product;
-        let weight: Vec<f32> = widen(numbers(product.weight, outputs * inputs));
-        let x: Vec<f32> = widen(numbers(product.x, rows * inputs));
-        let out: &mut [f32] = numbers_mut(product.out, rows * outputs);
+        // SAFETY: `Address::new` promises matrices of these sizes, and tests use a device from one thread.
+        let (weight, x, out) = unsafe {
+            (
+                widen(numbers(product.weight, outputs * inputs)),
+                widen(numbers(product.x, rows * inputs)),
+                numbers_mut::<f32>(product.out, rows * outputs),
+            )
+        };
         for (x, out) in x.chunks_exact(inputs).zip(out.chunks_exact_mut(outputs)) {
             for (weight, out) in weight.chunks_exact(inputs).zip(out) {
                 *out = weight.iter().zip(x).map(|(weight, x)| weight * x).sum();
@@ -118,12 +128,14 @@ impl Device for Emulated {
     }
 
     fn upload(&mut self, bytes: &[u8], to: Address) -> Result<(), Error> {
-        numbers_mut(to, bytes.len()).copy_from_slice(bytes);
+        // SAFETY: `Address::new` promises so many bytes, and tests use a device from one thread.
+        unsafe { numbers_mut(to, bytes.len()) }.copy_from_slice(bytes);
         Ok(())
     }
 
     fn download(&mut self, from: Address, length: usize) -> Result<Download, Error> {
-        self.0.push(numbers(from, length).to_vec());
+        // SAFETY: as above.
+        self.0.push(unsafe { numbers(from, length) }.to_vec());
         Ok(Download { buffer: self.0.len() - 1, length })
     }
 

@@ -12,7 +12,7 @@ use super::sequence::Sequences;
 use super::synthetic::Lengths;
 use super::tokenizer::Tokenizer;
 use super::{Slot, Whisper};
-use crate::cpu::{Level, Threads};
+use crate::cpu::{Instructions, Level, Threads};
 use crate::cuda;
 use crate::engine::ModelInfo;
 use crate::models::weights::{self, Shape};
@@ -131,7 +131,7 @@ impl Whisper {
         let compute_type = match config.compute_type {
             ComputeType::Auto if on_cuda => ComputeType::Bf16,
             // Without the instructions both are slower than f32.
-            ComputeType::Auto if Level::detect() >= Level::Avx512Products => ComputeType::Int8,
+            ComputeType::Auto if Level::detect().has(Instructions::Avx512Products) => ComputeType::Int8,
             ComputeType::Auto => ComputeType::F32,
             named => named,
         };

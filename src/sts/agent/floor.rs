@@ -12,6 +12,7 @@ use crate::audio::Pcm;
 use crate::sts::concealed::{Caution, MASK, concealed, is_all_digits};
 use crate::sts::room::{AgentState, Outbound, wire};
 use crate::sts::session::EndReason;
+use crate::vad::Utterance;
 
 const UNHEARD: &str = "I'm sorry, I could not hear that. Could you say it again?";
 const UNAVAILABLE: &str = "I'm sorry, I can't check that at the moment. Please try again later.";
@@ -32,7 +33,7 @@ impl Agent {
                 }
                 Noticed::Insists => self.interrupt().await,
                 Noticed::Paused(so_far, pause) => self.judge(seat, so_far, pause),
-                Noticed::Ended(pcm) => self.turn_over(seat, pcm),
+                Noticed::Ended(utterance) => self.turn_over(seat, utterance),
             }
         }
     }
@@ -62,7 +63,7 @@ impl Agent {
         });
     }
 
-    fn turn_over(&mut self, seat: u64, utterance: Pcm) {
+    fn turn_over(&mut self, seat: u64, utterance: Utterance) {
         self.speaking.remove(&seat);
         self.quiet_since = Instant::now();
         self.message(wire::bare("UserStoppedSpeaking"));

@@ -119,12 +119,12 @@ pub async fn heard(pcm: Pcm) -> String {
 /// recorded every question.
 pub fn ears(script: &[Option<&'static str>]) -> Recognize {
     let script = Arc::new(std::sync::Mutex::new(std::collections::VecDeque::from(script.to_vec())));
-    Arc::new(move |pcm, _| {
+    Arc::new(move |utterance, _| {
         let scripted = script.lock().expect("no test panics here").pop_front().flatten();
         Box::pin(async move {
             match scripted {
                 Some(text) => Ok(text.to_owned()),
-                None => Ok(heard(pcm).await),
+                None => Ok(heard(utterance.pcm).await),
             }
         })
     })

@@ -14,7 +14,7 @@ use tch::Tensor;
 use self::network::{Network, address};
 use super::torch::{self, Placement};
 use super::{AlignmentWeights, Logits, Run, plain};
-use crate::cuda::{Device, Download, Outcome, Row, State, TRANSFER_BYTES, TrieNode, Wanted};
+use crate::cuda::{Address, Device, Download, Outcome, Row, State, TRANSFER_BYTES, TrieNode, Wanted};
 use crate::engine::SlotId;
 use crate::models::whisper::bias::Bias;
 use crate::models::whisper::rules::Table;
@@ -138,7 +138,9 @@ impl Decoder {
             start.state.write(&mut state);
             let slot = self.slot(start.run.slot)?;
             let of_slot = self.network.buffers.states.f_get(slot as i64)?;
-            self.device.upload(&state, address(&of_slot))?;
+            // SAFETY: the contiguous bytes of one state, in a buffer that outlives the device.
+            let place = unsafe { address(&of_slot) };
+            self.device.upload(&state, place)?;
             if let Some(bias) = start.bias {
                 self.expect(slot, bias)?;
             }
@@ -173,7 +175,9 @@ impl Decoder {
         let trie = self.network.buffers.tries.f_get(slot as i64)?;
         for (index, part) in bytes.chunks(TRANSFER_BYTES).enumerate() {
             let to = trie.f_narrow(0, (index * TRANSFER_BYTES) as i64, part.len() as i64)?;
-            self.device.upload(part, address(&to))?;
+            // SAFETY: as many contiguous bytes as the part has, in a buffer that outlives the device.
+            let place = unsafe { address(&to) };
+            self.device.upload(part, place)?;
         }
         self.tries[slot] = Some(bias.clone());
         Ok(())
@@ -188,7 +192,7 @@ impl Decoder {
             let rows = slots.iter().enumerate().map(|(index, slot)| Ok(Row::step(self.slot(*slot)?, index)));
             let rows = rows.collect::<Result<Vec<_>, Error>>()?;
             self.launch(&rows)?;
-            let outcomes = address(&self.network.buffers.outcomes);
+            let outcomes = self.outcomes_address();
             next = Some((slots.to_vec(), self.device.download(outcomes, rows.len() * Outcome::BYTES)?));
         }
         let before = std::mem::replace(&mut self.pending, next);
@@ -207,8 +211,13 @@ impl Decoder {
         Ok(slots.into_iter().zip(outcomes).collect())
     }
 
+    fn outcomes_address(&self) -> Address {
+        // SAFETY: a contiguous buffer, of an outcome for each row of the largest launch, that outlives the device.
+        unsafe { address(&self.network.buffers.outcomes) }
+    }
+
     fn outcomes(&mut self, rows: usize) -> Result<Vec<Outcome>, Error> {
-        let outcomes = address(&self.network.buffers.outcomes);
+        let outcomes = self.outcomes_address();
         let download = self.device.download(outcomes, rows * Outcome::BYTES)?;
         Ok(Outcome::read_all(&self.device.wait(download)?))
     }
@@ -218,7 +227,9 @@ impl Decoder {
         let bucket = self.network.bucket(rows.len());
         let mut bytes = Vec::with_capacity(bucket * Row::BYTES);
         rows.iter().chain(std::iter::repeat(&Row::NONE)).take(bucket).for_each(|row| row.write(&mut bytes));
-        self.device.upload(&bytes, address(&self.network.buffers.rows))?;
+        // SAFETY: a contiguous buffer of as many rows as the largest launch has, that outlives the device.
+        let place = unsafe { address(&self.network.buffers.rows) };
+        self.device.upload(&bytes, place)?;
         let network = &self.network;
         Ok(self.device.replay(bucket, &|queue| network.enqueue(queue, bucket))?)
     }

@@ -10,7 +10,7 @@ use super::super::host::{Norm, pack, plain};
 use crate::cpu::attention::HEAD;
 use crate::cpu::encoder_attention::{self, Number, Shape};
 use crate::cpu::matrix::{Epilogue, Matrix, Precision};
-use crate::cpu::{Bf16, Element, Level, Places, Threads, rows};
+use crate::cpu::{Bf16, Element, Instructions, Level, Places, Threads, rows};
 use crate::models::{Error, weights};
 
 /// The most positions of a panel: their feed-forward activations are 0.8 MB in `base`.
@@ -43,9 +43,10 @@ struct Layer {
 
 /// Whether the CPU has the instructions that make these kernels faster than libtorch's.
 pub fn is_fit_for(weights: &weights::Weights, precision: Precision) -> bool {
-    let needed = if precision == Precision::F32 { Level::Avx512 } else { Level::Avx512Products };
+    let needed =
+        if precision == Precision::F32 { Instructions::Avx512 } else { Instructions::Avx512Products };
     let width = weights.conv2.weight.size().first().copied().unwrap_or(0);
-    Level::detect() >= needed && width == (weights.encoder_heads * HEAD) as i64
+    Level::detect().has(needed) && width == (weights.encoder_heads * HEAD) as i64
 }
 
 /// A convolution over time as a matrix, its inputs tap by tap.

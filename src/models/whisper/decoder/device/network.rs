@@ -108,9 +108,11 @@ impl Buffers {
     }
 }
 
-pub fn address(tensor: &Tensor) -> Address {
-    // SAFETY: contiguous memory of a tensor that the decoder keeps as long as its device, of the size and type that
-    // `Network::enqueue` calls the kernels with.
+/// # Safety
+/// That of [`Address::new`]: the tensor is contiguous, of the size and type that the kernels which get the address
+/// take it for, and outlives what is enqueued with it.
+pub unsafe fn address(tensor: &Tensor) -> Address {
+    // SAFETY: the caller's promise.
     unsafe { Address::new(tensor.data_ptr()) }
 }
 
@@ -128,6 +130,9 @@ impl Network {
             let refused = format!("{heads} heads, width {width}: not what the kernels are written for");
             return Err(Error::BadWeights(refused));
         }
+        // SAFETY: weights and caches of `base`, or tensors of this network; both live in the decoder, which drops its
+        // device first. They are contiguous, and `enqueue` calls the kernels with their sizes and types.
+        let address = |tensor: &Tensor| unsafe { address(tensor) };
         let mut biases = Vec::new();
         let mut weight = |linear: &Linear| -> Result<Weight, Error> {
             let (outputs, inputs) = linear.weight.size2()?;
@@ -198,6 +203,9 @@ impl Network {
 
     /// Enqueues a launch of `rows` rows: embeddings, layers, logits, the next tokens.
     pub fn enqueue(&self, queue: &dyn Queue, rows: usize) -> Result<(), DeviceError> {
+        // SAFETY: tensors of this network, which the decoder drops after its device; they are made contiguous, with
+        // the sizes and types that the kernels below are called with.
+        let address = |tensor: &Tensor| unsafe { address(tensor) };
         let at = &self.buffers;
         let (row, positions, x) = (address(&at.rows), address(&at.positions), address(&at.x));
         let (input, product) = (address(&at.input), address(&at.product));
