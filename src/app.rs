@@ -1,4 +1,10 @@
 //! The composition root: configuration to running parts, and the order in which they stop.
+//!
+//! [admission and load]: crate::engine
+//! [sharing]: crate::share
+//! [TLS, uploads and stopping]: crate::http
+//! [fetching]: crate::fetch
+#![doc = include_str!("app/README.md")]
 
 mod demonstration;
 mod memory;

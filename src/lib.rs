@@ -1,4 +1,18 @@
-//! Verbatim: a speech-to-text server.
+//! Verbatim: a speech-to-text server that speaks a hosted API's wire format, with a voice agent beside it.
+//!
+//! # Chapters
+//!
+//! Each is the `README.md` of its module.
+//!
+//! | to use it | to run it |
+//! |---|---|
+//! | [`api`]: transcription over HTTP, parameters, keys | [`config`]: settings and where they come from |
+//! | [`audio`]: formats | [`app`]: health, metrics, logs |
+//! | [`live`]: streaming, redaction | [`engine`]: admission and load |
+//! | [`jobs`]: callbacks | [`share`]: shares of organisations |
+//! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
+//! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
+//! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
 //!
 //! # Layout
 //!

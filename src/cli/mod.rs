@@ -2,6 +2,7 @@
 //!
 //! Exit codes are those of [`EXIT_CODES`]. A reader of the output that has had enough (`| head`) ends it
 //! without a word.
+#![doc = include_str!("README.md")]
 
 mod bench;
 mod config;

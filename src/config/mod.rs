@@ -5,6 +5,12 @@
 //! separated by commas. Unknown names are errors everywhere, and so are values outside the bounds of
 //! `bounds.rs`: both are found before anything is done, and say which setting, which value, where it comes
 //! from and what may stand there.
+//!
+//! [callbacks]: crate::jobs
+//! [voice agent]: crate::sts
+//! [demo]: crate::demo
+//! [the front door]: crate::http
+#![doc = include_str!("README.md")]
 
 mod bounds;
 mod error;

@@ -9,6 +9,7 @@
 //! ```
 //!
 //! Nothing of CUDA is linked: a machine without it builds and starts the same program.
+#![doc = include_str!("README.md")]
 
 mod compiler;
 #[cfg(test)]

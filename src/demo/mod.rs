@@ -7,6 +7,7 @@
 //!                        hook  ◄───────────────────────────────┘ "is this who they say they are?"
 //! ```
 //! It knows the service by its address alone. Whom it knows is invented (`records.json`).
+#![doc = include_str!("README.md")]
 
 mod client;
 mod config;

@@ -8,6 +8,7 @@
 //! A handler gets a [`Request`] whose [`Body`] is still unread: it refuses first and reads afterwards.
 //! It answers with a [`Response`], or with a [`Failure`], which becomes a JSON body with the request's
 //! id; what went wrong inside goes to the log, never to the client.
+#![doc = include_str!("README.md")]
 
 mod admission;
 pub mod auth;

@@ -18,6 +18,7 @@
 //! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database, `spool.rs` has
 //! the audio, and `quarantine.rs` what the two do not agree about. `room.rs` says how much may wait, `pace.rs`
 //! when there will be room again.
+#![doc = include_str!("README.md")]
 
 mod attempt;
 mod delivery;

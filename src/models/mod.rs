@@ -1,4 +1,5 @@
 //! Speech models on devices. Only `app` names this module: everyone else knows the engine.
+#![doc = include_str!("README.md")]
 
 mod footprint;
 pub mod hub;

@@ -5,6 +5,7 @@
 //! what it leaves free. One busy tenant gets four fifths, two get four ninths each, and the next one always finds
 //! some left. While the server has keys of one organisation only, that one may hold
 //! it all.
+#![doc = include_str!("README.md")]
 
 mod turns;
 

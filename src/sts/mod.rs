@@ -13,6 +13,7 @@
 //! It knows the engine by one closure that it is handed, [`Recognize`], and nothing else of the house's
 //! upper floors. A session is state with pure transitions (`session.rs`), kept on disk; its room and
 //! agent live while a participant is there. When it ends, all goes but its remains (`remains.rs`).
+#![doc = include_str!("README.md")]
 
 mod access;
 mod action;
