@@ -72,14 +72,19 @@ fn links_lead_somewhere() {
     for document in documents() {
         let text = read(&document);
         let prose = prose(&text);
-        let anchors: Vec<String> =
-            text.lines().filter_map(|line| line.strip_prefix('#')).map(|line| anchor(line.trim_start_matches(['#', ' ']))).collect();
+        let anchors: Vec<String> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix('#'))
+            .map(|line| anchor(line.trim_start_matches(['#', ' '])))
+            .collect();
         let defined = definitions(text.lines());
         for target in inline_targets(&prose).into_iter().chain(defined.values().copied()) {
             let leads = match target.strip_prefix('#') {
                 Some(name) => anchors.iter().any(|anchor| anchor == name),
                 None if target.contains("://") || target.starts_with("mailto:") => true,
-                None => document.with_file_name("").join(target.split('#').next().unwrap_or_default()).exists(),
+                None => {
+                    document.with_file_name("").join(target.split('#').next().unwrap_or_default()).exists()
+                }
             };
             if !leads {
                 wrong.push(format!("{}: {target} leads nowhere", document.display()));
@@ -116,18 +121,25 @@ fn chapters_are_in_rustdoc_and_their_links_work_there() {
         let text = read(&document);
         let in_rustdoc = definitions(before.lines().filter_map(|line| line.strip_prefix("//! ")));
         for (label, target) in definitions(text.lines()) {
-            if !target.contains("://") && !in_rustdoc.get(label).is_some_and(|item| item.starts_with("crate::")) {
+            if !target.contains("://")
+                && !in_rustdoc.get(label).is_some_and(|item| item.starts_with("crate::"))
+            {
                 wrong.push(format!("{} lacks the line //! [{label}]: crate::…", including.display()));
             }
         }
         for target in inline_targets(&prose(&text)) {
             if !target.contains("://") && !target.starts_with('#') {
-                wrong.push(format!("{}: ({target}) does not work in rustdoc: define a label", document.display()));
+                wrong.push(format!(
+                    "{}: ({target}) does not work in rustdoc: define a label",
+                    document.display()
+                ));
             }
         }
         // A fence without a language would be compiled as Rust by rustdoc, and one of `rust` run.
         let fences = text.lines().filter_map(|line| line.strip_prefix("```"));
-        for opening in fences.step_by(2).filter(|language| language.is_empty() || language.starts_with("rust")) {
+        for opening in
+            fences.step_by(2).filter(|language| language.is_empty() || language.starts_with("rust"))
+        {
             wrong.push(format!("{}: a block of the language {opening:?}", document.display()));
         }
     }
@@ -156,7 +168,10 @@ fn snippets_are_the_files_that_are_run() {
         for language in ["js", "python", "rust"] {
             for (at, _) in text.match_indices(&format!("\n```{language}\n")) {
                 if !examples.iter().any(|block| text[at + 1..].starts_with(block)) {
-                    wrong.push(format!("{}: a block of {language} that is no file of tests/examples", path.display()));
+                    wrong.push(format!(
+                        "{}: a block of {language} that is no file of tests/examples",
+                        path.display()
+                    ));
                 }
             }
         }
