@@ -17,6 +17,10 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
+fn text(file: &Path) -> Option<String> {
+    std::fs::read_to_string(root().join(file)).ok()
+}
+
 /// The rows of the table under a heading of `src/lib.rs`, as cells.
 fn rows(heading: &str) -> Vec<Vec<String>> {
     let source = std::fs::read_to_string(root().join("lib.rs")).expect("src/lib.rs");
@@ -58,7 +62,7 @@ fn sources(folder: &Path, found: &mut BTreeSet<PathBuf>) {
 #[test]
 fn every_import_is_in_the_table() {
     let table = table();
-    let graph = Graph::read(&root(), true);
+    let graph = Graph::read(&text, true);
     assert!(graph.files.len() > 50, "only {} sources", graph.files.len());
     let mut wrong = Vec::new();
     for (file, named) in graph.rooms_named() {
@@ -83,7 +87,7 @@ fn every_import_is_in_the_table() {
 
 #[test]
 fn the_table_has_the_modules_of_the_crate() {
-    let graph = Graph::read(&root(), true);
+    let graph = Graph::read(&text, true);
     let declared: BTreeSet<String> =
         graph.files.iter().map(|file| room(file)).filter(|room| room != "lib").collect();
     let listed: BTreeSet<String> = table().into_keys().collect();
@@ -100,7 +104,7 @@ fn the_table_has_the_modules_of_the_crate() {
 
 #[test]
 fn every_file_belongs_to_a_module() {
-    let reached: BTreeSet<PathBuf> = Graph::read(&root(), true).files.into_iter().collect();
+    let reached: BTreeSet<PathBuf> = Graph::read(&text, true).files.into_iter().collect();
     let mut there = BTreeSet::new();
     sources(&root(), &mut there);
     there.remove(Path::new("main.rs"));
@@ -111,7 +115,7 @@ fn every_file_belongs_to_a_module() {
 /// Code of tests may import as it likes: it entangles no product.
 #[test]
 fn files_of_a_module_import_each_other_in_no_circle_that_is_not_listed() {
-    let graph = Graph::read(&root(), false);
+    let graph = Graph::read(&text, false);
     let edges = graph.edges();
     let count: usize = edges.values().map(BTreeMap::len).sum();
     assert!(count > 300, "only {count} imports");
@@ -146,4 +150,53 @@ fn files_of_a_module_import_each_other_in_no_circle_that_is_not_listed() {
         why.join("\n"),
         stale.join("\n"),
     );
+}
+
+/// The circles of a crate that is written down as (file, source).
+fn circles(crate_: &[(&str, &str)]) -> Vec<Vec<String>> {
+    let read = |file: &Path| {
+        crate_.iter().find(|(name, _)| Path::new(name) == file).map(|(_, text)| (*text).to_owned())
+    };
+    let graph = Graph::read(&read, false);
+    let name = |file: usize| graph.files[file].display().to_string();
+    graph.cycles().into_iter().map(|circle| circle.into_iter().map(name).collect()).collect()
+}
+
+#[test]
+fn a_module_file_that_only_declares_and_re_exports_is_in_no_circle() {
+    let library = ("lib.rs", "mod room;");
+    let child = ("room/a.rs", "use super::B;\npub struct A(B);");
+    let other = ("room/b.rs", "pub struct B;");
+    let only_names = ("room/mod.rs", "mod a;\nmod b;\npub use a::A;\npub use b::B;");
+    assert!(circles(&[library, child, other, only_names]).is_empty());
+    let uses = ("room/mod.rs", "mod a;\nmod b;\npub use a::A;\npub struct B;\npub fn make() -> A { A(B) }");
+    assert_eq!(circles(&[library, child, other, uses]), [["room/mod.rs", "room/a.rs"]]);
+}
+
+#[test]
+fn circles_are_found_by_every_kind_of_path() {
+    let library = ("lib.rs", "mod room;\nmod other;");
+    let module = ("room/mod.rs", "mod a;\nmod b;");
+    let elsewhere = ("other.rs", "pub use crate::room::a::A;");
+    let a = ("room/a.rs", "pub struct A;\nfn f() { super::b::g(); }");
+    for b in [
+        "pub fn g(_: crate::room::a::A) {}",
+        "use super::a::A;\npub fn g(_: A) {}",
+        "use super::{a::{self as first}};\npub fn g(_: first::A) {}",
+        "use super::a::*;\npub fn g(_: A) {}",
+        "mod inner { pub fn h(_: super::super::a::A) {} }\npub fn g() {}",
+        "use crate::other::A;\npub fn g(_: A) {}",
+    ] {
+        let found = circles(&[library, module, elsewhere, a, ("room/b.rs", b)]);
+        assert_eq!(found, [["room/a.rs", "room/b.rs"]], "{b}");
+    }
+    for b in [
+        "// super::a::A\npub fn g() { let _ = \"super::a::A\"; }",
+        "pub fn g() {}\n#[cfg(test)]\nmod tests { use super::super::a::A; }",
+        "pub fn g() {}\n#[cfg(test)]\nmod tests;",
+        "/* /* */ super::a::A */ pub fn g<'a>(_: &'a str) { let _ = ('\\'', r#\"super::a::A\"#); }",
+    ] {
+        let found = circles(&[library, module, elsewhere, a, ("room/b.rs", b)]);
+        assert!(found.is_empty(), "{b}: {found:?}");
+    }
 }

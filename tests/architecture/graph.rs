@@ -21,27 +21,29 @@ struct Module {
     scope: Scope,
 }
 
+/// The text of a file, by its path in `src`; `None` where there is no such file.
+pub type Sources<'a> = &'a dyn Fn(&Path) -> Option<String>;
+
 /// Re-exports of re-exports are followed so far; a chain that is longer goes round.
 const STEPS_MAX: usize = 12;
 
 impl Graph {
     /// All files that `lib.rs` reaches. Without `with_tests`, those that only tests compile are left out.
-    pub fn read(root: &Path, with_tests: bool) -> Self {
+    pub fn read(sources: Sources, with_tests: bool) -> Self {
         let mut graph = Self { files: Vec::new(), modules: Vec::new() };
-        graph.add(root, PathBuf::from("lib.rs"), None, Vec::new(), with_tests);
+        graph.add(sources, PathBuf::from("lib.rs"), None, Vec::new(), with_tests);
         graph
     }
 
     fn add(
         &mut self,
-        root: &Path,
+        sources: Sources,
         file: PathBuf,
         parent: Option<usize>,
         path: Vec<String>,
         with_tests: bool,
     ) -> usize {
-        let source = std::fs::read_to_string(root.join(&file))
-            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let source = sources(&file).unwrap_or_else(|| panic!("{} is missing", file.display()));
         let attributes = path_attributes(&source);
         // `mod.rs` and `lib.rs` have their children beside them, other files in a folder of their name.
         let is_folder = file.ends_with("mod.rs") || file.ends_with("lib.rs");
@@ -82,11 +84,11 @@ impl Graph {
                     .find(|(module, _)| *module == name)
                     .map(|(_, other)| file.with_file_name(other));
                 // Of two declarations, the one with `#[path]` is taken as the second.
-                let usual = usual.into_iter().find(|usual| root.join(usual).exists());
+                let usual = usual.into_iter().find(|usual| sources(usual).is_some());
                 let found = [usual, other].into_iter().flatten().nth(*nth);
                 let found = found.unwrap_or_else(|| panic!("{}: no file for `mod {name};`", file.display()));
                 let child_path = [inner.clone(), vec![name]].concat();
-                self.add(root, found, Some(this), child_path, with_tests);
+                self.add(sources, found, Some(this), child_path, with_tests);
             }
         }
         own.expect("a file has a scope")
