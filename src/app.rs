@@ -1,4 +1,4 @@
-//! The composition root: configuration to running parts, and the order in which they stop.
+//! The composition root: it turns the configuration into running parts, and stops them in order.
 //!
 //! [admission and load]: crate::engine
 //! [sharing]: crate::share
@@ -79,7 +79,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether other settings would help, rather than another try.
+    /// Whether different settings would help, rather than another attempt.
     pub fn is_configuration(&self) -> bool {
         match self {
             Self::Fetch(_) | Self::Language(_) | Self::Open(_) => true,
@@ -94,10 +94,10 @@ impl Error {
 
 /// Folder of the voice activity model, within the model folder.
 const VAD_FOLDER: &str = "silero-vad";
-/// How often histograms are summed up, whether or not somebody reads them.
+/// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// Finds or fetches the model and starts the engine on it; `tenants` take turns at what precedes it.
+/// Finds or fetches the model and starts the engine on it; `tenants` take turns at the work before the engine.
 ///
 /// # Errors
 /// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
@@ -127,12 +127,12 @@ pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcribe
     })
 }
 
-/// Serves until `stop`. When it leaves, jobs go back in line and new requests get 503; when it closes, requests that
-/// were begun finish, then the engine ends with its last handle.
+/// Serves until `stop`. When that leaves, jobs return to the queue and new requests get 503; when it closes, requests in
+/// progress finish, then the engine ends with its last handle.
 ///
 /// # Errors
-/// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
-/// goes on in its threads.
+/// The reason why the server can't start; [`Error::Stopped`] if that is `stop`, in which case threads that load the model
+/// run on.
 pub async fn serve(config: &Config, stop: Stop) -> Result<(), Error> {
     refuse_open(config)?;
     let listener = listen(config.listen)?;
@@ -140,16 +140,16 @@ pub async fn serve(config: &Config, stop: Stop) -> Result<(), Error> {
 }
 
 /// # Errors
-/// [`Error::Open`] where others than this machine could reach what asks for no key on it.
+/// [`Error::Open`] if the voice agent asks this machine for no key and other machines could reach it.
 fn refuse_open(config: &Config) -> Result<(), Error> {
     let is_open = config.sts.enabled && config.sts.auth == sts::Auth::Loopback;
     if is_open && !config.listen.ip().is_loopback() { Err(Error::Open(config.listen)) } else { Ok(()) }
 }
 
-/// As [`serve`], where it has been bound already; `is_ready` is called when requests are taken.
+/// As [`serve`], on a bound socket; calls `is_ready` once requests are accepted.
 ///
-/// The socket answers from the start, so that whoever watches sees a process that lives: until the model is
-/// there, with little more than that ([`api::starting`]).
+/// The socket answers from the start, so that orchestrators see a live process; until the model is loaded, it serves
+/// little more than that ([`api::starting`]).
 async fn serve_on(
     listener: TcpListener,
     config: &Config,
@@ -165,10 +165,10 @@ async fn serve_on(
     let tenants = ground.verifier.tenants();
     let readiness = Readiness::default();
     let doors = Doors::default();
-    // Port 0 is any that is free.
+    // The system chooses a free port for port 0.
     let address = listener.local_addr().unwrap_or(config.listen);
     tracing::info!(%address, "the model is being loaded; until it is there, requests get 503");
-    // Operators see the drain to its end.
+    // The operators' listener stays open until the drain ends.
     let served = Stop::default();
     let server = async {
         let router = api::starting(doors.clients.clone());
@@ -199,7 +199,7 @@ async fn serve_on(
     let at_work = tokio::select! {
         biased;
         () = stop.leaving().cancelled() => return Err(Error::Stopped),
-        // Nothing can be served: of that the model need not be waited for.
+        // Nothing can be served, so there is no point in waiting for the model.
         (result, for_operators, ..) = serving.as_mut() => {
             result.and(for_operators)?;
             return Err(Error::Stopped);
@@ -216,7 +216,7 @@ async fn serve_on(
     Ok(())
 }
 
-/// Where the routes go that need the model.
+/// Routers that take over once the model is loaded.
 #[derive(Default)]
 struct Doors {
     clients: http::Later,
@@ -248,7 +248,7 @@ impl Ground {
     }
 }
 
-/// The tasks that run beside requests.
+/// Tasks that run beside requests.
 struct AtWork {
     jobs: Option<JoinHandle<()>>,
     stop_jobs: CancellationToken,
@@ -257,7 +257,7 @@ struct AtWork {
 }
 
 impl AtWork {
-    /// Loads the model, sees that it works, and opens `doors` to it.
+    /// Loads the model, probes it, and opens `doors` to it.
     async fn begin(
         config: &Config,
         ground: Ground,
@@ -277,7 +277,7 @@ impl AtWork {
             true => {
                 let (config, transcriber) = (config.clone(), transcriber.clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
-                // Opening its models blocks, and the socket is to answer meanwhile.
+                // Opening its models blocks, and the socket must answer meanwhile.
                 let open = move || voice_agent(&config, &transcriber, &authenticator, tenants);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
@@ -296,7 +296,7 @@ impl AtWork {
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };
         let services = Arc::new(Services::new(parts, &config.api));
-        // Jobs make way as soon as the server begins to stop: the time that is left is for clients who wait.
+        // Jobs make way as soon as the server begins to stop: the remaining time is for clients that wait for answers.
         let stop_jobs = stop.child_token();
         let jobs = jobs.map(|jobs| {
             let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
@@ -321,7 +321,7 @@ impl AtWork {
         {
             tracing::error!(%error, "jobs ended before they were told to");
         }
-        // Whoever was talking has been told goodbye by now.
+        // Every live conversation has ended by now.
         self.stop_agents.cancel();
         if let Some(agents) = self.agents
             && let Err(error) = agents.await
@@ -335,7 +335,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     http::listen(address).map_err(|source| Error::Listen { address, source })
 }
 
-/// The voice-agent service, which knows the engine by one closure.
+/// The voice-agent service, which reaches the engine through one closure.
 fn voice_agent(
     config: &Config,
     transcriber: &Transcriber,
@@ -358,7 +358,7 @@ fn voice_agent(
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }
 
-/// Utterances by `transcriber`, ahead of whole files.
+/// A closure that transcribes utterances ahead of whole files.
 fn recognize(transcriber: Transcriber, language: &str) -> Result<Recognize, Error> {
     let language = match language {
         "auto" => LanguageChoice::Detect { among: Vec::new() },

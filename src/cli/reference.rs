@@ -1,4 +1,4 @@
-//! `verbatim completions SHELL` and `verbatim man [FOLDER]`: what shells and manuals know of the command line.
+//! `verbatim completions SHELL` and `verbatim man [FOLDER]`: the command line for shells and manuals.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page of the program; with `folder` one for each command, too, there: `man -l verbatim-serve.1`.
+/// Prints the program's manual page, or writes the pages of all commands to `folder`: `man -l verbatim-serve.1`.
 pub fn manual(folder: Option<&Path>) -> anyhow::Result<ExitCode> {
     let command = CommandLine::command();
     match folder {

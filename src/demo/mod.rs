@@ -1,4 +1,4 @@
-//! The reference demo backend: what an integrator's own backend would be, beside the voice-agent service.
+//! The reference demo backend: an example of an integrator's own backend, beside the voice-agent service.
 //!
 //! ```text
 //! telephony provider ─ phone ──┐
@@ -6,7 +6,7 @@
 //! second device ─ site ─ client┘                               │
 //!                        hook  ◄───────────────────────────────┘ "is this who they say they are?"
 //! ```
-//! It knows the service by its address alone. Whom it knows is invented (`records.json`).
+//! It knows only the service's address. The people in its records are invented (`records.json`).
 #![doc = include_str!("README.md")]
 
 mod client;
@@ -52,10 +52,10 @@ use voice_service::{Reply, VoiceService};
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Of a request's or an answer's body: a start may bring documents.
+/// Limit of a request's or an answer's body: a start may contain documents.
 const BODY_BYTES_MAX: u64 = 4 << 20;
 
-/// Why the demo cannot start.
+/// The reason why the demo can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("everybody knows the built-in key: set DEMO_API_KEY to listen on {0}")]
@@ -80,7 +80,7 @@ pub enum Error {
     Client(#[from] reqwest::Error),
 }
 
-/// What the routes work with.
+/// The state that the routes share.
 pub struct Demo {
     config: Config,
     key: Secret,
@@ -92,7 +92,7 @@ pub struct Demo {
     voice: VoiceService,
 }
 
-/// Why a route has no answer of its own.
+/// The reason why a route has no answer of its own.
 enum Refusal {
     Failed(Failure),
     /// The voice-agent service refused; its answer is passed on.
@@ -124,7 +124,7 @@ impl Demo {
     }
 
     /// # Errors
-    /// 401 unless the headers have the key, once. Hashes are compared, so the time tells nothing.
+    /// 401 unless the headers contain the key exactly once. Hashes are compared, so the time taken reveals nothing.
     fn authorize(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let mut keys = headers.get_all(X_API_KEY).iter();
         let is_known = match (keys.next(), keys.next()) {
@@ -141,10 +141,10 @@ impl Demo {
 }
 
 impl Demo {
-    /// Sees that the voice service has a session, so that guesses of invented ones are none.
+    /// Checks that the voice service has a session, so that guesses for invented sessions don't count.
     ///
     /// # Errors
-    /// Those of the service: 404 where it has none of that id.
+    /// The service's: 404 if it has no session of that id.
     async fn expect(&self, session_id: &str) -> Result<(), Refusal> {
         if !self.sessions.has(session_id) {
             self.status(session_id).await?;
@@ -162,8 +162,8 @@ impl Demo {
         Ok(status)
     }
 
-    /// The record that `look` finds for the credentials that a session shows from an address, unless the
-    /// session or the address has shown too many wrong ones.
+    /// The record that `look` finds for credentials sent in a session from an address, unless the session or the address has
+    /// sent too many wrong ones.
     ///
     /// # Errors
     /// 429.
@@ -203,13 +203,13 @@ pub fn router(demo: &Arc<Demo>) -> Router {
         .route(Method::POST, "/webhooks/twilio/call-status", move |request| {
             phone::call_status(statuses.clone(), request)
         })
-        // Probes have no keys, and learn nothing here.
+        // Probes have no key, and learn nothing here.
         .route(Method::GET, "/health", |_| async {
             Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
         })
 }
 
-/// `function`, for callers with the key that send a JSON object.
+/// A handler that calls `function` for clients with the key that send a JSON object.
 fn keyed<F, R>(
     demo: &Arc<Demo>,
     function: F,
@@ -223,7 +223,7 @@ where
         let demo = demo.clone();
         Box::pin(async move {
             demo.authorize(&request.headers)?;
-            // Who has the key may speak for others.
+            // A client with the key may speak for others.
             let address = forwarded_for(&request.headers).unwrap_or(request.peer.ip());
             let fields = Fields::read(request.body).await?;
             answer(function(demo, fields, address).await)
@@ -231,7 +231,7 @@ where
     }
 }
 
-/// Whom the last proxy, or backend, says that it speaks for.
+/// The address that the last proxy or backend says it forwards for.
 fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
     let last = headers.get_all(X_FORWARDED_FOR).iter().next_back()?.to_str().ok()?;
     last.rsplit(',').next()?.trim().parse().ok()
@@ -245,8 +245,8 @@ fn answer(outcome: Result<Value, Refusal>) -> Result<Response, Failure> {
     }
 }
 
-/// `POST /api/interactive-agent`: what comes goes to the voice-agent service, byte for byte, and its
-/// answer comes back as it is.
+/// `POST /api/interactive-agent`: forwards the body to the voice-agent service, byte for byte, and returns its answer
+/// unchanged.
 async fn proxy(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
     demo.authorize(&request.headers)?;
     let media_type = request.headers.get(CONTENT_TYPE).cloned();

@@ -1,5 +1,5 @@
-//! `verbatim bench`: real files through the engine or a server, at a given concurrency; speed, delay, memory
-//! and, where references are given, words wrong. Or the device alone, with random weights.
+//! `verbatim bench`: real files through the engine or a server at a given concurrency, with speed, delay, memory and, if
+//! references are given, word errors; or the device alone, with random weights.
 
 mod subject;
 mod synthetic;
@@ -21,7 +21,7 @@ use self::words::Errors;
 use super::{Failure, complain, input, print};
 use crate::config::Config;
 
-/// All files together: they are in memory while they are measured.
+/// Limit for all files together, because they stay in memory during the measurement.
 const FILES_BYTES_MAX: u64 = 8 << 30;
 
 #[derive(Args)]
@@ -30,8 +30,8 @@ pub struct Arguments {
     /// Audio files.
     #[arg(required_unless_present_any = ["manifest", "synthetic"])]
     files: Vec<PathBuf>,
-    /// Files with references: a JSON object a line, with `file` (beside the manifest), and perhaps `text` and
-    /// `language`.
+    /// Files with references: one JSON object per line, with `file` (relative to the manifest), and optionally
+    /// `text` and `language`.
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
     /// Measure the server at this address instead of an engine in this process.
@@ -40,16 +40,16 @@ pub struct Arguments {
     /// Key for the server.
     #[arg(long, env = "VERBATIM_BENCH_KEY", hide_env_values = true)]
     key: Option<String>,
-    /// Files worked on at once: one where this is not given. Windows with --synthetic: two for each slot.
+    /// Files in progress at once; default one. With --synthetic, windows; default two per slot.
     #[arg(long, value_name = "N", value_parser = input::count)]
     concurrency: Option<usize>,
-    /// How often all files are gone through.
+    /// Number of rounds over all files.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = input::count)]
     rounds: usize,
-    /// Language of files whose manifest names none; detected where absent.
+    /// Language of files without one in the manifest; detected by default.
     #[arg(long, value_name = "TAG")]
     language: Option<String>,
-    /// Write the figures to this file, too.
+    /// Also write the figures to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
@@ -232,7 +232,7 @@ fn figures(outcomes: &[Outcome], wall: Duration, before: Counted, after: Counted
     }
 }
 
-/// By nearest rank, of what is sorted.
+/// Percentile of sorted values, by nearest rank.
 fn percentile(sorted: &[f64], part: f64) -> Option<f64> {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied()
