@@ -43,14 +43,10 @@
 //! |-------|-----|
 //! | api/decode.rs, api/health.rs, api/jobs.rs, api/listen.rs, api/live/mod.rs, api/mod.rs, api/openapi.rs | the endpoints share `Services`, and `mod.rs` both defines it and routes to them; a request with a callback is a request first |
 //! | api/parameters.rs, api/parameters/table.rs, api/parameters/values.rs | a value is read into the type of its parameter, and refused with the error of all parameters |
-//! | app.rs, app/demonstration.rs | the demonstration starts the server as `serve` does, and fails with the errors of both |
 //! | audio/budget.rs, audio/container.rs, audio/decode.rs, audio/gather.rs, audio/opus.rs, audio/raw.rs, audio/resample.rs, audio/speech/amr.rs, audio/speech/g729.rs, audio/speech/mod.rs, audio/speech/speex.rs, audio/wave.rs | decoders fail with one `Error` and gather into one sound: to be opened |
 //! | audio/stream.rs, audio/stream/reading.rs | a stream and the thread that reads it are two ends of one channel |
-//! | cli/bench/mod.rs, cli/bench/synthetic.rs, cli/config.rs, cli/demo.rs, cli/jobs.rs, cli/keys.rs, cli/mod.rs, cli/models.rs, cli/reference.rs, cli/serve.rs, cli/signals.rs, cli/stream.rs, cli/transcribe.rs | commands print and fail in the ways that `mod.rs` defines, which runs them |
-//! | config/bounds.rs, config/error.rs | an error says which values are allowed, and the bounds make errors |
 //! | cpu/encoder_attention.rs, cpu/encoder_attention/avx512.rs | one interface with a kernel per processor behind it, on the types of that interface |
 //! | cpu/matrix.rs, cpu/matrix/tile.rs, cpu/matrix/tile/avx512.rs | one interface with kernels per processor behind it, on the types of that interface |
-//! | demo/client.rs, demo/config.rs, demo/fields.rs, demo/hook.rs, demo/mod.rs, demo/phone.rs, demo/records.rs, demo/voice_service.rs | handlers share `Demo` and its error, and `mod.rs` both defines them and routes to the handlers |
 //! | engine/fairness.rs, engine/lane.rs, engine/load.rs, engine/load/tickets.rs, engine/meters.rs, engine/mod.rs, engine/model.rs, engine/queue.rs, engine/watch.rs, engine/worker.rs | `Engine` is the handle on the parts, which fail with its `Error` |
 //! | fetch/download.rs, fetch/send.rs | a message leaves through the client and the policy of downloads; both hide the user of a URL |
 //! | format/captions/atoms.rs, format/captions/layout.rs | atoms are measured in the columns of a line, lines are laid out of atoms |

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::print;
+use super::output::print;
 use crate::config::{Setting, Sources};
 
 /// Prints a file that `--config` can read, with the source of each value as a comment.

@@ -1,6 +1,7 @@
 //! `verbatim demo`: the demo backend, alone or with the voice-agent service.
 
-use super::{print, signals};
+use super::output::print;
+use super::signals;
 use crate::app::{self, Demonstration};
 use crate::config::Config;
 use crate::http::Stop;

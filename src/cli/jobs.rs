@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use uuid::Uuid;
 
-use super::{complain, note, print, state_dir};
+use super::output::{complain, note, print, state_dir};
 use crate::config::Config;
 use crate::jobs::{Job, JobId, SigningSecret, Sqlite, State, Store as _};
 

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 
-use super::{note, print, state_dir};
+use super::output::{note, print, state_dir};
 use crate::config::Config;
 use crate::keys::{KeyId, Store};
 

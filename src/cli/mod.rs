@@ -11,13 +11,13 @@ mod input;
 mod jobs;
 mod keys;
 mod models;
+mod output;
 mod reference;
 mod serve;
 mod signals;
 mod stream;
 mod transcribe;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +27,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::app;
 use crate::config::{Config, Flag, Sources};
 use crate::models::hub;
+use output::{ClosedOutput, Failure, complain};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -115,45 +116,6 @@ enum Command {
     Man { folder: Option<PathBuf> },
 }
 
-/// A failure, by its exit code.
-enum Failure {
-    Usage(anyhow::Error),
-    Failed(anyhow::Error),
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-/// The reader has closed the output.
-#[derive(Debug, thiserror::Error)]
-#[error("the output is closed")]
-struct ClosedOutput;
-
-/// Writes to standard output.
-///
-/// # Errors
-/// [`ClosedOutput`], or another error of writing.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut output = std::io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| match error.kind() {
-        std::io::ErrorKind::BrokenPipe => ClosedOutput.into(),
-        _ => anyhow::Error::new(error).context("standard output"),
-    })
-}
-
-/// Writes one line to standard error. If that is closed too, there is nowhere left to report it.
-fn complain(text: &str) {
-    note(&format!("verbatim: {text}"));
-}
-
-/// As [`complain`], about a success.
-fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
 /// Parses an address to listen on.
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8000 or [::1]:8000".into())
@@ -187,8 +149,8 @@ fn is_configuration(error: &anyhow::Error) -> bool {
 fn run(line: CommandLine) -> Result<ExitCode, Failure> {
     // These need no configuration, and work even if it is broken.
     match &line.command {
-        Command::Completions { shell } => return Ok(reference::completions(*shell)?),
-        Command::Man { folder } => return Ok(reference::manual(folder.as_deref())?),
+        Command::Completions { shell } => return Ok(reference::completions(CommandLine::command(), *shell)?),
+        Command::Man { folder } => return Ok(reference::manual(CommandLine::command(), folder.as_deref())?),
         _ => {}
     }
     let usage = |error: crate::config::Error| Failure::Usage(error.into());
@@ -291,9 +253,4 @@ fn variables(command: &clap::Command, found: &mut Vec<std::ffi::OsString>) {
 /// The runtime for sockets; inference has threads of its own.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
-}
-
-/// The state directory, for messages.
-fn state_dir(config: &Config) -> std::path::Display<'_> {
-    config.state_dir.display()
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Subcommand;
 
-use super::print;
+use super::output::print;
 use crate::config::Config;
 use crate::models::hub::{self, Verdict};
 

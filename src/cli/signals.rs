@@ -89,7 +89,7 @@ pub fn end(stop: Stop, when: &str) -> ! {
         Stop::Terminate => ("SIGTERM", libc::SIGTERM),
         Stop::Interrupt => ("SIGINT", libc::SIGINT),
     };
-    super::complain(&format!("stopped by {name} {when}"));
+    super::output::complain(&format!("stopped by {name} {when}"));
     // SAFETY: `_exit` takes no pointer and does not return. `std::process::exit` would run libtorch's
     // destructors under the threads that are still loading or computing, which crashes.
     unsafe { libc::_exit(128 + number) }

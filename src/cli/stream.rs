@@ -21,8 +21,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use url::Url;
 
+use super::input;
+use super::output::print;
 use super::signals::{Signals, Stop, end};
-use super::{input, print};
 use crate::audio::{self, DecodeOptions, SAMPLE_RATE};
 use crate::config::Config;
 

@@ -14,7 +14,8 @@ use futures_util::{StreamExt, stream};
 use tokio::sync::Semaphore;
 
 use self::progress::Progress;
-use super::{ClosedOutput, Failure, complain, input, print};
+use super::input;
+use super::output::{ClosedOutput, Failure, complain, print};
 use crate::api::{Parameters, language};
 use crate::audio::{self, DecodeOptions};
 use crate::config::Config;

@@ -1,7 +1,7 @@
 //! The whole configuration: the sum of the modules' own `Config`s.
 //!
 //! `sources.rs` reads values from the defaults, a TOML file, environment variables and flags, `bounds.rs` has the allowed
-//! values, and `error.rs` says which setting has which value from which source, and what is allowed. Everything is
+//! values, `check.rs` compares, and `error.rs` says which setting has which value from which source, and what is allowed. Everything is
 //! checked before anything runs.
 //!
 //! [callbacks]: crate::jobs
@@ -11,6 +11,7 @@
 #![doc = include_str!("README.md")]
 
 mod bounds;
+mod check;
 mod error;
 mod sources;
 

@@ -6,7 +6,7 @@ use figment::providers::{Format as _, Serialized, Toml};
 use figment::value::{Dict, Map, Num, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
-use super::{Config, Error, bounds, error, xdg};
+use super::{Config, Error, check, error, xdg};
 use crate::jobs;
 
 /// Prefix of variables that are settings.
@@ -85,7 +85,7 @@ impl Sources {
         // Variables are text. Their type is known only at the setting, so `123` is a number for a number and a name for a path.
         let config: Config =
             self.figment.extract_lossy().map_err(|error| Error::explained(&self.figment, &error))?;
-        bounds::check(&config, &self.figment)?;
+        check::check(&config, &self.figment)?;
         Ok(config)
     }
 

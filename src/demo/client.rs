@@ -6,9 +6,10 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::backend::Demo;
 use super::fields::{Fields, invalid};
 use super::records::{Credentials, Records};
-use super::{Demo, Refusal};
+use super::reply::Refusal;
 use crate::http::Failure;
 use crate::identity::{without_identity, without_identity_within};
 

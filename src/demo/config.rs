@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize, Serializer};
 use url::{Host, Url};
 
-use super::Error;
+use super::error::Error;
 
 /// The default key of the demo's routes: it is public, so it works on loopback only.
 const BUILT_IN_KEY: &str = "verbatim-demo-key";

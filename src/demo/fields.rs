@@ -3,9 +3,10 @@
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 
-use super::BODY_BYTES_MAX;
 use crate::http::{Body, Failure};
 
+/// Limit of a request's or an answer's body: a start may contain documents.
+pub const BODY_BYTES_MAX: u64 = 4 << 20;
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
 pub struct Fields(pub Map<String, Value>);

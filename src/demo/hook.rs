@@ -6,10 +6,11 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use super::backend::Demo;
 use super::digits::digits;
 use super::fields::Fields;
 use super::records::Records;
-use super::{Demo, Refusal};
+use super::reply::Refusal;
 use crate::http::Failure;
 
 /// `POST /api/hooks/voice-verify`: `{session_id, utterance, category}`, and `patient_id` where the caller

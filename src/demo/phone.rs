@@ -13,7 +13,9 @@ use sha1::Sha1;
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use super::{Demo, Refusal, visits, whole};
+use super::backend::Demo;
+use super::reply::{Refusal, whole};
+use super::visits;
 use crate::http::{Failure, Request, Response, authority, json as json_response};
 
 const X_TWILIO_SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");

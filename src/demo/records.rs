@@ -5,8 +5,8 @@ use std::path::Path;
 use serde::Deserialize;
 use subtle::{Choice, ConstantTimeEq as _};
 
-use super::Error;
 use super::digits::digits;
+use super::error::Error;
 
 const BUILT_IN: &str = include_str!("records.json");
 

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY};
 use hyper::{Method, StatusCode};
 
+use super::backend::Demo;
 use super::fields::Fields;
-use super::{Demo, answer, client, forwarded_for, whole};
+use super::reply::{answer, whole};
+use super::{client, forwarded_for};
 use crate::http::{Failure, Request, Response, Router};
 
 /// Path, title, content.

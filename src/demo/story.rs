@@ -1,6 +1,6 @@
 //! The story of one call as shell commands, so that a developer can watch it happen.
 
-use super::Config;
+use super::config::Config;
 
 /// Commands to run one after the other, unchanged, against the backend at `base` (`http://127.0.0.1:8080`); comment
 /// lines (`#`) say what happens. A key other than the built-in one is not printed: the commands then read

@@ -8,9 +8,11 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, redirect};
 use serde_json::Value;
 
-use super::config::base_url;
-use super::{BODY_BYTES_MAX, Config, Error, Refusal, whole};
-use crate::http::{Failure, Response};
+use super::config::{Config, base_url};
+use super::error::Error;
+use super::fields::BODY_BYTES_MAX;
+use super::reply::{Refusal, Reply};
+use crate::http::Failure;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -21,34 +23,6 @@ pub struct VoiceService {
     pub base: String,
     authorization: Option<HeaderValue>,
     timeout: Duration,
-}
-
-/// An answer of any status.
-pub struct Reply {
-    pub status: StatusCode,
-    media_type: HeaderValue,
-    retry_after: Option<HeaderValue>,
-    body: Bytes,
-}
-
-impl Reply {
-    /// The session that a successful answer names.
-    pub fn session_id(&self) -> Option<String> {
-        #[derive(serde::Deserialize)]
-        struct About {
-            session_id: String,
-        }
-        let about = self.status.is_success().then(|| serde_json::from_slice::<About>(&self.body))?;
-        about.ok().map(|about| about.session_id)
-    }
-
-    pub fn into_response(self) -> Response {
-        let mut response = whole(self.status, self.media_type, self.body);
-        if let Some(after) = self.retry_after {
-            response.headers_mut().insert(RETRY_AFTER, after);
-        }
-        response
-    }
 }
 
 impl VoiceService {

@@ -149,14 +149,14 @@ impl Graph {
     fn imported(&self, from: usize, import: &Import) -> Vec<(usize, String)> {
         let scope = &self.modules[from].scope;
         match &import.name {
-            // A re-export alone uses nothing.
+            // A re-export alone uses nothing, and a path that begins with it is resolved as one.
             Some(name) if import.is_public && !scope.words.contains(name) => Vec::new(),
             Some(name) => {
                 self.resolve(from, &import.path, 0).into_iter().map(|file| (file, name.clone())).collect()
             }
             None => {
-                let words: Vec<&String> =
-                    scope.words.iter().filter(|word| !scope.items.contains(*word)).collect();
+                let words = scope.words.iter().chain(&scope.heads);
+                let words: Vec<&String> = words.filter(|word| !scope.items.contains(*word)).collect();
                 let targets = self.modules_at(from, &import.path, 0).into_iter();
                 let found = targets.flat_map(|target| words.iter().map(move |word| (target, *word)));
                 let files = |(target, word): (usize, &String)| {
@@ -226,7 +226,15 @@ impl Graph {
 
     fn by_import(&self, module: usize, name: &str, rest: &[String], steps: usize) -> Option<BTreeSet<usize>> {
         let imports = &self.modules[module].scope.imports;
-        if let Some(import) = imports.iter().find(|import| import.name.as_deref() == Some(name)) {
+        let named: Vec<&Import> =
+            imports.iter().filter(|import| import.name.as_deref() == Some(name)).collect();
+        // A function and a module may share a name: what a path goes on from is a module or a type.
+        let goes_on = |import: &Import| {
+            rest.is_empty()
+                || name.starts_with(char::is_uppercase)
+                || !self.modules_at(module, &import.path, steps + 1).is_empty()
+        };
+        if let Some(import) = named.iter().find(|import| goes_on(import)).or(named.first()) {
             // `use json;` of another crate would lead to itself.
             if import.path.first().is_some_and(|first| first == name) && import.path.len() == 1 {
                 return None;

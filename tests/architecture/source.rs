@@ -16,8 +16,10 @@ pub struct Scope {
     pub imports: Vec<Import>,
     /// Paths outside of imports, of two words or more.
     pub mentions: Vec<Vec<String>>,
-    /// Every word outside of imports.
+    /// Every word outside of imports that stands alone.
     pub words: BTreeSet<String>,
+    /// Every word outside of imports that begins a path.
+    pub heads: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -225,9 +227,11 @@ impl Reader {
         }
         let scope = self.scope();
         if !is_continued {
-            scope.words.insert(first);
             if path.len() > 1 {
+                scope.heads.insert(first);
                 scope.mentions.push(path);
+            } else {
+                scope.words.insert(first);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `verbatim bench`: real files through the engine or a server at a given concurrency, with speed, delay, memory and, if
 //! references are given, word errors; or the device alone, with random weights.
 
+mod percentile;
 mod subject;
 mod synthetic;
 mod words;
@@ -15,10 +16,12 @@ use clap::Args;
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
+use self::percentile::percentile;
 use self::subject::{Answer, Counted, Subject};
 use self::synthetic::Synthetic;
 use self::words::Errors;
-use super::{Failure, complain, input, print};
+use super::input;
+use super::output::{Failure, complain, print};
 use crate::config::Config;
 
 /// Limit for all files together, because they stay in memory during the measurement.
@@ -232,12 +235,6 @@ fn figures(outcomes: &[Outcome], wall: Duration, before: Counted, after: Counted
     }
 }
 
-/// Percentile of sorted values, by nearest rank.
-fn percentile(sorted: &[f64], part: f64) -> Option<f64> {
-    let rank = (part * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
-}
-
 fn table(report: &Report) -> String {
     let cells = |name: String, figures: &Figures| {
         let number = |value: Option<f64>, digits: usize| {
@@ -315,6 +312,5 @@ mod tests {
         );
         assert_eq!((figures.p50_seconds, figures.p95_seconds), (Some(0.5), Some(0.95)));
         assert_eq!((figures.p99_seconds, figures.word_error_rate), (Some(0.99), Some(0.1)));
-        assert_eq!(percentile(&[], 0.5), None);
     }
 }

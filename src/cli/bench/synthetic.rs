@@ -9,7 +9,9 @@ use clap::Args;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 
-use super::{Failure, input, percentile, print};
+use super::super::input;
+use super::super::output::{Failure, print};
+use super::percentile::percentile;
 use crate::audio::Pcm;
 use crate::config::Config;
 use crate::engine::{self, Class, DecodingOptions, Engine, LanguageChoice, TenantId, WINDOW_SAMPLES, Window};
