@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Keys: which requests are admitted.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ pub fn verbatim(home: &TempDir, arguments: &[&str]) -> Command {
         }
     }
     command.env_remove("PIP_INDEX_URL");
-    // Nobody listens at port 1.
+    // Nothing listens on port 1.
     command.env("VERBATIM_MODELS__HUB__ADDRESS", "http://127.0.0.1:1");
     command.env("VERBATIM_MODELS__HUB__PACKAGE_INDEX", "http://127.0.0.1:1");
     command
@@ -233,7 +233,7 @@ fn the_demo_and_its_service_begin_with_one_command_and_the_story_that_it_prints_
     );
     assert!(places.iter().all(|place| !place.ends_with(":0")), "{places:?}");
 
-    // Every line as it is, in a shell; needs curl, as whoever types them does.
+    // Every line unchanged, in a shell; needs curl, as a reader does.
     let script: String = steps.lines().map(|line| format!("{line}\n")).collect::<Vec<_>>().join("echo\n");
     let (code, output, error) = run(Command::new("sh").args(["-ec", &script]).stdin(Stdio::null()));
     assert_eq!((code, error.as_str()), (Some(0), ""), "{output}");

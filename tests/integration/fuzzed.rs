@@ -57,7 +57,7 @@ proptest! {
     }
 }
 
-/// What stands at the beginning of a small file in a container.
+/// The first bytes of a small file in each container.
 fn files() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/fixtures");
     let entries =

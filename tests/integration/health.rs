@@ -1,4 +1,4 @@
-//! What operators see: readiness that means something, metrics.
+//! Health and metrics: readiness that reflects the model, and the figures for operators.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};

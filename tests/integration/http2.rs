@@ -106,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2<S> {
         while !outcome.is_whole && outcome.reset.is_none() {
             self.receive(id, &mut outcome).await;
         }
-        // What follows the answer at once, such as a reset, comes before the answer to a ping.
+        // A frame that follows the answer at once, such as a reset, arrives before the answer to a ping.
         if outcome.reset.is_none() {
             self.frame(PING, 0, 0, &[7; 8]).await;
             while !self.receive(id, &mut outcome).await {}

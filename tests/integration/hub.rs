@@ -40,7 +40,7 @@ enum Store {
     Claims,
 }
 
-/// What was asked for: path, and range.
+/// The requests: path and range.
 type Asked = Arc<Mutex<Vec<(String, Option<String>)>>>;
 
 /// A hub, and the store that it sends those to who want large files.
@@ -149,7 +149,7 @@ impl Hub {
         let door = Door::open(router, HttpConfig::default()).await;
         let config = Config {
             address: format!("http://{}/", door.address),
-            package_index: nobody().await,
+            package_index: closed_port().await,
             ..Config::default()
         };
         Self { asked, models: tempfile::tempdir().expect("a directory"), config, _doors: [door, large] }
@@ -176,8 +176,8 @@ impl Hub {
     }
 }
 
-/// An address where nobody listens.
-async fn nobody() -> String {
+/// An address where nothing listens.
+async fn closed_port() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     format!("http://{}", listener.local_addr().expect("bound"))
 }
@@ -303,8 +303,9 @@ async fn two_that_want_one_model_fetch_it_once() {
 async fn without_a_network_the_message_says_what_to_put_where() {
     for name in ["tiny", "base"] {
         let models = tempfile::tempdir().expect("a directory");
-        let config = Config { address: nobody().await, package_index: nobody().await, ..Config::default() };
-        let error = hub::locate(name, models.path(), &config).await.expect_err("nobody there");
+        let config =
+            Config { address: closed_port().await, package_index: closed_port().await, ..Config::default() };
+        let error = hub::locate(name, models.path(), &config).await.expect_err("nothing listens there");
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         let message = error.to_string();
         for part in [
@@ -320,7 +321,7 @@ async fn without_a_network_the_message_says_what_to_put_where() {
 
 #[tokio::test]
 async fn a_hub_that_says_nothing_is_given_up() {
-    // The backlog takes the connection; nobody ever answers.
+    // The backlog takes the connection, and no answer follows.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("bound"));
     let config = Config { address, read_timeout_ms: 50, ..Config::default() };
@@ -383,7 +384,7 @@ async fn a_package_index_is_believed_in_nothing() {
     let models = tempfile::tempdir().expect("a directory");
     let from = async |door: &Door| {
         let package_index = format!("http://{}/simple", door.address);
-        let config = Config { address: nobody().await, package_index, ..Config::default() };
+        let config = Config { address: closed_port().await, package_index, ..Config::default() };
         hub::locate("tiny.en", models.path(), &config).await.expect_err("refused")
     };
     let error = from(&liar).await;

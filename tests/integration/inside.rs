@@ -9,7 +9,7 @@ use crate::receiver::{Receiver, callback_parameter};
 use crate::server::{RAW, Setup, TestServer, answer, client, say, transcripts};
 use crate::sts::service::{self, Service};
 
-/// IPv4 addresses of machines that are nobody's business, and of metadata services.
+/// IPv4 addresses of private machines and of metadata services.
 const FOUR: [&str; 22] = [
     "0.0.0.0",
     "10.0.0.1",

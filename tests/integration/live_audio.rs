@@ -19,7 +19,7 @@ pub fn wave(rate: u32, declared: u32, samples: &[i16]) -> Vec<u8> {
     file
 }
 
-/// What the server says until it has read all that was sent, which it does in order.
+/// The server's messages until it has read everything that was sent, in order.
 async fn settled(socket: &mut Socket) -> Vec<Value> {
     let mut messages = Vec::new();
     socket.frame(0x89, b"?").await;

@@ -47,7 +47,7 @@ async fn killed_clients_leave_no_stream_and_no_reader_behind() {
         }
         all_gone(&server).await;
     }
-    // The one thread for containers is free again, as soon as it has seen that nobody listens.
+    // The one thread for containers is free again once it notices that the client has gone.
     let free = async {
         loop {
             let mut last = open(&server, "").await;
@@ -66,7 +66,7 @@ async fn killed_clients_leave_no_stream_and_no_reader_behind() {
 #[tokio::test]
 async fn half_open_sockets_are_given_up() {
     let server = start(Config { idle_timeout_ms: 200, ..Config::default() }).await;
-    // Nothing comes, and nobody answers the goodbye.
+    // Nothing arrives, and the client doesn't answer the close frame.
     let mut silent = open(&server, RAW).await;
     silent.audio(&bytes(&utter(&[(5, 0.5, 0.5)]))).await;
     // Only their half of it is closed.

@@ -17,7 +17,7 @@ pub fn speech(word: u16, steps: u16, seconds: f64) -> Pcm {
     Pcm::new(samples)
 }
 
-/// What the model was asked to do, in order.
+/// The calls of the model, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
     Encode(Vec<u16>),

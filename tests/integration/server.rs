@@ -139,7 +139,7 @@ impl SpeechModel for Reader {
     }
 }
 
-/// What a test wants to be otherwise.
+/// The settings that a test changes.
 #[derive(Default)]
 pub struct Setup {
     /// That have keys; one where this says nothing.
@@ -154,7 +154,7 @@ pub struct Setup {
     /// Instead of the one that reads numbers.
     pub model: Option<Box<dyn SpeechModel + Send>>,
     pub jobs: jobs::Config,
-    /// What the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
+    /// The words that the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
     /// second.
     pub says: HashMap<i16, &'static str>,
     /// The model waits for a message here before each batch.
@@ -333,7 +333,7 @@ impl Door {
 
 /// A client with a connection of its own.
 pub fn client() -> reqwest::Client {
-    // What `Fetcher` does in a server, for tests that have none.
+    // `Fetcher` does this in a server; some tests have none.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().expect("a client")
 }

@@ -11,7 +11,7 @@ pub struct Socket {
     input: Vec<u8>,
 }
 
-/// What the server says.
+/// A message of the server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
     Message(Value),

@@ -181,7 +181,7 @@ async fn what_is_delivered_is_what_would_have_been_answered() {
     }
     assert_eq!(delivered, answered);
 
-    // What is no JSON is a text like any other: it is passed through and not read.
+    // Metadata that isn't JSON is a text like any other: it is passed through uninterpreted.
     taken(with_callback(&server, &to(&receiver), &format!("{RAW}&metadata=%7Bnone"), say(7))).await;
     assert_eq!(receiver.next().await.json()["metadata"]["metadata"], "{none");
 }
@@ -294,7 +294,7 @@ async fn urls_are_fetched_when_the_job_runs() {
         with_callback(&server, &to(&receiver), RAW, body.into_bytes())
             .header("content-type", "application/json")
     };
-    // A client error stays; it is told at once.
+    // A client error is permanent, so it is delivered at once.
     let (missing, failing) = (by_url(), by_url());
     let id = taken(missing).await;
     let told = receiver.next().await.json();

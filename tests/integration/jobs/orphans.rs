@@ -121,7 +121,7 @@ impl Write for Log {
     }
 }
 
-/// What is logged while `state` is opened.
+/// The log lines while `state` is opened.
 async fn log_of_opening(state: &Path) -> String {
     let log = Log::default();
     let writer = log.clone();

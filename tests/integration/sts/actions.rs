@@ -123,7 +123,7 @@ async fn steps_change_the_session() {
     let verified = json!({"category": "patient_information", "verified": true, "details": {"sms_catalog_key": "default"}});
     let reply = service.act(step("verification", verified.clone())).await;
     assert_eq!((&reply["category"], &reply["verified"]), (&json!("patient_information"), &json!(true)));
-    // There is nobody to send the link to yet.
+    // There is no number to send the link to yet.
     let status = service.status(&id).await;
     assert_eq!(status["verification"]["patient_information"]["verified"], true);
     assert_eq!(status["pending_sms"][0]["status"], "awaiting_number");
@@ -250,7 +250,7 @@ async fn the_setting_decides_over_the_address() {
     assert_eq!(answer(service.request(&start)).await.0, 200);
     // A key that is no key is a mistake worth telling.
     assert_eq!(refusal(service.request(&start).bearer_auth("org_x")).await.0, 401);
-    // With a key, a session belongs to its organisation and is not for everybody.
+    // With a key, a session belongs to its organisation, and others can't reach it.
     let (_, reply) = answer(service.request(&start).bearer_auth(&service.keys[0])).await;
     let status = json!({"action": "status", "session_id": reply["session_id"]});
     assert_eq!(refusal(service.request(&status)).await.0, 404);

@@ -10,7 +10,7 @@ use verbatim::sts::config::Secret;
 use super::service::Setup;
 use crate::server::Door;
 
-/// What was asked: headers and body.
+/// A request: headers and body.
 pub type Asked = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
 pub struct Double {

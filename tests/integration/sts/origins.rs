@@ -1,4 +1,4 @@
-//! Who is let in without a key: programs on this machine, where a developer said so, and no page of another origin.
+//! Requests that are admitted without a key: programs on this machine, where a developer said so, and no page of another origin.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -55,7 +55,7 @@ impl Caller {
     pub async fn find(&mut self, wish: impl Fn(&Value) -> bool) -> Value {
         let wait = async {
             loop {
-                // Who waits for what takes a model is not to be taken for gone.
+                // A client that waits for a slow model must not be taken for gone.
                 let Ok(said) = tokio::time::timeout(Duration::from_secs(20), self.socket.said()).await else {
                     self.keep_alive().await;
                     continue;
@@ -235,12 +235,12 @@ async fn who_is_verified_by_the_hook_gets_the_answer_and_the_message() {
     assert_eq!(status["verification"]["patient_information"]["source"], "hook");
     let message = provider.bodies().concat();
     assert!(message.contains("To=%2B14155552671") && message.contains("front.example%2Fforms"), "{message}");
-    // The digits are nobody's to read.
+    // The digits are shown nowhere.
     assert!(
         !status["transcript"].to_string().contains("9999")
             && !status["transcript"].to_string().contains("1234")
     );
-    // What happens twice is sent once.
+    // A repeated event is sent once.
     let again = json!({"action": "verification", "session_id": id, "category": "patient_information", "verified": true,
         "details": {"sms_catalog_key": "forms"}});
     service.act(again).await;
@@ -439,7 +439,7 @@ async fn a_website_is_read_and_answered_from() {
     caller.write("What is behind the painting?").await;
     assert!(caller.listen().await.contains("don't have that information"));
 
-    // What is not public is not reached, and nothing is learnt of why.
+    // Addresses that aren't public aren't reached, and the message doesn't say why.
     let (id, _) = service.session(json!({"website_url": "http://10.0.0.1/"})).await;
     let status = service.ready(&id).await;
     assert_eq!(status["knowledge"]["website"]["status"], "failed");

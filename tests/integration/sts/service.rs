@@ -21,7 +21,7 @@ use crate::server::{Door, answer, client, new_key, routes};
 pub struct Setup {
     pub config: Config,
     pub is_loopback: bool,
-    /// What is heard in one utterance after the other; nothing when it runs out.
+    /// The transcripts of successive utterances; nothing is heard when they run out.
     pub heard: Vec<&'static str>,
     pub recognize: Option<Recognize>,
     /// Instead of one that may reach 127.0.0.1.
@@ -108,7 +108,7 @@ impl Service {
         Self { address: door.address, keys, _folder: None, door: Some(door), routes, stop, running }
     }
 
-    /// Ends as a server does that is told to stop.
+    /// Stops as a server does.
     pub async fn stop(mut self) {
         if let Some(door) = self.door.take() {
             door.stop().await;
