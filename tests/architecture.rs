@@ -1,5 +1,5 @@
-//! Imports go down only: the tables in `src/lib.rs` say which module may use which, and which files of a module may import
-//! each other in a circle, and here they are held to.
+//! Imports go down only: the table in `src/lib.rs` says which module may use which, the one in `src/circles.md` which files
+//! of a module may import each other in a circle. Here both are checked.
 
 #[path = "architecture/graph.rs"]
 mod graph;
@@ -21,12 +21,9 @@ fn text(file: &Path) -> Option<String> {
     std::fs::read_to_string(root().join(file)).ok()
 }
 
-/// The rows of the table under a heading of `src/lib.rs`, as cells.
-fn rows(heading: &str) -> Vec<Vec<String>> {
-    let source = std::fs::read_to_string(root().join("lib.rs")).expect("src/lib.rs");
-    let (_, section) = source.split_once(&format!("//! # {heading}\n")).expect("the heading");
-    let section = section.split("//! # ").next().expect("a section");
-    let rows = section.lines().filter_map(|line| line.strip_prefix("//! | ")).skip(1);
+/// The rows of a table, as cells, of lines that begin with `start`.
+fn rows(text: &str, start: &str) -> Vec<Vec<String>> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix(start)).skip(1);
     rows.map(|row| row.trim_end_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
         .collect()
 }
@@ -38,13 +35,15 @@ fn names(cell: Option<&String>) -> BTreeSet<String> {
 
 /// Module → what it may use. `all` is kept as a word.
 fn table() -> BTreeMap<String, BTreeSet<String>> {
-    let rows = rows("Who may use whom").into_iter();
+    let library = text(Path::new("lib.rs")).expect("src/lib.rs");
+    let (_, section) = library.split_once("//! # Who may use whom\n").expect("the heading");
+    let rows = rows(section, "//! | ").into_iter();
     rows.map(|cells| (cells[0].clone(), names(cells.get(1)))).collect()
 }
 
 /// Files of a circle → why it stays.
-fn listed_cycles() -> BTreeMap<BTreeSet<String>, String> {
-    let rows = rows("Circles that stay").into_iter();
+fn listed_circles() -> BTreeMap<BTreeSet<String>, String> {
+    let rows = rows(&text(Path::new("circles.md")).expect("src/circles.md"), "| ").into_iter();
     rows.map(|cells| (names(cells.first()), cells.get(1).cloned().unwrap_or_default())).collect()
 }
 
@@ -119,14 +118,14 @@ fn files_of_a_module_import_each_other_in_no_circle_that_is_not_listed() {
     let edges = graph.edges();
     let count: usize = edges.values().map(BTreeMap::len).sum();
     assert!(count > 300, "only {count} imports");
-    let mut listed = listed_cycles();
+    let mut listed = listed_circles();
     let (mut missing, mut why) = (Vec::new(), Vec::new());
     for circle in graph.cycles() {
         let files: BTreeSet<String> =
             circle.iter().map(|&file| graph.files[file].display().to_string()).collect();
         match listed.remove(&files) {
             Some(reason) if reason.len() > 10 => continue,
-            _ => missing.push(format!("//! | {} | WHY |", files.into_iter().collect::<Vec<_>>().join(", "))),
+            _ => missing.push(format!("| {} | WHY |", files.into_iter().collect::<Vec<_>>().join(", "))),
         }
         for &file in &circle {
             for (to, names) in edges[&file].iter().filter(|(to, _)| circle.contains(to)) {
@@ -144,8 +143,7 @@ fn files_of_a_module_import_each_other_in_no_circle_that_is_not_listed() {
         listed.into_keys().map(|files| files.into_iter().collect::<Vec<_>>().join(", ")).collect();
     assert!(
         missing.is_empty() && stale.is_empty(),
-        "circles of imports that src/lib.rs does not list under \"Circles that stay\"; open them, or paste these rows \
-         with a reason:\n\n{}\n\n{}\nrows that are no circle any more, to be removed:\n\n{}\n",
+        "circles of imports that src/circles.md does not list: open them, or paste these rows with a reason:\n\n{}\n\n{}\nrows that are no circle any more, to be removed:\n\n{}\n",
         missing.join("\n"),
         why.join("\n"),
         stale.join("\n"),
