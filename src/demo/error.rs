@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("everybody knows the built-in key: set DEMO_API_KEY to listen on {0}")]
+    #[error("the built-in key is public: set DEMO_API_KEY to listen on {0}")]
     BuiltInKey(SocketAddr),
     #[error(
-        "every caller at {0} could pose as the telephony provider: set demo.twilio_auth_token, which the telephony provider signs \
+        "any client of {0} could pose as the telephony provider: set demo.twilio_auth_token, which the telephony provider signs \
          with, or let demo.listen be an address of loopback and leave demo.public_url out"
     )]
     Unsigned(String),
