@@ -167,7 +167,7 @@ async fn serve_on(
     let doors = Doors::default();
     // The system chooses a free port for port 0.
     let address = listener.local_addr().unwrap_or(config.listen);
-    tracing::info!(%address, "the model is being loaded; until it is there, requests get 503");
+    tracing::info!(%address, "loading the model; until it is loaded, requests get 503");
     // The operators' listener stays open until the drain ends.
     let served = Stop::default();
     let server = async {
@@ -319,14 +319,14 @@ impl AtWork {
         if let Some(jobs) = self.jobs
             && let Err(error) = jobs.await
         {
-            tracing::error!(%error, "jobs ended before they were told to");
+            tracing::error!(%error, "the jobs task ended unexpectedly");
         }
         // Every live conversation has ended by now.
         self.stop_agents.cancel();
         if let Some(agents) = self.agents
             && let Err(error) = agents.await
         {
-            tracing::error!(%error, "the voice agent ended before it was told to");
+            tracing::error!(%error, "the voice agent ended unexpectedly");
         }
     }
 }
@@ -344,7 +344,7 @@ fn voice_agent(
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
     if let Err(error) = &vad {
-        tracing::warn!(%error, "voice agents hear no speech");
+        tracing::warn!(%error, "voice activity detection is missing: voice agents can't hear speech");
     }
     let parts = sts::Parts {
         authenticator: authenticator.clone(),
@@ -393,7 +393,7 @@ fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {
         tracing::warn!(
             state_dir = %state_dir.display(),
             "there is no API key, so all requests that need one are refused; make one with \
-             `verbatim keys create --label NAME`: it counts at once"
+             `verbatim keys create --label NAME`: it works at once"
         );
     }
     Ok(Verifier::new(store)?)

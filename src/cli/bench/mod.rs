@@ -62,10 +62,10 @@ pub struct Arguments {
 }
 
 const BENCH_HELP: &str = "\
-The first file goes through once before anything is measured. RTFx is seconds of audio done in a second; p50, p95
-and p99 are seconds from a file's sending to its transcript, by nearest rank. Peak memory is that of the process
-that has the model. WER: lower case, letters, digits and apostrophes only; letter by letter in languages without
-spaces. Ends with 1 where a file failed; a refusal (503) is counted and is no failure.";
+The first file is transcribed once as a warm-up. RTFx is seconds of audio per second; p50, p95 and p99 are seconds
+from sending a file to its transcript, by nearest rank. Peak memory is that of the process that runs the model. WER
+compares lower-case letters, digits and apostrophes only, letter by letter in languages without spaces. The exit
+code is 1 if a file failed; a refusal (503) is counted and is no failure.";
 
 /// A line of the manifest.
 #[derive(Deserialize)]
