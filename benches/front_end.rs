@@ -202,7 +202,7 @@ async fn listen(
     ([("dg-request-id", request_id.to_string())], answer).into_response()
 }
 
-/// A server in a process of its own.
+/// A server in its own process.
 struct Server {
     process: Child,
     address: SocketAddr,

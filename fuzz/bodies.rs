@@ -1,5 +1,5 @@
 //! The bodies of the fuzz targets: cargo-fuzz runs them without end, tests/integration/fuzzed.rs for a while.
-//! An input is answered or refused; what is wrong with the program, a panic tells.
+//! An input is answered or refused; a fault of the program shows as a panic.
 
 use bytes::Bytes;
 use verbatim::api::Parameters;

@@ -140,7 +140,7 @@ fn files_are_transcribed_past_the_servers_limit_and_in_any_spelling_of_a_languag
     assert_eq!(texts(&output), (Some(0), String::new(), String::new()));
 }
 
-/// Starts it, waits until `has_begun`, sends the signal: exit code and what it said.
+/// Starts it, waits until `has_begun` and sends the signal; returns the exit code and the output.
 fn stopped(command: &mut Command, signal: &str, has_begun: impl FnOnce()) -> (Option<i32>, String) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
     has_begun();

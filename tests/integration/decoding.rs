@@ -1,4 +1,4 @@
-//! The cost of decoding: estimated from the header, and bounded where the header lies.
+//! The cost of decoding: estimated from the header, and bounded if the header is wrong.
 
 use bytes::Bytes;
 use verbatim::audio::{
@@ -31,7 +31,7 @@ const SPEECH: [&str; 19] = [
     "raw",
 ];
 
-/// Files of every kind, with what the sender says of those that do not tell.
+/// Files of every kind, with the sender's description of raw ones.
 fn files() -> Vec<(String, Bytes, Option<Bare>)> {
     let raw = RawFormat { encoding: RawEncoding::Linear16, sample_rate_hz: 16_000, channels: 1 };
     let file = |name: &str| match name {

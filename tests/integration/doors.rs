@@ -1,4 +1,4 @@
-//! The front door over real sockets: what it bounds, what it survives, how it ends.
+//! The front door over real sockets: limits, attacks, shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub async fn door(config: Config) -> Door {
     Door::open(router(Arc::default()), config).await
 }
 
-/// Sends `bytes` as they are; everything that came back until the server closed.
+/// Sends `bytes` unchanged; returns everything until the server closes.
 pub async fn raw(door: &Door, bytes: impl AsRef<[u8]>) -> String {
     let mut stream = TcpStream::connect(door.address).await.unwrap();
     stream.write_all(bytes.as_ref()).await.unwrap();
@@ -288,7 +288,7 @@ async fn a_port_is_taken_again_at_once_and_not_by_two() {
         };
         let address = listener.local_addr().unwrap();
         assert!(verbatim::http::listen(address).is_err(), "{address} is taken");
-        // This end closes first, so that what is left of the connection stays here.
+        // This end closes first, so that the connection's TIME_WAIT stays here.
         let peer = TcpStream::connect(address).await.unwrap();
         drop(listener.accept().await.unwrap());
         drop(listener);

@@ -17,7 +17,7 @@ use crate::server::new_key;
 use crate::speech::{cache, word_errors};
 
 const SAID: &str = "He might even have been made amiable himself.";
-/// However busy the machine is.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A command of `tests/examples`, for a shell.
@@ -56,7 +56,7 @@ async fn snippets_of_the_documents_run() {
     let port = hosts::file(std::fs::read(&audio).expect("readable"), |_| true).await;
     let mut receiver = Receiver::start(&[]).await;
     let allowed = format!("127.0.0.1:{port},{}", receiver.allowed());
-    // A start loads no voice: the snippet shows what it is answered with.
+    // No voice is loaded: the test only needs the answer of a start.
     let settings = [("VERBATIM_FETCH_ALLOW", allowed.as_str()), ("VERBATIM_STS__SPEECH__EMBEDDED", "none")];
     let program = Program::start_with(state.path(), &cache("models/tiny.en"), &settings).await;
     let run = async |name: &str, mut snippet: Command| {

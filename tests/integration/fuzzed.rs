@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets, for a while: with text like what they read, and with damaged files.
+//! The bodies of the fuzz targets, run for a while on text like their usual input and on damaged files.
 
 #[path = "../../fuzz/bodies.rs"]
 mod bodies;
@@ -85,7 +85,7 @@ proptest! {
     ) {
         let mut bytes = file;
         for (at, value) in damage {
-            // Half of it where headers are.
+            // Half of the damage goes to headers.
             let reach = if value & 1 == 0 { bytes.len().min(256) } else { bytes.len() };
             bytes[at.index(reach)] = value;
         }

@@ -48,7 +48,7 @@ impl Outcome {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The code of a refusal that came as common clients need it: whole, and not followed by a reset.
+    /// The code of a refusal that arrived in the way that common clients need: complete, and not followed by a reset.
     pub fn code(&self) -> String {
         assert_eq!(self.reset, None, "reset under the client");
         let body = self.json();

@@ -1,4 +1,4 @@
-//! Models by name, from a hub on this machine: what is asked of it, what is kept, what is refused.
+//! Models by name, from a hub on this machine: requests, stored files, refusals.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ fn sum(bytes: &[u8]) -> String {
 #[derive(Clone, Copy, PartialEq)]
 enum Store {
     Sound,
-    /// Sends half of what was asked for, the first time.
+    /// Sends half of the requested bytes, the first time.
     BreaksOff,
     /// Sends something else.
     Wrong,
@@ -43,7 +43,7 @@ enum Store {
 /// The requests: path and range.
 type Asked = Arc<Mutex<Vec<(String, Option<String>)>>>;
 
-/// A hub, and the store that it sends those to who want large files.
+/// A hub, and the store that it redirects downloads of large files to.
 struct Hub {
     asked: Asked,
     models: TempDir,
@@ -101,7 +101,7 @@ fn serve_large(store: Store, request: &Request, asked: &Asked) -> Response {
     if store == Store::BreaksOff && is_first {
         let half = rest.slice(..rest.len() / 2);
         let broken = stream::once(async { Ok(Frame::data(half)) }).chain(stream::once(async {
-            // Time for what came before to be sent.
+            // Time to send the data before this.
             tokio::task::yield_now().await;
             Err(std::io::Error::other("cut"))
         }));
@@ -111,7 +111,7 @@ fn serve_large(store: Store, request: &Request, asked: &Asked) -> Response {
 }
 
 impl Hub {
-    /// `announces`: whether the hub says what the weights' sum is.
+    /// `announces`: whether the hub announces the weights' checksum.
     async fn start(store: Store, announces: bool) -> Self {
         let asked = Asked::default();
         let own = asked.clone();
@@ -159,7 +159,7 @@ impl Hub {
         self.models.path().join(name)
     }
 
-    /// Leaves what an earlier download would have.
+    /// Leaves the file of an interrupted download.
     fn leave(&self, name: &str, file: &str, bytes: &[u8]) {
         std::fs::create_dir_all(self.folder(name)).expect("writable");
         std::fs::write(self.folder(name).join(file), bytes).expect("writable");

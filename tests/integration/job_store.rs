@@ -335,7 +335,7 @@ async fn life_until_a_call(
     mut called: mpsc::UnboundedReceiver<Uuid>,
 ) -> mpsc::UnboundedReceiver<Uuid> {
     let (state, config) = (state.to_owned(), config.clone());
-    // A runtime of its own takes all that runs in it along when it goes, as a dying process does.
+    // Dropping a runtime ends everything that runs in it, like a dying process.
     let life = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

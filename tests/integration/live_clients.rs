@@ -1,4 +1,4 @@
-//! Live clients that leave as no client should, and what is left of them: nothing.
+//! Live clients that leave without closing the stream, of which nothing may remain.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn all_gone(server: &TestServer) {
     tokio::time::timeout(PATIENCE, gone).await.expect("every stream is given up");
 }
 
-/// The connection is reset: the system has no more to send, and tells the other side so at once.
+/// Resets the connection: the system drops unsent data and notifies the other side at once.
 fn kill(socket: Socket) {
     socket.stream.set_zero_linger().expect("a socket");
 }

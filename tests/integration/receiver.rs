@@ -38,8 +38,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Answers by `replies` in turn (a status line and headers, `500 Oops`), then with 200 for ever. An
-    /// empty reply is none: the connection is held open.
+    /// Answers with `replies` in turn (a status line and headers, `500 Oops`), then always with 200. An empty reply
+    /// means no answer: the connection is held open.
     pub async fn start(replies: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();

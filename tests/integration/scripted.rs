@@ -1,4 +1,4 @@
-//! A model that answers from its input: what it hears in a window is written in the samples.
+//! A scripted model: the samples of a window say what it hears.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -91,7 +91,7 @@ async fn hosts_that_answer_nothing_hold_up_their_own_organisation_alone() {
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// Takes [`WINDOW`] for each window, one after the other, and hears nothing.
+/// A model that takes [`WINDOW`] per window, one at a time, and hears nothing.
 struct Slow(ModelInfo);
 
 const WINDOW: Duration = Duration::from_millis(20);

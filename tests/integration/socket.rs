@@ -1,4 +1,4 @@
-//! A WebSocket client that can also do what no client should.
+//! A WebSocket client that can also violate the protocol.
 
 use std::net::SocketAddr;
 

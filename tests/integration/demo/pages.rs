@@ -1,4 +1,4 @@
-//! The pages, and what the demo is started with.
+//! The demo's pages and its settings.
 
 use serde_json::{Value, json};
 use verbatim::demo::{self, Config, Demo, Error, Secret};

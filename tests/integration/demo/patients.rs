@@ -245,7 +245,7 @@ async fn nobody_guesses_four_digits_on_and_on() {
     let backend = Backend::well().await;
     let typed =
         |session: &str, ssn: &str| backend.send(KEYED[5], &json!({"session_id": session, "ssn_last4": ssn}));
-    // Being right is no guess too many.
+    // A right answer doesn't count towards the limit.
     for _ in 0..10 {
         assert_eq!(answer(typed(SESSION, "4567")).await.0, 200);
     }

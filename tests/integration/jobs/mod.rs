@@ -114,7 +114,7 @@ async fn a_job_is_on_disk_when_it_is_acknowledged_and_gone_from_there_when_it_is
     let (status, body) = read(response).await;
     assert_eq!((status, &body), (200, &json!({"request_id": header})));
 
-    // The model still waits at its gate: what is there now is what a crash would leave.
+    // The model still waits at its gate: the files on disk are those that a crash would leave.
     let id: Uuid = header.parse().unwrap();
     let store = Sqlite::open(server.state.path()).unwrap();
     assert!(store.job(JobId(id)).await.unwrap().is_some_and(|job| job.finished.is_none()));

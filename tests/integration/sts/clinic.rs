@@ -201,7 +201,7 @@ async fn a_call_from_its_ring_to_its_end() {
     assert_eq!(status["verification"]["patient_information"]["source"], "hook");
     assert!(!status["transcript"].to_string().to_lowercase().contains("three"), "{}", status["transcript"]);
 
-    // The text message brings a link; what is done at its end the agent sees and speaks of.
+    // The text message contains a link; the agent sees what the caller does on that page, and speaks of it.
     let status = service.until(&id, |status| status["sms"]["sent"][0]["status"] == "sent").await;
     assert_eq!(status["sms"]["sent"][0]["sms_catalog_key"], "forms");
     let sms: Vec<(String, String)> =
@@ -294,7 +294,7 @@ async fn every_route_does_to_the_real_service_what_it_says() {
     let verification = &status["verification"]["patient_information"];
     assert_eq!((&verification["verified"], &verification["source"]), (&json!(true), &json!("action")));
     assert_eq!(status["pending_sms"][0]["sms_catalog_key"], "forms");
-    // The number that comes now is sent what waited for one.
+    // A number that is bound now gets the waiting message.
     clinic.act(proxy, json!({"action": "bind_caller", "session_id": id, "caller_number": FROM})).await;
     clinic.service.until(&id, |status| status["sms"]["sent"][0]["status"] == "sent").await;
 

@@ -1,4 +1,4 @@
-//! Doubles of the services that an operator names: one server each, that notes what it was asked.
+//! Doubles of the services that an operator configures: one server each, which records its requests.
 
 use std::sync::{Arc, Mutex};
 

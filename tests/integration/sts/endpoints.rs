@@ -1,4 +1,4 @@
-//! Chat and speech by interfaces of OpenAI's form: a double of each, that says what a test has written.
+//! Chat and speech over interfaces of OpenAI's form, with a scripted double of each.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Rooms of a real LiveKit server on loopback, with LiveKit's own client as the caller.
 //!
-//! `./setup livekit-server` builds the server where there is a Go to do it. Where there is none the tests are
-//! skipped, and say so; with `TEST_ALL_SDKS` set, as where every change is tested, it has to have been tried.
+//! `./setup livekit-server` builds the server if there is a Go to do it; otherwise the tests are skipped with a message. With
+//! `TEST_ALL_SDKS` set, as in CI, the setup must at least have been run.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -54,7 +54,7 @@ struct Media {
 }
 
 impl Media {
-    /// None where there is no server to run.
+    /// `None` if there is no server to run.
     async fn start() -> Option<Self> {
         Self::start_with(|_| ()).await
     }
@@ -112,7 +112,7 @@ struct Caller {
     events: Lines<BufReader<ChildStdout>>,
     /// The agent's, that were seen.
     states: Vec<Value>,
-    /// Lines and messages that came while something else was waited for.
+    /// Lines and messages that arrived while the test waited for something else.
     pending: VecDeque<Value>,
     /// All but how loud it is, for who has to find out what did not come.
     seen: Vec<String>,
@@ -243,7 +243,7 @@ async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     let script =
         [None, Some("What may you ask for your country?"), Some("Might he be made amiable himself?")];
     let mut setup = Setup { recognize: Some(voices::ears(&script)), ..Setup::default() };
-    // Where the machine is crowded packets come late, and a gap in a sentence is not its end.
+    // On a busy machine packets arrive late, and a gap in a sentence isn't its end.
     setup.config.turn.silence_ms = 3_000;
     media.give(&mut setup);
     voice.give(&mut setup);

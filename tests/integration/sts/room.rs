@@ -12,7 +12,7 @@ use super::service::{Service, Setup};
 use super::voices::Voice;
 use crate::socket::{Said, Socket, connect};
 
-/// So many samples a second come back.
+/// Sample rate of the agent's audio.
 const OUTPUT_RATE: f64 = 24_000.0;
 
 pub struct Caller {
@@ -47,7 +47,7 @@ impl Caller {
         caller
     }
 
-    /// The next message of a type; what comes before it is passed over, audio is kept.
+    /// The next message of a type; skips others, and keeps audio.
     pub async fn message(&mut self, kind: &str) -> Value {
         self.find(|message| message["type"] == kind).await
     }
@@ -88,7 +88,7 @@ impl Caller {
         }
     }
 
-    /// Waits for so many seconds more of the agent's voice, which comes at the speed of speech.
+    /// Waits for this many more seconds of the agent's voice, which arrives at the speed of speech.
     pub async fn hear(&mut self, seconds: f64) {
         let enough = self.voice.len() + (seconds * OUTPUT_RATE) as usize * 2;
         while self.voice.len() < enough {

@@ -1,4 +1,4 @@
-//! The service on a port of its own, with ears that hear what a test has written down.
+//! The voice-agent service on its own port, with a scripted recogniser.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ impl Default for Setup {
         // As `serve --dev`; tests of keys ask for them.
         let mut config = Config { auth: Auth::Loopback, ..Config::default() };
         config.crawl.pause_ms = 0;
-        // As on a machine where nothing more is installed; who tests the models asks for them.
+        // As on a machine without optional models; tests of the models enable them.
         config.turn.end_of_turn = EndOfTurn::Silence;
         config.speech.embedded = EmbeddedVoice::None;
         Self {
@@ -50,7 +50,7 @@ impl Default for Setup {
 
 pub struct Service {
     pub address: SocketAddr,
-    /// Two keys, of two organisations; those who show none are a third one.
+    /// Two keys, of two organisations; clients without a key are a third one.
     pub keys: [String; 2],
     _folder: Option<TempDir>,
     door: Option<Door>,
@@ -76,7 +76,7 @@ impl Service {
         Self { _folder: Some(folder), ..Self::start_in(&state, setup).await }
     }
 
-    /// On what a service before it has left.
+    /// Starts on the state of a previous service.
     pub async fn start_in(state: &Path, setup: Setup) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         // Made before: a running server notices others a little later.
@@ -164,7 +164,7 @@ impl Service {
     }
 }
 
-/// Looks until what is seen is as wished.
+/// Polls until the observed value satisfies the condition.
 pub async fn until(look: impl AsyncFn() -> Value, wish: impl Fn(&Value) -> bool) -> Value {
     loop {
         let seen = look().await;

@@ -1,4 +1,4 @@
-//! The embedded voice: what it says is what our own recogniser hears.
+//! The embedded voice: this crate's recogniser understands it.
 
 use serde_json::json;
 use verbatim::audio::{Pcm, RateConverter};
