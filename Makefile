@@ -1,6 +1,6 @@
-# The two commands of the README, and the steps they are made of.
+# The two commands of the README, the steps they consist of, and the release archive.
 
-.PHONY: run test setup build lint deny sanitize miri
+.PHONY: run test setup build lint deny sanitize miri dist
 
 VERBATIM = $(or $(CARGO_TARGET_DIR),target)/release/verbatim
 # For the server: make run ARGUMENTS='--model tiny.en --listen 127.0.0.1:8001'
@@ -19,7 +19,7 @@ setup:
 
 build:
 	@./setup libtorch cmake base silero-vad speech
-	-@./setup smart-turn voice  # The server does without them, and says so.
+	-@./setup smart-turn voice  # Optional: without them the server starts, and says what it lacks.
 	cargo build --locked --release
 
 lint: setup
@@ -28,7 +28,12 @@ lint: setup
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- --deny warnings
 
-# Licences, sources and known faults of the dependencies: cargo install --locked cargo-deny
+# The program, its libraries, models and licences as an archive with a checksum, in dist/.
+dist: build
+	@./setup smart-turn voice
+	.ci/dist $(VERBATIM)
+
+# Licences, sources and known vulnerabilities of the dependencies: cargo install --locked cargo-deny
 deny:
 	cargo deny --locked check bans licenses sources
 	cargo deny --locked check advisories

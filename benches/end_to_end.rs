@@ -14,7 +14,7 @@ use verbatim::models::{self, Config, DeviceChoice};
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::vad::{Vad, VadOptions};
 
-/// None, and a message, where something is missing.
+/// `None`, with a message, if something is missing.
 fn cache(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim").join(name);
     if !path.exists() {

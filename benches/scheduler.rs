@@ -105,7 +105,7 @@ fn engine(steps: Option<Steps>) -> Engine {
     Engine::start(&Config::unbounded(), load).expect("it loads")
 }
 
-/// Of ten tenants by turns.
+/// Windows of ten tenants in turn.
 fn window(pcm: &Pcm, number: u64) -> Window {
     Window {
         pcm: pcm.clone(),

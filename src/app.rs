@@ -1,4 +1,10 @@
-//! The composition root: configuration to running parts, and the order in which they stop.
+//! The composition root: it turns the configuration into running parts, and stops them in order.
+//!
+//! [admission and load]: crate::engine
+//! [sharing]: crate::share
+//! [TLS, uploads and stopping]: crate::http
+//! [fetching]: crate::fetch
+#![doc = include_str!("app/README.md")]
 
 mod demonstration;
 mod memory;
@@ -73,7 +79,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether other settings would help, rather than another try.
+    /// Whether different settings would help, rather than another attempt.
     pub fn is_configuration(&self) -> bool {
         match self {
             Self::Fetch(_) | Self::Language(_) | Self::Open(_) => true,
@@ -88,10 +94,10 @@ impl Error {
 
 /// Folder of the voice activity model, within the model folder.
 const VAD_FOLDER: &str = "silero-vad";
-/// How often histograms are summed up, whether or not somebody reads them.
+/// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// Finds or fetches the model and starts the engine on it; `tenants` take turns at what precedes it.
+/// Finds or fetches the model and starts the engine on it; `tenants` take turns at the work before the engine.
 ///
 /// # Errors
 /// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
@@ -121,12 +127,12 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     })
 }
 
-/// Serves until `stop`. When it leaves, jobs go back in line and new requests get 503; when it closes, requests that
-/// were begun finish, then the engine ends with its last handle.
+/// Serves until `stop`. When that leaves, jobs return to the queue and new requests get 503; when it closes, requests in
+/// progress finish, then the engine ends with its last handle.
 ///
 /// # Errors
-/// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
-/// goes on in its threads.
+/// The reason why the server can't start; [`Error::Stopped`] if that is `stop`, in which case threads that load the model
+/// run on.
 pub async fn serve(config: &Config, stop: Shutdown) -> Result<(), Error> {
     refuse_open(config)?;
     patience::watch_the_clock();
@@ -135,16 +141,16 @@ pub async fn serve(config: &Config, stop: Shutdown) -> Result<(), Error> {
 }
 
 /// # Errors
-/// [`Error::Open`] where others than this machine could reach what asks for no key on it.
+/// [`Error::Open`] if the voice agent asks this machine for no key and other machines could reach it.
 fn refuse_open(config: &Config) -> Result<(), Error> {
     let is_open = config.sts.enabled && config.sts.auth == sts::Auth::Loopback;
     if is_open && !config.listen.ip().is_loopback() { Err(Error::Open(config.listen)) } else { Ok(()) }
 }
 
-/// As [`serve`], where it has been bound already; `is_ready` is called when requests are taken.
+/// As [`serve`], on a bound socket; calls `is_ready` once requests are accepted.
 ///
-/// The socket answers from the start, so that whoever watches sees a process that lives: until the model is
-/// there, with little more than that ([`api::starting`]).
+/// The socket answers from the start, so that orchestrators see a live process; until the model is loaded, it serves
+/// little more than that ([`api::starting`]).
 async fn serve_on(
     listener: TcpListener,
     config: &Config,
@@ -160,10 +166,10 @@ async fn serve_on(
     let tenants = ground.verifier.tenants();
     let readiness = Readiness::default();
     let doors = Doors::default();
-    // Port 0 is any that is free.
+    // The system chooses a free port for port 0.
     let address = listener.local_addr().unwrap_or(config.listen);
-    tracing::info!(%address, "the model is being loaded; until it is there, requests get 503");
-    // Operators see the drain to its end.
+    tracing::info!(%address, "loading the model; until it is loaded, requests get 503");
+    // The operators' listener stays open until the drain ends.
     let served = Shutdown::default();
     let server = async {
         let router = api::starting(doors.clients.clone());
@@ -194,7 +200,7 @@ async fn serve_on(
     let at_work = tokio::select! {
         biased;
         () = stop.leaving().cancelled() => return Err(Error::Stopped),
-        // Nothing can be served: of that the model need not be waited for.
+        // Nothing can be served, so there is no point in waiting for the model.
         (result, for_operators, ..) = serving.as_mut() => {
             result.and(for_operators)?;
             return Err(Error::Stopped);
@@ -211,7 +217,7 @@ async fn serve_on(
     Ok(())
 }
 
-/// Where the routes go that need the model.
+/// Routers that take over once the model is loaded.
 #[derive(Default)]
 struct Doors {
     clients: http::Later,
@@ -243,7 +249,7 @@ impl Ground {
     }
 }
 
-/// The tasks that run beside requests.
+/// Tasks that run beside requests.
 struct AtWork {
     jobs: Option<JoinHandle<()>>,
     stop_jobs: CancellationToken,
@@ -252,7 +258,7 @@ struct AtWork {
 }
 
 impl AtWork {
-    /// Loads the model, sees that it works, and opens `doors` to it.
+    /// Loads the model, probes it, and opens `doors` to it.
     async fn begin(
         config: &Config,
         ground: Ground,
@@ -272,7 +278,7 @@ impl AtWork {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
-                // Opening its models blocks, and the socket is to answer meanwhile.
+                // Opening its models blocks, and the socket must answer meanwhile.
                 let open = move || voice_agent(&config, &engine, &authenticator, tenants);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
@@ -291,7 +297,7 @@ impl AtWork {
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };
         let services = Arc::new(Services::new(parts, &config.api));
-        // Jobs make way as soon as the server begins to stop: the time that is left is for clients who wait.
+        // Jobs make way as soon as the server begins to stop: the remaining time is for clients that wait for answers.
         let stop_jobs = stop.child_token();
         let jobs = jobs.map(|jobs| {
             let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
@@ -314,14 +320,14 @@ impl AtWork {
         if let Some(jobs) = self.jobs
             && let Err(error) = jobs.await
         {
-            tracing::error!(%error, "jobs ended before they were told to");
+            tracing::error!(%error, "the jobs task ended unexpectedly");
         }
-        // Whoever was talking has been told goodbye by now.
+        // Every live conversation has ended by now.
         self.stop_agents.cancel();
         if let Some(agents) = self.agents
             && let Err(error) = agents.await
         {
-            tracing::error!(%error, "the voice agent ended before it was told to");
+            tracing::error!(%error, "the voice agent ended unexpectedly");
         }
     }
 }
@@ -330,7 +336,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     http::listen(address).map_err(|source| Error::Listen { address, source })
 }
 
-/// The voice-agent service.
+/// The voice-agent service, which reaches the engine through one closure.
 fn voice_agent(
     config: &Config,
     engine: &Engine,
@@ -339,7 +345,7 @@ fn voice_agent(
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
     if let Err(error) = &vad {
-        tracing::warn!(%error, "voice agents hear no speech");
+        tracing::warn!(%error, "voice activity detection is missing: voice agents can't hear speech");
     }
     let parts = sts::Parts {
         authenticator: authenticator.clone(),
@@ -368,7 +374,7 @@ fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {
         tracing::warn!(
             state_dir = %state_dir.display(),
             "there is no API key, so all requests that need one are refused; make one with \
-             `verbatim keys create --label NAME`: it counts at once"
+             `verbatim keys create --label NAME`: it works at once"
         );
     }
     Ok(Verifier::new(store)?)

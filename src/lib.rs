@@ -1,8 +1,23 @@
-//! Verbatim: a speech-to-text server.
+//! Verbatim: a speech-to-text server that speaks a hosted API's wire format, with a voice agent beside it.
+//!
+//! # Chapters
+//!
+//! Each is the `README.md` of its module.
+//!
+//! | to use it | to run it |
+//! |---|---|
+//! | [`api`]: transcription over HTTP, parameters, keys | [`config`]: settings and where they come from |
+//! | [`audio`]: formats | [`app`]: health, metrics, logs |
+//! | [`live`]: streaming, redaction | [`engine`]: admission and load |
+//! | [`jobs`]: callbacks | [`share`]: shares of organisations |
+//! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
+//! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
+//! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
 //!
 //! # Layout
 //!
-//! Imports go down only; `tests/architecture.rs` reads the table below and checks it.
+//! Imports go down only. `tests/architecture.rs` holds the modules to the table below, and the files of each module to
+//! `src/circles.md`, which lists those that may import each other in a circle.
 //!
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
@@ -18,7 +33,8 @@
 //!
 //! bytes → [`audio`] (container, resample) → [`audio::Sound`] → [`vad`] spans →
 //! [`engine::Window`] (≤ 30 s, exact offset) → [`engine`] (queue → encode → slot → steps) →
-//! [`engine::Recognition`] → [`transcribe`] stitches a [`transcript::Transcript`] → [`format`] →
+//! [`engine::Recognition`] → [`transcribe`] stitches a [`transcript::Transcript`] →
+//! [`mod@format`] →
 //! `api::wire` → JSON.
 //!
 //! # Who may use whom

@@ -2,6 +2,13 @@
 //!
 //! `parameters.rs`, `raw.rs` and `source.rs` say what a request asks, `answer.rs` and `wire.rs` how it is
 //! answered, `openapi.rs` describes both, and `error.rs`, alone, says what goes wrong under which status.
+//!
+//! [live streaming]: crate::live
+//! [callbacks]: crate::jobs
+//! [formats]: crate::audio
+//! [fetching]: crate::fetch
+//! [sharing]: crate::share
+#![doc = include_str!("README.md")]
 
 pub mod answer;
 mod decode;

@@ -1,4 +1,5 @@
 //! Audio in any supported container, to mono PCM at [`SAMPLE_RATE`].
+#![doc = include_str!("README.md")]
 
 mod aac;
 mod budget;

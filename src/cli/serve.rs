@@ -1,4 +1,4 @@
-//! `verbatim serve`
+//! `verbatim serve`: the server.
 
 use super::signals;
 use crate::app;

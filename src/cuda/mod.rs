@@ -7,7 +7,8 @@
 //!                     tests: the same sources, compiled as C++ for the processor (emulated)
 //! ```
 //!
-//! CUDA is opened at run time, not linked: the same program builds and starts on machines without it.
+//! Nothing of CUDA is linked: a machine without it builds and starts the same program.
+#![doc = include_str!("README.md")]
 
 mod compiler;
 mod kernels;

@@ -1,4 +1,4 @@
-//! Digits as people say them and as recognisers write them.
+//! Spoken digits, as people say them and as recognisers write them.
 
 const ONES: [&str; 20] = [
     "zero",
@@ -24,14 +24,14 @@ const ONES: [&str; 20] = [
 ];
 const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 
-/// All digits that are said in `text`, in order: `four five six seven`, `double four`, `45-67`,
-/// `forty five sixty-seven`. The `four` of `my last four` is none of them.
+/// All digits said in `text`, in order: `four five six seven`, `double four`, `45-67`, `forty five sixty-seven`. The `four`
+/// of `my last four` doesn't count.
 pub fn digits(text: &str) -> String {
     let text = text.to_lowercase();
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let mut said = String::new();
     let mut times = 1;
-    // The word before was a ten, whose zero a one may replace.
+    // The previous word was a multiple of ten, whose zero the next digit may replace.
     let mut after_ten = false;
     let mut before = "";
     for word in words {

@@ -7,6 +7,7 @@
 //! ```text
 //! recognize ─▶ WorkerHandle ─▶ Queue (class, then Fairness between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
 //! ```
+#![doc = include_str!("README.md")]
 
 mod board;
 mod fairness;

@@ -11,6 +11,7 @@
 //!
 //! Addresses of this machine's interfaces are not public either. An address that only its router or cloud knows as
 //! this machine's (NAT) cannot be told from others: where it leads back in, the network has to refuse.
+#![doc = include_str!("README.md")]
 
 mod download;
 mod own;

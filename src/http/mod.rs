@@ -4,10 +4,11 @@
 //! listener ─ admission ─ (TLS) ─ stall guard ─ refusals ─ hyper ─ service ─ router ─ handler
 //!            how many            slow readers  hyper's own        id, CORS, panics, log
 //! ```
-//! [`run`] gets the socket and the [`Shutdown`] that ends it, so tests bind port 0 and need no signals. A
-//! handler gets a [`Request`] whose [`Body`] is still unread, so it can refuse before it reads. It answers
-//! with a [`Response`], or with a [`Failure`], which becomes a JSON body with the request's id; the cause
-//! goes to the log, never to the client.
+//! [`run`] is given the socket and the [`Stop`] that ends it, so tests bind port 0 and need no signals.
+//! A handler gets a [`Request`] whose [`Body`] is still unread: it refuses first and reads afterwards.
+//! It answers with a [`Response`], or with a [`Failure`], which becomes a JSON body with the request's
+//! id; what went wrong inside goes to the log, never to the client.
+#![doc = include_str!("README.md")]
 
 pub mod auth;
 pub mod authority;

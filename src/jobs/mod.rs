@@ -13,11 +13,12 @@
 //! result is stored once, before it is sent, and the same bytes are sent until the receiver accepts them. So
 //! a receiver gets each result **at least once**, and recognises a repetition by its `webhook-id`.
 //!
-//! [`Jobs`] is the handle that endpoints use. [`Jobs::run`] does the work: `runner.rs` transcribes through
-//! the [`Work`] that it is given, `delivery.rs` sends, `keeper.rs` deletes. None of them knows the HTTP
-//! interface, or the format of a result. [`Store`] is the interface to the database, `spool.rs` holds the
-//! audio, and `quarantine.rs` resolves disagreements between the two. `room.rs` decides how much may wait,
-//! `drain_rate.rs` when there will be room again.
+//! [`Jobs`] is the handle that doors use. [`Jobs::run`] does the work: `runner.rs` transcribes through
+//! the [`Work`] that is handed in, `delivery.rs` sends, `keeper.rs` throws away. None of them knows HTTP
+//! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database, `spool.rs` has
+//! the audio, and `quarantine.rs` what the two do not agree about. `room.rs` says how much may wait, `pace.rs`
+//! when there will be room again.
+#![doc = include_str!("README.md")]
 
 mod attempt;
 mod delivery;

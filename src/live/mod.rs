@@ -11,6 +11,10 @@
 //!
 //! Decisions are a function of the audio alone (`channel`, `agreement`); a [`Session`] drives them and
 //! knows no sockets. There is never more than one window of a channel in the engine.
+//!
+//! [formats]: crate::audio
+//! [callbacks]: crate::jobs
+#![doc = include_str!("README.md")]
 
 mod agreement;
 mod channel;

@@ -1,5 +1,5 @@
-//! Speech models on devices, behind the engine's [`SpeechModel`]. Only `app` and `cli` load them; other rooms use the
-//! engine.
+//! Speech models on devices. Only `app` names this module: everyone else knows the engine.
+#![doc = include_str!("README.md")]
 
 mod devices;
 mod footprint;

@@ -1,16 +1,11 @@
 //! One server shared by several organisations: none of them may hold what the others need.
 //!
 //! [`Share`] bounds how much of something each tenant holds, [`Turns`] lets tenants in one after the other.
-//! Both use dynamic thresholds (Choudhury and Hahne, 1998):
-//!
-//! - A tenant may hold at most [`FREE_FACTOR`] times what it leaves free, which is four fifths of what the others
-//!   leave. One busy tenant gets four fifths, two get four ninths each, and the next one always finds some left.
-//! - Some pieces are larger than that by themselves. A tenant that holds nothing may bring a piece of any size that
-//!   fits while the others hold less than a fifth, so that what an idle server can hold is never refused for ever.
-//! - While only one organisation has keys, it may hold it all.
-//!
-//! A refused tenant is over its share where it holds at least as much as all others together: then it waits for
-//! itself. Otherwise it waits for the others, and the server is full.
+//! Both use dynamic thresholds (Choudhury and Hahne, 1998): a tenant may hold at most [`FREE_FACTOR`] times
+//! what it leaves free. One busy tenant gets four fifths, two get four ninths each, and the next one always finds
+//! some left. While the server has keys of one organisation only, that one may hold
+//! it all.
+#![doc = include_str!("README.md")]
 
 mod turns;
 

@@ -12,6 +12,7 @@
 //! ```
 //! Utterances go to the engine through [`Recognize`], as windows of live speech (`hearing.rs`). A session is state with pure transitions (`session.rs`), kept on disk; its room and
 //! agent live while a participant is there. When it ends, all goes but its remains (`remains.rs`).
+#![doc = include_str!("README.md")]
 
 mod access;
 mod action;

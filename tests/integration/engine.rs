@@ -1,4 +1,4 @@
-//! The engine through its handle: what is batched, what waits, what is cancelled.
+//! The engine through its handle: batching, waiting, cancellation.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What every [`Store`] must do, with a clock that the test owns; and jobs across restarts.
+//! The contract of every [`Store`], with a clock that the test owns; and jobs across restarts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -131,10 +131,10 @@ async fn a_death_counts_only_where_it_came_while_the_job_was_decoded() {
     }
     assert_eq!(store.claim(at(10)).await.unwrap().expect("at once").failures, 0);
     accept(&store, order(2, 2, at(10))).await;
-    assert_eq!(claim(&store, at(10)).await, Some(2), "it keeps nobody waiting");
+    assert_eq!(claim(&store, at(10)).await, Some(2), "it delays no other job");
     finish(&store, 2, at(10)).await;
 
-    // What is there at every death is not above suspicion.
+    // A job that ran at every death stays under suspicion.
     store.recover(at(10)).await.unwrap();
     assert_eq!(claim(&store, at(10)).await, None);
     assert_eq!(store.claim(at(11)).await.unwrap().expect("a second later").failures, 0);
@@ -202,7 +202,7 @@ async fn of_two_who_finish_a_job_the_first_one_counts() {
     let store = Sqlite::open(dir.path()).unwrap();
     accept(&store, order(1, 1, at(0))).await;
     finish(&store, 1, at(0)).await;
-    assert_eq!(state(&store, 1).await, State::Queued, "nobody runs it");
+    assert_eq!(state(&store, 1).await, State::Queued, "no task runs it");
     claim(&store, at(0)).await.unwrap();
     finish(&store, 1, at(1)).await;
     let late = Finished { body: b"another".to_vec(), error: Some("X".into()) };
@@ -363,7 +363,7 @@ async fn life_until_a_call(
     mut called: mpsc::UnboundedReceiver<Uuid>,
 ) -> mpsc::UnboundedReceiver<Uuid> {
     let (state, config) = (state.to_owned(), config.clone());
-    // A runtime of its own takes all that runs in it along when it goes, as a dying process does.
+    // Dropping a runtime ends everything that runs in it, like a dying process.
     let life = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -394,7 +394,7 @@ async fn a_job_that_kills_the_process_does_not_do_so_for_ever() {
     }
     let jobs = open(state.path(), &config, vec![receiver.allowed()]).await;
     let given_up = tokio::select! {
-        () = jobs.run(work, CancellationToken::new()) => panic!("nobody stopped it"),
+        () = jobs.run(work, CancellationToken::new()) => panic!("it ended by itself"),
         given_up = receiver.next() => given_up,
     };
     assert_eq!(given_up.body, format!("Crashed {}", Uuid::from_u128(7)).as_bytes());

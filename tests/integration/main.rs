@@ -18,6 +18,7 @@ mod decoding;
 mod demo;
 mod doors;
 mod engine;
+mod examples;
 mod figures;
 mod formats;
 mod formatting;

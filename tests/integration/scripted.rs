@@ -1,4 +1,4 @@
-//! A model that answers from its input: what it hears in a window is written in the samples.
+//! A scripted model: the samples of a window say what it hears.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ pub fn speech(word: u16, steps: u16, seconds: f64) -> Pcm {
     Pcm::new(samples)
 }
 
-/// What the model was asked to do, in order.
+/// The calls of the model, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
     Encode(Vec<u16>),

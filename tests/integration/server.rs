@@ -1,4 +1,4 @@
-//! The whole server on a port of its own, with a model that says what its input tells it.
+//! The whole server on its own port, with a model that reads its answers from the samples.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -139,10 +139,10 @@ impl SpeechModel for Reader {
     }
 }
 
-/// What a test wants to be otherwise.
+/// The settings that a test changes.
 #[derive(Default)]
 pub struct Setup {
-    /// That have keys; one where this says nothing.
+    /// Organisations with keys; one by default.
     pub organisations: usize,
     pub http: http::Config,
     pub auth: auth::Config,
@@ -154,7 +154,7 @@ pub struct Setup {
     /// Instead of the one that reads numbers.
     pub model: Option<Box<dyn SpeechModel + Send>>,
     pub jobs: jobs::Config,
-    /// What the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
+    /// The words that the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
     /// second.
     pub says: HashMap<i16, &'static str>,
     /// The model waits for a message here before each batch.
@@ -314,7 +314,7 @@ impl Door {
         Self { address, stop: Ends(stop), server }
     }
 
-    /// Tells it to leave: it refuses what is new.
+    /// Makes it leave: it refuses new requests.
     pub fn leave(&self) {
         self.stop.0.leave();
     }
@@ -324,16 +324,16 @@ impl Door {
         self.server.await.expect("no panic").expect("served");
     }
 
-    /// Tells it to stop, and hands over what ends when it has.
+    /// Makes it stop; the handle ends once it has.
     pub fn begin_to_stop(self) -> JoinHandle<Result<(), http::Error>> {
         self.stop.0.close();
         self.server
     }
 }
 
-/// A client with a connection of its own.
+/// A client with its own connection.
 pub fn client() -> reqwest::Client {
-    // What `Fetcher` does in a server, for tests that have none.
+    // `Fetcher` does this in a server; some tests have none.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().expect("a client")
 }
@@ -369,7 +369,7 @@ pub async fn refusal(request: reqwest::RequestBuilder) -> (u16, String) {
     (status, body["err_code"].as_str().expect("text").to_owned())
 }
 
-/// The words of an answer's first channel, and what goes with them.
+/// The first alternative of an answer's first channel.
 pub fn alternative(body: &serde_json::Value) -> &serde_json::Value {
     &body["results"]["channels"][0]["alternatives"][0]
 }

@@ -109,7 +109,7 @@ async fn a_request_that_waits_for_its_turn_to_download_ends_at_its_deadline() {
     }
 }
 
-/// Takes [`WINDOW`] for each window, one after the other, and hears nothing.
+/// A model that takes [`WINDOW`] per window, one at a time, and hears nothing.
 struct Slow(ModelInfo);
 
 const WINDOW: Duration = Duration::from_millis(20);

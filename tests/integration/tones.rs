@@ -30,7 +30,7 @@ pub fn bytes(samples: &[i16]) -> Vec<u8> {
 /// The texts of words 1, 2 and so on, which a test may exchange between two streams.
 pub type Script = Arc<Mutex<Vec<String>>>;
 
-/// Hears `W7,` where the samples are 7/128, or the seventh word of its script.
+/// A model that hears `W7,`, or the seventh word of its script, in samples of 7/128.
 pub struct Listener {
     info: ModelInfo,
     heard: Vec<(SlotId, Vec<Word>, usize)>,

@@ -1,9 +1,9 @@
 //! Word error rate.
 //!
-//! Both texts are made lower case; letters, digits and apostrophes inside words are kept, all else parts words
-//! or, at a word's edge, is dropped. Nothing is spelled out: `Mr.` and `mister`, `5` and `five` differ. In
-//! languages that write no spaces every letter is a word, which makes it a character error rate. Other tools
-//! normalise more, so compare only figures of one tool.
+//! Both texts are lowercased. Letters, digits and apostrophes inside words are kept; everything else separates words or,
+//! at a word's edge, is dropped. Nothing is spelled out: `Mr.` and `mister`, `5` and `five` differ. In languages written
+//! without spaces every letter counts as a word, which makes this a character error rate. Other tools normalise more, so
+//! compare figures of one tool only.
 
 use crate::transcript::script;
 
@@ -40,7 +40,7 @@ impl Errors {
         self.words += other.words;
     }
 
-    /// Between 0 and, where more is heard than was said, more than 1; none without words.
+    /// 0 or more; above 1 if more words are heard than were said; `None` without words.
     pub fn rate(self) -> Option<f64> {
         (self.words > 0).then(|| self.wrong as f64 / self.words as f64)
     }

@@ -30,7 +30,7 @@ async fn who_has_finished_is_answered_and_who_pauses_is_not_interrupted() {
     });
     let mut setup = Setup { recognize: Some(recognize), ..Setup::default() };
     setup.config.turn.end_of_turn = EndOfTurn::Model;
-    // Nobody is answered because time has passed.
+    // Time alone triggers no answer.
     setup.config.turn.wait_ms = 600_000;
     setup.config.turn.silence_ms = 600_000;
     let service = Service::start(setup).await;
