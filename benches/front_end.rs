@@ -136,7 +136,7 @@ async fn serve(which: &str) {
     println!("{} {key}", listener.local_addr().expect("bound"));
     if which == "verbatim" {
         let router = api::router(Arc::new(Services::new(parts, &api::Config::default())));
-        let (config, stop) = (http::Config::default(), http::Stop::default());
+        let (config, stop) = (http::Config::default(), http::Shutdown::default());
         http::run(listener, router, &config, Tenants::default(), stop).await.expect("served");
     } else {
         let router = axum::Router::new()

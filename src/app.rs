@@ -20,10 +20,11 @@ use crate::config::Config;
 use crate::demo;
 use crate::engine::{self, Class, Engine, LanguageChoice, Task, TenantId};
 use crate::fetch::{self, Fetcher};
-use crate::http::{self, Authenticator, Stop};
+use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
+use crate::patience;
 use crate::share::Tenants;
 use crate::sts::{self, Recognize, Sts};
 use crate::telemetry::metrics;
@@ -95,7 +96,7 @@ const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
-pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcriber, Error> {
+pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let name = config.models.model.clone();
     let folder = hub::locate(&name, &config.model_dir, &config.models.hub)
         .await
@@ -116,7 +117,7 @@ pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcribe
     let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
     tracing::info!(model = engine.model().name, device = engine.model().device, "model loaded");
     Ok(match vad {
-        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone(), tenants),
+        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
         None => Transcriber::new(engine),
     })
 }
@@ -127,8 +128,9 @@ pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcribe
 /// # Errors
 /// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
 /// goes on in its threads.
-pub async fn serve(config: &Config, stop: Stop) -> Result<(), Error> {
+pub async fn serve(config: &Config, stop: Shutdown) -> Result<(), Error> {
     refuse_open(config)?;
+    patience::watch_the_clock();
     let listener = listen(config.listen)?;
     serve_on(listener, config, stop, || {}).await
 }
@@ -147,7 +149,7 @@ fn refuse_open(config: &Config) -> Result<(), Error> {
 async fn serve_on(
     listener: TcpListener,
     config: &Config,
-    stop: Stop,
+    stop: Shutdown,
     is_ready: impl FnOnce(),
 ) -> Result<(), Error> {
     metrics::start();
@@ -163,7 +165,7 @@ async fn serve_on(
     let address = listener.local_addr().unwrap_or(config.listen);
     tracing::info!(%address, "the model is being loaded; until it is there, requests get 503");
     // Operators see the drain to its end.
-    let served = Stop::default();
+    let served = Shutdown::default();
     let server = async {
         let router = api::starting(doors.clients.clone());
         let result = http::run(listener, router, &config.http, tenants.clone(), stop.clone()).await;
@@ -261,7 +263,7 @@ impl AtWork {
     ) -> Result<Self, Error> {
         let Ground { verifier, fetcher, jobs } = ground;
         let tenants = verifier.tenants();
-        let transcriber = transcriber(config, tenants.clone()).await?;
+        let transcriber = transcriber(config).await?;
         transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());

@@ -38,14 +38,14 @@
 //! | keys       | share, state |
 //! | telemetry  | |
 //! | vad        | audio |
-//! | engine     | audio, share, transcript, telemetry |
+//! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |
 //! | models     | engine, audio, transcript, cpu, cuda, hub |
 //! | format     | transcript |
-//! | transcribe | audio, share, vad, engine, transcript, telemetry |
+//! | transcribe | audio, patience, share, vad, engine, transcript, telemetry |
 //! | live       | audio, share, vad, engine, transcript, telemetry |
-//! | jobs       | fetch, share, state |
+//! | jobs       | fetch, patience, share, state |
 //! | http       | keys, patience, share, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, transcript, audio, telemetry |
 //! | sts        | http, fetch, figures, identity, onnx, patience, share, state, audio, vad |

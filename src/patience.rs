@@ -3,7 +3,12 @@
 //! A process stands still while it is stopped (SIGSTOP), while its laptop sleeps, or while its virtual machine moves.
 //! When it wakes up, all of its deadlines have passed, and the runtime may notice that before it notices what came in
 //! meanwhile: the system's wait for sockets returns empty-handed when a stopped process goes on. So a deadline that is
-//! noticed much too late begins anew, and one that is noticed in time is followed by one last look.
+//! noticed much too late begins anew, and one that is noticed in time is followed by one last look. A [`Deadline`] of
+//! work moves on by the time that the process stood still.
+
+mod deadline;
+
+pub use deadline::{Deadline, by, watch_the_clock};
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -82,13 +87,13 @@ pub struct Rate {
 
 /// Waits for what a peer sends piece by piece, as long as it keeps a [`Rate`].
 #[derive(Debug)]
-pub struct Pace {
+pub struct RateTimer {
     rate: Rate,
     /// When the rate falls too low if nothing more comes.
     by: Instant,
 }
 
-impl Pace {
+impl RateTimer {
     /// From now on.
     pub fn new(rate: Rate) -> Self {
         Self { rate, by: Instant::now() + rate.grace }
@@ -219,10 +224,10 @@ mod tests {
 
     /// For how long a peer is waited for that sends so many bytes at a time.
     async fn endured(rate: Rate, bytes: u64, every: Duration, seconds_max: u64) -> Duration {
-        let (mut pace, start) = (Pace::new(rate), Instant::now());
-        pace.received(bytes);
-        while start.elapsed() < Duration::from_secs(seconds_max) && pace.wait(sleep(every)).await.is_some() {
-            pace.received(bytes);
+        let (mut timer, start) = (RateTimer::new(rate), Instant::now());
+        timer.received(bytes);
+        while start.elapsed() < Duration::from_secs(seconds_max) && timer.wait(sleep(every)).await.is_some() {
+            timer.received(bytes);
         }
         start.elapsed()
     }
@@ -244,32 +249,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_smallest_pieces_count() {
-        let (mut pace, start) = (Pace::new(Rate { bytes_per_second_min: 3000, ..RATE }), Instant::now());
+        let (mut timer, start) =
+            (RateTimer::new(Rate { bytes_per_second_min: 3000, ..RATE }), Instant::now());
         // Four bytes a millisecond, one at a time.
         while start.elapsed() < Duration::from_secs(60)
-            && pace.wait(sleep(Duration::from_millis(1))).await.is_some()
+            && timer.wait(sleep(Duration::from_millis(1))).await.is_some()
         {
-            (0..4).for_each(|_| pace.received(1));
+            (0..4).for_each(|_| timer.received(1));
         }
         assert_eq!(start.elapsed(), Duration::from_secs(60));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_pays_for_no_trickle() {
-        let mut pace = Pace::new(RATE);
-        pace.received(1 << 30);
+        let mut timer = RateTimer::new(RATE);
+        timer.received(1 << 30);
         let start = Instant::now();
-        while pace.wait(sleep(Duration::from_secs(1))).await.is_some() {
-            pace.received(1);
+        while timer.wait(sleep(Duration::from_secs(1))).await.is_some() {
+            timer.received(1);
         }
         assert!(start.elapsed() < LIMIT + Duration::from_secs(1), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_rate_is_of_the_time_that_the_process_lived_through() {
-        let mut pace = Pace::new(RATE);
+        let mut timer = RateTimer::new(RATE);
         let (send, receive) = tokio::sync::oneshot::channel();
-        let waits = tokio::spawn(async move { pace.wait(receive).await });
+        let waits = tokio::spawn(async move { timer.wait(receive).await });
         tokio::task::yield_now().await;
         advance(Duration::from_secs(3600)).await;
         tokio::task::yield_now().await;

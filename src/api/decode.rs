@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use super::Services;
@@ -12,6 +11,7 @@ use crate::audio::{self, DecodeOptions, Decoded, Progress, SAMPLE_RATE};
 use crate::engine::{self, Audio, AudioPermit};
 use crate::http::Failure;
 use crate::jobs::Watch;
+use crate::patience::by;
 use crate::transcribe::TranscribeOptions;
 
 /// A file in memory, and what it takes up: given back as soon as the file is gone.
@@ -47,14 +47,10 @@ pub(super) async fn decode(
         seconds: expected.output_seconds(options.split_channels),
         source_samples: expected.source_samples(),
     };
-    let admission = services.transcriber.admit(expected, wanted)?;
-    let (deadline, turn) = (wanted.deadline, services.decoders.take(wanted.tenant.0));
-    let turn = match deadline {
-        Some(deadline) => {
-            timeout_at(deadline.into(), turn).await.map_err(|_| engine::Error::DeadlineExceeded)?
-        }
-        None => turn.await,
-    };
+    let admission = services.transcriber.admit(expected, wanted).await?;
+    let deadline = wanted.deadline;
+    let turn = by(deadline, services.decoders.take(wanted.tenant.0)).await;
+    let turn = turn.ok_or(engine::Error::DeadlineExceeded)?;
     let left = CancellationToken::new();
     let _leaves = left.clone().drop_guard();
     let work = move || {
@@ -66,7 +62,7 @@ pub(super) async fn decode(
             done = progress;
             let room = match () {
                 () if left.is_cancelled() => Err(engine::Error::ShuttingDown),
-                () if deadline.is_some_and(|deadline| Instant::now() > deadline) => {
+                () if deadline.is_some_and(|deadline| deadline.has_passed(Instant::now())) => {
                     Err(engine::Error::DeadlineExceeded)
                 }
                 () => admission.grow(progress.output_samples as f64 / f64::from(SAMPLE_RATE)),

@@ -44,10 +44,17 @@ pub(super) async fn accept(
         ));
     };
     jobs.check_callback(&callback).await.map_err(|error| error::invalid_callback(&error))?;
-    jobs.has_room(caller.tenant, request.body.declared_bytes().unwrap_or(0)).await?;
+    let idempotency_key = idempotency_key(&request.headers)?;
+    // A client that sends its submission again gets the job that exists, whether or not there is room for another.
+    let is_known = match &idempotency_key {
+        Some(key) => jobs.is_known(caller.tenant, key).await?,
+        None => false,
+    };
+    if !is_known {
+        jobs.has_room(caller.tenant, request.body.declared_bytes().unwrap_or(0)).await?;
+    }
     let _active = services.activity.begin();
 
-    let idempotency_key = idempotency_key(&request.headers)?;
     let asked = request.uri.query().unwrap_or_default().to_owned();
     let told = match understood.raw {
         Some(Bare::Samples(format)) if understood.parameters.encoding.is_none() => Some(format),

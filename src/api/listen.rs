@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
@@ -19,10 +19,11 @@ use super::parameters::Parameters;
 use super::source::{self, Source};
 use super::{Services, error, jobs, language, raw, terms, wire};
 use crate::audio::{Bare, DecodeOptions};
-use crate::engine::{Class, LanguageChoice, Task, TenantId};
+use crate::engine::{self, Class, LanguageChoice, Task, TenantId};
 use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
 use crate::jobs::Watch;
+use crate::patience::Deadline;
 use crate::transcribe::TranscribeOptions;
 
 /// The contract's header that asks for words with their times.
@@ -33,7 +34,7 @@ const DG_MODEL_NAME: HeaderName = HeaderName::from_static("dg-model-name");
 const DG_MODEL_UUID: HeaderName = HeaderName::from_static("dg-model-uuid");
 
 pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    let (arrived, created) = (Instant::now(), SystemTime::now());
+    let (deadline, created) = (Deadline::after(services.processing_timeout), SystemTime::now());
     let caller = services.authenticator.caller(&request.headers).await?;
     let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
     let words = wants_words(&caller, &request.headers, &parameters)?;
@@ -43,14 +44,13 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
         return jobs::accept(&services, request, caller, understood).await;
     }
     let tenant = TenantId(caller.tenant);
-    let deadline = Some(arrived + services.processing_timeout);
-    let urgency = Urgency { class: Class::Interactive, tenant, deadline, watch: None };
-    let mut place = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
+    let urgency = Urgency { class: Class::Interactive, tenant, deadline: Some(deadline), watch: None };
+    let mut permit = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let audio = {
-        let mut reading = pin!(read(&services, request, tenant));
+        let mut reading = pin!(read(&services, request, tenant, deadline));
         // Room is kept for the work that a request usually brings, but not for audio that is slow to come.
-        let expected = place.take_reservation();
+        let expected = permit.take_reservation();
         let in_time = timeout(EXPECTED_WITHIN, reading.as_mut()).await;
         drop(expected);
         match in_time {
@@ -70,11 +70,19 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
 }
 
 /// The audio that `request` sends or names.
-async fn read(services: &Services, request: Request, tenant: TenantId) -> Result<Fetched, Failure> {
+async fn read(
+    services: &Services,
+    request: Request,
+    tenant: TenantId,
+    deadline: Deadline,
+) -> Result<Fetched, Failure> {
     let body = request.body.charged_to(tenant.0);
     match source::read(request.version, &request.headers, body).await? {
         Source::Audio(body) => Ok(Fetched { bytes: body.bytes(), held: Box::new(body) }),
-        Source::Url(url) => Ok(fetch(services, &url, tenant).await?),
+        Source::Url(url) => {
+            let fetched = deadline.wait(fetch(services, &url, tenant)).await;
+            Ok(fetched.ok_or(engine::Error::DeadlineExceeded)??)
+        }
     }
 }
 
@@ -107,7 +115,7 @@ impl Understood {
 pub(super) struct Urgency {
     pub class: Class,
     pub tenant: TenantId,
-    pub deadline: Option<Instant>,
+    pub deadline: Option<Deadline>,
     /// A job's, to be kept over the decoding.
     pub watch: Option<Watch>,
 }

@@ -41,7 +41,8 @@ use crate::transcribe::Transcriber;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Within this a request is transcribed, or refused with 504. Default 600 000.
+    /// Within this a request is transcribed, or refused with 504; time in which the process stood still does not count.
+    /// Default 600 000.
     pub processing_timeout_ms: u64,
     /// Files decoded at once, each on a thread. Default: twice the number of processors, so that a next one is
     /// there when one is done.

@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use super::{Error, listen, serve_on};
 use crate::config::Config;
 use crate::demo::{self, Demo};
-use crate::http::{self, Stop};
+use crate::http::{self, Shutdown};
 use crate::share::Tenants;
 use crate::sts;
 
@@ -62,7 +62,7 @@ fn address(listener: &TcpListener, wanted: SocketAddr) -> SocketAddr {
 ///
 /// # Errors
 /// What keeps it from starting.
-pub async fn demo(config: &Config, stop: Stop) -> Result<(), Error> {
+pub async fn demo(config: &Config, stop: Shutdown) -> Result<(), Error> {
     let mut config = config.clone();
     config.demo.key()?;
     config.demo.check()?;
@@ -77,7 +77,7 @@ pub async fn demo(config: &Config, stop: Stop) -> Result<(), Error> {
 /// As [`super::serve`] and [`demo`].
 pub async fn demo_with_sts(
     mut config: Config,
-    stop: Stop,
+    stop: Shutdown,
     is_ready: impl FnOnce(&Demonstration),
 ) -> Result<(), Error> {
     let key = config.demo.key()?;
@@ -135,7 +135,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-async fn serve_demo(sockets: Sockets, config: &Config, stop: Stop) -> Result<(), Error> {
+async fn serve_demo(sockets: Sockets, config: &Config, stop: Shutdown) -> Result<(), Error> {
     let demo = Demo::new(&config.demo)?;
     let site = sockets.site.as_ref().and_then(|site| site.local_addr().ok());
     let address = config.demo.listen;

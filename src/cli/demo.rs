@@ -3,17 +3,17 @@
 use super::{print, signals};
 use crate::app::{self, Demonstration};
 use crate::config::Config;
-use crate::http::Stop;
+use crate::http::Shutdown;
 
 /// Serves until a signal: [`signals::serve`].
 pub async fn run(config: &Config) -> anyhow::Result<()> {
-    let stop = Stop::default();
+    let stop = Shutdown::default();
     signals::serve(app::demo(config, stop.clone()), &stop, config.shutdown.grace()).await
 }
 
 /// As [`run`], with the voice-agent service beside it; what to do with them is printed when both are ready.
 pub async fn run_with_sts(config: Config) -> anyhow::Result<()> {
-    let (stop, grace) = (Stop::default(), config.shutdown.grace());
+    let (stop, grace) = (Shutdown::default(), config.shutdown.grace());
     let show = |shown: &Demonstration| {
         let site = shown.site.as_deref().unwrap_or("not served");
         // Nobody need read it.

@@ -13,7 +13,7 @@ pub struct Signals {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Stop {
+pub enum StopSignal {
     Terminate,
     Interrupt,
 }
@@ -25,10 +25,10 @@ impl Signals {
     }
 
     /// Cancel-safe.
-    pub async fn next(&mut self) -> Stop {
+    pub async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.terminate.recv() => Stop::Terminate,
-            _ = self.interrupt.recv() => Stop::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
     }
 }
@@ -40,7 +40,7 @@ impl Signals {
 /// Those of `serving`; or signals cannot be received.
 pub async fn serve(
     serving: impl Future<Output = Result<(), app::Error>>,
-    stop: &http::Stop,
+    stop: &http::Shutdown,
     grace: Duration,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
@@ -52,8 +52,8 @@ pub async fn serve(
     stop.leave();
     let served = async {
         let grace = match first {
-            Stop::Terminate => grace,
-            Stop::Interrupt => Duration::ZERO,
+            StopSignal::Terminate => grace,
+            StopSignal::Interrupt => Duration::ZERO,
         };
         // If serving ends by itself, the rest of the grace is pointless.
         if let Ok(served) = tokio::time::timeout(grace, serving.as_mut()).await {
@@ -84,10 +84,10 @@ pub async fn interruptible<T>(work: impl Future<Output = T>) -> std::io::Result<
 }
 
 /// Ends the process at once with the exit code of one that the signal killed: 128 and its number.
-pub fn end(stop: Stop, when: &str) -> ! {
+pub fn end(stop: StopSignal, when: &str) -> ! {
     let (name, number) = match stop {
-        Stop::Terminate => ("SIGTERM", libc::SIGTERM),
-        Stop::Interrupt => ("SIGINT", libc::SIGINT),
+        StopSignal::Terminate => ("SIGTERM", libc::SIGTERM),
+        StopSignal::Interrupt => ("SIGINT", libc::SIGINT),
     };
     super::complain(&format!("stopped by {name} {when}"));
     // SAFETY: `_exit` takes no pointer and does not return. `std::process::exit` would run libtorch's

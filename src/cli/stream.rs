@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use url::Url;
 
-use super::signals::{Signals, Stop, end};
+use super::signals::{Signals, StopSignal, end};
 use super::{input, print};
 use crate::audio::{self, DecodeOptions, SAMPLE_RATE};
 use crate::config::Config;
@@ -80,7 +80,7 @@ pub async fn run(config: &Config, arguments: Arguments) -> anyhow::Result<ExitCo
         second = signals.next() => end(second, "before all results had come"),
     };
     match first {
-        Stop::Interrupt if is_endless => Ok(streamed),
+        StopSignal::Interrupt if is_endless => Ok(streamed),
         _ => end(first, "before all of the audio was sent"),
     }
 }

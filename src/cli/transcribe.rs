@@ -21,7 +21,6 @@ use crate::config::Config;
 use crate::engine::{self, Class, Task, TenantId};
 use crate::figures::{Probability, Score, Seconds};
 use crate::format::captions;
-use crate::share::Tenants;
 use crate::transcribe::{TranscribeOptions, Transcriber};
 use crate::transcript::Transcript;
 
@@ -88,7 +87,7 @@ pub async fn run(mut config: Config, arguments: Arguments) -> Result<ExitCode, F
     // What is brought is bounded by the files worked on at once: none of them need be refused.
     config.engine = engine::Config::unbounded();
     let mut progress = Progress::new(files.len());
-    let transcriber = crate::app::transcriber(&config, Tenants::default()).await?;
+    let transcriber = crate::app::transcriber(&config).await?;
     let options = options(&arguments, &transcriber).map_err(Failure::Usage)?;
     let are_headed = arguments.files.len() > 1 && arguments.output_dir.is_none();
     let reading = Semaphore::new(1);

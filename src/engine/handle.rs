@@ -54,7 +54,7 @@ impl<E: Send + 'static> StartingWorker<E> {
         load: Arc<Load>,
         load_model: impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static,
     ) -> Result<Self, StartError<E>> {
-        // Admission bounds the number of windows, so this channel needs no bound.
+        // AudioPermit bounds the number of windows, so this channel needs no bound.
         let (commands, receiver) = crossbeam_channel::unbounded();
         let (ready, loaded) = std::sync::mpsc::sync_channel(1);
         let board = Arc::new(Board::new());

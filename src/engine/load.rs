@@ -1,17 +1,21 @@
-//! Admission: the work in hand, how long it will take, and whether there is room for more.
+//! AudioPermit: the work in hand, how long it will take, and whether there is room for more.
 //!
-//! Work is counted as windows and seconds, which [`Cost`] converts to time, as a second of a short clip costs far more
-//! than a second of a long file. Admission has two stages: [`Load::enter`] admits a request before its audio is read,
-//! with the work that a request usually brings; [`Load::admit`] admits the audio itself once its length is known or
-//! estimated.
+//! Work is counted as windows and seconds, of which [`Cost`] knows what they take, as a second of a short clip
+//! costs far more than a second of a long file. AudioPermit is in two stages: a request is let in at the door
+//! ([`Load::enter`]) with the work that a request usually brings, before its audio is read; the audio itself is
+//! let in ([`Load::admit`]) when its length is known, or estimated. Work is done when it is recognised; the memory
+//! that the audio takes up (`memory.rs`) is held until its transcript is.
 //!
 //! The queue is fair between tenants, so the bound is on each tenant's own wait: while its work is being done, every
 //! other tenant gets at most as much done. A tenant with little work is admitted however much another one has waiting,
 //! and each has its own line of refused clients that may return. Pure but for the lock: callers pass the time.
 
 mod cost;
+mod memory;
 mod permits;
 mod promises;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;
 
@@ -20,9 +24,12 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::cost::{Cost, Pace, Reading, Work};
+use self::cost::{Cost, Reading, Throughput, Work};
+use self::memory::Memory;
+pub use self::memory::MemoryReservation;
 pub use self::permits::{AudioPermit, RequestPermit, Reservation};
 use self::promises::Promises;
+use super::fairness::Flow;
 use super::window::TenantId;
 use super::{Config, Error};
 use crate::share::{Refused, Tenants, may_hold};
@@ -48,7 +55,7 @@ const SMOOTHING: f64 = 0.05;
 
 pub struct Load {
     max_wait_seconds: f64,
-    max_held_seconds: f64,
+    memory: Arc<Memory>,
     max_requests: usize,
     state: Mutex<State>,
 }
@@ -64,7 +71,7 @@ struct State {
     readers: f64,
     cost: Cost,
     reading: Reading,
-    pace: Pace,
+    throughput: Throughput,
     /// The work that a request usually brings.
     usual: Work,
     /// All tenants' together.
@@ -144,20 +151,20 @@ impl Account {
         self.work() == Work::default()
     }
 
-    /// Its recent share of the engine's time.
-    fn part(&self, pace: &Pace) -> f64 {
-        pace.busy_seconds().map_or(0.0, |busy| self.done / busy)
+    /// The part of the engine's time that it had of late.
+    fn part(&self, throughput: &Throughput) -> f64 {
+        throughput.busy_seconds().map_or(0.0, |busy| self.done / busy)
     }
 
-    fn is_empty(&self, pace: &Pace) -> bool {
-        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(pace) < NO_PART
+    fn is_empty(&self, throughput: &Throughput) -> bool {
+        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(throughput) < NO_PART
     }
 }
 
 impl State {
     /// Seconds to do `work` alone.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.pace.get() * self.devices) + work.reading / self.readers
+        self.cost.of(work) / (self.throughput.get() * self.devices) + work.reading / self.readers
     }
 
     fn account(&mut self, tenant: TenantId) -> &mut Account {
@@ -165,7 +172,7 @@ impl State {
     }
 
     fn forget_if_empty(&mut self, tenant: TenantId) {
-        if self.accounts.get(&tenant).is_some_and(|account| account.is_empty(&self.pace)) {
+        if self.accounts.get(&tenant).is_some_and(|account| account.is_empty(&self.throughput)) {
             self.accounts.remove(&tenant);
         }
     }
@@ -206,7 +213,7 @@ impl Load {
             readers: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
             cost: Cost::new(),
             reading: Reading::default(),
-            pace: Pace::default(),
+            throughput: Throughput::default(),
             usual: Work::window(1.0),
             held: Work::default(),
             expected: Work::default(),
@@ -215,7 +222,7 @@ impl Load {
         };
         Self {
             max_wait_seconds: config.max_wait_seconds,
-            max_held_seconds: config.max_held_seconds,
+            memory: Arc::new(Memory::new(config.max_held_seconds)),
             max_requests: config.max_requests,
             state: Mutex::new(state),
         }
@@ -228,6 +235,7 @@ impl Load {
     }
 
     pub fn share_between(&self, tenants: Tenants) {
+        self.memory.share_between(tenants.clone());
         self.state().tenants = tenants;
     }
 
@@ -244,19 +252,25 @@ impl Load {
         self.max_wait_seconds.max(least)
     }
 
-    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is the part
-    /// in hand of the piece of audio to which `work` belongs.
+    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is held
+    /// already, of the piece of audio to which `work` belongs; `room`: whether there is memory for it.
     ///
-    /// In that time a fair queue does as much work for every other tenant that has it. So the wait is the sum, over all
-    /// tenants, of the lesser of its work and this one's (max-min fairness), and one second of it passes in a second.
-    fn standing(&self, state: &State, tenant: TenantId, work: Work, piece: Work, bound: f64) -> Standing {
+    /// In that time a queue that is fair does as much for each other tenant that has so much, so the wait is the
+    /// sum of the lesser of both (max-min fairness), and one second of it passes in a second.
+    fn standing(
+        state: &State,
+        tenant: TenantId,
+        (work, piece): (Work, Work),
+        room: Result<(), Refused>,
+        bound: f64,
+    ) -> Standing {
         let own = state.accounts.get(&tenant);
         let (held, before) = own.map_or_else(Default::default, |own| (own.held, own.work()));
         let mine = state.time(before + work);
         let (mut others, mut active, mut larger) = (0.0, 1.0, 0.0);
         let mut parts = Vec::new();
         for (other, account) in &state.accounts {
-            let part = account.part(&state.pace);
+            let part = account.part(&state.throughput);
             if *other == tenant || (account.is_idle() && part < NO_PART) {
                 continue;
             }
@@ -273,38 +287,23 @@ impl Load {
         // A tenant's first piece may have any length, as on a server that it has to itself.
         let is_first = before.without(piece) == Work::default();
         let wait = if is_first { others } else { (mine + others).max(mine * slowness) };
-        let over = self.over_memory(state, held, work);
-        // A tenant with nothing in hand is never over its share.
+        // A tenant that holds nothing yet is not over its share, however long its first piece is.
         let holds_more = !is_first && active > 1.0 && mine > bound / active;
-        let is_over_share = over == Err(Refused::OverShare) || holds_more;
+        let is_over_share = room == Err(Refused::OverShare) || holds_more;
         let mut excess = wait - bound;
-        if over.is_err() {
-            // The time until as much of the audio in hand is done.
+        if room.is_err() {
+            // Until as much of the audio in memory is done.
             let surplus = (held + work).seconds.min(work.seconds).max(1.0);
             excess = excess.max(state.time(Work::audio(surplus)) * active);
         }
         Standing { excess, active, slowness, is_over_share }
     }
 
-    /// Whether there is memory for `work` of a tenant that holds `held`.
-    fn over_memory(&self, state: &State, held: Work, work: Work) -> Result<(), Refused> {
-        if state.held.seconds == 0.0 || !self.max_held_seconds.is_finite() {
-            return Ok(());
-        }
-        let whole = |seconds: f64| seconds.ceil() as u64;
-        may_hold(
-            whole(held.seconds),
-            whole(state.held.seconds),
-            whole(work.seconds),
-            whole(self.max_held_seconds),
-            &state.tenants,
-        )
-    }
-
-    /// Admits a request before its audio is read. `caller` identifies a client and its request.
+    /// Lets a request in, before its audio is read. `caller` is the same number whenever the same caller asks
+    /// for the same thing.
     ///
     /// # Errors
-    /// [`Error::Overloaded`], [`Error::OverShare`], with the time until there will be room for this caller.
+    /// [`Error::Overloaded`], [`Error::OverShare`], with the time at which there will be room for this caller.
     pub fn enter(
         self: &Arc<Self>,
         tenant: TenantId,
@@ -314,7 +313,8 @@ impl Load {
         let mut state = self.state();
         state.accounts.values_mut().for_each(|account| account.promises.expire(now));
         let usual = state.usual;
-        let standing = self.standing(&state, tenant, usual, Work::default(), self.bound(&state));
+        let room = self.memory.has_room(tenant, usual.seconds);
+        let standing = Self::standing(&state, tenant, (usual, Work::default()), room, self.bound(&state));
         let one = (state.time(usual) * standing.slowness).max(1e-6);
         let account = state.account(tenant);
         let waited = account.promises.keep(caller, now);
@@ -361,22 +361,37 @@ impl Load {
         let mut state = self.state();
         let reading = state.reading.of(audio.source_samples);
         let work = Work { reading, ..Work::audio(audio.seconds) };
-        self.check(&state, tenant, work, Work::default())?;
+        let memory = self.memory.reserve(Flow::Tenant(tenant), audio.seconds);
+        let room = memory.as_ref().map(drop).map_err(|refused| *refused);
+        self.check(&state, tenant, (work, Work::default()), room)?;
+        let memory = memory.map_err(|_| Error::Overloaded { retry_after: retry_after(0.0) })?;
         state.hold(tenant, work);
         // A stream is admitted before it has any audio, which says nothing about requests.
         if audio.seconds > 0.0 {
             state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
         }
-        Ok(AudioPermit::new(self.clone(), tenant, work))
+        Ok(AudioPermit::new(self.clone(), tenant, work, memory))
     }
 
-    /// Whether there is room for `work`; `piece` as for [`Self::standing`].
+    /// Leave for a job of so much audio, as soon as there is memory for it. Its work is not counted.
+    pub async fn admit_job(&self, tenant: TenantId, seconds: f64) -> AudioPermit {
+        AudioPermit::of_job(self.memory.reserve_for_job(tenant, seconds).await)
+    }
+
+    /// Whether there is room for `work`; `piece` and `room` as for [`Self::standing`].
     ///
     /// # Errors
     /// As [`Self::admit`].
-    fn check(&self, state: &State, tenant: TenantId, work: Work, piece: Work) -> Result<(), Error> {
-        let standing = self.standing(state, tenant, work, piece, self.bound(state) * IN_HAND);
-        if state.held.seconds > 0.0 && standing.excess > 0.0 {
+    fn check(
+        &self,
+        state: &State,
+        tenant: TenantId,
+        (work, piece): (Work, Work),
+        room: Result<(), Refused>,
+    ) -> Result<(), Error> {
+        let standing = Self::standing(state, tenant, (work, piece), room, self.bound(state) * IN_HAND);
+        let waits_too_long = state.held.seconds > 0.0 && standing.excess > 0.0;
+        if room.is_err() || waits_too_long {
             let one = state.time(state.usual) * standing.slowness;
             let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
             // Once its own work and as much of the others' is done, there is room; without work of its own it waits
@@ -399,7 +414,7 @@ impl Load {
             requests: state.requests,
             audio_seconds: state.held.seconds,
             wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
-            real_time_factor: state.pace.audio().map(|factor| factor * state.devices),
+            real_time_factor: state.throughput.audio().map(|factor| factor * state.devices),
         }
     }
 
@@ -408,10 +423,10 @@ impl Load {
         let mut state = self.state();
         // With nothing in hand, the work was of a kind that is not counted here.
         if state.held != Work::default() || state.expected != Work::default() {
-            let kept = state.pace.busy(seconds);
-            let State { accounts, pace, .. } = &mut *state;
+            let kept = state.throughput.busy(seconds);
+            let State { accounts, throughput, .. } = &mut *state;
             accounts.values_mut().for_each(|account| account.done *= kept);
-            accounts.retain(|_, account| !account.is_empty(pace));
+            accounts.retain(|_, account| !account.is_empty(throughput));
         }
     }
 

@@ -26,7 +26,7 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 pub use board::{Condition, Counts};
-pub use load::{Audio, AudioPermit, LoadSnapshot, RequestPermit, Reservation};
+pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermit, Reservation};
 pub use model::{Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
@@ -47,8 +47,8 @@ pub struct Config {
     /// New audio is refused while the audio in hand would take longer than this at the measured speed.
     /// Seconds, default 30.
     pub max_wait_seconds: f64,
-    /// The most audio in hand at once, whatever the speed; 32 kB of memory a second, and 64 kB more while its window is
-    /// in the engine. Seconds, default 14400.
+    /// The most audio in memory at once, whatever the rate, jobs' counted: from its decoding until its transcript is
+    /// done. 32 kB of memory a second, and 64 kB more while its window is in the engine. Seconds, default 14400.
     pub max_held_seconds: f64,
     /// Admitted requests without an answer yet. Default 1024.
     pub max_requests: usize,
@@ -236,10 +236,10 @@ impl Engine {
         futures_util::future::try_join_all(probes).await.map(drop)
     }
 
-    /// A permit for a job's windows, which are not counted, as they give way to all others. The caller bounds how
-    /// many there are at once.
-    pub fn admit_job(&self) -> AudioPermit {
-        AudioPermit::uncounted()
+    /// Leave for a job's windows, as soon as there is memory for its audio. Its work is not counted: it makes way for
+    /// work that is.
+    pub async fn admit_job(&self, tenant: TenantId, audio: impl Into<Audio>) -> AudioPermit {
+        self.shared.load.admit_job(tenant, audio.into().seconds).await
     }
 
     /// Admitted audio that is not done, in seconds, without that of jobs.
@@ -247,7 +247,6 @@ impl Engine {
         self.shared.load.held_seconds()
     }
 
-    /// The current load, for monitoring.
     pub fn load(&self) -> LoadSnapshot {
         self.shared.load.snapshot()
     }

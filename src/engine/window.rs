@@ -1,9 +1,10 @@
 //! Windows of speech with their decoding options, and the engine's results.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::audio::{Pcm, SAMPLE_RATE};
+use crate::patience::Deadline;
 use crate::transcript::{DetectedLanguage, Segment};
 
 /// The longest window: Whisper's encoder sees 30 s at a time.
@@ -17,8 +18,8 @@ pub struct Window {
     pub class: Class,
     /// The tenant that capacity is charged to: tenants share it fairly.
     pub tenant: TenantId,
-    /// A window that has not begun by then fails with [`super::Error::DeadlineExceeded`].
-    pub deadline: Option<Instant>,
+    /// Work that has not begun by then is answered with [`super::Error::DeadlineExceeded`].
+    pub deadline: Option<Deadline>,
 }
 
 /// The urgency of a window; lower classes go first.

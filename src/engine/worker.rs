@@ -120,7 +120,7 @@ impl Worker {
         let _end = End(self.model.board.clone());
         while self.receive() {
             self.drop_abandoned();
-            let slots = self.slots.iter().flatten().map(|occupant| (occupant.entry.flow(), occupant.busy));
+            let slots = self.slots.iter().flatten().map(|occupant| occupant.entry.flow());
             self.fairness.begin_round(self.queue.flows(), slots, Instant::now());
             self.admit();
             self.step();
@@ -231,8 +231,9 @@ impl Worker {
             let (fairness, slots) = (&self.fairness, &self.slots);
             let has_slot = |flow| slots.iter().flatten().any(|occupant| occupant.entry.flow() == flow);
             let may_begin = |flow| fairness.may_begin(flow) && !(newcomers && has_slot(flow));
-            let next = self.queue.pop(|flow| fairness.is_next(flow) && may_begin(flow));
-            let entry = next.or_else(|| self.queue.pop(may_begin))?;
+            let goes_first = |flow| fairness.goes_first(flow);
+            let next = self.queue.pop(goes_first, |flow| fairness.is_next(flow) && may_begin(flow));
+            let entry = next.or_else(|| self.queue.pop(goes_first, may_begin))?;
             if entry.reply.is_closed() {
                 // Its caller left after the last call of `drop_abandoned`.
                 if !entry.is_probe {
@@ -240,7 +241,7 @@ impl Worker {
                 }
                 continue;
             }
-            if entry.window.deadline.is_none_or(|deadline| now < deadline) {
+            if entry.window.deadline.is_none_or(|deadline| !deadline.has_passed(now)) {
                 return Some(entry);
             }
             self.meters.left(entry.window.class, Outcome::Expired);
@@ -297,7 +298,8 @@ impl Worker {
         let seat = |(index, occupant): (usize, &Occupant)| Seat {
             slot: SlotId(index),
             flow: occupant.entry.flow(),
-            is_live: occupant.entry.window.class == Class::Live,
+            goes_first: occupant.entry.window.class == Class::Live
+                && self.fairness.goes_first(occupant.entry.flow()),
             since: occupant.started_at,
         };
         occupied.map(seat).collect()

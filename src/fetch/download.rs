@@ -13,7 +13,7 @@ use super::policy::{self, AllowList, Reach, Reachable};
 use super::resolver::{LookUp, Resolver, system};
 use super::send::without_user;
 use super::{Config, Error, SetupError};
-use crate::patience::{Pace, Rate, within};
+use crate::patience::{Rate, RateTimer, within};
 
 const REDIRECTS_MAX: usize = 3;
 
@@ -154,14 +154,14 @@ impl Fetcher {
         }
         let media_type = media_type(&response);
         let mut bytes = BytesMut::new();
-        let mut pace = Pace::new(self.rate);
+        let mut timer = RateTimer::new(self.rate);
         loop {
-            let chunk = pace.wait(response.chunk()).await.ok_or(Error::Failed)?;
+            let chunk = timer.wait(response.chunk()).await.ok_or(Error::Failed)?;
             let Some(chunk) = chunk.map_err(|_| Error::Failed)? else { break };
             if (bytes.len() + chunk.len()) as u64 > self.max_bytes {
                 return Err(too_large);
             }
-            pace.received(chunk.len() as u64);
+            timer.received(chunk.len() as u64);
             bytes.extend_from_slice(&chunk);
         }
         Ok(Download { bytes: bytes.freeze(), url, media_type })

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use self::disk::{Disk, FaultyStore, wait};
 use self::world::{Received, Simulated};
-use super::pace::Pace;
+use super::drain_rate::DrainRate;
 use super::quarantine::reconcile;
 use super::spool::Spool;
 use super::{
@@ -176,7 +176,7 @@ async fn live(
             fetcher,
             bounds: config().bounds(Tenants::default()),
             config: config(),
-            pace: Pace::default(),
+            drain_rate: DrainRate::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             _lock: std::fs::File::open(&history.folder).map_err(|error| error.to_string())?,

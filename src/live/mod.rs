@@ -15,19 +15,22 @@
 mod agreement;
 mod channel;
 mod context;
+mod lag;
 mod recording;
 mod session;
 mod span;
 mod utterance;
 mod voice;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 pub use session::{Progress, Session};
+
+use lag::Lag;
 
 use crate::audio::{self, StreamFormat};
 use crate::engine::{self, AudioPermit, Engine, LanguageChoice, ModelInfo, TenantId, Term};
@@ -42,8 +45,8 @@ pub struct Config {
     /// Streams at once; more are refused. One organisation may hold four fifths of them while others have keys.
     /// Default 1000; an idle one costs some kilobytes.
     pub max_streams: usize,
-    /// New streams are refused while the windows of those there are take longer than this. Seconds,
-    /// default 5.
+    /// A new stream is refused where its windows would take longer than this: while those of the organisation's other
+    /// streams do, or, where it has none, while too many other organisations are late. Seconds, default 5.
     pub max_lag_seconds: f64,
     /// New audio before a span is recognised again; more while recognising takes longer. Milliseconds,
     /// default 500.
@@ -152,7 +155,7 @@ pub enum Error {
     Engine(#[from] engine::Error),
 }
 
-/// As many streams as may be are open, or those that are open wait too long.
+/// As many streams are open as may be, or the windows of another one would wait too long.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("there is no room for another stream")]
 pub struct Full {
@@ -163,10 +166,6 @@ pub struct Full {
 
 /// After how long a place may be free, where nothing tells.
 const FULL_RETRY: Duration = Duration::from_secs(5);
-/// Weight of the newest measurement in the running lag.
-const LAG_SMOOTHING: f64 = 0.2;
-/// Without new measurements the lag is halved in so many seconds.
-const LAG_HALF_LIFE: f64 = 2.0;
 
 /// Opens streams. Cheap to clone: all clones are one.
 #[derive(Clone)]
@@ -180,12 +179,13 @@ struct Shared {
     vad: Option<Vad>,
     config: Config,
     streams: Share,
+    tenants: Tenants,
     readers: Arc<Semaphore>,
     lag: Lag,
 }
 
-/// One stream's place; dropping it makes room for the next.
-pub struct Place {
+/// One stream's permit; dropping it makes room for the next.
+pub struct StreamPermit {
     _stream: Part,
     admission: AudioPermit,
 }
@@ -194,7 +194,8 @@ impl Live {
     /// `tenants`: between whom the streams are shared.
     pub fn new(engine: Engine, vad: Option<Vad>, config: Config, tenants: Tenants) -> Self {
         let shared = Shared {
-            streams: Share::new(config.max_streams as u64, tenants),
+            streams: Share::new(config.max_streams as u64, tenants.clone()),
+            tenants,
             readers: Arc::new(Semaphore::new(config.readers.min(Semaphore::MAX_PERMITS))),
             lag: Lag::default(),
             engine,
@@ -217,47 +218,42 @@ impl Live {
         usize::try_from(self.shared.streams.total()).unwrap_or(usize::MAX)
     }
 
-    /// A place for one stream of `tenant`.
+    /// A permit for one stream of `tenant`.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn admit(&self, tenant: TenantId) -> Result<Place, Full> {
+    pub fn admit(&self, tenant: TenantId) -> Result<StreamPermit, Full> {
         let full = |is_over_share| Full { retry_after: FULL_RETRY, is_over_share };
         let stream = self.shared.streams.take(tenant.0, 1);
         let stream = stream.map_err(|refused| full(refused == Refused::OverShare))?;
-        let is_late = self.shared.lag.seconds() > self.shared.config.max_lag_seconds;
-        if is_late && self.streams() > 1 {
-            return Err(full(false));
-        }
+        self.check_lag(tenant).map_err(full)?;
         let admission = self.shared.engine.admit(tenant, 0.0).map_err(|error| match error {
             engine::Error::Overloaded { retry_after } => Full { retry_after, is_over_share: false },
             engine::Error::OverShare { retry_after } => Full { retry_after, is_over_share: true },
             _ => full(false),
         })?;
-        Ok(Place { _stream: stream, admission })
+        Ok(StreamPermit { _stream: stream, admission })
+    }
+
+    /// Whether the windows of one more stream of `tenant`, which is counted already, would come in time.
+    ///
+    /// # Errors
+    /// Whether those of another organisation would.
+    fn check_lag(&self, tenant: TenantId) -> Result<(), bool> {
+        let Shared { config, lag, engine, streams, tenants, .. } = &*self.shared;
+        let now = Instant::now();
+        let in_time = |seconds: f64| seconds <= config.max_lag_seconds;
+        let newcomer = in_time(lag.of_newcomer(tenant, engine.model().slots, now));
+        if streams.held_by(tenant.0) > 1 {
+            let is_over_share = newcomer && !tenants.are_alone();
+            return if in_time(lag.own(tenant, now)) { Ok(()) } else { Err(is_over_share) };
+        }
+        // The only stream is let in, however slow the engine is.
+        if newcomer || streams.total() <= 1 { Ok(()) } else { Err(false) }
     }
 
     /// Begins a stream.
-    pub fn open(&self, place: Place, options: Options) -> Session {
-        Session::new(self.shared.clone(), place, options)
-    }
-}
-
-/// How long windows take from being handed in to being recognised: a running mean, which fades while
-/// nothing is recognised, lest one bad moment shut the door for good.
-#[derive(Default)]
-struct Lag(Mutex<Option<(f64, Instant)>>);
-
-impl Lag {
-    fn seconds(&self) -> f64 {
-        let measured = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        measured.map_or(0.0, |(lag, at)| lag * 0.5_f64.powf(at.elapsed().as_secs_f64() / LAG_HALF_LIFE))
-    }
-
-    fn measured(&self, took: Duration) {
-        let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let took = took.as_secs_f64();
-        let lag = measured.map_or(took, |(lag, _)| lag + LAG_SMOOTHING * (took - lag));
-        *measured = Some((lag, Instant::now()));
+    pub fn open(&self, permit: StreamPermit, options: Options) -> Session {
+        Session::new(self.shared.clone(), permit, options)
     }
 }

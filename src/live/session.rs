@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 
 use super::channel::{Channel, Request};
 use super::voice::Voice;
-use super::{Error, Event, Options, Place, Results, Shared};
+use super::{Error, Event, Options, Results, Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, Recognition, Term, Window};
 
@@ -34,7 +34,7 @@ pub enum Progress {
 pub struct Session {
     shared: Arc<Shared>,
     /// None when it is given back.
-    place: Option<Arc<Place>>,
+    permit: Option<Arc<StreamPermit>>,
     options: Options,
     audio: PcmStream,
     /// None before there is any audio.
@@ -50,7 +50,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, place: Place, options: Options) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, permit: StreamPermit, options: Options) -> Self {
         let audio = PcmStream::new(StreamOptions {
             format: options.format,
             split_channels: options.multichannel,
@@ -59,7 +59,7 @@ impl Session {
         });
         Self {
             shared,
-            place: Some(Arc::new(place)),
+            permit: Some(Arc::new(permit)),
             options,
             audio,
             channels: Vec::new(),
@@ -155,7 +155,8 @@ impl Session {
             },
             (index, (answer, took)) = first_ready(windows) => {
                 windows[index] = None;
-                self.shared.lag.measured(took);
+                let timings = answer.as_ref().ok().map(|recognition| recognition.timings);
+                self.shared.lag.measured(self.options.tenant, took, timings, Instant::now());
                 let request = self.channels[index].recognised(answer?, took, &mut self.events);
                 if let Some(request) = request {
                     self.windows[index] = Some(self.recognise(request));
@@ -171,7 +172,7 @@ impl Session {
         self.channels = Vec::new();
         self.events = VecDeque::new();
         self.audio_has_ended = true;
-        self.place = None;
+        self.permit = None;
     }
 
     fn heard(&mut self, piece: Piece) {
@@ -226,7 +227,7 @@ impl Session {
     }
 
     fn recognise(&self, request: Request) -> BoxFuture<'static, Answer> {
-        let (shared, place) = (self.shared.clone(), self.place.clone());
+        let (shared, permit) = (self.shared.clone(), self.permit.clone());
         let window = Window {
             pcm: request.pcm,
             options: request.options,
@@ -237,8 +238,8 @@ impl Session {
         Box::pin(async move {
             let begun = Instant::now();
             // Nothing is recognised for a stream that is closed.
-            let answer = match &place {
-                Some(place) => shared.engine.recognize(&place.admission, window).await,
+            let answer = match &permit {
+                Some(permit) => shared.engine.recognize(&permit.admission, window).await,
                 None => Err(engine::Error::ShuttingDown),
             };
             (answer, begun.elapsed())

@@ -1,8 +1,17 @@
-//! Every metric: name, kind, help, buckets, on one page; and how they are read.
+//! Every metric, on one page: name, kind, help and buckets; and the exposition.
 //!
 //! Names and units follow the conventions of Prometheus (<https://prometheus.io/docs/practices/naming/>):
-//! base units, `_total` on counters. No label takes more than a few values, and none is the client's to choose.
-//! Counters are whole numbers: those of seconds leave out the fraction.
+//! base units, `_total` on counters. Counters are integers: those of seconds leave out the fraction.
+//!
+//! The number of series stays below [`SERIES_MAX`] whatever clients send, since no client can choose a label:
+//!
+//! | label | values |
+//! |-------|--------|
+//! | `class`, `outcome`, `reason`, `phase` | constants, up to six for each metric |
+//! | `method`, `route` | those of the routing table below status 400, `other`, `none`; `any` from 400 on |
+//! | `status` | the status codes that the server sends |
+//! | `le` | the buckets on this page |
+//! | `version` | one |
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -11,21 +20,25 @@ use metrics::{Label, Unit};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::{Deserialize, Serialize};
 
-/// Where metrics are read without a key. With an operator's, `/metrics` on the server's own port has them always.
+/// Where metrics can be read without a key. With an operator's key, `/metrics` on the server's own port
+/// always works.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Address and port of a listener for operators alone: `/metrics`, `/health`, `/livez` and `/readyz`, plain
-    /// HTTP, no key. Default: none.
+    /// Address and port of a listener for operators only: `/metrics`, `/health`, `/livez` and `/readyz`,
+    /// plain HTTP, no key. Default: none.
     pub listen: Option<SocketAddr>,
 }
 
-/// Of the text that [`render`] makes.
+/// The number of series, buckets included, stays below this.
+pub const SERIES_MAX: usize = 2000;
+
+/// The content type of the text that [`render`] returns.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub type Labels<'a> = &'a [(&'static str, &'static str)];
 
-/// Before [`start`] they count nothing; a handle that is made before stays so.
+/// Before [`start`] they count nothing, and a handle made before never does.
 pub struct Counter(About);
 pub struct Gauge(About);
 pub struct Histogram(About, &'static [f64]);
@@ -55,7 +68,7 @@ const BUCKETS: &[f64] =
 const HTTP_BUCKETS: &[f64] =
     &[0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0];
 
-/// From a receiver that is there to one that comes back after days.
+/// From a receiver that answers at once to one that comes back after days.
 const JOB_BUCKETS: &[f64] = &[0.1, 0.5, 1.0, 5.0, 30.0, 300.0, 1800.0, 7200.0, 18_000.0, 86_400.0];
 
 pub const WINDOWS: Counter = counter(
@@ -108,7 +121,7 @@ pub const DECODE: Histogram =
     seconds("stt_decode_duration_seconds", "From a window's encoding to its answer, by class.", BUCKETS);
 pub const HTTP_REQUEST: Histogram = seconds(
     "http_server_request_duration_seconds",
-    "From a request's head to the head of its answer, by method, route and status.",
+    "From a request's head to the head of its answer, by method, route and status; refusals and errors by status alone.",
     HTTP_BUCKETS,
 );
 pub const MEMORY: Gauge =
@@ -134,7 +147,7 @@ const GAUGES: [&Gauge; 12] = [
 ];
 const HISTOGRAMS: [&Histogram; 4] = [&QUEUE_WAIT, &ENCODE, &DECODE, &HTTP_REQUEST];
 
-/// Counted by rooms that know of metrics no more than their names.
+/// Recorded by modules that know only the names.
 const COUNTERS_BY_NAME: [&Counter; 4] = [
     &counter("verbatim_jobs_accepted_total", Unit::Count, "Jobs taken on."),
     &counter(
@@ -195,7 +208,7 @@ impl Histogram {
         metrics::histogram!(self.0.name, labels(with))
     }
 
-    /// For labels that are not known before.
+    /// For labels computed at run time.
     pub fn with_owned(&self, with: Vec<Label>) -> metrics::Histogram {
         metrics::histogram!(self.0.name, with)
     }
@@ -203,7 +216,7 @@ impl Histogram {
 
 static EXPOSITION: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
-/// Counts from here on, for the whole process; a second call changes nothing.
+/// Starts counting, for the whole process; a second call changes nothing.
 pub fn start() {
     EXPOSITION.get_or_init(|| {
         let installed = install();
@@ -233,8 +246,7 @@ fn install() -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
-/// All metrics in the text format of Prometheus; `None` before [`start`]. Gauges of a moment are to be set
-/// before.
+/// All metrics in the text format of Prometheus; `None` before [`start`]. Set gauges of the moment first.
 pub fn render() -> Option<String> {
     let handle = EXPOSITION.get()?.as_ref()?;
     if let Some(memory) = memory() {
@@ -245,22 +257,22 @@ pub fn render() -> Option<String> {
     Some(handle.render())
 }
 
-/// Sums up what histograms have gathered. To be called now and then where nobody reads them, as they keep
-/// every value until then.
+/// Sums up what histograms have gathered. Call it regularly if metrics are not read: until then they keep
+/// every value.
 pub fn sum_up() {
     if let Some(Some(handle)) = EXPOSITION.get() {
         handle.run_upkeep();
     }
 }
 
-/// Of this process, in bytes.
+/// Memory of this process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
     pub resident: u64,
     pub peak: u64,
 }
 
-/// `VmRSS` and `VmHWM` of `/proc/self/status` (proc(5)); `None` where there is no such file.
+/// `VmRSS` and `VmHWM` of `/proc/self/status` (proc(5)); `None` on systems without it.
 pub fn memory() -> Option<Memory> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let field = |name: &str| {
@@ -300,7 +312,7 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        // Whatever is exposed, also by other tests of this process, has a line of help.
+        // Every metric exposed, also by other tests of this process, has a line of help.
         for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let name = line.split(' ').next().expect("a name");
             assert!(text.contains(&format!("# HELP {name} ")), "{name} is not described");

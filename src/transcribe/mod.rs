@@ -8,7 +8,6 @@ pub use chunk::{Policy, plan_windows};
 pub use window_plan::{Piece, WindowPlan};
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use serde::{Deserialize, Serialize};
@@ -20,7 +19,7 @@ use crate::engine::{
     Audio, AudioPermit, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
     TenantId, Term, WINDOW_SAMPLES, Window,
 };
-use crate::share::Tenants;
+use crate::patience::Deadline;
 use crate::transcript::{DetectedLanguage, Segment, Transcript};
 use crate::vad::{FRAME_SAMPLES, Vad, VadOptions};
 
@@ -69,8 +68,8 @@ pub struct TranscribeOptions {
     pub word_times: bool,
     pub class: Class,
     pub tenant: TenantId,
-    /// Windows that have not begun by then fail.
-    pub deadline: Option<Instant>,
+    /// What has not begun by then fails: the search for speech, and each window.
+    pub deadline: Option<Deadline>,
 }
 
 /// Cheap handle: clones share the engine.
@@ -95,9 +94,9 @@ impl Transcriber {
         Self { engine, speech: None }
     }
 
-    /// Transcribes windows of what `vad` finds to be speech, for `tenants` in turn.
-    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions, tenants: Tenants) -> Self {
-        Self { engine, speech: Some(Arc::new(Speech::new(vad, options, tenants))) }
+    /// Transcribes windows of what `vad` finds to be speech.
+    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions) -> Self {
+        Self { engine, speech: Some(Arc::new(Speech::new(vad, options))) }
     }
 
     pub fn model(&self) -> &ModelInfo {
@@ -113,14 +112,18 @@ impl Transcriber {
         self.speech.as_ref().map(|speech| &speech.vad)
     }
 
-    /// Leave to transcribe so much audio, all channels counted.
+    /// Leave to transcribe so much audio, all channels counted. A job waits for it.
     ///
     /// # Errors
     /// Those of [`Engine::admit`].
-    pub fn admit(&self, audio: impl Into<Audio>, options: &TranscribeOptions) -> Result<AudioPermit, Error> {
+    pub async fn admit(
+        &self,
+        audio: impl Into<Audio>,
+        options: &TranscribeOptions,
+    ) -> Result<AudioPermit, Error> {
         match options.class {
             Class::Live | Class::Interactive => self.engine.admit(options.tenant, audio),
-            Class::Job => Ok(self.engine.admit_job()),
+            Class::Job => Ok(self.engine.admit_job(options.tenant, audio).await),
         }
     }
 
@@ -134,7 +137,7 @@ impl Transcriber {
         options: &TranscribeOptions,
     ) -> Result<Transcript, Error> {
         let sound = sound.into();
-        let admission = self.admit(sound.duration_seconds(), options)?;
+        let admission = self.admit(sound.duration_seconds(), options).await?;
         let transcripts = self.transcribe_all(vec![sound], admission, options).await?;
         let no_transcript = || Error::ModelFailed("a channel without a transcript".into());
         transcripts.into_iter().next().ok_or_else(no_transcript)
@@ -151,6 +154,8 @@ impl Transcriber {
         admission: AudioPermit,
         options: &TranscribeOptions,
     ) -> Result<Vec<Transcript>, Error> {
+        // Dropped before the admission, in which its memory is counted.
+        let channels: Arc<[Sound]> = channels.into();
         let windows = WINDOWS_PER_SLOT * self.model().slots.max(1);
         let room = Semaphore::new(windows.min(Semaphore::MAX_PERMITS));
         let work = Work { options, admission: &admission, room };
@@ -173,7 +178,7 @@ impl Transcriber {
         let mut plans = Vec::with_capacity(channels.len());
         // One after another: a file of many channels keeps no more processors busy than one of a single channel.
         for sound in channels {
-            plans.push(speech.plan(sound, work.options).await?);
+            plans.push(speech.plan(sound, work).await?);
         }
         // From here on, silence is not held.
         let windows = plans.iter().flat_map(|plan| &plan.windows);

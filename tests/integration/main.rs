@@ -45,6 +45,7 @@ mod receiver;
 mod redaction;
 mod scripted;
 mod sdks;
+mod series;
 mod server;
 mod shares;
 mod socket;

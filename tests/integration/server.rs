@@ -17,7 +17,7 @@ use verbatim::engine::{
     StepOutcome,
 };
 use verbatim::fetch::{self, Fetcher};
-use verbatim::http::{self, Authenticator, Router, Stop, auth};
+use verbatim::http::{self, Authenticator, Router, Shutdown, auth};
 use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
@@ -287,7 +287,7 @@ pub struct Door {
 }
 
 /// A test that drops its server stops it too.
-struct Ends(Stop);
+struct Ends(Shutdown);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -307,7 +307,7 @@ impl Door {
 
     fn shared(listener: TcpListener, router: Router, config: http::Config, tenants: Tenants) -> Self {
         let address = listener.local_addr().expect("bound");
-        let stop = Stop::default();
+        let stop = Shutdown::default();
         let stopped = stop.clone();
         let server =
             tokio::spawn(async move { http::run(listener, router, &config, tenants, stopped).await });

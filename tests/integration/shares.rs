@@ -91,6 +91,24 @@ async fn hosts_that_answer_nothing_hold_up_their_own_organisation_alone() {
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
+#[tokio::test]
+async fn a_request_that_waits_for_its_turn_to_download_ends_at_its_deadline() {
+    let mut silent = Silent::start().await;
+    let fetch = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
+    let api = api::Config { downloads: 1, processing_timeout_ms: 1000, ..api::Config::default() };
+    let server = TestServer::start(Setup { fetch, api, ..Setup::default() }).await;
+    let by_url = || {
+        let body = json!({"url": format!("{}/a.raw", silent.url)}).to_string();
+        listen_as(&server, &server.key, body.into()).header("content-type", "application/json")
+    };
+    let requests = [by_url(), by_url(), by_url()].map(|request| tokio::spawn(answer(request)));
+    silent.until(|seen| seen.open == 1).await;
+    for request in requests {
+        let (status, body) = request.await.expect("no panic");
+        assert_eq!((status, &body["err_code"]), (504, &json!("PROCESSING_TIMEOUT")), "{body}");
+    }
+}
+
 /// Takes [`WINDOW`] for each window, one after the other, and hears nothing.
 struct Slow(ModelInfo);
 

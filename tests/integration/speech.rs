@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use verbatim::audio::{self, DecodeOptions, Pcm};
 use verbatim::engine::{Class, Config as EngineConfig, Engine, LanguageChoice, Task, TenantId, Term};
 use verbatim::models::{self, ComputeType, Config, DeviceChoice};
-use verbatim::share::Tenants;
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::Transcript;
 use verbatim::vad::{Vad, VadOptions};
@@ -34,7 +33,7 @@ pub fn transcriber() -> Transcriber {
     static TRANSCRIBER: OnceLock<Transcriber> = OnceLock::new();
     let start = || {
         let vad = Vad::load(&cache("models/silero-vad")).expect("the model loads");
-        Transcriber::with_vad(engine(ComputeType::Auto), vad, VadOptions::default(), Tenants::default())
+        Transcriber::with_vad(engine(ComputeType::Auto), vad, VadOptions::default())
     };
     TRANSCRIBER.get_or_init(start).clone()
 }

@@ -62,14 +62,14 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     if services.readiness.state() == State::Draining {
         return Err(error::stopping());
     }
-    let place = live.admit(TenantId(caller.tenant))?;
+    let permit = live.admit(TenantId(caller.tenant))?;
     let config = live.config();
     let limits =
         Limits { frame_bytes_max: config.message_bytes_max, message_bytes_max: config.message_bytes_max };
     let asked = Asked { request_id: request.id, created, parameters };
     let shared = services.clone();
     // On the heap, once: a task is as large as all that ever passes through it.
-    let opening = Box::new((place, options, asked, callback));
+    let opening = Box::new((permit, options, asked, callback));
     let serve = async move |socket, stop| {
         let connection = connection(&shared.live, socket, opening);
         connection.run(stop).await;
@@ -77,13 +77,13 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     websocket::accept(request, limits, protocol, serve)
 }
 
-type Opening = (live::Place, Options, Asked, Option<Address>);
+type Opening = (live::StreamPermit, Options, Asked, Option<Address>);
 
 /// Not inlined: what it moves about is to be on no task.
 #[inline(never)]
 fn connection(live: &Live, socket: websocket::Socket, opening: Box<Opening>) -> Box<Connection<'_>> {
-    let (place, options, asked, callback) = *opening;
-    let session = live.open(place, options);
+    let (permit, options, asked, callback) = *opening;
+    let session = live.open(permit, options);
     Box::new(Connection::new(socket, session, asked, live, callback.map(Callback::open)))
 }
 

@@ -10,7 +10,6 @@ use crate::api::{Parameters, language};
 use crate::audio::{self, DecodeOptions};
 use crate::config::Config;
 use crate::engine::{self, Class, Task, TenantId};
-use crate::share::Tenants;
 use crate::telemetry::metrics;
 use crate::transcribe::{TranscribeOptions, Transcriber};
 
@@ -42,7 +41,7 @@ impl Subject {
         // What is brought is bounded by the files worked on at once: none of them need be refused.
         config.engine =
             engine::Config { stall_seconds: config.engine.stall_seconds, ..engine::Config::unbounded() };
-        let transcriber = crate::app::transcriber(&config, Tenants::default()).await?;
+        let transcriber = crate::app::transcriber(&config).await?;
         Ok(Self::InProcess { transcriber, limits: config.audio })
     }
 

@@ -165,19 +165,19 @@ impl Reading {
 
 /// Busy seconds of the engine after which a measurement has lost most of its weight.
 const REMEMBERED_BUSY_SECONDS: f64 = 15.0;
-/// Bounds of a plausible pace; anything else is a failed measurement.
-const PACE: std::ops::RangeInclusive<f64> = 0.1..=2.0;
+/// A throughput outside this is a measurement that went wrong.
+const THROUGHPUT: std::ops::RangeInclusive<f64> = 0.1..=2.0;
 
 /// Foreseen seconds of work done in a second of the engine's busy time. Below 1 while the engine also does work that
 /// is not counted here. Idle time does not count.
 #[derive(Default)]
-pub struct Pace {
+pub struct Throughput {
     busy: f64,
     foreseen: f64,
     audio: f64,
 }
 
-impl Pace {
+impl Throughput {
     /// Returns the part of all earlier measurements that still counts.
     pub fn busy(&mut self, seconds: f64) -> f64 {
         let kept = (-seconds / REMEMBERED_BUSY_SECONDS).exp();
@@ -204,7 +204,8 @@ impl Pace {
 
     /// Foreseen seconds in a second; 1 before it is measured.
     pub fn get(&self) -> f64 {
-        self.measured(self.foreseen).map_or(1.0, |pace| pace.clamp(*PACE.start(), *PACE.end()))
+        self.measured(self.foreseen)
+            .map_or(1.0, |throughput| throughput.clamp(*THROUGHPUT.start(), *THROUGHPUT.end()))
     }
 
     /// Audio seconds in a second.

@@ -4,10 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cost::Work;
-use super::{Error, Load};
+use super::{Error, Load, MemoryReservation};
 use crate::engine::window::TenantId;
 
-/// A permit for one request, from admission to its answer.
+/// Before a job is tried again that turned out longer than its file said, and found no memory for the rest.
+const JOB_RETRY: Duration = Duration::from_secs(5);
+
+/// A request's place, from the door to its answer.
 pub struct RequestPermit {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
@@ -21,10 +24,12 @@ pub struct Reservation {
     pub(super) work: Work,
 }
 
-/// A permit for audio of a certain length. Dropping it releases the part that was not marked done.
+/// Leave to bring in so many seconds of audio. Work that was not marked done is given back on drop; memory when the
+/// last handle on it is dropped.
 pub struct AudioPermit {
-    /// `None` for work that is not counted.
+    /// `None`: a job, whose work is not counted.
     account: Option<Account>,
+    memory: Arc<MemoryReservation>,
 }
 
 struct Account {
@@ -34,7 +39,7 @@ struct Account {
 }
 
 impl RequestPermit {
-    /// Hands the reservation to the reader of the audio, once.
+    /// The work that is expected, for the reader of the audio; once.
     pub fn take_reservation(&mut self) -> Option<Reservation> {
         self.reservation.take()
     }
@@ -71,13 +76,19 @@ impl Account {
 }
 
 impl AudioPermit {
-    pub(super) fn new(load: Arc<Load>, tenant: TenantId, work: Work) -> Self {
-        Self { account: Some(Account { load, tenant, remaining: Mutex::new(work) }) }
+    pub(super) fn new(load: Arc<Load>, tenant: TenantId, work: Work, memory: MemoryReservation) -> Self {
+        let account = Account { load, tenant, remaining: Mutex::new(work) };
+        Self { account: Some(account), memory: Arc::new(memory) }
     }
 
-    /// A permit that counts for nothing: the caller bounds the work by other means.
-    pub(in crate::engine) fn uncounted() -> Self {
-        Self { account: None }
+    /// A job's work is not counted, as it makes way for what is. Its audio takes up memory as any other.
+    pub(super) fn of_job(memory: MemoryReservation) -> Self {
+        Self { account: None, memory: Arc::new(memory) }
+    }
+
+    /// The memory that the audio takes up: to be kept wherever the audio is.
+    pub fn memory(&self) -> Arc<MemoryReservation> {
+        self.memory.clone()
     }
 
     /// Extends the permit: while it is being decoded, the audio turns out to have `seconds` at least.
@@ -85,16 +96,19 @@ impl AudioPermit {
     /// # Errors
     /// As [`super::Load::admit`]: the audio is longer than was admitted, and there is no room for the rest.
     pub fn grow(&self, seconds: f64) -> Result<(), Error> {
-        let Some(account) = &self.account else { return Ok(()) };
+        let room = self.memory.grow_to(seconds);
+        let Some(account) = &self.account else {
+            return room.map_err(|_| Error::Overloaded { retry_after: JOB_RETRY });
+        };
         let mut remaining = account.remaining();
-        if seconds <= remaining.seconds {
+        if room.is_ok() && seconds <= remaining.seconds {
             return Ok(());
         }
-        let more = Work::audio(seconds - remaining.seconds);
+        let more = Work::audio((seconds - remaining.seconds).max(0.0));
         let mut state = account.load.state();
-        // The only piece of audio on the engine may grow without bound.
-        if state.held != *remaining {
-            account.load.check(&state, account.tenant, more, *remaining)?;
+        // The one piece on an idle engine may grow as long as it likes.
+        if room.is_err() || state.held != *remaining {
+            account.load.check(&state, account.tenant, (more, *remaining), room)?;
         }
         state.hold(account.tenant, more);
         *remaining = *remaining + more;
@@ -103,12 +117,13 @@ impl AudioPermit {
 
     /// Sets the final length once the audio is decoded; decoding its `source_samples` took one core the time `took`.
     pub fn decoded(&self, seconds: f64, source_samples: f64, took: Duration) {
+        self.memory.shrink_to(seconds);
         let Some(account) = &self.account else { return };
         account.hold_instead(Work::audio(seconds));
         account.load.state().reading.learn(source_samples, took.as_secs_f64());
     }
 
-    /// Replaces the work by windows of these lengths, in seconds, once the audio is cut.
+    /// The audio is cut into windows of so many seconds: only these are work from here on.
     pub fn cut(&self, windows: impl Iterator<Item = f64>) {
         let Some(account) = &self.account else { return };
         account.hold_instead(windows.fold(Work::default(), |sum, seconds| sum + Work::window(seconds)));
@@ -123,7 +138,7 @@ impl AudioPermit {
         *remaining = remaining.times(1.0 - part);
         let mut state = account.load.state();
         let foreseen = state.cost.of(done);
-        state.pace.done(foreseen, done.seconds);
+        state.throughput.done(foreseen, done.seconds);
         state.account(account.tenant).done += foreseen;
         state.release(account.tenant, done);
     }

@@ -18,9 +18,9 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::{Dice, among, roll};
-use crate::jobs::room::{Bounds, Held};
+use crate::jobs::room::{Bounds, Usage};
 use crate::jobs::spool::{Audio, Spool, Unread};
-use crate::jobs::store::{Acceptance, Answer, Census, Stamp};
+use crate::jobs::store::{Acceptance, Answer, Census, Stamp, Submission};
 use crate::jobs::{Delivery, Error, Finished, Job, JobId, Next, Order, Phase, Run, Sqlite, State, Store};
 
 /// Of all calls; so often one fails and has done nothing, or has done it all the same.
@@ -233,6 +233,10 @@ macro_rules! call {
 }
 
 impl Store for FaultyStore {
+    fn submitted(&self, tenant: u64, idempotency_key: String) -> Answer<'_, Option<Submission>> {
+        call!(self, submitted(tenant, idempotency_key))
+    }
+
     fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance> {
         if self.0.forgetful && roll(&self.0.dice, 0.1) {
             return Box::pin(async { Ok(Acceptance::Taken) });
@@ -240,7 +244,7 @@ impl Store for FaultyStore {
         call!(self, accept(order, sha256, bounds))
     }
 
-    fn held(&self, tenant: u64) -> Answer<'_, Held> {
+    fn held(&self, tenant: u64) -> Answer<'_, Usage> {
         call!(self, held(tenant))
     }
 

@@ -163,6 +163,24 @@ async fn a_submission_sent_again_under_its_key_is_the_same_job() {
 }
 
 #[tokio::test]
+async fn a_submission_sent_again_needs_no_room() {
+    let receiver = Receiver::start(&[]).await;
+    let (open, gate) = mpsc::channel();
+    let jobs = jobs::Config { pending_max: 1, ..quick() };
+    let setup = Setup { gate: Some(gate), fetch: allow(&[&receiver]), jobs, ..Setup::default() };
+    let server = TestServer::start(setup).await;
+    let submit = |body: Vec<u8>, key: &str| {
+        with_callback(&server, &to(&receiver), RAW, body).header("idempotency-key", key.to_owned())
+    };
+    let first = taken(submit(say(7), "order-7")).await;
+    assert_eq!(refusal(submit(say(7), "order-8")).await.0, 503, "there is no room for another");
+    assert_eq!(taken(submit(say(7), "order-7")).await, first);
+    assert_eq!(refusal(submit(say(8), "order-7")).await, (422, "IDEMPOTENCY_KEY_REUSED".to_owned()));
+    assert_eq!(audio_files(server.state.path()), [first.to_string()]);
+    drop(open);
+}
+
+#[tokio::test]
 async fn what_is_delivered_is_what_would_have_been_answered() {
     let mut receiver = Receiver::start(&[]).await;
     let server = server(&[&receiver]).await;

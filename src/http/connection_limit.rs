@@ -1,4 +1,4 @@
-//! How many connections there are, in all and from one address.
+//! Limits on open connections, in total and from one address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub(super) struct Admission {
+pub(super) struct ConnectionLimit {
     total: Arc<Semaphore>,
     per_address_max: usize,
     per_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// One connection's place; dropping it makes room for the next.
-pub(super) struct Place {
+/// One connection's permit; dropping it admits the next.
+pub(super) struct ConnectionPermit {
     _total: OwnedSemaphorePermit,
     address: Option<IpAddr>,
     per_address: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-impl Admission {
+impl ConnectionLimit {
     pub(super) fn new(total_max: usize, per_address_max: usize) -> Self {
         Self {
             total: Arc::new(Semaphore::new(total_max.clamp(1, Semaphore::MAX_PERMITS))),
@@ -28,16 +28,17 @@ impl Admission {
         }
     }
 
-    /// Waits for room. Taken before a connection is accepted, so that the kernel's backlog holds the
-    /// ones that there is no room for. Cancel-safe.
+    /// Waits for a permit. Called before accepting, so that connections over the limit wait in the kernel's
+    /// backlog. Cancel-safe.
     pub(super) async fn room(&self) -> Option<OwnedSemaphorePermit> {
         self.total.clone().acquire_owned().await.ok()
     }
 
-    /// Gives `room` to a connection from `address`, unless that has its share already.
-    pub(super) fn enter(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<Place> {
+    /// Gives `room` to a connection from `address`, unless that address is at its limit.
+    pub(super) fn enter(&self, room: OwnedSemaphorePermit, address: IpAddr) -> Option<ConnectionPermit> {
         let address = address.to_canonical();
-        let mut place = Place { _total: room, address: None, per_address: self.per_address.clone() };
+        let mut permit =
+            ConnectionPermit { _total: room, address: None, per_address: self.per_address.clone() };
         if self.per_address_max > 0 {
             let mut counts = self.per_address.lock().unwrap_or_else(PoisonError::into_inner);
             let count = counts.entry(address).or_insert(0);
@@ -45,13 +46,13 @@ impl Admission {
                 return None;
             }
             *count += 1;
-            place.address = Some(address);
+            permit.address = Some(address);
         }
-        Some(place)
+        Some(permit)
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
         let mut counts = self.per_address.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,10 +71,10 @@ mod tests {
 
     #[tokio::test]
     async fn one_address_has_its_share_and_no_more() {
-        let admission = Admission::new(10, 2);
+        let limit = ConnectionLimit::new(10, 2);
         let enter = async |address: &str| {
-            let room = admission.room().await.unwrap();
-            admission.enter(room, address.parse().unwrap())
+            let room = limit.room().await.unwrap();
+            limit.enter(room, address.parse().unwrap())
         };
         let first = enter("10.0.0.1").await;
         let second = enter("::ffff:10.0.0.1").await;
@@ -83,7 +84,7 @@ mod tests {
         drop(first);
         assert!(enter("10.0.0.1").await.is_some());
         drop(second);
-        assert!(admission.per_address.lock().unwrap().is_empty());
-        assert_eq!(admission.total.available_permits(), 10);
+        assert!(limit.per_address.lock().unwrap().is_empty());
+        assert_eq!(limit.total.available_permits(), 10);
     }
 }

@@ -1,8 +1,9 @@
-//! How fast jobs make room, so that a client which is refused knows when to come back.
+//! How fast jobs make room, so that a refused client knows when to retry.
 //!
-//! Whenever a job ends, or its audio is no longer needed, that is noted with its time. Of the last
-//! [`NOTES_MAX`] notes of the last [`MEMORY`], the mean pace says how long what is missing will take. A tenant
-//! over its share waits for its own jobs, so its own notes count; where the whole is full, all do.
+//! Each time a job ends, or its audio is no longer needed, the time and the amount are recorded. The mean
+//! rate over the last [`NOTES_MAX`] records, none older than [`MEMORY`], gives the time until enough room is
+//! free. A tenant over its share waits for its own jobs, so only its own records count; when the server is
+//! full, all do.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,26 +12,26 @@ use std::time::{Duration, SystemTime};
 use super::room::Resource;
 
 const NOTES_MAX: usize = 32;
-/// Older notes say little: there may have been nothing to do in between.
+/// Older records say little: there may have been nothing to do since.
 const MEMORY: Duration = Duration::from_secs(300);
-/// Tenants whose notes are all older than that are forgotten beyond so many.
+/// Beyond this many, tenants whose records are all too old are forgotten.
 const NOTEBOOKS_MAX: usize = 1024;
 const SHORTEST: f64 = 1.0;
 const LONGEST: f64 = 120.0;
-/// While nothing is known: a job of some minutes of audio takes about as long.
+/// Used while the rate is unknown: about as long as a job of a few minutes of audio takes.
 const UNKNOWN: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
-pub struct Pace {
-    /// For each tenant, and for all together (`None`).
+pub struct DrainRate {
+    /// One per tenant, and one for all together (`None`).
     notebooks: Mutex<HashMap<(Resource, Option<u64>), Notebook>>,
 }
 
-/// When how much was given back, the oldest first.
+/// Times and amounts, the oldest first.
 type Notebook = VecDeque<(SystemTime, u64)>;
 
-impl Pace {
-    /// `tenant` has given back `amount`.
+impl DrainRate {
+    /// Records that `tenant` has given back `amount`.
     pub fn note(&self, of: Resource, tenant: u64, amount: u64, now: SystemTime) {
         if amount == 0 {
             return;
@@ -48,7 +49,7 @@ impl Pace {
         }
     }
 
-    /// How long it will take until `amount` more is given back, by `tenant` or by all together: 1 to 120 s.
+    /// The time until `amount` more is given back, by `tenant` or by all together: 1 to 120 s.
     pub fn wait(&self, of: Resource, tenant: Option<u64>, amount: u64, now: SystemTime) -> Duration {
         let notebooks = self.notebooks();
         let seconds = notebooks.get(&(of, tenant)).and_then(|notes| estimate(notes, amount, now));
@@ -57,7 +58,7 @@ impl Pace {
     }
 
     fn notebooks(&self) -> MutexGuard<'_, HashMap<(Resource, Option<u64>), Notebook>> {
-        // A panic elsewhere leaves whole notes.
+        // A panic elsewhere leaves whole records.
         self.notebooks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,10 +71,10 @@ fn seconds(from: SystemTime, to: SystemTime) -> f64 {
     to.duration_since(from).unwrap_or_default().as_secs_f64()
 }
 
-/// Seconds; `None` where fewer than two recent notes tell no pace, or nothing has to be given back.
+/// Seconds; `None` if fewer than two recent records exist, or nothing has to be given back.
 fn estimate(notes: &Notebook, amount: u64, now: SystemTime) -> Option<f64> {
     let mut recent = notes.iter().filter(|(at, _)| is_recent(*at, now));
-    // How long the first one took is not known.
+    // It is not known how long the first one took.
     let (first, _) = recent.next()?;
     let (mut count, mut given_back, mut last) = (0.0, 0.0, first);
     for (at, amount) in recent {
@@ -86,7 +87,7 @@ fn estimate(notes: &Notebook, amount: u64, now: SystemTime) -> Option<f64> {
     }
     let (span, since) = (seconds(*first, *last), seconds(*last, now));
     let amount = amount as f64;
-    // Some of the time until the next one has passed; unless it is overdue, and they have become slower.
+    // Part of the time until the next one has passed already, unless it is overdue and the rate has dropped.
     let is_overdue = since >= span / count;
     Some(if is_overdue { amount * (span + since) / given_back } else { amount * span / given_back - since })
 }
@@ -101,23 +102,23 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs_f64(1_000_000.0 + seconds)
     }
 
-    fn wait(pace: &Pace, tenant: Option<u64>, amount: u64, now: f64) -> f64 {
-        pace.wait(Resource::Places, tenant, amount, at(now)).as_secs_f64()
+    fn wait(rate: &DrainRate, tenant: Option<u64>, amount: u64, now: f64) -> f64 {
+        rate.wait(Resource::Places, tenant, amount, at(now)).as_secs_f64()
     }
 
     #[test]
     fn jobs_that_end_evenly_tell_when_the_next_one_will() {
         for (every, jobs) in [(0.5, 100), (3.0, 40), (40.0, 6)] {
-            let pace = Pace::default();
+            let rate = DrainRate::default();
             for job in 0..jobs {
-                pace.note(Resource::Places, 1, 1, at(f64::from(job) * every));
+                rate.note(Resource::Places, 1, 1, at(f64::from(job) * every));
             }
             let last = f64::from(jobs - 1) * every;
             for passed in [0.0, 0.3, 0.9] {
                 let truth = |amount: f64| (amount - passed) * every;
                 for amount in [1_u32, 5, 60] {
                     let expected = truth(f64::from(amount)).clamp(1.0, 120.0);
-                    let told = wait(&pace, None, u64::from(amount), last + passed * every);
+                    let told = wait(&rate, None, u64::from(amount), last + passed * every);
                     assert!(
                         (told - expected).abs() <= 0.3 * expected,
                         "{every} {amount}: {told}, {expected}"
@@ -129,27 +130,27 @@ mod tests {
 
     #[test]
     fn a_tenant_over_its_share_waits_for_its_own_jobs() {
-        let pace = Pace::default();
+        let rate = DrainRate::default();
         for second in 0..60 {
-            pace.note(Resource::Places, 1, 1, at(f64::from(second)));
+            rate.note(Resource::Places, 1, 1, at(f64::from(second)));
             if second % 10 == 0 {
-                pace.note(Resource::Places, 2, 1, at(f64::from(second)));
+                rate.note(Resource::Places, 2, 1, at(f64::from(second)));
             }
         }
-        assert!((wait(&pace, Some(2), 3, 50.0) - 30.0).abs() < 0.1);
-        assert!((wait(&pace, Some(1), 3, 59.0) - 3.0).abs() < 0.1);
-        assert!(wait(&pace, None, 3, 59.0) < 3.0);
-        assert_eq!(wait(&pace, Some(3), 1, 59.0), UNKNOWN.as_secs_f64());
+        assert!((wait(&rate, Some(2), 3, 50.0) - 30.0).abs() < 0.1);
+        assert!((wait(&rate, Some(1), 3, 59.0) - 3.0).abs() < 0.1);
+        assert!(wait(&rate, None, 3, 59.0) < 3.0);
+        assert_eq!(wait(&rate, Some(3), 1, 59.0), UNKNOWN.as_secs_f64());
     }
 
     #[test]
     fn a_pace_that_slackens_or_is_long_past_is_not_trusted() {
-        let pace = Pace::default();
+        let rate = DrainRate::default();
         for second in 0..20 {
-            pace.note(Resource::Places, 1, 1, at(f64::from(second)));
+            rate.note(Resource::Places, 1, 1, at(f64::from(second)));
         }
-        assert_eq!(wait(&pace, None, 1, 19.0), 1.0);
-        assert!(wait(&pace, None, 1, 19.0 + 100.0) > 5.0, "none has ended for long");
-        assert_eq!(wait(&pace, None, 1, 19.0 + 400.0), UNKNOWN.as_secs_f64());
+        assert_eq!(wait(&rate, None, 1, 19.0), 1.0);
+        assert!(wait(&rate, None, 1, 19.0 + 100.0) > 5.0, "none has ended for long");
+        assert_eq!(wait(&rate, None, 1, 19.0 + 400.0), UNKNOWN.as_secs_f64());
     }
 }
