@@ -1,10 +1,10 @@
-//! AudioPermit: the work in hand, how long it will take, and whether there is room for more.
+//! Admission: the work in hand, how long it will take, and whether there is room for more.
 //!
-//! Work is counted as windows and seconds, of which [`Cost`] knows what they take, as a second of a short clip
-//! costs far more than a second of a long file. AudioPermit is in two stages: a request is let in at the door
-//! ([`Load::enter`]) with the work that a request usually brings, before its audio is read; the audio itself is
-//! let in ([`Load::admit`]) when its length is known, or estimated. Work is done when it is recognised; the memory
-//! that the audio takes up (`memory.rs`) is held until its transcript is.
+//! Work is counted as windows and seconds, which [`Cost`] converts to time, as a second of a short clip costs far more
+//! than a second of a long file. Admission has two stages: [`Load::enter`] admits a request before its audio is read,
+//! with the work that a request usually brings; [`Load::admit`] admits the audio itself once its length is known or
+//! estimated. Work is done once it is recognised; the audio's memory (`memory.rs`) is held until its transcript is
+//! done.
 //!
 //! The queue is fair between tenants, so the bound is on each tenant's own wait: while its work is being done, every
 //! other tenant gets at most as much done. A tenant with little work is admitted however much another one has waiting,
@@ -151,7 +151,7 @@ impl Account {
         self.work() == Work::default()
     }
 
-    /// The part of the engine's time that it had of late.
+    /// Its recent share of the engine's time.
     fn part(&self, throughput: &Throughput) -> f64 {
         throughput.busy_seconds().map_or(0.0, |busy| self.done / busy)
     }
@@ -252,11 +252,11 @@ impl Load {
         self.max_wait_seconds.max(least)
     }
 
-    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is held
-    /// already, of the piece of audio to which `work` belongs; `room`: whether there is memory for it.
+    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is the part
+    /// in hand of the piece of audio to which `work` belongs; `room`: whether there is memory for it.
     ///
-    /// In that time a queue that is fair does as much for each other tenant that has so much, so the wait is the
-    /// sum of the lesser of both (max-min fairness), and one second of it passes in a second.
+    /// In that time a fair queue does as much work for every other tenant that has it. So the wait is the sum, over all
+    /// tenants, of the lesser of its work and this one's (max-min fairness), and one second of it passes in a second.
     fn standing(
         state: &State,
         tenant: TenantId,
@@ -287,23 +287,22 @@ impl Load {
         // A tenant's first piece may have any length, as on a server that it has to itself.
         let is_first = before.without(piece) == Work::default();
         let wait = if is_first { others } else { (mine + others).max(mine * slowness) };
-        // A tenant that holds nothing yet is not over its share, however long its first piece is.
+        // A tenant with nothing in hand is never over its share.
         let holds_more = !is_first && active > 1.0 && mine > bound / active;
         let is_over_share = room == Err(Refused::OverShare) || holds_more;
         let mut excess = wait - bound;
         if room.is_err() {
-            // Until as much of the audio in memory is done.
+            // The time until as much of the audio in memory is done.
             let surplus = (held + work).seconds.min(work.seconds).max(1.0);
             excess = excess.max(state.time(Work::audio(surplus)) * active);
         }
         Standing { excess, active, slowness, is_over_share }
     }
 
-    /// Lets a request in, before its audio is read. `caller` is the same number whenever the same caller asks
-    /// for the same thing.
+    /// Admits a request before its audio is read. `caller` identifies a client and its request.
     ///
     /// # Errors
-    /// [`Error::Overloaded`], [`Error::OverShare`], with the time at which there will be room for this caller.
+    /// [`Error::Overloaded`], [`Error::OverShare`], with the time until there will be room for this caller.
     pub fn enter(
         self: &Arc<Self>,
         tenant: TenantId,
@@ -383,7 +382,7 @@ impl Load {
         Ok(AudioPermit::new(self.clone(), tenant, work, memory))
     }
 
-    /// Leave for a job of so much audio, as soon as there is memory for it. Its work is not counted.
+    /// A permit for a job with so much audio, as soon as there is memory for it. Its work is not counted.
     pub async fn admit_job(&self, tenant: TenantId, seconds: f64) -> AudioPermit {
         AudioPermit::of_job(self.memory.reserve_for_job(tenant, seconds).await)
     }

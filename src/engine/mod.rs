@@ -50,8 +50,7 @@ pub struct Config {
     /// New audio is refused while the audio in hand would take longer than this at the measured speed.
     /// Seconds, default 30.
     pub max_wait_seconds: f64,
-    /// The most audio in memory at once, whatever the rate, jobs' counted: from its decoding until its transcript is
-    /// done. 32 kB of memory a second, and 64 kB more while its window is in the engine. Seconds, default 14400.
+    /// The most audio in memory at once, including that of jobs, from its decoding until its transcript is done. 32 kB of memory a second, and 64 kB more while its window is in the engine. Seconds, default 14400.
     pub max_held_seconds: f64,
     /// Admitted requests without an answer yet. Default 1024.
     pub max_requests: usize,
@@ -252,8 +251,8 @@ impl Engine {
         futures_util::future::try_join_all(probes).await.map(drop)
     }
 
-    /// Leave for a job's windows, as soon as there is memory for its audio. Its work is not counted: it makes way for
-    /// work that is.
+    /// A permit for a job, as soon as there is memory for its audio. Its work is not counted, as it gives way to all
+    /// other work.
     pub async fn admit_job(&self, tenant: TenantId, audio: impl Into<Audio>) -> AudioPermit {
         self.shared.load.admit_job(tenant, audio.into().seconds).await
     }
@@ -263,6 +262,7 @@ impl Engine {
         self.shared.load.held_seconds()
     }
 
+    /// The current load, for monitoring.
     pub fn load(&self) -> LoadSnapshot {
         self.shared.load.snapshot()
     }

@@ -18,7 +18,7 @@ pub struct Window {
     pub class: Class,
     /// The tenant that capacity is charged to: tenants share it fairly.
     pub tenant: TenantId,
-    /// Work that has not begun by then is answered with [`super::Error::DeadlineExceeded`].
+    /// A window that has not begun by then fails with [`super::Error::DeadlineExceeded`].
     pub deadline: Option<Deadline>,
 }
 

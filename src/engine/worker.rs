@@ -18,7 +18,7 @@ use super::queue::Queue;
 use super::window::{Class, Recognition, Timings, Window};
 use crate::audio::SAMPLE_RATE;
 
-/// A window on its way, with the channel its answer goes back on.
+/// A submitted window, with the channel for its answer.
 pub struct Entry {
     pub window: Window,
     pub reply: oneshot::Sender<Result<Recognition, Error>>,
@@ -52,7 +52,7 @@ pub struct Worker {
     queue: Queue<Entry>,
     fairness: Fairness,
     slots: Vec<Option<Occupant>>,
-    /// Those in use, in order; kept for its memory.
+    /// The slots of the current step, in order; kept to reuse its memory.
     active: Vec<SlotId>,
     meters: Meters,
 }
@@ -375,7 +375,7 @@ impl Worker {
             .iter_mut()
             .filter(|(slot, hypothesis)| {
                 let wanted = self.slots[slot.0].as_ref().is_some_and(|o| o.entry.window.options.word_times);
-                // Where the last word ends decides what the next window hears: the same whether or not times are wanted.
+                // The end of the last word decides where the next window begins, so align even if no times are wanted.
                 (wanted || !hypothesis.ends_in_silence) && !hypothesis.segments.is_empty()
             })
             .map(|(slot, hypothesis)| (*slot, hypothesis))

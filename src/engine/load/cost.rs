@@ -165,7 +165,7 @@ impl Reading {
 
 /// Busy seconds of the engine after which a measurement has lost most of its weight.
 const REMEMBERED_BUSY_SECONDS: f64 = 15.0;
-/// A throughput outside this is a measurement that went wrong.
+/// Bounds of a plausible throughput; anything else is a failed measurement.
 const THROUGHPUT: std::ops::RangeInclusive<f64> = 0.1..=2.0;
 
 /// Foreseen seconds of work done in a second of the engine's busy time. Below 1 while the engine also does work that

@@ -1,8 +1,8 @@
-//! Memory for decoded audio, counted in seconds of it.
+//! Memory for decoded audio, counted in seconds of audio.
 //!
-//! Audio takes up memory from its decoding until its transcript is done, however much of it has been recognised by
-//! then. So it is counted apart from the work that it is. All jobs together are one holder among the tenants, which
-//! always leaves some to clients that wait for an answer; a job that finds no room waits for it in turn.
+//! Audio takes up memory from its decoding until its transcript is done, regardless of how much of it is recognised.
+//! So memory is counted separately from work. All jobs together count as one tenant, which always leaves memory for
+//! clients that wait for an answer; jobs without room wait for it one after another.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::engine::fairness::Flow;
 use crate::engine::window::TenantId;
 use crate::share::{Ledger, Refused, Tenants, Turns, may_hold};
 
-/// A job waits so long for others to leave room to it. After that its room is kept free of newcomers, so that a
-/// steady stream of small files does not keep a large job out for ever.
+/// How long a job waits for room while others are admitted. After that, room for it is kept free, so that a steady
+/// stream of small files cannot keep out a large job for ever.
 pub(super) const JOB_PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Memory {
     capacity_ms: u64,
     state: Mutex<State>,
     freed: Notify,
-    /// Jobs that wait, one after another.
+    /// The line of waiting jobs.
     line: Turns,
-    /// Jobs always leave room to others.
+    /// Limits jobs like one tenant of several, so that they leave room to others.
     never_alone: Tenants,
 }
 
@@ -32,18 +32,18 @@ pub struct Memory {
 struct State {
     tenants: Tenants,
     ledger: Ledger<Flow>,
-    /// Room that is kept for the job that is next.
+    /// Room that is kept for the first job in line.
     kept_ms: u64,
 }
 
-/// Room for decoded audio; dropping it gives it back.
+/// A reservation of room for decoded audio; dropping it releases the room.
 pub struct MemoryReservation {
     memory: Arc<Memory>,
     flow: Flow,
     held_ms: Mutex<u64>,
 }
 
-/// Keeps newcomers from the room that a job waits for.
+/// Keeps room free for a waiting job.
 struct Kept<'a>(&'a Memory);
 
 impl Drop for Kept<'_> {
@@ -53,7 +53,7 @@ impl Drop for Kept<'_> {
 }
 
 fn milliseconds(seconds: f64) -> u64 {
-    // Saturates: without a bound there are as many as can be counted.
+    // Saturates if there is no bound.
     (seconds * 1000.0).ceil() as u64
 }
 
@@ -94,7 +94,7 @@ impl Memory {
         may_hold(own, total.saturating_add(kept), wanted_ms, self.capacity_ms, tenants)
     }
 
-    /// Whether `tenant` could hold another piece of so many seconds.
+    /// Whether `tenant` could hold another piece of `seconds`.
     pub fn has_room(&self, tenant: TenantId, seconds: f64) -> Result<(), Refused> {
         self.may_hold(&self.state(), Flow::Tenant(tenant), 0, milliseconds(seconds))
     }
@@ -107,15 +107,14 @@ impl Memory {
         Ok(reservation)
     }
 
-    /// Room for a job of `tenant`, as soon as there is some. Cancel-safe: dropping the future gives up the place in
-    /// the line.
+    /// Reserves room for a job of `tenant` as soon as there is some. Cancel-safe: dropping the future leaves the line.
     pub async fn reserve_for_job(self: &Arc<Self>, tenant: TenantId, seconds: f64) -> MemoryReservation {
         let _turn = self.line.take(tenant.0).await;
         let patience = Instant::now() + JOB_PATIENCE;
         let mut kept = None;
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
-            // Hears of what is given back from here on.
+            // Registers for room that is released from here on.
             freed.as_mut().enable();
             if let Ok(reservation) = self.reserve(Flow::Jobs, seconds) {
                 return reservation;
@@ -135,7 +134,7 @@ impl MemoryReservation {
         self.held_ms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds room for `seconds` at least; where that is refused, what it held before.
+    /// Grows the reservation to `seconds`, if it is smaller. If that is refused, it stays as it is.
     ///
     /// # Errors
     /// [`Refused`].
@@ -151,7 +150,7 @@ impl MemoryReservation {
         Ok(())
     }
 
-    /// Holds room for no more than `seconds` from here on.
+    /// Shrinks the reservation to `seconds`, if it is larger.
     pub fn shrink_to(&self, seconds: f64) {
         let (mut held_ms, wanted_ms) = (self.held_ms(), milliseconds(seconds));
         if wanted_ms < *held_ms {

@@ -7,10 +7,10 @@ use super::cost::Work;
 use super::{Audio, Error, Load, MemoryReservation};
 use crate::engine::window::TenantId;
 
-/// Before a job is tried again that turned out longer than its file said, and found no memory for the rest.
+/// The pause before retrying a job whose audio is longer than its file said and found no memory for the rest.
 const JOB_RETRY: Duration = Duration::from_secs(5);
 
-/// A request's place, from the door to its answer.
+/// A permit for one request, from admission to its answer.
 pub struct RequestPermit {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
@@ -26,10 +26,10 @@ pub struct Reservation {
     pub(super) work: Work,
 }
 
-/// Leave to bring in so many seconds of audio. Work that was not marked done is given back on drop; memory when the
-/// last handle on it is dropped.
+/// A permit for audio of a certain length. Dropping it releases the work that was not marked done; the memory is released
+/// with its last handle.
 pub struct AudioPermit {
-    /// `None`: a job, whose work is not counted.
+    /// `None` for a job, whose work is not counted.
     account: Option<Account>,
     memory: Arc<MemoryReservation>,
 }
@@ -41,7 +41,7 @@ struct Account {
 }
 
 impl RequestPermit {
-    /// The work that is expected, for the reader of the audio; once.
+    /// Hands the reservation to the reader of the audio, once.
     pub fn take_reservation(&mut self) -> Option<Reservation> {
         self.reservation.take()
     }
@@ -91,12 +91,13 @@ impl AudioPermit {
         Self { account: Some(account), memory: Arc::new(memory) }
     }
 
-    /// A job's work is not counted, as it makes way for what is. Its audio takes up memory as any other.
+    /// A permit for a job, whose work is not counted, as it gives way to all other work. Its audio takes up memory like
+    /// any other.
     pub(super) fn of_job(memory: MemoryReservation) -> Self {
         Self { account: None, memory: Arc::new(memory) }
     }
 
-    /// The memory that the audio takes up: to be kept wherever the audio is.
+    /// A handle on the audio's memory; keep it as long as the audio.
     pub fn memory(&self) -> Arc<MemoryReservation> {
         self.memory.clone()
     }
@@ -116,7 +117,7 @@ impl AudioPermit {
         }
         let more = Work::audio((seconds - remaining.seconds).max(0.0));
         let mut state = account.load.state();
-        // The one piece on an idle engine may grow as long as it likes.
+        // The only piece of audio on the engine may grow without bound.
         if room.is_err() || state.held != *remaining {
             account.load.check(&state, account.tenant, (more, *remaining), room, 0.0)?;
         }
@@ -133,7 +134,7 @@ impl AudioPermit {
         account.load.state().reading.learn(source_samples, took.as_secs_f64());
     }
 
-    /// The audio is cut into windows of so many seconds: only these are work from here on.
+    /// Replaces the work by windows of these lengths, in seconds, once the audio is cut.
     pub fn cut(&self, windows: impl Iterator<Item = f64>) {
         let Some(account) = &self.account else { return };
         account.hold_instead(windows.fold(Work::default(), |sum, seconds| sum + Work::window(seconds)));

@@ -1,4 +1,4 @@
-//! A machine of which all is known, and callers that come back when they are told to.
+//! A simulated machine with a known speed, and callers that return at the promised time.
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
@@ -6,7 +6,7 @@ use super::tests::{TENANT, started};
 use super::*;
 
 /// A machine that does one window after another, in `fixed + slope · seconds`, and callers whose clocks are
-/// this machine's. What it does is known here to the microsecond, which is what the load has to guess.
+/// this machine's. The simulation knows its times to the microsecond; the load has to estimate them.
 struct Simulation {
     load: Arc<Load>,
     start: Instant,
@@ -19,13 +19,13 @@ struct Simulation {
     random: u64,
 }
 
-/// What became of one caller.
+/// The history of one caller.
 #[derive(Clone, Copy, Default)]
 struct Caller {
     asked_at: f64,
     seconds: f64,
     told: f64,
-    /// How long those before it, and it, needed in truth.
+    /// The time that it and the callers before it really needed.
     truth: f64,
     attempts: u32,
     let_in_at: Option<f64>,
@@ -38,7 +38,7 @@ impl Simulation {
         Self { load, start, now: 0.0, fixed, slope, queue: VecDeque::new(), free_at: 0.0, busy: 0.0, random }
     }
 
-    /// Even between 0 and 1.
+    /// Uniform between 0 and 1.
     fn random(&mut self) -> f64 {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -49,7 +49,7 @@ impl Simulation {
         self.fixed + self.slope * seconds
     }
 
-    /// Work in hand at this moment, in seconds of the machine's.
+    /// Work in hand now, in seconds of the machine's time.
     fn backlog(&self) -> f64 {
         let waiting: f64 = self.queue.iter().skip(1).map(|(.., seconds)| self.cost(*seconds)).sum();
         waiting + if self.queue.is_empty() { 0.0 } else { self.free_at - self.now }
@@ -91,8 +91,8 @@ impl Simulation {
     }
 }
 
-/// Offers `times` of what the machine can do for `duration` seconds; of those refused, `share` come back when
-/// they were told to, as often as it takes, the others never. Returns the callers, and how much of the time the
+/// Offers `times` of what the machine can do for `duration` seconds; of refused callers, `share` return at the
+/// promised time, as often as it takes, the others never. Returns the callers, and how much of the time the
 /// machine was at work while the load lasted.
 fn overload(simulation: &mut Simulation, times: f64, duration: f64, share: f64) -> (Vec<Caller>, f64) {
     const MEAN_SECONDS: f64 = 10.0;
@@ -107,7 +107,7 @@ fn overload(simulation: &mut Simulation, times: f64, duration: f64, share: f64) 
         callers.push(Caller { asked_at, seconds, ..Caller::default() });
         events.push((at(asked_at), number));
     }
-    // Who will come back, and what each brings: the line that a refused caller stands in, in truth.
+    // The callers that will return, and the work of each: the true line before a refused caller.
     let mut line: HashMap<usize, f64> = HashMap::new();
     let mut busy_until_end = None;
     while let Some((std::cmp::Reverse(time), number)) = events.pop() {
@@ -154,13 +154,13 @@ fn at_four_times_the_capacity_it_works_all_the_time_and_what_it_tells_is_true() 
         let mut simulation = Simulation::new(&config, fixed, slope, seed);
         let (callers, goodput) = overload(&mut simulation, 4.0, 45.0, 1.0);
         assert!(goodput >= 0.95, "goodput {goodput:.3} at {fixed} + {slope} s");
-        assert!(callers.iter().all(|caller| caller.let_in_at.is_some()), "somebody was never let in");
+        assert!(callers.iter().all(|caller| caller.let_in_at.is_some()), "a caller was never let in");
         let refused: Vec<&Caller> = callers
             .iter()
             .filter(|caller| caller.attempts > 0 && caller.asked_at >= LEARNING && caller.told < 120.0)
             .collect();
         assert!(refused.len() > 50, "{} refused", refused.len());
-        // A whole second is the finest that can be told.
+        // `Retry-After` is in whole seconds.
         let true_to = |told: f64, truth: f64| (told - truth).abs() <= (0.3 * truth).max(1.5);
         let foreseen = refused.iter().filter(|caller| true_to(caller.told, caller.truth)).count();
         assert!(
@@ -171,7 +171,7 @@ fn at_four_times_the_capacity_it_works_all_the_time_and_what_it_tells_is_true() 
         let waited = |caller: &Caller| caller.let_in_at.map_or(f64::INFINITY, |at| at - caller.asked_at);
         let kept = refused.iter().filter(|caller| true_to(caller.told, waited(caller))).count();
         assert!(part(kept, refused.len()) >= 0.95, "{kept} of {} let in when told", refused.len());
-        // No more are told a time than can be served by then.
+        // No more callers are promised a time than can be served by then.
         let times = refused.iter().map(|caller| caller.asked_at + caller.told);
         let (first, last) = times.fold((f64::MAX, 0.0f64), |(first, last), at| (first.min(at), last.max(at)));
         let in_a_second = refused.len() as f64 / (last - first);

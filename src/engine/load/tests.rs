@@ -8,7 +8,7 @@ fn load(max_held_seconds: f64) -> Arc<Load> {
     started(&Config { max_held_seconds, ..Config::default() })
 }
 
-/// Of one device that works on three windows at once.
+/// The load of one device with three slots.
 pub(super) fn started(config: &Config) -> Arc<Load> {
     let load = Load::new(config);
     load.started(1, 3);

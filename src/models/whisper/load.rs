@@ -45,6 +45,36 @@ pub struct Accelerator {
     pub name: String,
 }
 
+/// How a model is placed on its hardware.
+struct Plan {
+    slots: usize,
+    /// Not `Auto`.
+    compute_type: ComputeType,
+    /// Whether the audio caches are in e4m3.
+    is_fp8: bool,
+    /// Threads on the CPU.
+    threads: usize,
+    /// (layer, head), by layer.
+    alignment_heads: Vec<(usize, usize)>,
+}
+
+impl Plan {
+    fn numbers(&self) -> host::Numbers {
+        match self.compute_type {
+            ComputeType::F32 => host::Numbers::F32,
+            ComputeType::Bf16 => host::Numbers::BF16,
+            ComputeType::Int8 | ComputeType::Auto => host::Numbers::INT8,
+        }
+    }
+
+    fn on_torch(self, torch_device: Device) -> torch::Placement {
+        let Self { slots, alignment_heads, .. } = self;
+        let kind = if self.compute_type == ComputeType::F32 { Kind::Float } else { Kind::BFloat16 };
+        let audio_kind = if self.is_fp8 { Kind::Float8e4m3fn } else { kind };
+        torch::Placement { slots, torch_device, kind, audio_kind, alignment_heads }
+    }
+}
+
 /// Windows that a CUDA device encodes at once; more gain nothing.
 const ENCODE_BATCH: usize = 8;
 
@@ -91,6 +121,40 @@ impl Hardware {
             Self::Torch(_) | Self::Cpu => "cpu".into(),
         }
     }
+
+    /// Places the network here.
+    fn place(
+        self,
+        weights: weights::Weights,
+        plan: Plan,
+        tokenizer: &Tokenizer,
+        rules: Rules,
+    ) -> Result<Box<dyn Backend>, Error> {
+        let (text_positions, _) = weights.decoder_positions.size2()?;
+        let sampler = |rules| Sampler {
+            rules,
+            no_speech: tokenizer.special.no_speech,
+            text_positions: text_positions as usize,
+        };
+        let threads = plan.threads;
+        Ok(match self {
+            Self::Cpu => {
+                let numbers = plan.numbers();
+                let Plan { slots, alignment_heads, .. } = plan;
+                let threads = Threads::new(threads);
+                let placement = host::Placement { slots, numbers, threads, alignment_heads };
+                Box::new(HostBackend::new(weights, placement, sampler(rules))?)
+            }
+            Self::Torch(torch_device) => {
+                let placement = plan.on_torch(torch_device);
+                Box::new(TorchBackend::new(weights, placement, Threads::new(threads), sampler(rules))?)
+            }
+            Self::Kernels(Accelerator { torch_device, device, .. }) => {
+                let placement = plan.on_torch(torch_device);
+                Box::new(CudaBackend::new(weights, placement, device, rules.table(tokenizer))?)
+            }
+        })
+    }
 }
 
 impl Whisper {
@@ -124,6 +188,7 @@ impl Whisper {
         Ok(Self { lengths: Some(lengths), ..Self::build(model, config, hardware)? })
     }
 
+    /// Places `model` on `hardware` as `config` says.
     pub fn build(model: Model, config: &Config, hardware: Hardware) -> Result<Self, Error> {
         let Model { name, weights, tokenizer, generation } = model;
         let torch_device = hardware.torch_device();
@@ -147,7 +212,6 @@ impl Whisper {
         let _guard = tch::no_grad_guard();
 
         let (text_positions, _) = weights.decoder_positions.size2()?;
-        let text_positions = text_positions as usize;
         let alignment_heads =
             generation.alignment_heads(weights.decoder_layers.len(), weights.decoder_heads)?;
         let languages = tokenizer.languages.iter().map(|(code, _)| code.clone()).collect::<Vec<_>>();
@@ -165,30 +229,9 @@ impl Whisper {
             },
         };
         let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
-        let sampler = |rules| Sampler { rules, no_speech: tokenizer.special.no_speech, text_positions };
         let slots = info.slots;
-        let kind = if compute_type == ComputeType::F32 { Kind::Float } else { Kind::BFloat16 };
-        let audio_kind = if is_fp8 { Kind::Float8e4m3fn } else { kind };
-        let backend: Box<dyn Backend> = match hardware {
-            Hardware::Cpu => {
-                let numbers = match compute_type {
-                    ComputeType::F32 => host::Numbers::F32,
-                    ComputeType::Bf16 => host::Numbers::BF16,
-                    ComputeType::Int8 | ComputeType::Auto => host::Numbers::INT8,
-                };
-                let placement =
-                    host::Placement { slots, numbers, threads: Threads::new(threads), alignment_heads };
-                Box::new(HostBackend::new(weights, placement, sampler(rules))?)
-            }
-            Hardware::Torch(torch_device) => {
-                let placement = torch::Placement { slots, torch_device, kind, audio_kind, alignment_heads };
-                Box::new(TorchBackend::new(weights, placement, Threads::new(threads), sampler(rules))?)
-            }
-            Hardware::Kernels(Accelerator { torch_device, device, .. }) => {
-                let placement = torch::Placement { slots, torch_device, kind, audio_kind, alignment_heads };
-                Box::new(CudaBackend::new(weights, placement, device, rules.table(&tokenizer))?)
-            }
-        };
+        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads };
+        let backend = hardware.place(weights, plan, &tokenizer, rules)?;
         Ok(Self {
             full_context: match config.audio_context {
                 AudioContext::Auto => on_cuda || compute_type == ComputeType::F32,
@@ -198,7 +241,7 @@ impl Whisper {
             backend,
             slots: (0..slots).map(|_| Slot::default()).collect(),
             sequences: Sequences::new(slots),
-            text_positions,
+            text_positions: text_positions as usize,
             lengths: None,
             biases: Vec::new(),
             info,
