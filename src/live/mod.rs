@@ -19,6 +19,8 @@ mod lag;
 mod recording;
 mod session;
 mod span;
+#[cfg(test)]
+mod tests;
 mod utterance;
 mod voice;
 

@@ -102,8 +102,8 @@ fn memory_is_held_wherever_the_audio_is() {
     assert!(load.admit(TENANT, 20.0.into()).is_ok());
 }
 
-#[test]
-fn a_job_waits_for_memory_and_is_no_work() {
+#[tokio::test]
+async fn a_job_waits_for_memory_and_is_no_work() {
     use futures_util::FutureExt as _;
     let load = load(100.0);
     let file = load.admit(TENANT, 90.0.into()).expect("idle");
