@@ -73,7 +73,7 @@ pub(super) fn encoded_body() -> Failure {
     Failure::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UNSUPPORTED_MEDIA_TYPE",
-        "A body with a Content-Encoding is not taken: send the audio as it is.",
+        "Bodies with a Content-Encoding are not accepted: send the audio unencoded.",
     )
 }
 
@@ -219,7 +219,7 @@ impl From<engine::Error> for Failure {
             engine::Error::DeadlineExceeded => Self::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "PROCESSING_TIMEOUT",
-                "The audio was not transcribed within the time for a request.",
+                "The audio was not transcribed within the time limit for a request.",
             ),
             engine::Error::UnknownLanguage(code) => UnknownLanguage(code).into(),
             error @ engine::Error::EnglishOnly(_) => {

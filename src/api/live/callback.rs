@@ -47,7 +47,7 @@ pub enum Lost {
     Refused(u16),
     #[error("the callback's WebSocket is closed")]
     Closed,
-    #[error("its task broke")]
+    #[error("its task failed")]
     Broken(#[from] JoinError),
 }
 
