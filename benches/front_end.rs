@@ -25,8 +25,8 @@ use verbatim::api::answer::{Asked, Heard, response};
 use verbatim::api::{self, Parameters, Readiness, Services};
 use verbatim::audio::{self, DecodeOptions, Limits, RawEncoding, RawFormat};
 use verbatim::engine::{
-    self, Class, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo,
-    SlotId, SpeechModel, StepOutcome, Task, TenantId,
+    self, Attempt, Class, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
+    SpeechModel, StepOutcome, Task, TenantId,
 };
 use verbatim::fetch::Fetcher;
 use verbatim::http::{self, Authenticator, auth};
@@ -55,7 +55,7 @@ impl SpeechModel for FixedLatency {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), Error> {
         Ok(())
     }
 

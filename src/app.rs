@@ -24,13 +24,13 @@ use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
-use crate::models::{self, hub};
 use crate::patience;
 use crate::share::Tenants;
 use crate::sts::{self, Recognize, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{TranscribeOptions, Transcriber, Windows};
 use crate::vad::{self, Vad};
+use crate::{hub, models};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -10,8 +10,8 @@
 //!                           build, who knows a service by its address: all on  http (hyper plumbing)
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; what is delivered later
 //! 3  format  vad            speech arts
-//! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall)
-//! 1  audio  transcript  figures  fetch  identity  keys  onnx  patience  share  state  telemetry   ground
+//! 2  engine                 queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels)
+//! 1  audio  transcript  figures  fetch  hub  identity  keys  onnx  patience  share  state  telemetry   ground
 //! ```
 //!
 //! # The path of a request
@@ -29,6 +29,7 @@
 //! | transcript | |
 //! | figures    | |
 //! | fetch      | patience |
+//! | hub        | fetch |
 //! | identity   | |
 //! | onnx       | |
 //! | patience   | |
@@ -40,7 +41,7 @@
 //! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |
-//! | models     | engine, audio, transcript, cpu, cuda, fetch |
+//! | models     | engine, audio, transcript, cpu, cuda, hub |
 //! | format     | transcript |
 //! | transcribe | audio, patience, share, vad, engine, transcript, telemetry |
 //! | live       | audio, share, vad, engine, transcript, telemetry |
@@ -66,6 +67,7 @@ pub mod fetch;
 pub mod figures;
 pub mod format;
 pub mod http;
+pub mod hub;
 mod identity;
 pub mod jobs;
 pub mod keys;

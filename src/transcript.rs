@@ -1,8 +1,10 @@
-//! What was said and when: plain data that every floor shares.
+//! Transcripts, segments and words with their times: plain data that every floor shares.
 //!
 //! All times are seconds (`f64`) from the start of the audio that the value belongs to: a
 //! recognition counts from its window's start, a [`Transcript`] from the start
 //! of the file or stream.
+
+pub mod script;
 
 /// One word, with its leading space and adjoining punctuation as the model wrote them.
 #[derive(Debug, Clone, PartialEq)]

@@ -17,7 +17,7 @@ use super::{terms, wire};
 use crate::engine::ModelInfo;
 use crate::figures::{Probability, Seconds};
 use crate::format::{self, FillerWords, Word};
-use crate::transcript::Transcript;
+use crate::transcript::{Transcript, script};
 
 /// The request that is answered.
 pub struct Asked<'a> {
@@ -190,7 +190,7 @@ impl<'a> Channel<'a> {
         let multilingual = parameters.is_multilingual();
         let detects = parameters.detect_language != DetectLanguage::Off || multilingual;
         let language = &transcript.language;
-        let divides = parameters.paragraphs || (parameters.smart_format && format::is_spaced(&language.code));
+        let divides = parameters.paragraphs || (parameters.smart_format && script::is_spaced(&language.code));
         let alternative = wire::Alternative {
             transcript: self.text(shown),
             confidence: Probability::new(format::confidence(shown)),

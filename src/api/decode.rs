@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Services;
 use crate::audio::{self, DecodeOptions, Decoded, Progress, SAMPLE_RATE};
-use crate::engine::{self, Admission, Audio};
+use crate::engine::{self, Audio, AudioPermit};
 use crate::http::Failure;
 use crate::jobs::Watch;
 use crate::patience::by;
@@ -26,7 +26,7 @@ pub(super) struct Admitted {
     pub decoded: Decoded,
     /// The file's hash.
     pub sha256: [u8; 32],
-    pub admission: Admission,
+    pub admission: AudioPermit,
 }
 
 /// Decodes a file on a thread. The file is admitted first, by the length in its header, and decoding stops if

@@ -50,7 +50,7 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     let audio = {
         let mut reading = pin!(read(&services, request, tenant, deadline));
         // Room is kept for the usual work of a request, but not for audio that is slow to arrive.
-        let expected = permit.take_expected();
+        let expected = permit.take_reservation();
         let in_time = timeout(EXPECTED_WITHIN, reading.as_mut()).await;
         drop(expected);
         match in_time {

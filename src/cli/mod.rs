@@ -26,7 +26,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::app;
 use crate::config::{Config, Flag, Sources};
-use crate::models::hub;
+use crate::hub;
 
 const EXIT_CODES: &str = "\
 Exit codes:

@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use super::print;
 use crate::config::Config;
-use crate::models::hub::{self, Verdict};
+use crate::hub::{self, Verdict};
 
 #[derive(Subcommand)]
 pub enum Command {

@@ -1,24 +1,23 @@
-//! The work that the engine has taken on, and how long it will take: the basis of admission.
+//! AudioPermit: the work in hand, how long it will take, and whether there is room for more.
 //!
 //! Work is counted as windows and seconds, of which [`Cost`] knows what they take, as a second of a short clip
-//! costs far more than a second of a long file. Admission is in two stages: a request is let in at the door
+//! costs far more than a second of a long file. AudioPermit is in two stages: a request is let in at the door
 //! ([`Load::enter`]) with the work that a request usually brings, before its audio is read; the audio itself is
 //! let in ([`Load::admit`]) when its length is known, or estimated. Work is done when it is recognised; the memory
 //! that the audio takes up (`memory.rs`) is held until its transcript is.
 //!
-//! The queue behind is fair between tenants, so the wait that is bounded is a tenant's own: while its work is
-//! being done, each other tenant gets at most as much done. A tenant with little to do is let in however much
-//! another one has waiting, and each has its own line of clients that were refused and asked to come again.
-//! Pure but for the lock: time is given.
+//! The queue is fair between tenants, so the bound is on each tenant's own wait: while its work is being done, every
+//! other tenant gets at most as much done. A tenant with little work is admitted however much another one has waiting,
+//! and each has its own line of refused clients that may return. Pure but for the lock: callers pass the time.
 
 mod cost;
 mod memory;
+mod permits;
 mod promises;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
-mod tickets;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -28,8 +27,8 @@ use std::time::{Duration, Instant};
 use self::cost::{Cost, Reading, Throughput, Work};
 use self::memory::Memory;
 pub use self::memory::MemoryReservation;
+pub use self::permits::{AudioPermit, RequestPermit, Reservation};
 use self::promises::Promises;
-pub use self::tickets::{Admission, Expected, RequestPermit};
 use super::fairness::Flow;
 use super::window::TenantId;
 use super::{Config, Error};
@@ -37,19 +36,19 @@ use crate::share::{Refused, Tenants, may_hold};
 
 /// Bounds of `Retry-After`, in seconds.
 const RETRY_AFTER: RangeInclusive<f64> = 1.0..=120.0;
-/// A full window may be held however slow the engine was of late: one slow second does not shut the door.
+/// There is always room for a full window, so that one slow second does not refuse everything.
 const MIN_HELD_WINDOWS: f64 = 1.0;
-/// And two requests somewhat longer than usual, one that is worked on and one that is ready: with less, the engine
-/// would stand still from each answer to the next request.
+/// There is always room for two requests somewhat longer than usual, one in progress and one ready: with less, the
+/// engine would idle between an answer and the next request.
 const MIN_HELD_REQUESTS: f64 = 2.5;
-/// Audio in hand has cost its upload already: it may exceed the bound on waiting that was kept at the door by
-/// so much, the part that a request may bring beyond the usual.
+/// Uploaded audio may exceed the bound on waiting at entry by this factor: its upload is paid for, and a request may
+/// bring more than the usual.
 const IN_HAND: f64 = 1.25;
-/// A client that retries after `Retry-After` may find the engine a little behind the forecast, by so much or by this
-/// part of the time that it was told.
+/// A client that retries after `Retry-After` is admitted even if the engine is behind the forecast by so many seconds,
+/// or by this part of its wait.
 const BEHIND_SECONDS: f64 = 2.0;
 const BEHIND_PART: f64 = 0.1;
-/// A tenant that had less of the engine's time of late is not counted on to come back.
+/// A tenant with a smaller recent share of the engine's time counts as gone.
 const NO_PART: f64 = 0.02;
 /// Weight of the newest request in the work that a request usually brings.
 const SMOOTHING: f64 = 0.05;
@@ -62,13 +61,13 @@ pub struct Load {
 }
 
 struct State {
-    /// How many organisations there may be.
+    /// The number of organisations that share the engine.
     tenants: Tenants,
-    /// Devices that work side by side, and the windows that they can have in hand at once: while fewer are held,
-    /// no place is kept for clients who may come back, as the engine would idle.
-    lanes: f64,
+    /// Devices that work side by side, and their slots together: while fewer windows are in hand, nothing is kept
+    /// free for clients that may return, so that the engine does not idle.
+    devices: f64,
     slots: f64,
-    /// Processors that decode.
+    /// Cores that decode.
     readers: f64,
     cost: Cost,
     reading: Reading,
@@ -82,15 +81,15 @@ struct State {
     accounts: HashMap<TenantId, Account>,
 }
 
-/// One tenant's part. Forgotten when there is nothing in it.
+/// One tenant's part of the load; removed when it is empty.
 struct Account {
-    /// Accepted and not yet done.
+    /// Accepted audio that is not done.
     held: Work,
-    /// For requests whose audio is still to come.
+    /// Reserved for requests whose audio is still to come.
     expected: Work,
     requests: usize,
     promises: Promises,
-    /// Work done of late, in seconds of the engine's time.
+    /// Recent work, in seconds of the engine's time.
     done: f64,
 }
 
@@ -99,18 +98,18 @@ struct Account {
 pub struct LoadSnapshot {
     pub requests: usize,
     pub audio_seconds: f64,
-    /// Until it is done, where the speed is known.
+    /// Time until all of it is done; `None` until the speed is known.
     pub wait_seconds: Option<f64>,
-    /// Audio seconds that the engine does in a second of its time.
+    /// Seconds of audio that the engine does in a second of its time.
     pub real_time_factor: Option<f64>,
 }
 
-/// Audio that is to be let in.
+/// Audio that asks for admission.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Audio {
     /// All transcribed channels' seconds together.
     pub seconds: f64,
-    /// Samples that are still to be decoded, all channels counted; 0 where none are.
+    /// Samples that are still to be decoded, all channels counted.
     pub source_samples: f64,
 }
 
@@ -121,13 +120,13 @@ impl From<f64> for Audio {
     }
 }
 
-/// Where a tenant stands.
+/// A tenant's position with respect to the bounds.
 struct Standing {
-    /// Seconds until there is room; 0 or less where there is.
+    /// Seconds until there is room; 0 or less if there is room now.
     excess: f64,
     /// Tenants that have work, this one among them.
     active: f64,
-    /// How long it takes, in seconds, to get a second of the engine's time.
+    /// Seconds that it takes to get a second of the engine's time.
     slowness: f64,
     /// Whether the tenant holds more than others leave it.
     is_over_share: bool,
@@ -163,9 +162,9 @@ impl Account {
 }
 
 impl State {
-    /// Until `work` is done, if it is begun now and nothing else is, in seconds.
+    /// Seconds to do `work` alone.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.throughput.get() * self.lanes) + work.reading / self.readers
+        self.cost.of(work) / (self.throughput.get() * self.devices) + work.reading / self.readers
     }
 
     fn account(&mut self, tenant: TenantId) -> &mut Account {
@@ -209,7 +208,7 @@ impl Load {
     pub fn new(config: &Config) -> Self {
         let state = State {
             tenants: Tenants::default(),
-            lanes: 1.0,
+            devices: 1.0,
             slots: 0.0,
             readers: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
             cost: Cost::new(),
@@ -229,10 +228,10 @@ impl Load {
         }
     }
 
-    /// So many devices work, on so many windows at once in all.
-    pub fn started(&self, lanes: usize, slots: usize) {
+    /// Sets the number of devices, and of their slots together.
+    pub fn started(&self, devices: usize, slots: usize) {
         let mut state = self.state();
-        (state.lanes, state.slots) = (lanes as f64, slots as f64);
+        (state.devices, state.slots) = (devices as f64, slots as f64);
     }
 
     pub fn share_between(&self, tenants: Tenants) {
@@ -245,8 +244,8 @@ impl Load {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The longest that a tenant may wait. No bound before the speed is known: the one on seconds of audio holds
-    /// always.
+    /// The longest wait of a tenant, in seconds. Infinite before the speed is known; the bound on seconds of audio
+    /// applies always.
     fn bound(&self, state: &State) -> f64 {
         let Some(full_window) = state.cost.of_full_window() else { return f64::INFINITY };
         let least = (MIN_HELD_WINDOWS * full_window).max(MIN_HELD_REQUESTS * state.time(state.usual));
@@ -281,11 +280,11 @@ impl Load {
             larger += f64::from(u8::from(time > mine));
             parts.push(part);
         }
-        // Tenants that have little waiting may come again and again: their part of late, up to an even one, is not
-        // there for this tenant.
+        // Tenants with little waiting may return again and again: their recent share, up to an even one, is not
+        // available to this tenant.
         let left = 1.0 - parts.iter().map(|part| part.min(1.0 / active)).sum::<f64>();
         let slowness = (1.0 + larger).max(1.0 / left.max(1.0 / active));
-        // A tenant's first piece may be as long as it likes, as on a server of its own.
+        // A tenant's first piece may have any length, as on a server that it has to itself.
         let is_first = before.without(piece) == Work::default();
         let wait = if is_first { others } else { (mine + others).max(mine * slowness) };
         // A tenant that holds nothing yet is not over its share, however long its first piece is.
@@ -328,18 +327,18 @@ impl Load {
         let is_short_of_work = (state.held + state.expected).windows < state.slots;
         let promises = &state.account(tenant).promises;
         let before = if returned { promises.expected_again() } else { promises.expected() };
-        let (line, told) = (before * one, promises.of(caller));
+        let (line, promised) = (before * one, promises.of(caller));
         let may_pass = promises.leave(-standing.excess / one, 1.0 / one, now);
         let welcome = fits && (returned || is_short_of_work || may_pass);
         if welcome || (is_idle && requests == 0 && state.requests == 0) {
             state.requests += 1;
             state.account(tenant).requests += 1;
             state.expect(tenant, usual);
-            let expected = Expected { load: self.clone(), tenant, work: usual };
-            return Ok(RequestPermit { load: self.clone(), tenant, expected: Some(expected) });
+            let reservation = Reservation { load: self.clone(), tenant, work: usual };
+            return Ok(RequestPermit { load: self.clone(), tenant, reservation: Some(reservation) });
         }
         let crowded = if crowd.is_err() { one } else { 0.0 };
-        let wait = match told {
+        let wait = match promised {
             Some(due) => retry_after(due.saturating_duration_since(now).as_secs_f64()),
             None => {
                 let wait = retry_after(standing.excess.max(crowded).max(0.0) + line);
@@ -353,12 +352,12 @@ impl Load {
         Err(refusal(standing.is_over_share || crowd == Err(Refused::OverShare), wait))
     }
 
-    /// Accepts audio. An idle engine accepts any one piece; otherwise the wait for the tenant's work must stay
-    /// within bounds.
+    /// Admits audio. An idle engine admits any one piece; otherwise the wait for the tenant's work must stay within
+    /// bounds.
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], with the time until there is room.
-    pub fn admit(self: &Arc<Self>, tenant: TenantId, audio: Audio) -> Result<Admission, Error> {
+    pub fn admit(self: &Arc<Self>, tenant: TenantId, audio: Audio) -> Result<AudioPermit, Error> {
         let mut state = self.state();
         let reading = state.reading.of(audio.source_samples);
         let work = Work { reading, ..Work::audio(audio.seconds) };
@@ -367,16 +366,16 @@ impl Load {
         self.check(&state, tenant, (work, Work::default()), room)?;
         let memory = memory.map_err(|_| Error::Overloaded { retry_after: retry_after(0.0) })?;
         state.hold(tenant, work);
-        // A stream is let in before it has any audio: that tells nothing of requests.
+        // A stream is admitted before it has any audio, which says nothing about requests.
         if audio.seconds > 0.0 {
             state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
         }
-        Ok(Admission::new(self.clone(), tenant, work, memory))
+        Ok(AudioPermit::new(self.clone(), tenant, work, memory))
     }
 
     /// Leave for a job of so much audio, as soon as there is memory for it. Its work is not counted.
-    pub async fn admit_job(&self, tenant: TenantId, seconds: f64) -> Admission {
-        Admission::of_job(self.memory.reserve_for_job(tenant, seconds).await)
+    pub async fn admit_job(&self, tenant: TenantId, seconds: f64) -> AudioPermit {
+        AudioPermit::of_job(self.memory.reserve_for_job(tenant, seconds).await)
     }
 
     /// Whether there is room for `work`; `piece` and `room` as for [`Self::standing`].
@@ -395,7 +394,7 @@ impl Load {
         if room.is_err() || waits_too_long {
             let one = state.time(state.usual) * standing.slowness;
             let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
-            // Its own work done, and as much of the others', there is room in any case; with none of its own, it waits
+            // Once its own work and as much of the others' is done, there is room; without work of its own it waits
             // for theirs.
             let held = state.accounts.get(&tenant).map_or(0.0, |own| state.time(own.held));
             let own = if held > 0.0 { (held * standing.active).max(1.0) } else { f64::INFINITY };
@@ -409,20 +408,20 @@ impl Load {
         self.state().held.seconds
     }
 
-    pub fn held(&self) -> LoadSnapshot {
+    pub fn snapshot(&self) -> LoadSnapshot {
         let state = self.state();
         LoadSnapshot {
             requests: state.requests,
             audio_seconds: state.held.seconds,
             wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
-            real_time_factor: state.throughput.audio().map(|factor| factor * state.lanes),
+            real_time_factor: state.throughput.audio().map(|factor| factor * state.devices),
         }
     }
 
-    /// The engine's thread was busy with the model for `seconds`.
+    /// Records that a worker was busy with the model for `seconds`.
     pub fn busy(&self, seconds: f64) {
         let mut state = self.state();
-        // Where nothing is held, it did work that is not counted here.
+        // With nothing in hand, the work was of a kind that is not counted here.
         if state.held != Work::default() || state.expected != Work::default() {
             let kept = state.throughput.busy(seconds);
             let State { accounts, throughput, .. } = &mut *state;
@@ -431,7 +430,7 @@ impl Load {
         }
     }
 
-    /// A window of `seconds` took `busy` seconds of the engine's time.
+    /// Learns from a window of `seconds` that took `busy` seconds of the engine's time.
     pub fn learn(&self, seconds: f64, busy: f64) {
         self.state().cost.learn(seconds, busy);
     }

@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out.
+//! Windows of speech with their decoding options, and the engine's results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,20 +16,20 @@ pub struct Window {
     pub pcm: Pcm,
     pub options: DecodingOptions,
     pub class: Class,
-    /// Whose work it is: capacity is shared fairly between tenants, by audio seconds.
+    /// The tenant that capacity is charged to: tenants share it fairly.
     pub tenant: TenantId,
     /// Work that has not begun by then is answered with [`super::Error::DeadlineExceeded`].
     pub deadline: Option<Deadline>,
 }
 
-/// Lower comes first.
+/// The urgency of a window; lower classes go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// A person waits for the next word.
     Live,
     /// A client waits for the answer.
     Interactive,
-    /// Nobody waits: the result is delivered later.
+    /// No client is connected: the result is delivered later.
     Job,
 }
 
@@ -53,14 +53,14 @@ pub enum Task {
     Translate,
 }
 
-/// The most terms of one request that are heeded.
+/// Terms of one request beyond this many are ignored.
 pub const TERMS_MAX: usize = 600;
 
-/// A word or a few, and how much it is expected.
+/// A word or phrase to expect, and how strongly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
     pub text: String,
-    /// 1: expected; more, the more it is; less than 0: unwanted.
+    /// 1 for an expected term, more for a likelier one; negative for an unwanted one.
     pub weight: f32,
 }
 
@@ -72,8 +72,7 @@ pub struct DecodingOptions {
     pub task: Task,
     /// Text that precedes the window, to condition on: names, terms, the words before.
     pub prompt: Option<String>,
-    /// Terms that are likelier, or less likely, than the model thinks, at most [`TERMS_MAX`]. Windows of one request
-    /// share them.
+    /// Terms to make likelier or less likely, at most [`TERMS_MAX`]. The windows of one request share them.
     pub bias: Arc<[Term]>,
     /// Align words in time. Costs a pass over the decoded tokens.
     pub word_times: bool,
@@ -103,7 +102,7 @@ impl Default for DecodingOptions {
     }
 }
 
-/// What the model heard in one window. Times count from the window's start.
+/// The text of one window. Times count from the window's start.
 #[derive(Debug, Clone)]
 pub struct Recognition {
     pub segments: Vec<Segment>,
@@ -114,7 +113,7 @@ pub struct Recognition {
     pub timings: Timings,
 }
 
-/// Where a window's time went.
+/// How long a window spent in each stage.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Timings {
     pub queued: Duration,

@@ -32,7 +32,7 @@ pub use paragraphs::{Paragraph, Sentence, paragraphs, transcript as paragraphs_t
 pub use replace::Replacement;
 pub use search::{Hit, Searcher};
 pub use utterances::{SPLIT_SECONDS, utterances};
-pub use word::{Gap, Word, bare_text, confidence, gather, is_spaced, text};
+pub use word::{Gap, Word, bare_text, confidence, gather, text};
 
 /// What to do with the words. The default leaves them as they are.
 ///

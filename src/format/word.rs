@@ -1,9 +1,7 @@
 //! Words on their way from the model to the reader.
 
 use crate::transcript;
-
-/// Languages written without spaces, by the model's codes.
-const UNSPACED_LANGUAGES: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
+use crate::transcript::script::is_unspaced;
 
 /// What stands between a word and the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,11 +65,6 @@ impl Word {
     }
 }
 
-/// Whether words of `language` (the model's code) have spaces between them.
-pub fn is_spaced(language: &str) -> bool {
-    !UNSPACED_LANGUAGES.contains(&language)
-}
-
 /// The words of `spoken`.
 ///
 /// The model tells what it writes without a space, `3` and `.5`, as pieces with times of their own:
@@ -116,19 +109,6 @@ fn goes_on(word: &str, text: &str) -> bool {
         // Punctuation alone.
         None => true,
     }
-}
-
-/// Letters of scripts that set no spaces between words: Thai and Lao, Burmese, Khmer, kana, Han.
-pub(super) fn is_unspaced(letter: char) -> bool {
-    matches!(letter,
-        '\u{0e00}'..='\u{0eff}'
-        | '\u{1000}'..='\u{109f}'
-        | '\u{1780}'..='\u{17ff}'
-        | '\u{3005}'..='\u{30ff}'
-        | '\u{3400}'..='\u{9fff}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{ff66}'..='\u{ff9f}'
-        | '\u{20000}'..='\u{3ffff}')
 }
 
 /// The words as a text, with capitals and punctuation.

@@ -35,7 +35,7 @@ pub use session::{Progress, Session};
 use lag::Lag;
 
 use crate::audio::{self, StreamFormat};
-use crate::engine::{self, Admission, Engine, LanguageChoice, ModelInfo, TenantId, Term};
+use crate::engine::{self, AudioPermit, Engine, LanguageChoice, ModelInfo, TenantId, Term};
 use crate::share::{Part, Refused, Share, Tenants};
 use crate::transcript::Word;
 use crate::vad::Vad;
@@ -189,7 +189,7 @@ struct Shared {
 /// One stream's permit; dropping it makes room for the next.
 pub struct StreamPermit {
     _stream: Part,
-    admission: Admission,
+    admission: AudioPermit,
 }
 
 impl Live {

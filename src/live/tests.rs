@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use super::*;
-use crate::engine::{DecodingOptions, EncodeRequest, Hypothesis, SlotId, SpeechModel, StepOutcome, Timings};
+use crate::engine::{Attempt, EncodeRequest, Hypothesis, SlotId, SpeechModel, StepOutcome, Timings};
 
 /// Recognises nothing: here no audio comes.
 struct Idle(ModelInfo);
@@ -17,7 +17,7 @@ impl SpeechModel for Idle {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), engine::Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), engine::Error> {
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use self::speech::{Plan, Speech};
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
-    Admission, Audio, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
+    Audio, AudioPermit, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
     TenantId, Term, WINDOW_SAMPLES, Window,
 };
 use crate::patience::Deadline;
@@ -83,7 +83,7 @@ pub struct Transcriber {
 /// The part that is the same for all windows of one request.
 struct Work<'a> {
     options: &'a TranscribeOptions,
-    admission: &'a Admission,
+    admission: &'a AudioPermit,
     /// A place here is needed for each window that is in the engine.
     room: Semaphore,
 }
@@ -120,7 +120,7 @@ impl Transcriber {
         &self,
         audio: impl Into<Audio>,
         options: &TranscribeOptions,
-    ) -> Result<Admission, Error> {
+    ) -> Result<AudioPermit, Error> {
         match options.class {
             Class::Live | Class::Interactive => self.engine.admit(options.tenant, audio),
             Class::Job => Ok(self.engine.admit_job(options.tenant, audio).await),
@@ -151,7 +151,7 @@ impl Transcriber {
     pub async fn transcribe_all(
         &self,
         channels: Vec<Sound>,
-        admission: Admission,
+        admission: AudioPermit,
         options: &TranscribeOptions,
     ) -> Result<Vec<Transcript>, Error> {
         // Dropped before the admission, in which its memory is counted.

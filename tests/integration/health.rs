@@ -98,7 +98,7 @@ async fn requests_are_bounded_at_the_door() {
     let api = api::Config::default();
     let server = TestServer::start(Setup { gate: Some(gate), engine, api, ..Setup::default() }).await;
     let held: Vec<_> = (1..3).map(|number| tokio::spawn(answer(server.listen(RAW, say(number))))).collect();
-    while server.engine.held().requests < 2 {
+    while server.engine.load().requests < 2 {
         tokio::task::yield_now().await;
     }
     assert_eq!(refusal(server.listen(RAW, say(3))).await.0, 503);

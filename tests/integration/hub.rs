@@ -12,7 +12,7 @@ use hyper::{Method, StatusCode};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use verbatim::http::{Config as HttpConfig, ReplyBody, Request, Response, Router};
-use verbatim::models::hub::{self, Config, Error, Verdict};
+use verbatim::hub::{self, Config, Error, Verdict};
 
 use crate::server::Door;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use verbatim::audio::Pcm;
 use verbatim::engine::{
-    DecodingOptions, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
+    Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
 };
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -102,13 +102,13 @@ impl SpeechModel for ScriptedModel {
         Ok(())
     }
 
-    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
-        for (slot, _, temperature) in attempts {
-            let running = self.slots.get_mut(slot).expect("encoded before");
+    fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
+        for &Attempt { slot, temperature, .. } in attempts {
+            let running = self.slots.get_mut(&slot).expect("encoded before");
             running.left = running.steps;
-            running.temperature = *temperature;
+            running.temperature = temperature;
             let word = running.word;
-            self.note(Call::Begin(word, *temperature));
+            self.note(Call::Begin(word, temperature));
         }
         Ok(())
     }

@@ -13,8 +13,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use verbatim::api::{self, JobWork, Readiness, Services, State};
 use verbatim::audio::Limits;
 use verbatim::engine::{
-    self, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
-    SpeechModel, StepOutcome,
+    self, Attempt, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
+    StepOutcome,
 };
 use verbatim::fetch::{self, Fetcher};
 use verbatim::http::{self, Authenticator, Router, Shutdown, auth};
@@ -73,13 +73,13 @@ impl SpeechModel for Reader {
         Ok(())
     }
 
-    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
-        for (slot, options, _) in attempts {
+    fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
+        for &Attempt { slot, options, .. } in attempts {
             let terms: Vec<_> =
                 options.bias.iter().map(|term| format!("{}:{}", term.text, term.weight)).collect();
-            self.terms.insert(*slot, terms.join(" "));
+            self.terms.insert(slot, terms.join(" "));
             if let LanguageChoice::Named(code) = &options.language
-                && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == *slot)
+                && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == slot)
             {
                 heard.3.clone_from(code);
             }

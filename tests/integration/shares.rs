@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use verbatim::engine::{
-    self, DecodingOptions, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
+    self, Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
 };
 use verbatim::transcript::DetectedLanguage;
 use verbatim::{api, fetch, http, live};
@@ -124,7 +124,7 @@ impl SpeechModel for Slow {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), Error> {
         Ok(())
     }
 

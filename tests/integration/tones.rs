@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use verbatim::engine::{
-    DecodingOptions, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
+    Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
 };
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -96,7 +96,7 @@ impl SpeechModel for Listener {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), Error> {
         Ok(())
     }
 

@@ -5,8 +5,7 @@
 //! languages that write no spaces every letter is a word, which makes it a character error rate. Other tools
 //! normalise more, so compare only figures of one tool.
 
-/// Languages that write no spaces between words, by their ISO 639 codes.
-const LETTERS: [&str; 7] = ["ja", "zh", "yue", "th", "lo", "my", "km"];
+use crate::transcript::script;
 
 /// Wrong words, and words that should have been heard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,7 +19,7 @@ impl Errors {
     pub fn between(reference: &str, heard: &str, language: Option<&str>) -> Self {
         let by_letter = language.is_some_and(|language| {
             let code = language.split('-').next().unwrap_or(language);
-            LETTERS.contains(&code)
+            !script::is_spaced(code)
         });
         let (reference, heard) = (words(reference, by_letter), words(heard, by_letter));
         let mut row: Vec<usize> = (0..=heard.len()).collect();

@@ -13,7 +13,7 @@ struct Simulation {
     now: f64,
     fixed: f64,
     slope: f64,
-    queue: VecDeque<(Admission, RequestPermit, f64)>,
+    queue: VecDeque<(AudioPermit, RequestPermit, f64)>,
     free_at: f64,
     busy: f64,
     random: u64,
@@ -81,7 +81,7 @@ impl Simulation {
             other => panic!("{other}"),
         };
         let mut place = self.load.enter(TENANT, caller, now).map_err(overloaded)?;
-        drop(place.take_expected());
+        drop(place.take_reservation());
         let admission = self.load.admit(TENANT, seconds.into()).map_err(overloaded)?;
         if self.queue.is_empty() {
             self.free_at = self.now + self.cost(seconds);

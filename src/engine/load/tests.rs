@@ -60,7 +60,7 @@ fn work_given_up_makes_room_at_once_and_is_not_taken_for_speed() {
     load.busy(10.0);
     assert!(load.admit(TENANT, 20.0.into()).is_err());
     drop(first);
-    assert_eq!(load.held().real_time_factor, None);
+    assert_eq!(load.snapshot().real_time_factor, None);
     assert!(load.admit(TENANT, 20.0.into()).is_ok());
 }
 
@@ -83,10 +83,10 @@ fn what_turns_out_to_be_silence_is_no_work_but_takes_up_memory() {
 fn requests_are_bounded_whatever_they_bring() {
     let load = started(&Config { max_requests: 3, ..Config::default() });
     let now = Instant::now();
-    let places: Vec<RequestPermit> =
+    let permits: Vec<RequestPermit> =
         (0..3).map(|caller| load.enter(TENANT, caller, now).expect("room")).collect();
     assert!(told(load.enter(TENANT, 9, now)) >= Duration::from_secs(1));
-    drop(places);
+    drop(permits);
     assert!(load.enter(TENANT, 10, now + Duration::from_secs(10)).is_ok());
 }
 
@@ -125,7 +125,7 @@ fn teach(load: &Load) {
 }
 
 /// Seconds that a refused tenant has to wait, and whether it holds its share.
-fn refused(result: Result<Admission, Error>) -> (u64, bool) {
+fn refused(result: Result<AudioPermit, Error>) -> (u64, bool) {
     match result {
         Err(Error::Overloaded { retry_after }) => (retry_after.as_secs(), false),
         Err(Error::OverShare { retry_after }) => (retry_after.as_secs(), true),
@@ -140,7 +140,7 @@ fn a_tenant_with_little_is_let_in_however_much_another_one_has_waiting() {
     teach(&load);
     let (busy, other, third) = (TenantId(1), TenantId(2), TenantId(3));
     let file = Audio::from(60.0);
-    let mut held: Vec<Admission> = std::iter::from_fn(|| load.admit(busy, file).ok()).collect();
+    let mut held: Vec<AudioPermit> = std::iter::from_fn(|| load.admit(busy, file).ok()).collect();
     // 30 seconds of work, and a quarter more for audio in hand.
     assert_eq!(held.len(), 18);
     assert_eq!(refused(load.admit(busy, file)), (1, false));
@@ -167,7 +167,7 @@ fn each_tenant_has_a_line_of_its_own() {
     let load = load(1e6);
     teach(&load);
     let (busy, other, now) = (TenantId(1), TenantId(2), Instant::now());
-    let _held: Vec<Admission> = std::iter::from_fn(|| load.admit(busy, Audio::from(30.0)).ok()).collect();
+    let _held: Vec<AudioPermit> = std::iter::from_fn(|| load.admit(busy, Audio::from(30.0)).ok()).collect();
     for caller in 0..500 {
         assert!(load.enter(busy, caller, now).is_err());
     }
@@ -179,7 +179,7 @@ fn to_ask_again_before_the_time_changes_nothing() {
     let load = load(1e6);
     teach(&load);
     let now = Instant::now();
-    let _held: Vec<Admission> = std::iter::from_fn(|| load.admit(TENANT, Audio::from(30.0)).ok()).collect();
+    let _held: Vec<AudioPermit> = std::iter::from_fn(|| load.admit(TENANT, Audio::from(30.0)).ok()).collect();
     let ask =
         |caller, seconds| told(load.enter(TENANT, caller, now + Duration::from_secs(seconds))).as_secs();
     let first = ask(1, 0);
@@ -219,8 +219,8 @@ fn a_tenants_requests_leave_room_for_others() {
     load.share_between(tenants);
     let now = Instant::now();
     let enter = |tenant: u64, caller: u64| load.enter(TenantId(tenant), caller, now);
-    let places: Vec<RequestPermit> = (0..10).map_while(|caller| enter(1, caller).ok()).collect();
-    assert_eq!(places.len(), 8);
+    let permits: Vec<RequestPermit> = (0..10).map_while(|caller| enter(1, caller).ok()).collect();
+    assert_eq!(permits.len(), 8);
     assert!(matches!(enter(1, 99), Err(Error::OverShare { .. })));
     assert!(enter(2, 1).is_ok());
 }
@@ -232,7 +232,7 @@ fn decoding_is_work_that_is_waited_for() {
     let processors = load.state().readers;
     let bomb = Audio { seconds: 1.0, source_samples: 2e9 * processors };
     let first = load.admit(TENANT, bomb).expect("idle");
-    assert!(load.held().wait_seconds.is_some_and(|wait| wait > 38.0));
+    assert!(load.snapshot().wait_seconds.is_some_and(|wait| wait > 38.0));
     assert!(load.admit(TENANT, Audio::from(1.0)).is_err());
     // It went faster than was expected of it.
     first.decoded(1.0, 2e9, Duration::from_secs(2));
@@ -286,24 +286,24 @@ proptest! {
     ) {
         let load = load(600.0);
         let now = Instant::now();
-        let (mut places, mut admissions) = (Vec::new(), Vec::new());
+        let (mut permits, mut admissions) = (Vec::new(), Vec::new());
         for (number, &(what, amount)) in steps.iter().enumerate() {
             let time = now + Duration::from_secs_f64(number as f64);
             match what {
-                0 => places.extend(load.enter(TENANT, number as u64, time)),
+                0 => permits.extend(load.enter(TENANT, number as u64, time)),
                 1 => admissions.extend(load.admit(TENANT, amount.into())),
-                2 => if let Some(place) = places.last_mut() { drop(place.take_expected()) },
-                3 => if let Some(admission) = admissions.last() { Admission::done(admission, amount) },
+                2 => if let Some(permit) = permits.last_mut() { drop(permit.take_reservation()) },
+                3 => if let Some(admission) = admissions.last() { AudioPermit::done(admission, amount) },
                 4 => if let Some(admission) = admissions.first() { admission.cut([amount].into_iter()) },
-                _ => { load.busy(amount); places.pop(); admissions.pop(); }
+                _ => { load.busy(amount); permits.pop(); admissions.pop(); }
             }
-            let held = load.held();
-            prop_assert_eq!(held.requests, places.len());
+            let held = load.snapshot();
+            prop_assert_eq!(held.requests, permits.len());
             prop_assert!(held.audio_seconds >= 0.0 && held.audio_seconds <= 600.0 + 60.0 * steps.len() as f64);
         }
-        places.clear();
+        permits.clear();
         admissions.clear();
-        let held = load.held();
+        let held = load.snapshot();
         prop_assert_eq!((held.requests, held.audio_seconds), (0, 0.0));
         prop_assert_eq!(load.state().held, Work::default());
     }

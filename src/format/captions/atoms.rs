@@ -4,7 +4,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::layout::{LINE_COLUMNS, ends_clause};
-use crate::format::word::is_unspaced;
+use crate::transcript::script::is_unspaced;
 use crate::transcript::{Segment, Transcript};
 
 /// Nothing is said more slowly than this and so many seconds a column.

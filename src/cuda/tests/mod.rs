@@ -1,12 +1,14 @@
-//! Every kernel against libtorch on the processor: emulated everywhere, and on a GPU where there is one. The
+//! Every kernel against libtorch on the processor: emulated everywhere, and on a GPU if there is one. The
 //! twins of the other two, `choose` and `log_mel`, are in `models/whisper`, and so are their tests.
+
+pub mod emulated;
 
 use tch::{Kind, Tensor};
 
-use super::emulated::devices;
+use self::emulated::devices;
 use super::*;
 
-/// Rows of the test, of which the third has nothing to do.
+/// Rows of each test, of which the third is empty.
 const ROWS: i64 = 5;
 const HEADS: i64 = 3;
 const WIDTH: i64 = HEADS * HEAD as i64;
@@ -68,7 +70,7 @@ fn compiled_kernels_are_kept_for_the_next_start() {
     let nvrtc = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/nvrtc-13.0.88/lib");
     libraries::open_companions(&[nvrtc]);
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // Of two devices at once.
+    // Transfers on two devices at once.
     let of_device = || compiler::kernels((9, 0), folder.path()).expect("it compiles");
     let (first, second) = std::thread::scope(|scope| {
         let second = scope.spawn(of_device);
@@ -86,27 +88,28 @@ fn compiled_kernels_are_kept_for_the_next_start() {
 
 #[test]
 fn embeddings_are_those_of_token_and_position() {
-    for (place, mut device) in devices() {
-        let tokens = random(&[50, WIDTH], Kind::BFloat16).to_device(place);
-        let places = random(&[TEXT, WIDTH], Kind::Float).to_device(place);
+    for (torch_device, mut device) in devices() {
+        let tokens = random(&[50, WIDTH], Kind::BFloat16).to_device(torch_device);
+        let position_embeddings = random(&[TEXT, WIDTH], Kind::Float).to_device(torch_device);
         let given = |slot, token, position| Row {
             slot: Some(slot),
             given: Some((token, position)),
             first: 0,
             wanted: Wanted::default(),
         };
-        // Given; from the state; nothing; finished; a token that there is not.
+        // A given token; one from the state; none; a finished slot; an invalid token.
         let of = [given(2, 7, 3), Row::step(1, 1), Row::NONE, Row::step(0, 3), given(2, 50, 4)];
-        let row_bytes = rows(&of, place);
+        let row_bytes = rows(&of, torch_device);
         const NUMBERS: usize = State::BYTES / 4;
         let mut states = vec![0i32; SLOTS as usize * NUMBERS];
         (states[NUMBERS], states[NUMBERS + 1], states[6]) = (49, 39, 1);
-        let states = ints(&states, place);
-        let positions = ints(&[9; ROWS as usize], place);
-        let x = random(&[ROWS, WIDTH], Kind::Float).to_device(place);
+        let states = ints(&states, torch_device);
+        let positions = ints(&[9; ROWS as usize], torch_device);
+        let x = random(&[ROWS, WIDTH], Kind::Float).to_device(torch_device);
         let sizes = [WIDTH, 50, TEXT].map(|size| Argument::from(size as usize));
-        let mut arguments: Vec<Argument> =
-            [&row_bytes, &states, &tokens, &places].map(|tensor| address(tensor).into()).to_vec();
+        let mut arguments: Vec<Argument> = [&row_bytes, &states, &tokens, &position_embeddings]
+            .map(|tensor| address(tensor).into())
+            .to_vec();
         arguments.extend(sizes);
         arguments.extend([Argument::from(address(&positions)), address(&x).into()]);
         device.after_libtorch().expect("the device works");
@@ -115,23 +118,30 @@ fn embeddings_are_those_of_token_and_position() {
         let found: Vec<i32> = positions.to_device(tch::Device::Cpu).try_into().expect("numbers");
         assert_eq!(found, [3, 39, -1, -1, -1]);
         for (row, token, position) in [(0, 7, 3), (1, 49, 39)] {
-            let expected = tokens.get(token).to_kind(Kind::Float) + places.get(position);
+            let expected = tokens.get(token).to_kind(Kind::Float) + position_embeddings.get(position);
             assert_close(&x.get(row), &expected, 0.0, "embedding");
         }
-        assert_close(&x.narrow(0, 2, 3), &Tensor::zeros([3, WIDTH], (Kind::Float, place)), 0.0, "nothing");
+        assert_close(
+            &x.narrow(0, 2, 3),
+            &Tensor::zeros([3, WIDTH], (Kind::Float, torch_device)),
+            0.0,
+            "nothing",
+        );
     }
 }
 
 #[test]
 fn the_norm_takes_up_what_a_block_made() {
-    for (place, mut device) in devices() {
-        // A width that is no multiple of the block, and one that is.
+    for (torch_device, mut device) in devices() {
+        // A width that is not a multiple of the block, and one that is.
         for width in [WIDTH, 1280] {
-            let positions = ints(&[0, 5, -1, 1, 2], place);
-            let [before, y] = [0, 1].map(|_| random(&[ROWS, width], Kind::Float).to_device(place) * 3.0);
-            let [bias, gamma, beta] = [0, 1, 2].map(|_| random(&[width], Kind::Float).to_device(place));
+            let positions = ints(&[0, 5, -1, 1, 2], torch_device);
+            let [before, y] =
+                [0, 1].map(|_| random(&[ROWS, width], Kind::Float).to_device(torch_device) * 3.0);
+            let [bias, gamma, beta] =
+                [0, 1, 2].map(|_| random(&[width], Kind::Float).to_device(torch_device));
             let x = before.copy();
-            let normal = Tensor::zeros([ROWS, width], (Kind::BFloat16, place));
+            let normal = Tensor::zeros([ROWS, width], (Kind::BFloat16, torch_device));
             device.after_libtorch().expect("the device works");
             let launch = |y: Address, bias: Address| {
                 let arguments = [
@@ -166,12 +176,12 @@ fn the_norm_takes_up_what_a_block_made() {
 
 #[test]
 fn gelu_is_exact_to_bf16() {
-    for (place, mut device) in devices() {
+    for (torch_device, mut device) in devices() {
         let width = 1300;
-        let positions = ints(&[0, 5, -1, 1, 2], place);
-        let x = random(&[ROWS, width], Kind::Float).to_device(place) * 3.0;
-        let bias = random(&[width], Kind::Float).to_device(place);
-        let y = Tensor::zeros([ROWS, width], (Kind::BFloat16, place));
+        let positions = ints(&[0, 5, -1, 1, 2], torch_device);
+        let x = random(&[ROWS, width], Kind::Float).to_device(torch_device) * 3.0;
+        let bias = random(&[width], Kind::Float).to_device(torch_device);
+        let y = Tensor::zeros([ROWS, width], (Kind::BFloat16, torch_device));
         let arguments = [
             address(&positions).into(),
             address(&x).into(),
@@ -188,7 +198,7 @@ fn gelu_is_exact_to_bf16() {
         }
         assert_close(
             &y.get(2),
-            &Tensor::zeros([width], (Kind::Float, place)),
+            &Tensor::zeros([width], (Kind::Float, torch_device)),
             0.0,
             "a row with nothing to do",
         );
@@ -207,23 +217,25 @@ fn audio_is_attended_to_in_parts_of_each_slots_own_length() {
     let splits = 3;
     let on_each =
         devices().into_iter().map(|on| (on, false)).chain(devices().into_iter().map(|on| (on, true)));
-    for ((place, mut device), fp8) in on_each {
+    for ((torch_device, mut device), fp8) in on_each {
         let lengths = [600, 1, 257, 0];
         let of_row = [2usize, 0, 1, 1, 3];
-        let row_bytes = rows(&of_row.map(|slot| Row::step(slot, 0)), place);
-        let positions = ints(&[0, 5, -1, 1, 2], place);
-        let query = random(&[ROWS, WIDTH], Kind::Float).to_device(place) * 2.0;
-        let bias = random(&[WIDTH], Kind::Float).to_device(place);
+        let row_bytes = rows(&of_row.map(|slot| Row::step(slot, 0)), torch_device);
+        let positions = ints(&[0, 5, -1, 1, 2], torch_device);
+        let query = random(&[ROWS, WIDTH], Kind::Float).to_device(torch_device) * 2.0;
+        let bias = random(&[WIDTH], Kind::Float).to_device(torch_device);
         let kind = if fp8 { Kind::Float8e4m3fn } else { Kind::BFloat16 };
         let cache = || {
-            random(&[SLOTS, HEADS, positions_max, HEAD as i64], Kind::Float).to_kind(kind).to_device(place)
+            random(&[SLOTS, HEADS, positions_max, HEAD as i64], Kind::Float)
+                .to_kind(kind)
+                .to_device(torch_device)
         };
         let (keys, values) = (cache(), cache());
-        let scales = || random(&[SLOTS, HEADS], Kind::Float).to_device(place).exp();
+        let scales = || random(&[SLOTS, HEADS], Kind::Float).to_device(torch_device).exp();
         let (key_scales, value_scales) = (scales(), scales());
-        let lengths_there = ints(&lengths, place);
-        let parts = Tensor::zeros([ROWS, HEADS, splits, 66], (Kind::Float, place));
-        let attended = Tensor::zeros([ROWS, WIDTH], (Kind::BFloat16, place));
+        let lengths_there = ints(&lengths, torch_device);
+        let parts = Tensor::zeros([ROWS, HEADS, splits, 66], (Kind::Float, torch_device));
+        let attended = Tensor::zeros([ROWS, WIDTH], (Kind::BFloat16, torch_device));
         let mut arguments = vec![
             address(&row_bytes).into(),
             address(&positions).into(),
@@ -261,7 +273,7 @@ fn audio_is_attended_to_in_parts_of_each_slots_own_length() {
                     if fp8 { numbers * scales.get(slot as i64).get(head) } else { numbers }
                 };
                 let expected = if row == 2 || length == 0 {
-                    Tensor::zeros([HEAD as i64], (Kind::Float, place))
+                    Tensor::zeros([HEAD as i64], (Kind::Float, torch_device))
                 } else {
                     attention(&query, &of(&keys, &key_scales), &of(&values, &value_scales))
                 };
@@ -275,15 +287,15 @@ fn audio_is_attended_to_in_parts_of_each_slots_own_length() {
 
 #[test]
 fn every_number_in_fp8_is_read_as_it_is() {
-    for (place, mut device) in devices() {
-        // A key of all codes but those of no number, four heads of 64; the value of each is itself, with one position.
+    for (torch_device, mut device) in devices() {
+        // A key of all codes but NaN, four heads of 64; the value of each is itself, with one position.
         let codes: Vec<u8> = (0..=u8::MAX).map(|code| if code & 0x7F == 0x7F { 0 } else { code }).collect();
-        let values = Tensor::from_slice(&codes).to_device(place);
-        let row_bytes = rows(&[Row::step(0, 0)], place);
-        let (positions, lengths) = (ints(&[0], place), ints(&[1], place));
-        let query = Tensor::zeros([1, 256], (Kind::Float, place));
-        let scales = Tensor::ones([1, 4], (Kind::Float, place));
-        let parts = Tensor::zeros([1, 4, 1, 66], (Kind::Float, place));
+        let values = Tensor::from_slice(&codes).to_device(torch_device);
+        let row_bytes = rows(&[Row::step(0, 0)], torch_device);
+        let (positions, lengths) = (ints(&[0], torch_device), ints(&[1], torch_device));
+        let query = Tensor::zeros([1, 256], (Kind::Float, torch_device));
+        let scales = Tensor::ones([1, 4], (Kind::Float, torch_device));
+        let parts = Tensor::zeros([1, 4, 1, 66], (Kind::Float, torch_device));
         let arguments = [
             address(&row_bytes).into(),
             address(&positions).into(),
@@ -309,19 +321,19 @@ fn every_number_in_fp8_is_read_as_it_is() {
 
 #[test]
 fn text_is_appended_and_attended_to() {
-    for (place, mut device) in devices() {
+    for (torch_device, mut device) in devices() {
         // A run of three tokens of slot 2, a single one of slot 1, and nothing.
         let run = |first| Row { first, ..Row::step(2, 0) };
         let of = [run(0), run(0), run(0), Row::step(1, 3), Row::NONE];
         let at = [10, 11, 12, 0, -1];
-        let row_bytes = rows(&of, place);
-        let positions = ints(&at, place);
-        let fused = random(&[ROWS, 3 * WIDTH], Kind::Float).to_device(place);
-        let bias = random(&[3 * WIDTH], Kind::Float).to_device(place);
-        let cache = || random(&[SLOTS, HEADS, TEXT, HEAD as i64], Kind::BFloat16).to_device(place);
+        let row_bytes = rows(&of, torch_device);
+        let positions = ints(&at, torch_device);
+        let fused = random(&[ROWS, 3 * WIDTH], Kind::Float).to_device(torch_device);
+        let bias = random(&[3 * WIDTH], Kind::Float).to_device(torch_device);
+        let cache = || random(&[SLOTS, HEADS, TEXT, HEAD as i64], Kind::BFloat16).to_device(torch_device);
         let (keys, values) = (cache(), cache());
         let (keys_before, values_before) = (keys.copy(), values.copy());
-        let attended = Tensor::zeros([ROWS, WIDTH], (Kind::BFloat16, place));
+        let attended = Tensor::zeros([ROWS, WIDTH], (Kind::BFloat16, torch_device));
         let arguments = [
             address(&row_bytes).into(),
             address(&positions).into(),
@@ -368,12 +380,12 @@ fn text_is_appended_and_attended_to() {
 
 #[test]
 fn products_are_those_of_bf16_numbers() {
-    for (place, mut device) in devices() {
+    for (torch_device, mut device) in devices() {
         let (inputs, outputs) = (64, 96);
-        let weight = random(&[outputs, inputs], Kind::BFloat16).to_device(place);
-        let x = random(&[ROWS, inputs], Kind::BFloat16).to_device(place);
+        let weight = random(&[outputs, inputs], Kind::BFloat16).to_device(torch_device);
+        let x = random(&[ROWS, inputs], Kind::BFloat16).to_device(torch_device);
         let product = |rows: i64| {
-            let out = Tensor::zeros([rows, outputs], (Kind::Float, place));
+            let out = Tensor::zeros([rows, outputs], (Kind::Float, torch_device));
             device.after_libtorch().expect("the device works");
             device
                 .multiply(Product {

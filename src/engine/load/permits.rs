@@ -1,4 +1,4 @@
-//! Proofs of admission: each gives back what it holds when it is dropped.
+//! Permits for requests and for audio: each releases its share of the load when it is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,11 +14,11 @@ const JOB_RETRY: Duration = Duration::from_secs(5);
 pub struct RequestPermit {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
-    pub(super) expected: Option<Expected>,
+    pub(super) reservation: Option<Reservation>,
 }
 
-/// The work that a request is expected to bring; to be dropped when its audio is read, or is late.
-pub struct Expected {
+/// A reservation for the work that a request usually brings; drop it when the audio is read, or is late.
+pub struct Reservation {
     pub(super) load: Arc<Load>,
     pub(super) tenant: TenantId,
     pub(super) work: Work,
@@ -26,7 +26,7 @@ pub struct Expected {
 
 /// Leave to bring in so many seconds of audio. Work that was not marked done is given back on drop; memory when the
 /// last handle on it is dropped.
-pub struct Admission {
+pub struct AudioPermit {
     /// `None`: a job, whose work is not counted.
     account: Option<Account>,
     memory: Arc<MemoryReservation>,
@@ -40,8 +40,8 @@ struct Account {
 
 impl RequestPermit {
     /// The work that is expected, for the reader of the audio; once.
-    pub fn take_expected(&mut self) -> Option<Expected> {
-        self.expected.take()
+    pub fn take_reservation(&mut self) -> Option<Reservation> {
+        self.reservation.take()
     }
 }
 
@@ -54,7 +54,7 @@ impl Drop for RequestPermit {
     }
 }
 
-impl Drop for Expected {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.load.state().expect_no_more(self.tenant, self.work);
     }
@@ -65,7 +65,7 @@ impl Account {
         self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds `work`, and nothing else, from here on.
+    /// Replaces the work that is held by `work`.
     fn hold_instead(&self, work: Work) {
         let mut remaining = self.remaining();
         let before = std::mem::replace(&mut *remaining, work);
@@ -75,7 +75,7 @@ impl Account {
     }
 }
 
-impl Admission {
+impl AudioPermit {
     pub(super) fn new(load: Arc<Load>, tenant: TenantId, work: Work, memory: MemoryReservation) -> Self {
         let account = Account { load, tenant, remaining: Mutex::new(work) };
         Self { account: Some(account), memory: Arc::new(memory) }
@@ -91,10 +91,10 @@ impl Admission {
         self.memory.clone()
     }
 
-    /// While it is decoded, the audio turns out to have `seconds` at least.
+    /// Extends the permit: while it is being decoded, the audio turns out to have `seconds` at least.
     ///
     /// # Errors
-    /// As [`super::Load::admit`]: it is longer than was admitted, and there is no room for the rest.
+    /// As [`super::Load::admit`]: the audio is longer than was admitted, and there is no room for the rest.
     pub fn grow(&self, seconds: f64) -> Result<(), Error> {
         let room = self.memory.grow_to(seconds);
         let Some(account) = &self.account else {
@@ -115,7 +115,7 @@ impl Admission {
         Ok(())
     }
 
-    /// The audio is decoded: it has `seconds`, and decoding `source_samples` took a processor so long.
+    /// Sets the final length once the audio is decoded; decoding its `source_samples` took one core the time `took`.
     pub fn decoded(&self, seconds: f64, source_samples: f64, took: Duration) {
         self.memory.shrink_to(seconds);
         let Some(account) = &self.account else { return };
@@ -129,7 +129,7 @@ impl Admission {
         account.hold_instead(windows.fold(Work::default(), |sum, seconds| sum + Work::window(seconds)));
     }
 
-    /// `seconds` of the audio are transcribed; infinite: all that is left.
+    /// Releases `seconds` of audio that are transcribed; infinity for all that is left.
     pub fn done(&self, seconds: f64) {
         let Some(account) = &self.account else { return };
         let mut remaining = account.remaining();
@@ -144,7 +144,7 @@ impl Admission {
     }
 }
 
-impl Drop for Admission {
+impl Drop for AudioPermit {
     fn drop(&mut self) {
         let Some(account) = &self.account else { return };
         let remaining = *account.remaining();

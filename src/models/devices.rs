@@ -1,4 +1,4 @@
-//! Which device a model goes to.
+//! Devices for models: the CPU, or CUDA devices where they work.
 
 use tch::Device;
 
@@ -8,7 +8,7 @@ use crate::cuda::libraries::{self, Absent, Found};
 /// The first device that `config` names.
 ///
 /// # Errors
-/// [`Error::NoCuda`], [`Error::NoDevice`], where it names one.
+/// [`Error::NoCuda`], [`Error::NoDevice`] if it names a CUDA device that cannot be used.
 pub fn find(config: &Config) -> Result<Device, Error> {
     match (config.device, cuda(config)) {
         (DeviceChoice::Cpu, _) | (DeviceChoice::Auto, Err(_)) => Ok(Device::Cpu),
@@ -21,7 +21,7 @@ pub fn find(config: &Config) -> Result<Device, Error> {
     }
 }
 
-/// `config` once for each device that it names, and a line in the log about what was found.
+/// A copy of `config` for each device that it names. Logs which devices were found.
 ///
 /// # Errors
 /// As [`find`].
@@ -33,7 +33,7 @@ pub fn each_device(config: &Config) -> Result<Vec<Config>, Error> {
         {
             match absent {
                 Absent::Driver(_) | Absent::Devices => tracing::info!("on the CPU: {absent}"),
-                // Somebody meant to have one.
+                // A broken installation, not a machine without a GPU.
                 _ => tracing::warn!("on the CPU: {absent}"),
             }
         }
@@ -52,7 +52,7 @@ pub fn each_device(config: &Config) -> Result<Vec<Config>, Error> {
     })
 }
 
-/// What there is of CUDA, and that libtorch knows of it.
+/// The CUDA devices that both the driver and libtorch can use.
 fn cuda(config: &Config) -> Result<Found, Absent> {
     if config.device == DeviceChoice::Cpu {
         return Err(Absent::Devices);

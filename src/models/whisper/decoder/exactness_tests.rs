@@ -1,20 +1,21 @@
-//! What keys and values of the audio lose in bf16 and in e4m3, on a real model and real speech: run by hand, with the
+//! Errors of the audio cache in bf16 and in e4m3, on a real model and real speech: run by hand, with the
 //! figures of benches/RESULTS.md.
 
+use std::any::Any;
 use std::path::PathBuf;
 
 use tch::{Device, Kind, Tensor};
 
-use super::{Numbers, Placement, Run, torch};
+use super::{Run, torch};
 use crate::audio::{self, DecodeOptions, Pcm};
-use crate::cpu::Threads;
 use crate::cuda::emulated::Emulated;
 use crate::engine::{
-    DecodingOptions, EncodeRequest, LanguageChoice, SlotId, SpeechModel, StepOutcome, Token, WINDOW_SAMPLES,
+    Attempt, DecodingOptions, EncodeRequest, LanguageChoice, SlotId, SpeechModel, StepOutcome, Token,
+    WINDOW_SAMPLES,
 };
-use crate::models::whisper::encoder::AudioStates;
+use crate::models::whisper::backend::HostBackend;
 use crate::models::whisper::generation::Generation;
-use crate::models::whisper::load::{Hall, Model};
+use crate::models::whisper::load::{Accelerator, Hardware, Model};
 use crate::models::whisper::tokenizer::Tokenizer;
 use crate::models::whisper::{WINDOW_FRAMES, Whisper};
 use crate::models::{self, AudioContext, ComputeType, Config, weights};
@@ -36,11 +37,11 @@ fn clips() -> Vec<(String, Pcm)> {
     paths.split_whitespace().map(read).collect()
 }
 
-fn config(audio_cache: models::AudioCache, compute_type: ComputeType) -> Config {
+fn config(audio_cache: models::AudioCacheType, compute_type: ComputeType) -> Config {
     Config { compute_type, audio_cache, audio_context: AudioContext::Full, slots: 1, ..Config::default() }
 }
 
-fn model(config: &Config, hall: Hall) -> Whisper {
+fn model(config: &Config, hardware: Hardware) -> Whisper {
     let folder = folder();
     let model = Model {
         name: "base".into(),
@@ -48,7 +49,7 @@ fn model(config: &Config, hall: Hall) -> Whisper {
         tokenizer: Tokenizer::read(&folder, 51_865).expect("it is there"),
         generation: Generation::read(&folder).expect("it is there"),
     };
-    Whisper::build(model, config, hall).expect("it fits")
+    Whisper::build(model, config, hardware).expect("it fits")
 }
 
 fn heard(model: &mut Whisper, pcm: &Pcm) -> Vec<Token> {
@@ -56,17 +57,17 @@ fn heard(model: &mut Whisper, pcm: &Pcm) -> Vec<Token> {
     let language = LanguageChoice::Named("en".into());
     let options = DecodingOptions { language, ..DecodingOptions::default() };
     model.encode(&[EncodeRequest { slot, pcm }]).expect("it works");
-    model.begin(&[(slot, &options, 0.0)]).expect("it works");
+    model.begin(&[Attempt { slot, options: &options, temperature: 0.0 }]).expect("it works");
     while model.step(&[slot]).expect("it works")[0] == StepOutcome::Running {}
     model.finish(&[slot]).expect("it works").remove(0).tokens
 }
 
 fn on_cpu(compute_type: ComputeType) -> Whisper {
-    let config = config(models::AudioCache::Auto, compute_type);
-    model(&config, Hall::without_kernels(Device::Cpu, "cpu".into()))
+    let config = config(models::AudioCacheType::Auto, compute_type);
+    model(&config, Hardware::Cpu)
 }
 
-/// What asks a layer's cross-attention, at each token of `run`.
+/// A layer's cross-attention queries, at each token of `run`.
 fn cross_query(decoder: &mut torch::Decoder, run: &Run, layer: usize) -> Result<Tensor, models::Error> {
     let runs = std::slice::from_ref(run);
     let x = decoder.hidden(runs, layer, None)?;
@@ -87,13 +88,11 @@ fn attention_and_choices_with_audio_in_fewer_bits() {
     let _guard = tch::no_grad_guard();
     let mut reference = on_cpu(ComputeType::F32);
     let weights = weights::read(&folder()).expect("it is there");
-    let placement = |audio_kind| Placement {
+    let placement = |audio_kind| torch::Placement {
         slots: 1,
-        place: Device::Cpu,
+        torch_device: Device::Cpu,
         kind: Kind::Float,
         audio_kind,
-        numbers: Numbers::F32,
-        threads: Threads::new(1),
         alignment_heads: vec![],
     };
     let mut exact = torch::Decoder::new(&weights, placement(Kind::Float)).expect("memory");
@@ -106,11 +105,10 @@ fn attention_and_choices_with_audio_in_fewer_bits() {
         for (_, pcm) in &clips {
             let written = heard(&mut reference, pcm);
             let request = EncodeRequest { slot: SlotId(0), pcm };
-            let states = reference.states(&[request], WINDOW_FRAMES).expect("it works");
-            let audio = match &states[0] {
-                AudioStates::Host(audio) => Tensor::from_slice(audio).view([1, 1500, 512]),
-                AudioStates::Torch(audio) => audio.shallow_clone(),
-            };
+            let backend: &mut dyn Any = reference.backend.as_mut();
+            let host = backend.downcast_mut::<HostBackend>().expect("it is on the CPU");
+            let states = host.states(&[request], WINDOW_FRAMES).expect("it works");
+            let audio = Tensor::from_slice(&states[0]).view([1, 1500, 512]);
             exact.set_audio(&[SlotId(0)], &audio).expect("it fits");
             rounded.set_audio(&[SlotId(0)], &audio).expect("it fits");
             let mut tokens = vec![50_258, 50_259, 50_359];
@@ -152,12 +150,19 @@ fn attention_and_choices_with_audio_in_fewer_bits() {
 #[ignore = "needs base and VERBATIM_CLIPS; takes minutes"]
 fn words_with_audio_in_fewer_bits() {
     let on_device = |audio_cache| {
-        let hall = Hall::without_kernels(Device::Cpu, "emulated".into());
-        let hall = Hall { device: Some(Box::new(Emulated::default())), ..hall };
-        model(&config(audio_cache, ComputeType::Bf16), hall)
+        let accelerator = Accelerator {
+            torch_device: Device::Cpu,
+            device: Box::new(Emulated::default()),
+            free_bytes: None,
+            name: "emulated".into(),
+        };
+        model(&config(audio_cache, ComputeType::Bf16), Hardware::Kernels(accelerator))
     };
-    let mut models =
-        [on_cpu(ComputeType::F32), on_device(models::AudioCache::Auto), on_device(models::AudioCache::Fp8)];
+    let mut models = [
+        on_cpu(ComputeType::F32),
+        on_device(models::AudioCacheType::Auto),
+        on_device(models::AudioCacheType::Fp8),
+    ];
     for (name, pcm) in clips() {
         let found = models.each_mut().map(|model| heard(model, &pcm));
         let ids = found.each_ref().map(|tokens| tokens.iter().map(|token| token.id).collect::<Vec<_>>());
