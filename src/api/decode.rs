@@ -1,4 +1,5 @@
-//! A file's audio, decoded as work like any other: admitted by its header, in turn, and only while it is wanted.
+//! Decodes a file's audio, as work like any other: admitted by its header, in turn, and only as long as it is
+//! wanted.
 
 use std::time::Instant;
 
@@ -14,13 +15,13 @@ use crate::http::Failure;
 use crate::patience::by;
 use crate::transcribe::TranscribeOptions;
 
-/// A file in memory, and what it takes up: given back as soon as the file is gone.
+/// A file in memory, and the permits for that memory; both are dropped together.
 pub(super) struct Fetched {
     pub bytes: Bytes,
     pub held: Box<dyn Send>,
 }
 
-/// A file's audio with leave to transcribe it.
+/// A file's audio, admitted for transcription.
 pub(super) struct Admitted {
     pub decoded: Decoded,
     /// The file's hash.
@@ -28,13 +29,13 @@ pub(super) struct Admitted {
     pub admission: AudioPermit,
 }
 
-/// Decodes a file on a thread of its own. It is admitted before, by the length that its header tells, and grows no
-/// longer than there is room for. Dropping the future ends the work within a second of audio. A job's watch is kept
-/// while the thread works.
+/// Decodes a file on a thread. The file is admitted first, by the length in its header, and decoding stops if
+/// it turns out longer than there is room for. Dropping the future stops the work within a second of audio.
+/// A job's watch is held while the thread works.
 ///
 /// # Errors
-/// Those of [`audio::decode`], [`audio::estimate`] and [`crate::transcribe::Transcriber::admit`]; 504 past the
-/// deadline of `wanted`.
+/// Those of [`audio::decode`], [`audio::estimate`] and [`crate::transcribe::Transcriber::admit`]; 504 past
+/// the deadline of `wanted`.
 pub(super) async fn decode(
     services: &Services,
     file: Fetched,
@@ -83,7 +84,7 @@ pub(super) async fn decode(
         admission.decoded(seconds, done.source_samples as f64, begun.elapsed());
         Ok(Admitted { decoded, sha256, admission })
     };
-    // The thread starts when this is first awaited: under the watch.
+    // The thread starts when this is first awaited, which is under the watch.
     let decoding = async { tokio::task::spawn_blocking(work).await };
     let decoded = match origin {
         Origin::Request(_) => decoding.await,

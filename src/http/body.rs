@@ -25,7 +25,7 @@ pub enum Error {
     TooLarge { limit: u64 },
     #[error("The body came too slowly.")]
     TooSlow,
-    #[error("bodies fill the memory for them: {0}")]
+    #[error("the memory for bodies is full: {0}")]
     NoRoom(Refused),
     #[error("The body ended before its announced length, or was malformed.")]
     Broken,

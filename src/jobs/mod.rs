@@ -136,7 +136,7 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request is valid, but there is no room for its job now.
-    #[error("there is no room for one more job")]
+    #[error("there is no room for another job")]
     Full { retry_after: Duration },
     /// The tenant holds its share of the room; there is room for others.
     #[error("the organisation holds its share of the room for jobs")]
@@ -146,7 +146,7 @@ pub enum Error {
     #[error("cannot use `{path}` for jobs")]
     File { path: PathBuf, source: io::Error },
     /// Too little disk space, memory or file descriptors, or no right to write. Nothing was changed.
-    #[error("the machine is short of what jobs need")]
+    #[error("the machine is short of disk space, memory or file descriptors")]
     Exhausted(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(
         "another server keeps its jobs in `{}`: give this one a state_dir of its own, or set jobs.enabled = false",
@@ -159,7 +159,7 @@ pub enum Error {
     #[error("the job database failed")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The next opening of the database will show whether the change was made.
-    #[error("the job database failed to say that a change is on the disk")]
+    #[error("the job database did not confirm a change")]
     Unsure(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(
         "the job database `{}` is damaged ({problem}): put back a copy of it; or move it away with its -wal file, \

@@ -30,7 +30,7 @@ pub enum SecretError {
     Malformed,
     #[error("cannot use `{path}` for the secret that results are signed with")]
     File { path: PathBuf, source: std::io::Error },
-    #[error("`{path}` holds no signing secret; restore it, or receivers know no result any more")]
+    #[error("`{path}` holds no signing secret; restore it, or receivers will recognise no result")]
     Damaged { path: PathBuf },
 }
 

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub enum Error {
     #[error("cannot use `{path}` to keep keys in")]
     File { path: PathBuf, source: std::io::Error },
-    #[error("`{path}` is not the {expected} bytes of a pepper; restore it, or all keys are lost")]
+    #[error("`{path}` must hold the {expected} bytes of the pepper; restore it, or all keys are lost")]
     Pepper { path: PathBuf, expected: usize },
     #[error("the key database failed")]
     Database(#[from] rusqlite::Error),

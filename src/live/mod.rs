@@ -29,6 +29,8 @@ mod session;
 mod settings;
 mod shared;
 mod span;
+#[cfg(test)]
+mod tests;
 mod utterance;
 mod voice;
 

@@ -102,6 +102,9 @@ impl<K: Copy + Eq + Hash> Ledger<K> {
     }
 
     pub fn add(&mut self, holder: K, amount: u64) {
+        if amount == 0 {
+            return;
+        }
         self.total += amount;
         *self.by_holder.entry(holder).or_insert(0) += amount;
     }

@@ -41,7 +41,7 @@ impl Default for Config {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{level}` is no log level")]
+#[error("`{level}` is not a log level")]
 pub struct Error {
     level: String,
     source: tracing_subscriber::filter::ParseError,

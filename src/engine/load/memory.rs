@@ -83,7 +83,7 @@ impl Memory {
     /// nothing else takes any one piece.
     fn may_hold(&self, state: &State, flow: Flow, held_ms: u64, wanted_ms: u64) -> Result<(), Refused> {
         let total = state.ledger.total().saturating_sub(held_ms);
-        if total == 0 || wanted_ms <= held_ms {
+        if total == 0 {
             return Ok(());
         }
         let own = state.ledger.of(flow).saturating_sub(held_ms);
@@ -99,12 +99,17 @@ impl Memory {
         self.may_hold(&self.state(), Flow::Tenant(tenant), 0, milliseconds(seconds))
     }
 
+    /// Reserves room for `seconds`. 0, for a stream, is refused where nothing more would fit.
+    ///
     /// # Errors
     /// [`Refused`].
     pub fn reserve(self: &Arc<Self>, flow: Flow, seconds: f64) -> Result<MemoryReservation, Refused> {
-        let reservation = MemoryReservation { memory: self.clone(), flow, held_ms: Mutex::new(0) };
-        reservation.grow_to(seconds)?;
-        Ok(reservation)
+        let wanted_ms = milliseconds(seconds);
+        let mut state = self.state();
+        self.may_hold(&state, flow, 0, wanted_ms)?;
+        state.ledger.add(flow, wanted_ms);
+        drop(state);
+        Ok(MemoryReservation { memory: self.clone(), flow, held_ms: Mutex::new(wanted_ms) })
     }
 
     /// Reserves room for a job of `tenant` as soon as there is some. Cancel-safe: dropping the future leaves the line.

@@ -23,7 +23,7 @@ use crate::jobs::spool::{Audio, Spool, Unread};
 use crate::jobs::store::{Acceptance, Answer, Census, Stamp, Submission};
 use crate::jobs::{Delivery, Error, Finished, Job, JobId, Next, Order, Phase, Run, Sqlite, State, Store};
 
-/// Of all calls; so often one fails and has done nothing, or has done it all the same.
+/// The part of all calls that fail without effect, and the part that fail after taking effect.
 const FAILS: f64 = 0.01;
 const FAILS_LATE: f64 = 0.005;
 const LOG: &str = "jobs.sqlite3-wal";
@@ -44,7 +44,7 @@ struct Inside {
     steps: u64,
     /// The database's log when the last call was answered: so much of it is on the disk for sure.
     safe: u64,
-    /// Of audio that was being written when the process died.
+    /// The audio that was being written when the process died.
     torn: Option<JobId>,
     log: Option<PathBuf>,
 }
@@ -134,7 +134,7 @@ impl Disk {
         inside.safe = inside.safe.max(length.unwrap_or_default());
     }
 
-    /// The process has died: what nobody was told of is cut short or spoiled, or has reached the disk.
+    /// The process has died: unacknowledged writes are cut short or spoiled, or have reached the disk.
     pub fn tear(&self, folder: &Path) {
         let inside = self.inside.lock().expect("one thread");
         if let Ok(content) = std::fs::read(folder.join(LOG)) {
