@@ -9,16 +9,16 @@ use tokio::time::timeout_at;
 
 use super::STOOD_STILL;
 
-/// How often the clock is looked at while the process lives.
+/// The interval at which the clock is looked at.
 const TICK: Duration = Duration::from_millis(250);
 
 static CLOCK: Clock = Clock::new();
-/// Times are counted from here.
+/// The origin of times.
 static BASE: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Finds out how long the process stood still, from gaps between looks that are to come every [`TICK`].
+/// Measures how long the process stood still, from gaps between looks that should come every [`TICK`].
 struct Clock {
-    /// Milliseconds at the last look, plus 1; 0: nobody looks regularly.
+    /// Milliseconds at the last look, plus 1; 0: there are no regular looks.
     looked_ms: AtomicU64,
     stood_still_ms: AtomicU64,
 }
@@ -36,9 +36,9 @@ impl Clock {
         }
     }
 
-    /// How long the process has stood still in all, as found at `now_ms`.
+    /// The total time that the process has stood still, as known at `now_ms`.
     fn stood_still(&self, now_ms: u64) -> u64 {
-        // Where no thread looks at the clock, gaps say nothing.
+        // Gaps mean nothing if no thread looks at the clock regularly.
         if self.looked_ms.load(SeqCst) > 0 {
             self.look(now_ms);
         }
@@ -70,17 +70,17 @@ pub fn watch_the_clock() {
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     at: Instant,
-    /// How long the process had stood still when the deadline was set.
+    /// The time that the process had stood still when the deadline was set.
     stood_still_ms: u64,
 }
 
 impl Deadline {
-    /// `limit` from now.
+    /// A deadline `limit` from now.
     pub fn after(limit: Duration) -> Self {
         Self { at: Instant::now() + limit, stood_still_ms: CLOCK.stood_still(now_ms()) }
     }
 
-    /// When it comes, if the process does not stand still before.
+    /// Its instant, if the process does not stand still before.
     fn at(&self, clock: &Clock, now_ms: u64) -> Instant {
         let since = clock.stood_still(now_ms).saturating_sub(self.stood_still_ms);
         self.at + Duration::from_millis(since)
@@ -90,7 +90,7 @@ impl Deadline {
         now >= self.at(&CLOCK, now_ms())
     }
 
-    /// Waits for `future`; `None` where the deadline comes first. Cancel-safe where `future` is.
+    /// Waits for `future`; `None` if the deadline comes first. Cancel-safe if `future` is.
     pub async fn wait<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         loop {
@@ -104,7 +104,7 @@ impl Deadline {
     }
 }
 
-/// As [`Deadline::wait`], or for as long as it takes where there is no deadline.
+/// As [`Deadline::wait`], or without a limit if there is no deadline.
 pub async fn by<T>(deadline: Option<Deadline>, future: impl Future<Output = T>) -> Option<T> {
     match deadline {
         Some(deadline) => deadline.wait(future).await,
@@ -128,10 +128,10 @@ mod tests {
             now += 250;
         }
         assert_eq!(at(now), Duration::ZERO);
-        // Late looks of a busy machine are no standstill.
+        // Late looks on a busy machine are not a standstill.
         now += 900;
         assert_eq!(at(now), Duration::ZERO);
-        // Whoever looks first, after the process goes on, finds out.
+        // The first look after the process goes on notices it.
         now += 20_000;
         assert_eq!(at(now), Duration::from_secs(20));
         clock.look(now);

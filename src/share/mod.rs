@@ -1,11 +1,16 @@
-//! One server shared by several organisations: none of them may hold what the others need.
+//! Shares of a server between organisations: none of them may hold the capacity that the others need.
 //!
-//! [`Share`] bounds how much of something each tenant holds, [`Turns`] lets tenants in one after the other.
-//! Both use dynamic thresholds (Choudhury and Hahne, 1998): a tenant may hold at most [`FREE_FACTOR`] times
-//! what it leaves free. One busy tenant gets four fifths, two get four ninths each, and the next one always finds
-//! some left. While the server has keys of one organisation only, that one may hold
-//! it all.
-#![doc = include_str!("README.md")]
+//! [`Share`] bounds the amount that each tenant holds, [`Turns`] lets tenants in one after the other.
+//! Both use dynamic thresholds (Choudhury and Hahne, 1998):
+//!
+//! - A tenant may hold at most [`FREE_FACTOR`] times the capacity that it leaves free, which is four fifths of what
+//!   the others leave. One busy tenant gets four fifths, two get four ninths each, and the next one always finds some left.
+//! - Some pieces are larger than that by themselves. A tenant that holds nothing may bring a piece of any size that
+//!   fits while the others hold less than a fifth, so that an idle server never refuses for ever what it can hold.
+//! - While only one organisation has keys, it may hold everything.
+//!
+//! A refused tenant is over its share if it holds at least as much as all others together: then it waits for
+//! itself. Otherwise it waits for the others, and the server is full.
 
 mod turns;
 
@@ -16,10 +21,10 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A tenant may hold so many times what it leaves free.
+/// The most that a tenant may hold, as a multiple of the capacity that it leaves free.
 const FREE_FACTOR: u64 = 4;
 
-/// How many organisations have keys. Cheap to clone: all clones are one.
+/// The number of organisations with keys. Cheap to clone: clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Tenants(Arc<AtomicUsize>);
 
@@ -28,19 +33,19 @@ impl Tenants {
         self.0.store(count, Ordering::Relaxed);
     }
 
-    /// Whether there is no other organisation to leave anything to.
+    /// Whether there is at most one organisation.
     pub fn are_alone(&self) -> bool {
         self.0.load(Ordering::Relaxed) <= 1
     }
 }
 
-/// Why a tenant may not hold more.
+/// The reason why a tenant may not hold more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Until others give something back.
+    /// The tenant waits until others give something back.
     #[error("all of it is taken")]
     Full,
-    /// Until the tenant gives something back itself.
+    /// The tenant waits until it gives something back itself.
     #[error("the organisation holds its share of it")]
     OverShare,
 }
@@ -58,7 +63,7 @@ pub fn may_hold(mine: u64, total: u64, more: u64, capacity: u64, tenants: &Tenan
     } else if mine > 0 {
         wanted <= left.saturating_sub(wanted).saturating_mul(FREE_FACTOR)
     } else {
-        // The last single place is for a tenant that has none, so the share of one that holds nothing is rounded up.
+        // The last single place is for a tenant without one, so the share of a tenant that holds nothing is rounded up.
         let share = (u128::from(left) * u128::from(FREE_FACTOR)).div_ceil(u128::from(FREE_FACTOR) + 1);
         let is_nearly_idle = u128::from(others) * (u128::from(FREE_FACTOR) + 1) < u128::from(capacity);
         u128::from(more) <= share || is_nearly_idle
@@ -70,7 +75,7 @@ pub fn may_hold(mine: u64, total: u64, more: u64, capacity: u64, tenants: &Tenan
     Err(if waits_for_itself { Refused::OverShare } else { Refused::Full })
 }
 
-/// Something that tenants hold parts of: places, bytes. Cheap to clone: all clones are one.
+/// A capacity that tenants hold parts of: places, bytes. Cheap to clone: clones share it.
 #[derive(Clone)]
 pub struct Share(Arc<Pool>);
 
@@ -80,7 +85,7 @@ struct Pool {
     ledger: Mutex<Ledger<u64>>,
 }
 
-/// How much is held, in all and by each holder.
+/// The amount held, in total and by each holder.
 pub struct Ledger<K> {
     total: u64,
     by_holder: HashMap<K, u64>,
@@ -161,7 +166,7 @@ impl Part {
         self.amount
     }
 
-    /// Holds `more` on top; where that is refused, still what it held before.
+    /// Adds `more` to this part; if that is refused, the part stays as it was.
     ///
     /// # Errors
     /// [`Refused`].

@@ -1,4 +1,4 @@
-//! Turns at something that only so many may do at once.
+//! Turns at work that only a limited number of calls may do at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::{Ledger, Tenants, may_hold};
 
 /// A semaphore that is fair between tenants: waiting calls go in turn by tenant, and by time within one.
-/// Cheap to clone: all clones are one.
+/// Cheap to clone: clones share it.
 #[derive(Clone)]
 pub struct Turns(Arc<Semaphore>);
 
@@ -35,13 +35,13 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// Turns that may last: no tenant holds more of them than its share.
+    /// For turns that may last: no tenant holds more of them than its share.
     pub fn new(capacity: usize, tenants: Tenants) -> Self {
         Self::with(capacity, Some(tenants))
     }
 
-    /// Turns of a second or so: none is kept free for a tenant that may come, since one is free soon. With few of
-    /// them, such as one for each processor, a tenant with much to do would leave half of them idle.
+    /// For turns of a second or so: none is kept free for a tenant that may come, since one is free soon. If there
+    /// are few, such as one for each processor, a busy tenant would otherwise leave half of them idle.
     pub fn brief(capacity: usize) -> Self {
         Self::with(capacity, None)
     }
@@ -51,7 +51,7 @@ impl Turns {
         Self(Arc::new(Semaphore { capacity, tenants, state: Mutex::default() }))
     }
 
-    /// Waits for a turn. Cancel-safe: dropping the future gives up the place in the line.
+    /// Waits for a turn. Cancel-safe: dropping the future gives up its place in the queue.
     pub async fn take(&self, tenant: u64) -> Turn {
         let turn = {
             let (ready, turn) = oneshot::channel();
@@ -64,7 +64,7 @@ impl Turns {
             self.0.grant(&mut state);
             turn
         };
-        // The sender is dropped only where this future is.
+        // The sender is only dropped together with this future.
         turn.await.unwrap_or_else(|_| Turn { semaphore: self.0.clone(), tenant, is_held: false })
     }
 
@@ -87,7 +87,7 @@ impl Semaphore {
         }
     }
 
-    /// Lets in as many as may.
+    /// Lets in as many calls as there are turns.
     fn grant(self: &Arc<Self>, state: &mut State) {
         // Tenants looked at since one was let in.
         let mut passed = 0;
@@ -107,7 +107,7 @@ impl Semaphore {
                         state.ledger.add(tenant, 1);
                         passed = 0;
                     }
-                    // Its future is gone. The lock is held here, so the turn must not give itself back.
+                    // Its future was dropped. The lock is held here, so the turn must not give itself back.
                     Err(mut turn) => turn.is_held = false,
                 }
             }
