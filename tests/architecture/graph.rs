@@ -83,7 +83,7 @@ impl Graph {
                     .iter()
                     .find(|(module, _)| *module == name)
                     .map(|(_, other)| file.with_file_name(other));
-                // Of two declarations, the one with `#[path]` is taken as the second.
+                // If two declarations share a name, the one with `#[path]` counts as the second.
                 let usual = usual.into_iter().find(|usual| sources(usual).is_some());
                 let found = [usual, other].into_iter().flatten().nth(*nth);
                 let found = found.unwrap_or_else(|| panic!("{}: no file for `mod {name};`", file.display()));

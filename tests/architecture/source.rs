@@ -1,4 +1,4 @@
-//! What one file declares, imports and mentions.
+//! The declarations, imports and paths of one source file.
 
 use std::collections::BTreeSet;
 
