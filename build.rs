@@ -13,7 +13,7 @@ fn main() {
         let folder = Path::new(&libtorch).canonicalize().unwrap_or_else(|_| libtorch.into());
         rpath(&format!("{}/lib", folder.display()));
     }
-    // A binary that was carried elsewhere: libtorch beside it, or in the cache of the clone it lies in.
+    // For a binary that was moved: libtorch in ../lib, or in the cache of the clone that contains it.
     rpath("$ORIGIN/../lib");
     rpath("$ORIGIN/../../.verbatim/libtorch-2.11.0/lib");
 }

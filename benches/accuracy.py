@@ -114,7 +114,7 @@ def main() -> int:
         text = "-" if value is None else f"{value:g}"
         verdict = ""
         if limit is not None:
-            # What could not be measured is not within a bound.
+            # A measure without a value is within no bound.
             kept = value is not None and value <= limit
             verdict = f"  at most {limit:g}: {'kept' if kept else 'BROKEN'}"
             broken += [] if kept else [name]

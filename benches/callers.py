@@ -194,7 +194,7 @@ class Watched:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has used so far, from /proc."""
+    """Processor time that a process has used so far, from /proc."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

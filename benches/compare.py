@@ -4,7 +4,7 @@
 Every system is loaded once: the server as `verbatim serve` on a free loopback port, each peer as a process
 that answers over a pipe (benches/peers/peer.py). Rounds go A B C, B C A and so on; figures are medians over
 the rounds. Scenarios: `one`, clips of 5 to 15 s one after the other; `many`, 16 at a time, over all clips
-of less than a minute in which somebody speaks; `long`, the files of four minutes and more, one by one.
+of less than a minute with speech; `long`, the files of four minutes and more, one by one.
 
 RTFx: seconds of audio in a second. CPU: seconds of audio in a second of processor time, which hardly
 depends on what else the machine does. The manifest is that of benches/accuracy.py.

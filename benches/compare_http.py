@@ -2,8 +2,8 @@
 """This server and a peer's server over HTTP, in turns: same weights, clips and threads, 1 to 64 callers.
 
 The peer is benches/peers/server.py: FastAPI around faster-whisper, with the language given, as here. Each
-caller sends its next clip when the last was answered; clips are those of 5 to 15 s in which somebody
-speaks, over and over. A cell lasts `--seconds` and then ends with the requests under way, so a whole run is
+caller sends its next clip when the last was answered; clips are those of 5 to 15 s with
+speech, over and over. A cell lasts `--seconds` and then ends with the requests under way, so a whole run is
 bounded; only answers within the time count for throughput, all of them for latency. Loopback only.
 """
 

@@ -69,7 +69,7 @@ class Door:
             connection.close()
 
     def listen_patiently(self, audio: bytes, patience: float = 600.0, **asked) -> tuple[Answer, int]:
-        """As `listen`, but comes back after each 503 when it is told to; and how often it was refused."""
+        """As `listen`, but retries after each 503 at the time that Retry-After gives; and the number of refusals."""
         refused, until = 0, time.monotonic() + patience
         while True:
             answer = self.listen(audio, **asked)
@@ -90,7 +90,7 @@ class Door:
 
 
 def memory_mib(pid: int, field: str = "VmRSS") -> float:
-    """Of a process, from /proc: `VmRSS` now, `VmHWM` at its highest."""
+    """Memory of a process, from /proc: `VmRSS` now, `VmHWM` at its peak."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) / 1024

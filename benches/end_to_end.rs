@@ -11,11 +11,10 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use verbatim::audio::{DecodeOptions, Limits, decode};
 use verbatim::engine::{Class, Config as EngineConfig, Engine, LanguageChoice, Task, TenantId};
 use verbatim::models::{self, Config, DeviceChoice};
-use verbatim::share::Tenants;
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::vad::{Vad, VadOptions};
 
-/// None, and a message, where something is missing.
+/// `None`, with a message, if something is missing.
 fn cache(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim").join(name);
     if !path.exists() {
@@ -35,7 +34,7 @@ fn end_to_end(criterion: &mut Criterion) {
     let engine = Engine::start(&EngineConfig::unbounded(), move || models::load(&model, &config));
     let vad = Vad::load(&vad).expect("the model loads");
     let engine = engine.expect("the model loads");
-    let transcriber = Transcriber::with_vad(engine, vad, VadOptions::default(), Tenants::default());
+    let transcriber = Transcriber::with_vad(engine, vad, VadOptions::default());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let bytes = Bytes::from(std::fs::read(speech).expect("readable"));
     let decoding = DecodeOptions { raw: None, split_channels: false, limits: Limits::default() };

@@ -93,7 +93,7 @@ class Sessions:
         await asyncio.gather(*(caller() for _ in range(at_once)))
 
     async def status(self) -> str:
-        """Of the session that was left last: `ended`, or `404` where it is kept no more."""
+        """The state of the last session: `ended`, or `404` once it is no longer kept."""
         client = Client(self.served, self.served.door.key)
         answer = await self.act(client, json.dumps({"action": "status", "session_id": self.last}))
         client.close()
@@ -114,7 +114,7 @@ def disk_mib(state: Path) -> float:
 
 async def run(options, served, state: Path) -> list[dict]:
     sessions, marks = Sessions(served, (options.document, options.large_document)), []
-    # What the first session brings for all that follow is not theirs.
+    # Memory that the first session allocates for all others doesn't count.
     await sessions.some(range(1, 1 + options.at_once), options.at_once)
     await sessions.all_ended()
     marks.append({"sessions": options.at_once, "memory_mib": memory_mib(served.pid), "disk_mib": disk_mib(state)})

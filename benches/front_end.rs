@@ -25,8 +25,8 @@ use verbatim::api::answer::{Asked, Heard, response};
 use verbatim::api::{self, Parameters, Readiness, Services};
 use verbatim::audio::{self, DecodeOptions, Limits, RawEncoding, RawFormat};
 use verbatim::engine::{
-    self, Class, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo,
-    SlotId, SpeechModel, StepOutcome, Task, TenantId,
+    self, Attempt, Class, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
+    SpeechModel, StepOutcome, Task, TenantId,
 };
 use verbatim::fetch::Fetcher;
 use verbatim::http::{self, Authenticator, auth};
@@ -37,7 +37,7 @@ use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
 const QUERY: &str = "encoding=linear16&sample_rate=16000&language=en&punctuate=true";
-/// What the double takes for a batch of as many windows as wait.
+/// The time that the double takes for a batch of all waiting windows.
 const LATENCY: Duration = Duration::from_millis(1);
 const WORDS: usize = 25;
 const ROUNDS: usize = 5;
@@ -55,7 +55,7 @@ impl SpeechModel for FixedLatency {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), Error> {
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl SpeechModel for FixedLatency {
     fn release(&mut self, _: SlotId) {}
 }
 
-/// What both servers stand on, and a valid key.
+/// The parts that both servers share, and a valid key.
 async fn parts(state: &std::path::Path) -> (api::Parts, String) {
     let info = ModelInfo {
         name: "double".into(),
@@ -136,7 +136,7 @@ async fn serve(which: &str) {
     println!("{} {key}", listener.local_addr().expect("bound"));
     if which == "verbatim" {
         let router = api::router(Arc::new(Services::new(parts, &api::Config::default())));
-        let (config, stop) = (http::Config::default(), http::Stop::default());
+        let (config, stop) = (http::Config::default(), http::Shutdown::default());
         http::run(listener, router, &config, Tenants::default(), stop).await.expect("served");
     } else {
         let router = axum::Router::new()
@@ -148,7 +148,7 @@ async fn serve(which: &str) {
     }
 }
 
-/// What this server does for the request of this bench, as one would write it with axum.
+/// The same work as this server's for the bench's request, as one would write it with axum.
 async fn listen(
     State(parts): State<Arc<api::Parts>>,
     RawQuery(query): RawQuery,
@@ -202,7 +202,7 @@ async fn listen(
     ([("dg-request-id", request_id.to_string())], answer).into_response()
 }
 
-/// A server in a process of its own.
+/// A server in its own process.
 struct Server {
     process: Child,
     address: SocketAddr,

@@ -57,7 +57,7 @@ async def connect(served, query: str, source: str):
 
 
 async def messages(reader):
-    """What the server says, up to its goodbye."""
+    """The server's messages, up to its close frame."""
     while True:
         first, second = await reader.readexactly(2)
         length = second & 0x7F
@@ -152,7 +152,7 @@ async def run(options, served) -> int:
         quarters = ", ".join(f"{memory[(len(memory) - 1) * part // 4]:.0f}" for part in range(5))
         print(f"{name}: {len(lates)} finals, {late}; memory from quarter to quarter {quarters} MiB", flush=True)
 
-    # What all streams share is there before they are counted.
+    # Memory that all streams share is allocated before they are counted.
     first: list = []
     await open_idle(served, options.query, 100, first)
     for reader, writer in first:

@@ -59,7 +59,7 @@ def samples(path: Path) -> bytes:
 
 
 async def patiently(options, audio: bytes, language: str) -> Heard:
-    """As `stream`, but comes back after each 503 when it is told to."""
+    """As `stream`, but retries after each 503 at the time that Retry-After gives."""
     while True:
         try:
             return await stream(options, audio, language)

@@ -93,7 +93,7 @@ WAYS = [flip, overwrite, truncate, drop, repeat, splice, lie_in_header, lie_by_m
 
 
 def damaged(bases: list[tuple[str, bytes]], seed: int, index: int) -> tuple[str, bytes]:
-    """What was done to which base, and what came of it: the same for the same seed, index and bases."""
+    """The mutation, its base and the resulting file: the same for the same seed, index and bases."""
     rng = random.Random(f"{seed}:{index}")
     name, base = rng.choice(bases)
     data, done = bytearray(base), [name]

@@ -1,4 +1,4 @@
-//! What an answer costs after the model is done: ten minutes of speech with words, from transcript to
+//! The cost of an answer after the model is done: ten minutes of speech with words, from transcript to
 //! bytes of JSON.
 
 use std::hint::black_box;

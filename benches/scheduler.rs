@@ -12,8 +12,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use futures_util::{FutureExt as _, stream};
 use verbatim::audio::Pcm;
 use verbatim::engine::{
-    Admission, Class, Config, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice,
-    ModelInfo, SlotId, SpeechModel, StepOutcome, TenantId, Window,
+    Attempt, AudioPermit, Class, Config, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis,
+    LanguageChoice, ModelInfo, SlotId, SpeechModel, StepOutcome, TenantId, Window,
 };
 use verbatim::transcript::DetectedLanguage;
 
@@ -48,7 +48,7 @@ impl SpeechModel for Nothing {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), Error> {
         Ok(())
     }
 
@@ -105,7 +105,7 @@ fn engine(steps: Option<Steps>) -> Engine {
     Engine::start(&Config::unbounded(), load).expect("it loads")
 }
 
-/// Of ten tenants by turns.
+/// Windows of ten tenants in turn.
 fn window(pcm: &Pcm, number: u64) -> Window {
     Window {
         pcm: pcm.clone(),
@@ -119,7 +119,7 @@ fn window(pcm: &Pcm, number: u64) -> Window {
     }
 }
 
-async fn recognize(engine: &Engine, admission: &Admission, window: Window) {
+async fn recognize(engine: &Engine, admission: &AudioPermit, window: Window) {
     engine.recognize(admission, window).await.expect("recognised");
 }
 

@@ -27,7 +27,7 @@ from callers import REFUSED, Client, Strain, Watched, concluded, patiently, show
 from door import percentile
 
 IMPATIENT_SECONDS = 0.05
-# Of A's callers, one in so many seeks the truth about Retry-After, and another one obeys it.
+# One in so many of A's callers measures whether Retry-After is true, and another one obeys it.
 SAMPLED = 20
 SMALL = 10
 # A request that B has sent in time is waited for so much longer.

@@ -5,7 +5,7 @@ A sends 10 MB each on 2,000 connections at 4.5 kB/s, and names 500 URLs of a hos
 and half 5 kB in a second. That host is this script, on loopback. B sends a clip, and the URL of a clip on a quick
 host, one after the other: before, meanwhile and afterwards; what is meanwhile is compared with the mean of both, as
 machines are not the same from minute to minute. A's that are refused or cut come back after `--again` seconds, or
-later where they are told to, and are counted each time.
+later if Retry-After says so, and are counted each time.
 
 Measured: how long B waits for its answers, refusals included, its statuses, the server's memory, and how long
 each slow one was kept. Needs some 6,000 open files, here and in the server.

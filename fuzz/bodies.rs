@@ -1,5 +1,5 @@
-//! What is done with each input: by cargo-fuzz without end, by tests/integration/fuzzed.rs for a while.
-//! An input is answered or refused; what is wrong with the program, a panic tells.
+//! The bodies of the fuzz targets: cargo-fuzz runs them without end, tests/integration/fuzzed.rs for a while.
+//! An input is answered or refused; a fault of the program shows as a panic.
 
 use bytes::Bytes;
 use verbatim::api::Parameters;
@@ -28,7 +28,7 @@ pub fn json_body(input: &[u8]) {
     let found = verbatim::api::url_of(&Bytes::copy_from_slice(input));
     let other = serde_json::from_slice::<serde_json::Value>(input).ok();
     let other = other.as_ref().and_then(|body| body.get("url")).and_then(serde_json::Value::as_str);
-    // Two readers that differ in what they read would be a way past whoever looks with the other one.
+    // If two readers understood the same input differently, one could be used to get past the other's checks.
     if let (Some(found), Some(other)) = (&found, other) {
         assert_eq!(found, other);
     }

@@ -1,4 +1,4 @@
-// The residual takes up what a block of the network made, and is normalised for the next: x += y + bias;
+// Adds the output of a block to the residual and normalises it for the next block: x += y + bias;
 // normal = (x - mean) / deviation · gamma + beta, in f32, rounded at the end. `y` and `bias` may be null. One
 // block of 256 a row, a width of at most 2048.
 extern "C" __global__ void add_norm(

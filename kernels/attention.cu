@@ -6,7 +6,7 @@ constexpr int HEAD = 64;
 constexpr int LANES = HEAD / 8;
 constexpr int ATTENTION_THREADS = 128;
 constexpr int GROUPS = ATTENTION_THREADS / LANES;
-// Positions of audio that a block takes; longer audio is split over as many blocks as it needs.
+// Audio positions of one block; longer audio is split over several blocks.
 constexpr int SPLIT = 256;
 constexpr int TEXT_MAX = 448;
 
@@ -71,7 +71,7 @@ __device__ inline void attend(
 
 // Self-attention of each row over the tokens before it and itself, whose keys and values it appends to the
 // cache. Grid (rows, heads). `fused` (rows, 3 · width) f32: query, key, value without their `bias`. Caches
-// (slots, heads, text positions, 64). What the same launch appends is read from `fused`, not from the cache.
+// (slots, heads, text positions, 64). Rows that the same launch appends are read from `fused`, not from the cache.
 extern "C" __global__ void text_attention(
     const Row *rows, const int *positions, const float *fused, const float *bias, int heads,
     int text_positions, bf16 *key_cache, bf16 *value_cache, bf16 *attended) {
@@ -82,7 +82,7 @@ extern "C" __global__ void text_attention(
     int first_position = position - (index - row.first);
     size_t cache = ((size_t)row.slot * heads + head) * text_positions * HEAD;
     __shared__ float query[HEAD], scores[TEXT_MAX], result[HEAD];
-    // Of a row of this launch: the part (0 query, 1 key, 2 value) of this head, biased.
+    // One element of this head's query (part 0), key (1) or value (2) of a row of this launch, with its bias.
     auto made = [&](int of_row, int part, int n) {
         int column = part * width + head * HEAD + n;
         return fused[(size_t)of_row * 3 * width + column] + (bias ? bias[column] : 0.0f);
@@ -98,7 +98,7 @@ extern "C" __global__ void text_attention(
     auto read = [&](const bf16 *from, int part, int n) {
         if (n < first_position) return load_eight(from + cache + (size_t)n * HEAD + lane * 8);
         Eight eight;
-        // Rounded as the cache would round it: a prompt in one launch or in two is the same.
+        // Rounded as in the cache, so that a prompt gives the same result in one launch or in two.
         for (int k = 0; k < 8; k++)
             eight.at[k] = to_float(to_bf16(made(row.first + n - first_position, part, lane * 8 + k)));
         return eight;
@@ -111,8 +111,8 @@ extern "C" __global__ void text_attention(
         attended[(size_t)index * width + head * HEAD + threadIdx.x] = to_bf16(result[threadIdx.x] / total);
 }
 
-// What `cross_attention` and `cross_attention_fp8` do. A key's and a value's numbers are multiplied by `key_scale`
-// and `value_scale` of the slot and head.
+// The common body of `cross_attention` and `cross_attention_fp8`. Keys and values are multiplied by the slot's and
+// head's entries of `key_scales` and `value_scales`.
 template <typename Number>
 __device__ inline void attend_to_audio(
     const Row *rows, const int *positions, const float *product, const float *bias, int heads,
@@ -125,7 +125,7 @@ __device__ inline void attend_to_audio(
     int count = min(SPLIT, lengths[slot] - begin);
     float *part = parts + (((size_t)index * heads + head) * gridDim.z + blockIdx.z) * (HEAD + 2);
     if (count <= 0) {
-        // Weighs nothing.
+        // An empty part: weight 0.
         if (threadIdx.x < HEAD + 2) part[threadIdx.x] = threadIdx.x == HEAD ? -INFINITE : 0.0f;
         return;
     }
@@ -188,6 +188,6 @@ extern "C" __global__ void cross_join(const int *positions, const float *parts, 
         sum += weight * one[threadIdx.x];
         total += weight * one[HEAD + 1];
     }
-    // A slot without audio: nothing was seen.
+    // A slot without audio: the result is 0.
     attended[head * HEAD + threadIdx.x] = to_bf16(total > 0.0f ? sum / total : 0.0f);
 }

@@ -1,13 +1,13 @@
-// The next token of each row from its logits: suppression, the grammar of timestamps, temperature; and the
-// state of its slot after it. The twin of models/whisper/rules.rs, bias/search.rs and sequence.rs.
+// Chooses the next token of each row from its logits (suppression, the grammar of timestamps, terms, temperature) and
+// updates the state of its slot. The twin of models/whisper/rules.rs, bias/search.rs and sequence.rs.
 
 // Bits of `suppressed`.
 constexpr unsigned char NEVER = 1;
 constexpr unsigned char NOT_FIRST = 2;
-// It goes on with the word before it.
+// The token continues the word before it.
 constexpr unsigned char CONTINUES = 4;
 
-// An attempt takes back no more terms than this. As in models/whisper/bias/search.rs.
+// The most terms that an attempt takes back, as in models/whisper/bias/search.rs.
 constexpr int RETURNS_MAX = 64;
 
 // A uniform number in (0, 1) for one token of one step of one attempt, the same whatever else is in the batch:
@@ -25,12 +25,12 @@ struct Best {
     int token;
 };
 
-// The higher score, of equal ones the lower token.
+// The higher score; among equal ones the lower token.
 __device__ inline Best better(Best a, Best b) {
     return b.score > a.score || (b.score == a.score && b.token < a.token) ? b : a;
 }
 
-// In every thread.
+// Returns the best to every thread.
 __device__ inline Best block_best(Best best) {
     __shared__ Best parts[32];
     int lane = threadIdx.x % 32, warps = blockDim.x / 32;
@@ -50,25 +50,25 @@ __device__ inline Best block_best(Best best) {
     return best;
 }
 
-// Calls `each` with the places that follow `place`, by their indexes: one thread with each.
-template <typename Each> __device__ inline void each_following(const Place *trie, int place, Each each) {
-    for (int n = trie[place].first + threadIdx.x; n < trie[place + 1].first; n += blockDim.x) each(n);
+// Calls `each` with the index of every follower of `node`, each in one thread.
+template <typename Each> __device__ inline void each_following(const TrieNode *trie, int node, Each each) {
+    for (int n = trie[node].first + threadIdx.x; n < trie[node + 1].first; n += blockDim.x) each(n);
 }
 
-// The same for `place` and all that it is otherwise, which `each` gets too: first all of one, then all of the next, so
-// that no token is in two threads' hands.
-template <typename Each> __device__ inline void each_reached(const Place *trie, int place, Each each) {
+// The same for `node` and its chain of `otherwise`; `each` also gets the node. One node's followers come after
+// another's, so that no two threads handle the same token at once.
+template <typename Each> __device__ inline void each_reached(const TrieNode *trie, int node, Each each) {
     while (true) {
-        each_following(trie, place, [&](int next) { each(place, next); });
+        each_following(trie, node, [&](int next) { each(node, next); });
         __syncthreads();
-        if (place == ANYWHERE) return;
-        place = trie[place].otherwise;
+        if (node == ANYWHERE) return;
+        node = trie[node].otherwise;
     }
 }
 
-// The place of `token` after `place`; below 0: there is none.
-__device__ inline int child(const Place *trie, int place, int token) {
-    int from = trie[place].first, end = trie[place + 1].first, until = end;
+// The follower of `node` with `token`; below 0 if there is none.
+__device__ inline int child(const TrieNode *trie, int node, int token) {
+    int from = trie[node].first, end = trie[node + 1].first, until = end;
     while (from < until) {
         int middle = (from + until) / 2;
         if (trie[middle].token < token)
@@ -79,22 +79,22 @@ __device__ inline int child(const Place *trie, int place, int token) {
     return from < end && trie[from].token == token ? from : -1;
 }
 
-// Where `token` leads from `place`.
-__device__ inline int place_after(const Place *trie, int place, int token) {
+// The node after `token` at `node`.
+__device__ inline int node_after(const TrieNode *trie, int node, int token) {
     while (true) {
-        int next = child(trie, place, token);
+        int next = child(trie, node, token);
         if (next >= 0) return next;
-        if (place == ANYWHERE) return ANYWHERE;
-        place = trie[place].otherwise;
+        if (node == ANYWHERE) return ANYWHERE;
+        node = trie[node].otherwise;
     }
 }
 
-// Whether the term that begins with `token` ends at `place` or any that it is otherwise.
-__device__ inline bool ends_with(const Place *trie, int place, int token) {
+// Whether a term that begins with `token` ends at `node` or in its chain of `otherwise`.
+__device__ inline bool ends_with(const TrieNode *trie, int node, int token) {
     while (true) {
-        if (trie[place].opening == token) return true;
-        if (place == ANYWHERE) return false;
-        place = trie[place].otherwise;
+        if (trie[node].opening == token) return true;
+        if (node == ANYWHERE) return false;
+        node = trie[node].otherwise;
     }
 }
 
@@ -103,18 +103,18 @@ __device__ inline bool ends_with(const Place *trie, int place, int token) {
 extern "C" __global__ void choose(
     const Row *rows, const int *positions, const float *logits, const unsigned char *suppressed, int vocabulary,
     int end_of_text, int timestamp_begin, int initial_max, int no_speech, int text_positions,
-    const Place *tries, int trie_size, float *gains, State *states, Outcome *outcomes) {
+    const TrieNode *tries, int trie_size, float *gains, State *states, Outcome *outcomes) {
     Row row = rows[blockIdx.x];
     Outcome outcome = {-1, 0, 0, 0.0f, 0.0f, 0.0f};
     if (positions[blockIdx.x] < 0 || row.wanted == 0) {
         if (threadIdx.x == 0) outcomes[blockIdx.x] = outcome;
         return;
     }
-    // Thread 0 writes it at the end, when all have read it: reductions lie between.
+    // Thread 0 writes it at the end, after reductions in which all threads have synchronised.
     State state = states[row.slot];
     const float *own = logits + (size_t)blockIdx.x * vocabulary;
 
-    // Every token is text or a timestamp; of both, those of [from, until) may be written.
+    // Every token is text or a timestamp; of each kind, those in [from, until) may be written.
     int text_from = 0, text_until = timestamp_begin, time_from = timestamp_begin, time_until = vocabulary;
     if (state.last_is_timestamp && state.before_is_timestamp) {
         time_until = timestamp_begin;
@@ -187,21 +187,21 @@ extern "C" __global__ void choose(
     time_sum = block_sum(time_sum);
     float text_total = text_sum > 0.0f ? text_max + logf(text_sum) : -INFINITE;
     float time_total = time_sum > 0.0f ? time_max + logf(time_sum) : -INFINITE;
-    // Where a timestamp as such is likelier than any one text token, it is a timestamp.
+    // If timestamps together are likelier than any single text token, force a timestamp.
     bool is_time = time_total > text_max;
 
-    // Probabilities are those without terms.
+    // Probabilities are computed without the effect of terms.
     float largest = fmaxf(text_total, time_total);
     float total = is_time ? time_total : largest + logf(expf(text_total - largest) + expf(time_total - largest));
     auto log_probability = [&](int token) { return own[token] - total; };
     auto probability = [&](int token) { return fminf(expf(own[token] - raw_max - logf(raw_text_sum)), 1.0f); };
 
-    const Place *trie = tries + (size_t)row.slot * trie_size;
+    const TrieNode *trie = tries + (size_t)row.slot * trie_size;
     float *gained = gains + (size_t)blockIdx.x * vocabulary;
-    bool terms = row.wanted & CHOOSE && state.place >= 0;
+    bool terms = row.wanted & CHOOSE && state.node >= 0;
     bool penalised = terms && !is_time && word_max >= text_max && word_max >= time_max;
     if (penalised) {
-        each_reached(trie, state.place, [&](int, int next) {
+        each_reached(trie, state.node, [&](int, int next) {
             float gain = trie[next].gain;
             if (gain < 0.0f) gained[trie[next].token] = fminf(gained[trie[next].token], gain);
         });
@@ -217,7 +217,7 @@ extern "C" __global__ void choose(
     }
     Best peak = is_time ? time_peak : better(text_peak, time_peak);
     Best best = is_time ? time : better(text, time);
-    // Nothing is allowed, or the logits are no numbers: the attempt ends.
+    // No token is allowed, or the logits are NaN: the attempt ends.
     int token = best.token < vocabulary ? best.token : end_of_text;
     bool is_back = false;
     if (terms) {
@@ -227,11 +227,11 @@ extern "C" __global__ void choose(
             return is_allowed(token) ? own[token] + (penalised ? gained[token] : 0.0f) : -INFINITE;
         };
         if (state.trial_written >= 0) {
-            bool ends = trie[state.trial_place].opening >= 0;
+            bool ends = trie[state.trial_node].opening >= 0;
             Best further = NONE;
             if (peak_is_word) {
-                // A whole term gives way to a longer one only where that is likeliest.
-                each_following(trie, state.trial_place, [&](int next) {
+                // A complete term yields to a longer one only if that is likeliest.
+                each_following(trie, state.trial_node, [&](int next) {
                     int token = trie[next].token;
                     bool fits = state.trial_loss + peak.score - logit(token) <= trie[next].gain;
                     if (fits && (!ends || token == peak.token)) further = better(further, {logit(token), token});
@@ -242,9 +242,9 @@ extern "C" __global__ void choose(
                 is_settled = true;
                 token = further.token;
                 state.trial_loss += peak.score - further.score;
-                state.trial_place = child(trie, state.trial_place, token);
+                state.trial_node = child(trie, state.trial_node, token);
             } else if (!ends || (peak.token < vocabulary && suppressed[peak.token] & CONTINUES)) {
-                // A whole term is not the beginning of another word.
+                // A complete term must not turn out to begin another word.
                 is_settled = is_back = true;
             } else {
                 state.trial_written = -1;
@@ -253,12 +253,12 @@ extern "C" __global__ void choose(
         if (!is_settled && peak_is_word && token < end_of_text && state.returns < RETURNS_MAX) {
             Best found = NONE;
             float is_own = 0.0f;
-            each_reached(trie, state.place, [&](int place, int index) {
-                Place next = trie[index];
+            each_reached(trie, state.node, [&](int node, int index) {
+                TrieNode next = trie[index];
                 if (next.gain <= 0.0f) return;
                 if (next.token == token) is_own = 1.0f;
-                // A term that has just been written is not written again for its own sake.
-                bool repeats = place <= FIRST && ends_with(trie, state.place, next.token);
+                // Do not repeat a term that was just written.
+                bool repeats = node <= FIRST && ends_with(trie, state.node, next.token);
                 float one = logit(next.token);
                 if (peak.score - one <= next.gain && !repeats) found = better(found, {one, next.token});
             });
@@ -266,15 +266,15 @@ extern "C" __global__ void choose(
             found = block_best(found);
             if (is_own == 0.0f && found.token < vocabulary) {
                 float loss = peak.score - found.score;
-                int place = state.place, next = child(trie, place, found.token);
-                while (place != ANYWHERE && (next < 0 || loss > trie[next].gain)) {
-                    place = trie[place].otherwise;
-                    next = child(trie, place, found.token);
+                int node = state.node, next = child(trie, node, found.token);
+                while (node != ANYWHERE && (next < 0 || loss > trie[next].gain)) {
+                    node = trie[node].otherwise;
+                    next = child(trie, node, found.token);
                 }
                 state.trial_written = state.written;
-                state.trial_place = next;
+                state.trial_node = next;
                 state.trial_loss = loss;
-                state.before_place = state.place;
+                state.before_node = state.node;
                 state.before_trial_is_timestamp = state.last_is_timestamp;
                 state.instead = token;
                 state.instead_position = positions[blockIdx.x] + 1;
@@ -284,7 +284,7 @@ extern "C" __global__ void choose(
             }
         }
         if (penalised)
-            each_reached(trie, state.place, [&](int, int next) { gained[trie[next].token] = 0.0f; });
+            each_reached(trie, state.node, [&](int, int next) { gained[trie[next].token] = 0.0f; });
     }
     if (threadIdx.x > 0) return;
 
@@ -299,7 +299,7 @@ extern "C" __global__ void choose(
             outcome.log_probability = state.instead_log_probability;
             outcome.probability = state.instead_probability;
             state.written = state.trial_written;
-            state.place = state.before_place;
+            state.node = state.before_node;
             state.last_is_timestamp = state.before_trial_is_timestamp;
             state.trial_written = -1;
             state.returns += 1;
@@ -315,7 +315,7 @@ extern "C" __global__ void choose(
             state.before_is_timestamp = state.written == 0 || state.last_is_timestamp;
             state.last_is_timestamp = is_timestamp;
             if (is_timestamp) state.last_timestamp = token;
-            if (state.place >= 0) state.place = is_timestamp ? FIRST : place_after(trie, state.place, token);
+            if (state.node >= 0) state.node = is_timestamp ? FIRST : node_after(trie, state.node, token);
             state.written += 1;
             state.finished = state.written >= state.tokens_max || state.position >= text_positions;
         }

@@ -1,6 +1,6 @@
-// The kernels on a processor, for tests: the same sources, compiled as C++ for x86-64. Blocks run one after the
-// other; the threads of a block are coroutines, which change places at barriers and shuffles. Slow, and with the
-// arithmetic of the original but for the contraction of products and sums.
+// The kernels on a CPU, for tests: the same sources, compiled as C++ for x86-64. Blocks run one after the other; the
+// threads of a block are coroutines, which switch at barriers and shuffles. Slow, and with the same arithmetic except
+// for fused multiply-add.
 //
 //   c++ -std=c++17 -O2 -shared -fPIC -o libemulation.so emulation.cpp
 
@@ -42,7 +42,7 @@ static int min(int a, int b) { return a < b ? a : b; }
 static int max(int a, int b) { return a > b ? a : b; }
 static void atomicMax(int *place, int value) { *place = max(*place, value); }
 
-// Saves the registers that a call keeps and the stack, and goes on where another stack was left (System V ABI).
+// Saves the callee-saved registers and the stack, and continues on another stack (System V ABI).
 extern "C" void change_places(void **leave, void *enter);
 asm(R"(
 .text
@@ -161,7 +161,7 @@ template <typename... A> static void bind(void (*kernel)(A...), void **arguments
     body = [=] { call(kernel, arguments, std::index_sequence_for<A...>()); };
 }
 
-// 0 where there is no such kernel. `arguments` as cuLaunchKernel wants them. One call at a time.
+// Returns 0 if there is no such kernel. `arguments` are those of cuLaunchKernel. One call at a time.
 extern "C" int emulate(const char *name, const unsigned *grid, unsigned block, void **arguments) {
     body = nullptr;
 #define KERNEL(kernel) \

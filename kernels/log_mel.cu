@@ -3,11 +3,11 @@
 constexpr int FFT = 400;
 constexpr int HOP = 160;
 constexpr int BINS = FFT / 2 + 1;
-// Frames that a block takes: each factor of the transform is read once for all of them.
+// Frames of one block: each factor of the transform is read once for all of them.
 constexpr int FRAMES = 8;
 constexpr int MEL_THREADS = 256;
 
-// Total order of floats as that of ints, for atomicMax.
+// Maps floats to ints of the same order, for atomicMax.
 __device__ inline int ordered(float value) {
     int bits = __float_as_int(value);
     return bits ^ (bits >> 31 & 0x7fffffff);
@@ -20,12 +20,12 @@ __device__ inline float unordered(int bits) {
 // log10 of the energy of each band, not below -10: (windows, bands, frames) f32, of which the first
 // counts[window] / 160 frames are written; and each window's maximum, as an ordered int, in `maxima`. Grid
 // (frames / 8, windows), blocks of 256. `samples` (windows, stride) i16; `hann` (400); `cosines` and `sines`
-// (400) of one turn; `firsts`, `widths`, `starts` (bands): first bin, bins and place in `weights` of each filter.
+// (400) of one turn; `firsts`, `widths`, `starts` (bands): first bin, bins and offset in `weights` of each filter.
 extern "C" __global__ void log_mel(
     const short *samples, int stride, const int *counts, const float *hann, const float *cosines,
     const float *sines, const int *firsts, const int *widths, const int *starts, const float *weights, int bands,
     int frames, int *maxima, float *features) {
-    // Of a frame x: x[n] + x[400 - n] and x[n] - x[400 - n], as cosine is even and sine is odd.
+    // For a frame x: x[n] + x[400 - n] and x[n] - x[400 - n], as cosine is even and sine is odd.
     __shared__ float even[FRAMES][FFT / 2 + 1], odd[FRAMES][FFT / 2 + 1], power[FRAMES][BINS];
     __shared__ float turn[2][FFT];
     int window = blockIdx.y, first = blockIdx.x * FRAMES;
@@ -42,8 +42,8 @@ extern "C" __global__ void log_mel(
         int index = abs((first + frame) * HOP - FFT / 2 + n);
         return index < count ? audio[index] * (1.0f / 32768.0f) * hann[n] : 0.0f;
     };
-    for (int place = threadIdx.x; place < FRAMES * (FFT / 2 + 1); place += MEL_THREADS) {
-        int frame = place / (FFT / 2 + 1), n = place % (FFT / 2 + 1);
+    for (int cell = threadIdx.x; cell < FRAMES * (FFT / 2 + 1); cell += MEL_THREADS) {
+        int frame = cell / (FFT / 2 + 1), n = cell % (FFT / 2 + 1);
         float left = sample(frame, n);
         // The first and the middle have no partner.
         float right = n == 0 || n == FFT / 2 ? 0.0f : sample(frame, FFT - n);
@@ -71,8 +71,8 @@ extern "C" __global__ void log_mel(
     }
     __syncthreads();
     float largest = -INFINITE;
-    for (int place = threadIdx.x; place < FRAMES * bands; place += MEL_THREADS) {
-        int band = place / FRAMES, frame = place % FRAMES;
+    for (int cell = threadIdx.x; cell < FRAMES * bands; cell += MEL_THREADS) {
+        int band = cell / FRAMES, frame = cell % FRAMES;
         if (first + frame >= whole) continue;
         float energy = 0.0f;
         for (int n = 0; n < widths[band]; n++) energy += weights[starts[band] + n] * power[frame][firsts[band] + n];
@@ -84,12 +84,12 @@ extern "C" __global__ void log_mel(
     if (threadIdx.x == 0) atomicMax(maxima + window, ordered(largest));
 }
 
-// Clamps each window at 8 below its maximum, scales it, and fills what follows the audio with 0, the value of
+// Clamps each window at 8 below its maximum, scales it, and fills the frames behind the audio with 0, the value of
 // padding, in place. Grid (frames / 256, bands, windows), blocks of 256.
 extern "C" __global__ void clamp_mel(const int *counts, const int *maxima, int frames, float *features) {
     int window = blockIdx.z, frame = blockIdx.x * blockDim.x + threadIdx.x;
     if (frame >= frames) return;
-    float *place = features + ((size_t)window * gridDim.y + blockIdx.y) * frames + frame;
+    float *cell = features + ((size_t)window * gridDim.y + blockIdx.y) * frames + frame;
     float floor = unordered(maxima[window]) - 8.0f;
-    *place = frame < counts[window] / HOP ? (fmaxf(*place, floor) + 4.0f) / 4.0f : 0.0f;
+    *cell = frame < counts[window] / HOP ? (fmaxf(*cell, floor) + 4.0f) / 4.0f : 0.0f;
 }

@@ -1,4 +1,4 @@
-// What all kernels share: bf16 and fp8 without headers, reductions over a warp and a block.
+// Shared by all kernels: bf16 and fp8 without headers, reductions over a warp and a block, structures.
 //
 // The files of this folder are compiled as one, in the order of src/cuda/kernels.rs, for the device at hand
 // (NVRTC) and, in tests, as C++ for the processor (emulation.cpp). So they use no header, no dynamic shared
@@ -21,8 +21,8 @@ __device__ inline bf16 to_bf16(float value) {
     return (bf16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// The bits go to where f32 has such ones, whose exponent is 120 more; numbers below the normal ones come out right,
-// too. Not for the codes 0x7f and 0xff, which are no numbers.
+// Moves the bits to their places in f32, whose exponent bias is 120 more; also right for subnormal numbers. Not for the
+// codes 0x7f and 0xff, which are NaN.
 __device__ inline float to_float(fp8 value) {
     return __uint_as_float((value & 0x80u) << 24 | (value & 0x7fu) << 20) * 1.329227995784916e36f;
 }
@@ -32,9 +32,9 @@ struct Eight {
     float at[8];
 };
 
-// `place` lies on a boundary of 16 bytes.
-__device__ inline Eight load_eight(const bf16 *place) {
-    uint4 raw = *(const uint4 *)place;
+// `from` lies on a boundary of 16 bytes.
+__device__ inline Eight load_eight(const bf16 *from) {
+    uint4 raw = *(const uint4 *)from;
     unsigned pairs[4] = {raw.x, raw.y, raw.z, raw.w};
     Eight eight;
 #pragma unroll
@@ -45,9 +45,9 @@ __device__ inline Eight load_eight(const bf16 *place) {
     return eight;
 }
 
-// `place` lies on a boundary of 8 bytes.
-__device__ inline Eight load_eight(const fp8 *place) {
-    uint2 raw = *(const uint2 *)place;
+// `from` lies on a boundary of 8 bytes.
+__device__ inline Eight load_eight(const fp8 *from) {
+    uint2 raw = *(const uint2 *)from;
     Eight eight;
 #pragma unroll
     for (int n = 0; n < 4; n++) {
@@ -94,11 +94,11 @@ __device__ inline float block_max(float value) {
 
 // One row of a launch: a token of some slot. Mirrors `Row` in src/cuda/layout.rs.
 struct Row {
-    // Below 0: nothing to do.
+    // Below 0 for an empty row.
     int slot;
-    // Where the token goes; not read where the token comes from the state.
+    // The token's position; not read if the token comes from the state.
     int position;
-    // Below 0: the slot's last token, at the slot's next position.
+    // Below 0 for the slot's last token, at the slot's next position.
     int token;
     // The first row of this launch that belongs to the same run of tokens; the rows between follow one another.
     int first;
@@ -109,75 +109,75 @@ struct Row {
 constexpr int NO_SPEECH = 1;
 constexpr int CHOOSE = 2;
 
-// What a slot knows between steps. Mirrors `State` in src/cuda/layout.rs.
+// The state of a slot between steps. Mirrors `State` in src/cuda/layout.rs.
 struct State {
-    // The last token, and where it goes.
+    // The last token and its position.
     int token;
     int position;
     // Tokens of this attempt, without the prompt.
     int written;
-    // The last of them that is a timestamp; below 0: none.
+    // The last of them that is a timestamp; below 0 if none is.
     int last_timestamp;
-    // Whether the last one is, and the one before it; true where there is none before it.
+    // Whether the last token is a timestamp, and the one before it; true if there is none before it.
     int last_is_timestamp;
     int before_is_timestamp;
     int finished;
-    // The attempt ends with so many tokens.
+    // The attempt ends at this many tokens.
     int tokens_max;
-    // Not 0: the end of the text is not written before that.
+    // Not 0 if the attempt does not end before that.
     int forced;
-    // 0: the likeliest token.
+    // 0 takes the likeliest token; above 0 tokens are sampled.
     float temperature;
     unsigned seed;
-    // The deepest place in the trie of the slot's terms where the last tokens lead; below 0: there are no terms.
-    int place;
-    // A term on trial, one that the model alone would not have written: how many tokens stood before its first such
-    // token; below 0: there is none.
+    // The deepest node that the last tokens have reached in the trie of the slot's terms; below 0 without terms.
+    int node;
+    // The term on trial, which the model alone would not have written: the number of tokens before its first such
+    // token; below 0 without one.
     int trial_written;
-    // How many terms were taken back.
+    // Terms that were taken back.
     int returns;
-    // The place of the last token of the term on trial; how far its tokens lie below the likeliest, together.
-    int trial_place;
+    // The node of the last token of the term on trial; how far its tokens lie below the likeliest, together.
+    int trial_node;
     float trial_loss;
-    // Where the attempt goes on if it fails: the position of the token `instead`, the place before it, whether the
-    // token before it is a timestamp, and what became of it when it was not written.
+    // How the attempt continues if the trial fails: the position of the token `instead`, the node before it, whether
+    // the token before it is a timestamp, and the token with its probabilities.
     int instead_position;
-    int before_place;
+    int before_node;
     int before_trial_is_timestamp;
     int instead;
     float instead_log_probability;
     float instead_probability;
 };
 
-// A token of a term. Mirrors `Place` in src/cuda/layout.rs, which says how they are ordered.
-struct Place {
+// A token of a term. Mirrors `TrieNode` in src/cuda/layout.rs, which says how they are ordered.
+struct TrieNode {
     int token;
-    // Above 0: how far below the likeliest tokens a term's tokens up to here may lie, together. Below 0: how
-    // much the logit of an unwanted term's last token loses.
+    // Above 0: the margin by which the term's tokens up to here may together lie below the likeliest ones. Below 0:
+    // the penalty on the logit of an unwanted term's last token.
     float gain;
-    // The first of the places that follow it, in the order of their tokens, up to the first one of the next place.
+    // Index of its first follower, ordered by token; its followers end where the next node's begin.
     int first;
-    // Where the same tokens lead without the first of them, or the first few.
+    // The node that the same tokens lead to without the first one or more.
     int otherwise;
-    // The first token of the wanted term that ends here; below 0: none ends here.
+    // The first token of the wanted term that ends here; below 0 if none does.
     int opening;
 };
 
-// The places where a term begins: anywhere, and after a timestamp.
+// The nodes where a term begins: anywhere, and after a timestamp.
 constexpr int ANYWHERE = 0;
 constexpr int FIRST = 1;
 
-// What became of one row. Mirrors `Outcome` in src/cuda/layout.rs.
+// The result of one row. Mirrors `Outcome` in src/cuda/layout.rs.
 struct Outcome {
-    // Below 0: none was chosen.
+    // Below 0 if none was chosen.
     int token;
     int finished;
-    // Tokens of the attempt that stand before it.
+    // Tokens of the attempt before it.
     int written;
     // ln of the token's probability among those allowed.
     float log_probability;
     // Its probability among text, before the rules.
     float probability;
-    // That of there being no speech, where it was asked for.
+    // The probability that there is no speech, if wanted.
     float no_speech;
 };

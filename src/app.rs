@@ -1,4 +1,10 @@
-//! The composition root: configuration to running parts, and the order in which they stop.
+//! The composition root: it turns the configuration into running parts, and stops them in order.
+//!
+//! [admission and load]: crate::engine
+//! [sharing]: crate::share
+//! [TLS, uploads and stopping]: crate::http
+//! [fetching]: crate::fetch
+#![doc = include_str!("app/README.md")]
 
 mod demonstration;
 mod memory;
@@ -15,21 +21,21 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
-use crate::audio::Pcm;
 use crate::config::Config;
 use crate::demo;
-use crate::engine::{self, Class, Engine, LanguageChoice, Task, TenantId};
+use crate::engine::{self, Engine, LanguageChoice};
 use crate::fetch::{self, Fetcher};
-use crate::http::{self, Authenticator, Stop};
+use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
-use crate::models::{self, hub};
+use crate::patience;
 use crate::share::Tenants;
-use crate::sts::{self, Recognize, Sts};
+use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
-use crate::transcribe::{TranscribeOptions, Transcriber, Windows};
+use crate::transcribe::{Transcriber, Windows};
 use crate::vad::{self, Vad};
+use crate::{hub, models};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -73,7 +79,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether other settings would help, rather than another try.
+    /// Whether different settings would help, rather than another attempt.
     pub fn is_configuration(&self) -> bool {
         match self {
             Self::Fetch(_) | Self::Language(_) | Self::Open(_) => true,
@@ -88,14 +94,14 @@ impl Error {
 
 /// Folder of the voice activity model, within the model folder.
 const VAD_FOLDER: &str = "silero-vad";
-/// How often histograms are summed up, whether or not somebody reads them.
+/// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// Finds or fetches the model and starts the engine on it; `tenants` take turns at what precedes it.
+/// Finds or fetches the model and starts the engine on it; `tenants` take turns at the work before the engine.
 ///
 /// # Errors
 /// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
-pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcriber, Error> {
+pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let name = config.models.model.clone();
     let folder = hub::locate(&name, &config.model_dir, &config.models.hub)
         .await
@@ -116,38 +122,39 @@ pub async fn transcriber(config: &Config, tenants: Tenants) -> Result<Transcribe
     let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
     tracing::info!(model = engine.model().name, device = engine.model().device, "model loaded");
     Ok(match vad {
-        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone(), tenants),
+        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
         None => Transcriber::new(engine),
     })
 }
 
-/// Serves until `stop`. When it leaves, jobs go back in line and new requests get 503; when it closes, requests that
-/// were begun finish, then the engine ends with its last handle.
+/// Serves until `stop`. When that leaves, jobs return to the queue and new requests get 503; when it closes, requests in
+/// progress finish, then the engine ends with its last handle.
 ///
 /// # Errors
-/// What keeps the server from starting; [`Error::Stopped`] where that is `stop`. What loads the model then
-/// goes on in its threads.
-pub async fn serve(config: &Config, stop: Stop) -> Result<(), Error> {
+/// The reason why the server can't start; [`Error::Stopped`] if that is `stop`, in which case threads that load the model
+/// run on.
+pub async fn serve(config: &Config, stop: Shutdown) -> Result<(), Error> {
     refuse_open(config)?;
+    patience::watch_the_clock();
     let listener = listen(config.listen)?;
     serve_on(listener, config, stop, || {}).await
 }
 
 /// # Errors
-/// [`Error::Open`] where others than this machine could reach what asks for no key on it.
+/// [`Error::Open`] if the voice agent asks this machine for no key and other machines could reach it.
 fn refuse_open(config: &Config) -> Result<(), Error> {
     let is_open = config.sts.enabled && config.sts.auth == sts::Auth::Loopback;
     if is_open && !config.listen.ip().is_loopback() { Err(Error::Open(config.listen)) } else { Ok(()) }
 }
 
-/// As [`serve`], where it has been bound already; `is_ready` is called when requests are taken.
+/// As [`serve`], on a bound socket; calls `is_ready` once requests are accepted.
 ///
-/// The socket answers from the start, so that whoever watches sees a process that lives: until the model is
-/// there, with little more than that ([`api::starting`]).
+/// The socket answers from the start, so that orchestrators see a live process; until the model is loaded, it serves
+/// little more than that ([`api::starting`]).
 async fn serve_on(
     listener: TcpListener,
     config: &Config,
-    stop: Stop,
+    stop: Shutdown,
     is_ready: impl FnOnce(),
 ) -> Result<(), Error> {
     metrics::start();
@@ -159,11 +166,11 @@ async fn serve_on(
     let tenants = ground.verifier.tenants();
     let readiness = Readiness::default();
     let doors = Doors::default();
-    // Port 0 is any that is free.
+    // The system chooses a free port for port 0.
     let address = listener.local_addr().unwrap_or(config.listen);
-    tracing::info!(%address, "the model is being loaded; until it is there, requests get 503");
-    // Operators see the drain to its end.
-    let served = Stop::default();
+    tracing::info!(%address, "loading the model; until it is loaded, requests get 503");
+    // The operators' listener stays open until the drain ends.
+    let served = Shutdown::default();
     let server = async {
         let router = api::starting(doors.clients.clone());
         let result = http::run(listener, router, &config.http, tenants.clone(), stop.clone()).await;
@@ -193,7 +200,7 @@ async fn serve_on(
     let at_work = tokio::select! {
         biased;
         () = stop.leaving().cancelled() => return Err(Error::Stopped),
-        // Nothing can be served: of that the model need not be waited for.
+        // Nothing can be served, so there is no point in waiting for the model.
         (result, for_operators, ..) = serving.as_mut() => {
             result.and(for_operators)?;
             return Err(Error::Stopped);
@@ -210,7 +217,7 @@ async fn serve_on(
     Ok(())
 }
 
-/// Where the routes go that need the model.
+/// Routers that take over once the model is loaded.
 #[derive(Default)]
 struct Doors {
     clients: http::Later,
@@ -242,7 +249,7 @@ impl Ground {
     }
 }
 
-/// The tasks that run beside requests.
+/// Tasks that run beside requests.
 struct AtWork {
     jobs: Option<JoinHandle<()>>,
     stop_jobs: CancellationToken,
@@ -251,7 +258,7 @@ struct AtWork {
 }
 
 impl AtWork {
-    /// Loads the model, sees that it works, and opens `doors` to it.
+    /// Loads the model, probes it, and opens `doors` to it.
     async fn begin(
         config: &Config,
         ground: Ground,
@@ -261,7 +268,7 @@ impl AtWork {
     ) -> Result<Self, Error> {
         let Ground { verifier, fetcher, jobs } = ground;
         let tenants = verifier.tenants();
-        let transcriber = transcriber(config, tenants.clone()).await?;
+        let transcriber = transcriber(config).await?;
         transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
@@ -269,10 +276,10 @@ impl AtWork {
         let authenticator = Authenticator::new(verifier, config.auth.clone());
         let sts = match config.sts.enabled {
             true => {
-                let (config, transcriber) = (config.clone(), transcriber.clone());
+                let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
-                // Opening its models blocks, and the socket is to answer meanwhile.
-                let open = move || voice_agent(&config, &transcriber, &authenticator, tenants);
+                // Opening its models blocks, and the socket must answer meanwhile.
+                let open = move || voice_agent(&config, &engine, &authenticator, tenants);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -290,7 +297,7 @@ impl AtWork {
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };
         let services = Arc::new(Services::new(parts, &config.api));
-        // Jobs make way as soon as the server begins to stop: the time that is left is for clients who wait.
+        // Jobs make way as soon as the server begins to stop: the remaining time is for clients that wait for answers.
         let stop_jobs = stop.child_token();
         let jobs = jobs.map(|jobs| {
             let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
@@ -313,14 +320,14 @@ impl AtWork {
         if let Some(jobs) = self.jobs
             && let Err(error) = jobs.await
         {
-            tracing::error!(%error, "jobs ended before they were told to");
+            tracing::error!(%error, "the jobs task ended unexpectedly");
         }
-        // Whoever was talking has been told goodbye by now.
+        // Every live conversation has ended by now.
         self.stop_agents.cancel();
         if let Some(agents) = self.agents
             && let Err(error) = agents.await
         {
-            tracing::error!(%error, "the voice agent ended before it was told to");
+            tracing::error!(%error, "the voice agent ended unexpectedly");
         }
     }
 }
@@ -329,21 +336,21 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     http::listen(address).map_err(|source| Error::Listen { address, source })
 }
 
-/// The voice-agent service, which knows the engine by one closure.
+/// The voice-agent service, which reaches the engine through one closure.
 fn voice_agent(
     config: &Config,
-    transcriber: &Transcriber,
+    engine: &Engine,
     authenticator: &Authenticator,
     tenants: Tenants,
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
     if let Err(error) = &vad {
-        tracing::warn!(%error, "voice agents hear no speech");
+        tracing::warn!(%error, "voice activity detection is missing: voice agents can't hear speech");
     }
     let parts = sts::Parts {
         authenticator: authenticator.clone(),
         vad: vad.ok(),
-        recognize: recognize(transcriber.clone(), &config.sts.language)?,
+        recognize: sts::recognizer(engine.clone(), agent_language(engine, &config.sts.language)?),
         models: config.model_dir.clone(),
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),
@@ -352,33 +359,13 @@ fn voice_agent(
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }
 
-/// Utterances by `transcriber`, ahead of whole files.
-fn recognize(transcriber: Transcriber, language: &str) -> Result<Recognize, Error> {
-    let language = match language {
-        "auto" => LanguageChoice::Detect { among: Vec::new() },
-        tag => {
-            let asked = api::Parameters { language: Some(tag.to_owned()), ..api::Parameters::default() };
-            api::language::choice(&asked, transcriber.model())?
-        }
-    };
-    Ok(Arc::new(move |pcm: Pcm, tenant| {
-        let options = TranscribeOptions {
-            language: language.clone(),
-            task: Task::Transcribe,
-            prompt: None,
-            bias: Arc::default(),
-            word_times: false,
-            class: Class::Live,
-            tenant: TenantId(tenant),
-            deadline: None,
-        };
-        let transcriber = transcriber.clone();
-        Box::pin(async move {
-            let transcript =
-                transcriber.transcribe(pcm, &options).await.map_err(|error| error.to_string())?;
-            Ok(transcript.text())
-        })
-    }))
+/// The language that callers of agents speak: `auto`, or a tag as in a request.
+fn agent_language(engine: &Engine, tag: &str) -> Result<LanguageChoice, Error> {
+    if tag == "auto" {
+        return Ok(LanguageChoice::Detect { among: Vec::new() });
+    }
+    let asked = api::Parameters { language: Some(tag.to_owned()), ..api::Parameters::default() };
+    Ok(api::language::choice(&asked, engine.model())?)
 }
 
 fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {
@@ -387,7 +374,7 @@ fn open_keys(state_dir: &Path) -> Result<Verifier, Error> {
         tracing::warn!(
             state_dir = %state_dir.display(),
             "there is no API key, so all requests that need one are refused; make one with \
-             `verbatim keys create --label NAME`: it counts at once"
+             `verbatim keys create --label NAME`: it works at once"
         );
     }
     Ok(Verifier::new(store)?)

@@ -1,9 +1,9 @@
-//! Removes from a page's state, at any depth, the members of a form that identify a person. An agent has no
-//! use for them, and no log or snapshot may show them.
+//! A filter for a page's state that removes, at any depth, the members that identify a person. An agent has no use for
+//! them, and no log or snapshot may show them.
 
 use serde_json::{Map, Value};
 
-/// Parts of the names of members that identify a person, bare: `ssn_last4`, `dateOfBirth`.
+/// Parts of the names of members that identify a person, such as `ssn_last4` and `dateOfBirth`, without separators.
 const SECRETS: [&str; 12] = [
     "socialsecurity",
     "dateofbirth",
@@ -18,14 +18,14 @@ const SECRETS: [&str; 12] = [
     "verificationcode",
     "accesscode",
 ];
-/// What such a name begins or ends with; within one it means nothing: `className`.
+/// Beginnings and ends of such names. Inside a name they mean nothing: `className`.
 const SHORT_SECRETS: [&str; 2] = ["ssn", "dob"];
-/// Names that are short enough to be within many a word, so that nothing else may be in them.
+/// Names so short that they occur inside many words: only the whole name counts.
 const WHOLE_SECRETS: [&str; 6] = ["pin", "otp", "cvv", "cvc", "digits", "tin"];
-/// How a form names a field, and how it says what is in it.
+/// Members by which a form names a field, and by which it gives the field's content.
 const NAMES: [&str; 5] = ["name", "id", "key", "field", "label"];
 const CONTENTS: [&str; 5] = ["value", "values", "text", "default", "answer"];
-/// Deeper than this nothing is kept: no page's state is.
+/// Levels that are kept: no page's state is deeper.
 const DEPTH_MAX: usize = 8;
 
 /// `value` without the members that identify a person. A list of field names stays whole.
@@ -43,7 +43,7 @@ fn object(map: Map<String, Value>, depth: usize) -> Map<String, Value> {
     let is_secret_field = named.into_iter().any(is_secret);
     map.into_iter()
         .filter(|(name, value)| {
-            // A flag says whether it is filled in, not with what.
+            // A flag says whether the field is filled in, not with what content.
             let is_content = is_secret_field && CONTENTS.contains(&name.as_str());
             let is_flag = value.is_boolean() || value.is_null();
             is_flag || !(is_content || (is_secret(name) && !value.is_object()))

@@ -1,8 +1,23 @@
-//! Verbatim: a speech-to-text server.
+//! Verbatim: a speech-to-text server that speaks a hosted API's wire format, with a voice agent beside it.
+//!
+//! # Chapters
+//!
+//! Each is the `README.md` of its module.
+//!
+//! | to use it | to run it |
+//! |---|---|
+//! | [`api`]: transcription over HTTP, parameters, keys | [`config`]: settings and where they come from |
+//! | [`audio`]: formats | [`app`]: health, metrics, logs |
+//! | [`live`]: streaming, redaction | [`engine`]: admission and load |
+//! | [`jobs`]: callbacks | [`share`]: shares of organisations |
+//! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
+//! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
+//! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
 //!
 //! # Layout
 //!
-//! Imports go down only; `tests/architecture.rs` reads the table below and checks it.
+//! Imports go down only. `tests/architecture.rs` holds the modules to the table below, and the files of each module to
+//! `src/circles.md`, which lists those that may import each other in a circle.
 //!
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
@@ -12,9 +27,9 @@
 //!    agent                  the voice agent: turns, floor, proofs, replies
 //! 3  format  vad  speech  knowledge    speech arts; text to speech; the material of an agent's answers
 //!    session → sms  room    an agent's session and its text messages; participants' seats
-//! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (machine hall);
+//! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
 //!                           hyper plumbing
-//! 1  audio  clock  digits  fetch  fields  figures  identity  keys  onnx  outbound  patience  secret  share
+//! 1  audio  clock  digits  fetch  fields  figures  hub  identity  keys  onnx  outbound  patience  secret  share
 //!    state  telemetry  transcript      ground
 //! ```
 //!
@@ -22,7 +37,8 @@
 //!
 //! bytes → [`audio`] (container, resample) → [`audio::Sound`] → [`vad`] spans →
 //! [`engine::Window`] (≤ 30 s, exact offset) → [`engine`] (queue → encode → slot → steps) →
-//! [`engine::Recognition`] → [`transcribe`] stitches a [`transcript::Transcript`] → [`format`] →
+//! [`engine::Recognition`] → [`transcribe`] stitches a [`transcript::Transcript`] →
+//! [`mod@format`] →
 //! `api::wire` → JSON.
 //!
 //! # Who may use whom
@@ -36,6 +52,7 @@
 //! | digits     | |
 //! | fetch      | patience |
 //! | fields     | |
+//! | hub        | fetch |
 //! | identity   | |
 //! | onnx       | |
 //! | outbound   | |
@@ -45,15 +62,15 @@
 //! | state      | |
 //! | keys       | share, state |
 //! | telemetry  | |
-//! | vad        | audio |
-//! | engine     | audio, share, transcript, telemetry |
+//! | vad        | audio, cpu |
+//! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |
-//! | models     | engine, audio, transcript, cpu, cuda, fetch |
+//! | models     | engine, audio, transcript, cpu, cuda, hub |
 //! | format     | transcript |
-//! | transcribe | audio, share, vad, engine, transcript, telemetry |
+//! | transcribe | audio, patience, share, vad, engine, transcript, telemetry |
 //! | live       | audio, share, vad, engine, transcript, telemetry |
-//! | jobs       | fetch, share, state |
+//! | jobs       | fetch, patience, share, state |
 //! | knowledge  | fetch, share |
 //! | speech     | audio, onnx, outbound, secret |
 //! | http       | keys, patience, share, telemetry |
@@ -61,7 +78,7 @@
 //! | session    | clock, digits, fields, knowledge, share, state |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
-//! | agent      | audio, digits, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, vad |
+//! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, vad |
 //! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, vad |
 //! | demo       | http, digits, identity, secret |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
@@ -85,6 +102,7 @@ mod fields;
 pub mod figures;
 pub mod format;
 pub mod http;
+pub mod hub;
 mod identity;
 pub mod jobs;
 pub mod keys;

@@ -1,6 +1,6 @@
 use std::process::ExitCode;
 
-/// The allocator of the design: fast on many threads, and gives memory back.
+/// mimalloc: fast on many threads, and it returns memory to the system.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -9,11 +9,11 @@ fn main() -> ExitCode {
     verbatim::cli::main()
 }
 
-/// Asks the kernel for pages of 4 KiB throughout. With huge ones, which the allocator asks for, the same work
-/// takes the same time and a sixth more memory (benches/RESULTS.md).
+/// Asks the kernel for pages of 4 KiB throughout. With huge pages, which the allocator requests, the same work takes the
+/// same time and a sixth more memory (benches/RESULTS.md).
 #[cfg(target_os = "linux")]
 fn use_small_pages() {
-    // SAFETY: takes numbers alone and touches none of our memory. Where it is refused, nothing is lost.
+    // SAFETY: takes only numbers and touches no memory of this process. A refusal changes nothing.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
 }
 

@@ -1,7 +1,7 @@
-//! Small models in ONNX form: a runtime that is opened where it is installed, and a thread for each model.
+//! Small models in ONNX form: a runtime that is loaded if it is installed, and a thread for each model.
 //!
-//! What they are for — a caller's turn, an agent's voice — comes beside recognition, which they must not
-//! slow: their threads are few, do not spin, and step back where the processor is wanted by others.
+//! The models serve a voice agent (the end of a caller's turn, the agent's voice) beside recognition, which they must not
+//! slow down: their threads are few, do not spin, and yield the processor to other work.
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,12 +14,12 @@ use ort::session::SessionInputValue;
 use ort::value::Tensor;
 use tokio::sync::oneshot;
 
-/// The runtime's library, in the folder of models.
+/// The runtime's library, relative to the folder of models.
 const LIBRARY: &str = "onnxruntime/libonnxruntime.so";
-/// How far the models' threads step back: beside a busy thread of the engine, one of theirs gets a quarter of
-/// the processor (weights 335 and 1024, `sched(7)`).
+/// Niceness of the models' threads: beside a busy thread of the engine, one of these gets a quarter of the processor
+/// (weights 335 and 1024, `sched(7)`).
 const NICENESS: i32 = 5;
-/// What waits for one model.
+/// Questions that may wait for one model.
 const QUEUE_MAX: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
@@ -42,10 +42,10 @@ pub enum Error {
     Died,
 }
 
-/// A model that is loaded.
+/// A loaded model.
 pub struct Session(ort::session::Session);
 
-/// What a model is given: a shape, and as many values as it says.
+/// An input of a model: a shape, and the number of values that it implies.
 pub enum Input {
     Floats(Vec<i64>, Vec<f32>),
     Integers(Vec<i64>, Vec<i64>),
@@ -87,7 +87,7 @@ impl Session {
     }
 }
 
-/// Opens the runtime of the folder `models`, for a model that is loaded later.
+/// Opens the runtime in the folder `models`, for a model that is loaded later.
 ///
 /// # Errors
 /// [`Error::NoRuntime`], [`Error::Runtime`].
@@ -95,7 +95,7 @@ pub fn open_runtime(models: &Path) -> Result<(), Error> {
     environment(&models.join(LIBRARY)).map(drop)
 }
 
-/// One for the whole process; the library that was opened first stays.
+/// One runtime for the whole process: the library that was opened first stays.
 fn environment(library: &Path) -> Result<Environment, Error> {
     static OPENED: Mutex<Option<Environment>> = Mutex::new(None);
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,7 @@ fn environment(library: &Path) -> Result<Environment, Error> {
     Ok(opened.insert(environment).clone())
 }
 
-/// A thread that answers one question after the other. It ends with its last handle.
+/// A handle on a thread that answers one question after another. The thread ends with its last handle.
 pub struct Worker<I, O>(Sender<Job<I, O>>);
 
 struct Job<I, O> {
@@ -121,10 +121,10 @@ struct Job<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Worker<I, O> {
-    /// Starts a thread that answers by what `load` makes, and waits until that is made.
+    /// Starts a thread that answers with the function that `load` returns, and waits until it has loaded.
     ///
     /// # Errors
-    /// What `load` fails with, [`Error::Thread`], [`Error::Died`].
+    /// The error of `load`, [`Error::Thread`], [`Error::Died`].
     pub fn start<E, F, W>(name: &'static str, load: F) -> Result<Self, E>
     where
         E: From<Error> + Send + 'static,
@@ -141,7 +141,7 @@ impl<I: Send + 'static, O: Send + 'static> Worker<I, O> {
             };
             drop(report.send(Ok(())));
             for Job { input, reply } in queue {
-                // Whoever asked may be gone by now.
+                // The caller may have gone by now.
                 if reply.is_closed() {
                     continue;
                 }
@@ -157,8 +157,8 @@ impl<I: Send + 'static, O: Send + 'static> Worker<I, O> {
         Ok(Self(jobs))
     }
 
-    /// None where too many wait, or the answer panicked. Dropping the future before its turn has come
-    /// takes the question back.
+    /// The answer; `None` if too many questions wait, or the answer panicked. Dropping the future before its turn withdraws
+    /// the question.
     pub async fn ask(&self, input: I) -> Option<O> {
         let (reply, answer) = oneshot::channel();
         self.0.try_send(Job { input, reply }).ok()?;
@@ -166,9 +166,9 @@ impl<I: Send + 'static, O: Send + 'static> Worker<I, O> {
     }
 }
 
-/// This thread and those that it will start.
+/// Lowers the priority of this thread and of threads that it starts.
 fn step_back() {
-    // SAFETY: changes the scheduling of the calling thread alone, on Linux; a refusal changes nothing.
+    // SAFETY: changes only the scheduling of the calling thread, on Linux; a refusal changes nothing.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
 }
 

@@ -1,9 +1,14 @@
-//! How long to wait for a peer, in time that this process lived through.
+//! Time limits for peers, in time during which this process was running.
 //!
 //! A process stands still while it is stopped (SIGSTOP), while its laptop sleeps, or while its virtual machine moves.
-//! When it wakes up, all of its deadlines have passed, and the runtime may notice that before it notices what came in
+//! When it wakes up, all of its deadlines have passed, and the runtime may notice that before it notices the data that came in
 //! meanwhile: the system's wait for sockets returns empty-handed when a stopped process goes on. So a deadline that is
-//! noticed much too late begins anew, and one that is noticed in time is followed by one last look.
+//! noticed much too late begins anew, and one that is noticed in time is followed by one last look. A [`Deadline`] of
+//! work moves on by the time that the process stood still.
+
+mod deadline;
+
+pub use deadline::{Deadline, by, watch_the_clock};
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -12,12 +17,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-/// A deadline that is noticed so much too late passed while the process stood still.
+/// A deadline that is noticed later than this passed while the process stood still.
 pub const STOOD_STILL: Duration = Duration::from_secs(1);
-/// After a deadline, so that sockets are read that became readable before it.
+/// Waited after a deadline, so that sockets that became readable before it are read.
 pub const LAST_LOOK: Duration = Duration::from_millis(250);
 
-/// A time limit for a peer that is waited for again and again.
+/// A time limit for a peer, for repeated waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     limit: Duration,
@@ -26,22 +31,22 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// From now on.
+    /// Starts now.
     pub fn new(limit: Duration) -> Self {
         Self { limit, until: Instant::now() + limit, is_last_look: false }
     }
 
-    /// The wait begins anew.
+    /// Starts the wait anew.
     pub fn renew(&mut self) {
         *self = Self::new(self.limit);
     }
 
-    /// When to look at the clock again.
+    /// The instant at which to look at the clock again.
     pub fn until(&self) -> Instant {
         self.until
     }
 
-    /// Whether, at `now`, when the time is up, there is still some left.
+    /// Called at `now` when the time is up: whether some is left after all.
     pub fn goes_on(&mut self, now: Instant) -> bool {
         if now.saturating_duration_since(self.until) >= STOOD_STILL {
             *self = Self { limit: self.limit, until: now + self.limit, is_last_look: false };
@@ -52,7 +57,7 @@ impl Patience {
         goes_on
     }
 
-    /// Waits for `future`; `None` where the patience ends first. Cancel-safe where `future` is.
+    /// Waits for `future`; `None` if the patience ends first. Cancel-safe if `future` is.
     pub async fn wait<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         loop {
@@ -71,7 +76,8 @@ pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Opti
     Patience::new(limit).wait(future).await
 }
 
-/// How fast a peer must send: something within `idle`, and after `grace` so much over the longer of both.
+/// The rate at which a peer must send: some bytes within `idle` and, after `grace`, this rate over the longer of
+/// the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     pub idle: Duration,
@@ -80,24 +86,24 @@ pub struct Rate {
     pub bytes_per_second_min: u64,
 }
 
-/// Waits for what a peer sends piece by piece, as long as it keeps a [`Rate`].
+/// A wait for a peer that sends piece by piece, as long as it keeps to a [`Rate`].
 #[derive(Debug)]
-pub struct Pace {
+pub struct RateTimer {
     rate: Rate,
-    /// When the rate falls too low if nothing more comes.
+    /// The instant at which the rate falls too low if nothing more comes.
     by: Instant,
 }
 
-impl Pace {
-    /// From now on.
+impl RateTimer {
+    /// Starts now.
     pub fn new(rate: Rate) -> Self {
         Self { rate, by: Instant::now() + rate.grace }
     }
 
-    /// Counts bytes that the peer has sent. Those that came faster than needed earn no more time than the peer may
-    /// be silent for: a burst pays for no trickle.
+    /// Counts bytes that the peer has sent. Bytes that came faster than needed earn at most the time for which the
+    /// peer may be silent: a burst does not pay for a trickle.
     pub fn received(&mut self, bytes: u64) {
-        // In nanoseconds, as a few bytes earn less than a millisecond, and many such pieces may come in one.
+        // In nanoseconds, because a few bytes earn less than a millisecond, and many such pieces may come in one.
         let earned_ns = bytes.saturating_mul(1_000_000_000).checked_div(self.rate.bytes_per_second_min);
         if let Some(earned_ns) = earned_ns {
             let latest = Instant::now() + self.rate.idle.max(self.rate.grace);
@@ -106,13 +112,13 @@ impl Pace {
         }
     }
 
-    /// When the next bytes must have come, of which none have since `now`.
+    /// The instant by which the next bytes must have come, if none have come since `now`.
     fn deadline(&self, now: Instant) -> Instant {
         let idle = now + self.rate.idle;
         if self.rate.bytes_per_second_min == 0 { idle } else { idle.min(self.by) }
     }
 
-    /// Waits for `future`, the next piece; `None` where the peer is too slow. Cancel-safe where `future` is.
+    /// Waits for `future`, the next piece; `None` if the peer is too slow. Cancel-safe if `future` is.
     pub async fn wait<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         loop {
@@ -120,7 +126,7 @@ impl Pace {
             if let Ok(done) = timeout_at(deadline, future.as_mut()).await {
                 return Some(done);
             }
-            // There is no last look: a peer that sends a byte in each would never be given up.
+            // Without a last look: a peer that sends a byte in each would never be given up.
             if Instant::now().saturating_duration_since(deadline) < STOOD_STILL {
                 return None;
             }
@@ -129,7 +135,7 @@ impl Pace {
     }
 }
 
-/// The end of a [`Patience`], for code that polls. Once it has come it stays, until a reset.
+/// The end of a [`Patience`], for code that polls. Once ready it stays ready until a reset.
 pub struct Lapse {
     patience: Patience,
     timer: Pin<Box<Sleep>>,
@@ -137,13 +143,13 @@ pub struct Lapse {
 }
 
 impl Lapse {
-    /// `limit` from now.
+    /// Ends `limit` from now.
     pub fn new(limit: Duration) -> Self {
         let patience = Patience::new(limit);
         Self { patience, timer: Box::pin(sleep_until(patience.until)), is_over: false }
     }
 
-    /// `limit` from now, whatever it was before.
+    /// Makes it end `limit` from now.
     pub fn reset(&mut self, limit: Duration) {
         (self.patience, self.is_over) = (Patience::new(limit), false);
         self.timer.as_mut().reset(self.patience.until);
@@ -219,10 +225,10 @@ mod tests {
 
     /// For how long a peer is waited for that sends so many bytes at a time.
     async fn endured(rate: Rate, bytes: u64, every: Duration, seconds_max: u64) -> Duration {
-        let (mut pace, start) = (Pace::new(rate), Instant::now());
-        pace.received(bytes);
-        while start.elapsed() < Duration::from_secs(seconds_max) && pace.wait(sleep(every)).await.is_some() {
-            pace.received(bytes);
+        let (mut timer, start) = (RateTimer::new(rate), Instant::now());
+        timer.received(bytes);
+        while start.elapsed() < Duration::from_secs(seconds_max) && timer.wait(sleep(every)).await.is_some() {
+            timer.received(bytes);
         }
         start.elapsed()
     }
@@ -244,32 +250,33 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_smallest_pieces_count() {
-        let (mut pace, start) = (Pace::new(Rate { bytes_per_second_min: 3000, ..RATE }), Instant::now());
+        let (mut timer, start) =
+            (RateTimer::new(Rate { bytes_per_second_min: 3000, ..RATE }), Instant::now());
         // Four bytes a millisecond, one at a time.
         while start.elapsed() < Duration::from_secs(60)
-            && pace.wait(sleep(Duration::from_millis(1))).await.is_some()
+            && timer.wait(sleep(Duration::from_millis(1))).await.is_some()
         {
-            (0..4).for_each(|_| pace.received(1));
+            (0..4).for_each(|_| timer.received(1));
         }
         assert_eq!(start.elapsed(), Duration::from_secs(60));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_pays_for_no_trickle() {
-        let mut pace = Pace::new(RATE);
-        pace.received(1 << 30);
+        let mut timer = RateTimer::new(RATE);
+        timer.received(1 << 30);
         let start = Instant::now();
-        while pace.wait(sleep(Duration::from_secs(1))).await.is_some() {
-            pace.received(1);
+        while timer.wait(sleep(Duration::from_secs(1))).await.is_some() {
+            timer.received(1);
         }
         assert!(start.elapsed() < LIMIT + Duration::from_secs(1), "{:?}", start.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_rate_is_of_the_time_that_the_process_lived_through() {
-        let mut pace = Pace::new(RATE);
+        let mut timer = RateTimer::new(RATE);
         let (send, receive) = tokio::sync::oneshot::channel();
-        let waits = tokio::spawn(async move { pace.wait(receive).await });
+        let waits = tokio::spawn(async move { timer.wait(receive).await });
         tokio::task::yield_now().await;
         advance(Duration::from_secs(3600)).await;
         tokio::task::yield_now().await;

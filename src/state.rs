@@ -1,37 +1,37 @@
-//! Files of the state directory: readable by their owner alone, and there whole or not at all.
+//! Files of the state directory: readable only by their owner, and written completely or not at all.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Makes a directory, and those above it, where they are missing.
+/// Creates a directory and its parents if they are missing.
 ///
 /// # Errors
-/// The system's.
+/// Those of the file system.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Makes an empty file where it is missing, and takes it from all others where it is there.
+/// Creates an empty file if it is missing; if it exists, withdraws all others' access to it.
 ///
-/// SQLite makes its files with the process's umask and gives journals the database's mode: so the
-/// database is to be there, and private, before SQLite sees it.
+/// SQLite creates its files by the process's umask and gives journals the mode of the database: so the
+/// database must exist, and be private, before SQLite opens it.
 ///
 /// # Errors
-/// The system's.
+/// Those of the file system.
 pub fn make_file(path: &Path) -> io::Result<fs::File> {
     let file = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
     file.set_permissions(fs::Permissions::from_mode(0o600))?;
     Ok(file)
 }
 
-/// What `path` holds; where it is missing it is made to hold `contents` first, for good.
+/// The content of `path`; if the file is missing, it is created with `contents` first, durably.
 ///
-/// Written beside and linked into place: where two processes come at once the first one's stands.
+/// Written beside it and linked into place: if two processes come at once, the first one's content stands.
 ///
 /// # Errors
-/// The system's.
+/// Those of the file system.
 pub fn read_or_make(path: &Path, contents: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>> {
     match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -42,28 +42,28 @@ pub fn read_or_make(path: &Path, contents: impl FnOnce() -> Vec<u8>) -> io::Resu
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     });
-    // What could not be made may not be there to be removed; the first error is the one that counts.
+    // A file that could not be written may not exist; the first error is the one that counts.
     let removed = fs::remove_file(&draft);
     linked.and(removed)?;
     sync_directory(path.parent().unwrap_or(Path::new(".")))?;
     fs::read(path)
 }
 
-/// A new file with these bytes, on the disk when this returns. Its name may be lost in a power cut
-/// until [`sync_directory`].
+/// Creates a file with these bytes, durable when this returns. Its name may be lost in a power cut until
+/// [`sync_directory`].
 ///
 /// # Errors
-/// The system's; where the file is there already, too.
+/// Those of the file system; also if the file exists.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }
 
-/// Makes the names in a directory last through a power cut.
+/// Makes the names in a directory durable.
 ///
 /// # Errors
-/// The system's.
+/// Those of the file system.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
 }

@@ -1,8 +1,10 @@
-//! What was said and when: plain data that every floor shares.
+//! Transcripts, segments and words with their times: plain data that every floor shares.
 //!
 //! All times are seconds (`f64`) from the start of the audio that the value belongs to: a
 //! recognition counts from its window's start, a [`Transcript`] from the start
 //! of the file or stream.
+
+pub mod script;
 
 /// One word, with its leading space and adjoining punctuation as the model wrote them.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,8 +17,19 @@ pub struct Word {
     pub probability: f32,
 }
 
+/// Makes the times of words go forward: alignment of one word at a time, and of windows apart from each other,
+/// lets neighbours overlap by a few hundredths of a second.
+pub fn in_order<'a>(words: impl IntoIterator<Item = &'a mut Word>) {
+    let mut last = 0.0;
+    for word in words {
+        word.start = word.start.max(last);
+        word.end = word.end.max(word.start);
+        last = word.end;
+    }
+}
+
 impl Word {
-    /// The same word but for case and punctuation.
+    /// Whether it is the same word apart from case and punctuation.
     pub fn is_like(&self, other: &Self) -> bool {
         let letters = |word: &Self| -> String {
             word.text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
@@ -31,7 +44,7 @@ pub struct Segment {
     pub text: String,
     pub start: f64,
     pub end: f64,
-    /// In order of time. Times are those of the segment where word times were not asked for.
+    /// In order of time. Without word times, each word has the times of the segment.
     pub words: Vec<Word>,
     /// Mean log-probability of the tokens of the window this segment was decoded in.
     pub average_log_probability: f32,
@@ -48,7 +61,7 @@ pub struct Segment {
 pub struct DetectedLanguage {
     /// ISO 639-1 (or Whisper's own) code, for example `en`, `yue`.
     pub code: String,
-    /// 0 to 1; 1 where the caller named the language.
+    /// 0 to 1; 1 if the caller named the language.
     pub probability: f32,
 }
 
@@ -73,7 +86,7 @@ impl Transcript {
         text.trim().to_owned()
     }
 
-    /// Mean of the words' probabilities, 0 where nothing was said.
+    /// Mean of the words' probabilities, 0 without words.
     pub fn confidence(&self) -> f32 {
         let (sum, count) =
             self.words().fold((0.0, 0u32), |(sum, count), word| (sum + word.probability, count + 1));

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Starts the server, sends it a piece of speech as any client would, and prints what comes back.
+"""Starts the server, sends it a speech sample as a client would, and prints the transcript.
 
     first_run.py VERBATIM SPEECH [ARGUMENT ...]
 
 SPEECH is a folder with manifest.jsonl, as ./setup makes it; further arguments go to `verbatim serve`. On a loopback
-address that is `verbatim serve --dev`, so that the voice agent can be tried without a key.
-Then it says how to send a file of one's own, and stays with the server until Ctrl-C. The development key
-is kept in the state folder, for its owner alone, so that it is the same at each run.
+address that is `verbatim serve --dev`, so that the voice agent can be tried without a key. Then it prints the command
+that sends the user's own file, and stays with the server until Ctrl-C. The development key is stored in the state
+folder, readable by its owner alone, so that it is the same at each run.
 """
 
 import ipaddress
@@ -26,7 +26,7 @@ START_SECONDS = 300
 
 
 def settings(verbatim: str) -> dict:
-    """The effective configuration, from file, environment and defaults, as the program sees it."""
+    """The program's effective configuration, from file, environment and defaults."""
     printed = subprocess.run([verbatim, "config"], check=True, stdout=subprocess.PIPE, text=True).stdout
     return tomllib.loads(printed)
 
@@ -53,7 +53,7 @@ def wait_until_ready(server: subprocess.Popen, base: str) -> None:
             time.sleep(0.1)
     if server.poll() is not None:
         sys.exit(server.returncode or 1)
-    sys.exit(f"{base}/readyz says nothing good for {START_SECONDS} s.")
+    sys.exit(f"{base}/readyz is not ready after {START_SECONDS} s.")
 
 
 def transcribe(base: str, key: str, audio: bytes) -> dict:
@@ -72,12 +72,12 @@ def show(base: str, verbatim: str, key_file: Path, speech: Path) -> None:
     except urllib.error.HTTPError as error:
         if error.code != 401:
             sys.exit(f"{base}/v1/listen: {error}: {error.read().decode(errors='replace')}")
-        key = development_key(verbatim, key_file, anew=True)  # It was revoked, or the keys are new.
+        key = development_key(verbatim, key_file, anew=True)  # The key was revoked, or the database of keys is new.
         began = time.monotonic()
         result = transcribe(base, key, audio)
     took = time.monotonic() - began
     print(f"""
-{clip["file"]}, {result["metadata"]["duration"]:.1f} s of speech, came back in {took:.2f} s.
+{clip["file"]}, {result["metadata"]["duration"]:.1f} s of speech, was transcribed in {took:.2f} s.
 
     said:   {clip["text"]}
     heard:  {result["results"]["channels"][0]["alternatives"][0]["transcript"]}
@@ -109,8 +109,8 @@ def main() -> None:
         if probe.connect_ex((host, int(port))) == 0:
             sys.exit(f"Something listens on {address} already; use --listen, as in "
                      "`make run ARGUMENTS='--listen 127.0.0.1:8001'`.")
-    # In a process group of its own: each Ctrl-C reaches it once, through the handler below. The first
-    # lets it finish what it works on, the second ends it.
+    # In a process group of its own, so that each Ctrl-C reaches it once, through the handler below. The first lets it
+    # finish its requests, the second ends it.
     server = subprocess.Popen([verbatim, "serve", *development, *arguments], process_group=0)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _: server.send_signal(received))

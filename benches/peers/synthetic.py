@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch reaches with random weights of a model's shape: the peers of `verbatim bench --synthetic`.
+"""The speed of PyTorch with random weights of a model's shape: the peers of `verbatim bench --synthetic`.
 
     synthetic.py --model large-v3 --tokens 100 [--device cuda] [--batches 8,16,32,64,128] [--kinds loop,transformers]
 

@@ -1,29 +1,29 @@
-//! One speaker's audio to utterances: voice activity, where a turn begins and where it ends.
+//! One speaker's audio to utterances: voice activity, the begin of a turn and its end.
 //!
-//! Silence ends a turn. Where somebody else decides whether the speaker is done, it only makes a pause, which
-//! ends the turn when [`Ear::end`] says so before speech goes on.
+//! Silence ends a turn. If a model judges whether the speaker is done, silence only makes a pause, which ends the
+//! turn when [`Ear::end`] is called before speech goes on.
 
 use super::config::Turn;
 use crate::audio::{Pcm, SAMPLE_RATE};
-use crate::vad::{FRAME_SAMPLES, Vad, VadStream};
+use crate::vad::{Endpointer, Endpointing, FRAME_SAMPLES, Step, Utterance, Vad, VadStream};
 
 /// Kept before the first frame that counts as speech: words begin softly.
 const LEAD_SAMPLES: usize = SAMPLE_RATE as usize * 3 / 10;
 const FRAME_MS: u64 = FRAME_SAMPLES as u64 * 1000 / SAMPLE_RATE as u64;
-/// What follows speech of less than `threshold` still belongs to it down to this much less.
+/// Within a turn, a frame is speech down to this much below `threshold`.
 const HYSTERESIS: f32 = 0.15;
 
-/// What an ear notices.
+/// An event in a speaker's audio.
 #[derive(Debug)]
 pub enum Noticed {
-    /// Somebody began to speak.
+    /// The speaker began.
     Began,
-    /// They mean it: enough to stop the agent.
+    /// The speaker has gone on for long enough to stop the agent.
     Insists,
-    /// They pause, perhaps in the middle of a sentence: what they have said so far, and the pause's number.
+    /// The speaker pauses, perhaps within a sentence: the audio so far, and the pause's number.
     Paused(Pcm, u64),
-    /// They are done, or have spoken for as long as is listened to at once.
-    Ended(Pcm),
+    /// The speaker is done, or has spoken for the longest turn.
+    Ended(Utterance),
 }
 
 pub struct Ear {
@@ -31,17 +31,20 @@ pub struct Ear {
     detector: Detector,
     /// Samples from the lead or from the turn's begin on.
     heard: Vec<f32>,
-    /// Samples that the detector has not seen, as they make no frame yet.
+    /// The probabilities of speech in the frames that end within `heard`.
+    probabilities: Vec<f32>,
+    /// Samples of an incomplete frame, which the detector has not seen.
     unseen: usize,
-    /// So many so far.
+    /// The number of pauses so far.
     pauses: u64,
 }
 
 impl Ear {
-    /// `judged`: somebody else says when a pause ends a turn.
+    /// `judged`: a model decides whether a pause ends a turn.
     pub fn new(vad: &Vad, turn: &Turn, judged: bool) -> Self {
         let detector = Detector::new(turn, judged);
-        Self { vad: vad.stream(), detector, heard: Vec::new(), unseen: 0, pauses: 0 }
+        let (heard, probabilities) = (Vec::new(), Vec::new());
+        Self { vad: vad.stream(), detector, heard, probabilities, unseen: 0, pauses: 0 }
     }
 
     /// Takes the next samples, at [`SAMPLE_RATE`].
@@ -51,61 +54,59 @@ impl Ear {
         self.unseen += samples.len();
         for probability in self.vad.push(samples) {
             self.unseen = self.unseen.saturating_sub(FRAME_SAMPLES);
+            self.probabilities.push(probability);
             match self.detector.frame(probability) {
-                Step::Nothing => {}
-                Step::Began => noticed.push(Noticed::Began),
-                Step::Insists => noticed.push(Noticed::Insists),
-                Step::Paused => {
+                Heard::Nothing => {}
+                Heard::Began => noticed.push(Noticed::Began),
+                Heard::Insists => noticed.push(Noticed::Insists),
+                Heard::Paused => {
                     self.pauses += 1;
                     let end = self.heard.len() - self.unseen.min(self.heard.len());
                     let so_far = self.heard.get(..end).unwrap_or_default();
                     noticed.push(Noticed::Paused(Pcm::new(so_far), self.pauses));
                 }
-                Step::Ended => noticed.push(Noticed::Ended(self.take())),
+                Heard::Ended => noticed.push(Noticed::Ended(self.take())),
             }
         }
-        if !self.detector.in_turn() {
-            // Only the lead is kept, with what may become the turn's begin.
-            let kept = LEAD_SAMPLES + self.detector.voiced * FRAME_SAMPLES + self.unseen;
-            self.heard.drain(..self.heard.len().saturating_sub(kept));
+        let endpointer = &self.detector.endpointer;
+        if !endpointer.in_utterance() {
+            // Only the lead is kept, with the speech that may become the turn's begin.
+            let seen = LEAD_SAMPLES + endpointer.voiced_frames() * FRAME_SAMPLES;
+            self.heard.drain(..self.heard.len().saturating_sub(seen + self.unseen));
+            let frames = seen.div_ceil(FRAME_SAMPLES);
+            self.probabilities.drain(..self.probabilities.len().saturating_sub(frames));
         }
         noticed
     }
 
-    /// Ends the turn by its pause number `pause`: the utterance, unless speech has gone on since.
-    pub fn end(&mut self, pause: u64) -> Option<Pcm> {
+    /// Ends the turn by its pause number `pause` and returns the utterance, unless speech has gone on since.
+    pub fn end(&mut self, pause: u64) -> Option<Utterance> {
         if pause != self.pauses || !self.detector.end_pause() {
             return None;
         }
         Some(self.take())
     }
 
-    /// What was heard up to the last frame.
-    fn take(&mut self) -> Pcm {
+    /// Takes the audio up to the last whole frame.
+    fn take(&mut self) -> Utterance {
         let end = self.heard.len() - self.unseen.min(self.heard.len());
         let rest = self.heard.split_off(end);
-        Pcm::new(std::mem::replace(&mut self.heard, rest))
+        let pcm = Pcm::new(std::mem::replace(&mut self.heard, rest));
+        Utterance::new(pcm, std::mem::take(&mut self.probabilities))
     }
 }
 
-/// The turn's state machine, frame by frame. Pure.
+/// Turns out of utterances, frame by frame. Pure.
 struct Detector {
-    threshold: f32,
-    start_frames: usize,
+    endpointer: Endpointer,
     insist_frames: usize,
-    /// So many frames of silence are a pause, which ends the turn unless it is `judged`.
-    pause_frames: usize,
+    /// Whether a pause ends the turn only if [`Detector::end_pause`] says so.
     judged: bool,
     frames_max: usize,
-    in_turn: bool,
-    /// Frames of speech: of the turn, or before it in a row with short gaps.
-    voiced: usize,
-    silent: usize,
-    frames: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum Heard {
     Nothing,
     Began,
     Insists,
@@ -116,65 +117,49 @@ enum Step {
 impl Detector {
     fn new(turn: &Turn, judged: bool) -> Self {
         let frames = |ms: u64| usize::try_from(ms / FRAME_MS).unwrap_or(usize::MAX).max(1);
-        let start_frames = frames(turn.start_ms);
+        let begin_frames = frames(turn.start_ms);
+        let stay = (turn.threshold - HYSTERESIS).max(0.01);
+        let endpointing = Endpointing {
+            begin: turn.threshold,
+            stay,
+            resume: stay,
+            begin_frames,
+            pause_frames: Some(frames(if judged { turn.pause_ms } else { turn.silence_ms })),
+        };
         Self {
-            threshold: turn.threshold,
-            start_frames,
-            insist_frames: frames(turn.interrupt_ms).max(start_frames + 1),
-            pause_frames: frames(if judged { turn.pause_ms } else { turn.silence_ms }),
+            endpointer: Endpointer::new(endpointing),
+            insist_frames: frames(turn.interrupt_ms).max(begin_frames + 1),
             judged,
             frames_max: frames(turn.seconds_max.saturating_mul(1000)),
-            in_turn: false,
-            voiced: 0,
-            silent: 0,
-            frames: 0,
         }
     }
 
-    fn in_turn(&self) -> bool {
-        self.in_turn
+    fn frame(&mut self, probability: f32) -> Heard {
+        let step = self.endpointer.frame(probability);
+        match step {
+            Step::Outside => return Heard::Nothing,
+            Step::Began => return Heard::Began,
+            Step::Speech | Step::Silence | Step::Pause => {}
+        }
+        let is_over = step == Step::Pause && !self.judged;
+        if is_over || self.endpointer.frames() >= self.frames_max {
+            self.endpointer.end();
+            return Heard::Ended;
+        }
+        match step {
+            Step::Pause => Heard::Paused,
+            Step::Speech if self.endpointer.voiced_frames() == self.insist_frames => Heard::Insists,
+            _ => Heard::Nothing,
+        }
     }
 
-    fn frame(&mut self, probability: f32) -> Step {
-        if !self.in_turn {
-            self.silent = if probability >= self.threshold { 0 } else { self.silent + 1 };
-            self.voiced += usize::from(self.silent == 0);
-            // Two frames of doubt are within a word; more, and it was a click.
-            if self.silent > 2 {
-                self.voiced = 0;
-            }
-            if self.voiced < self.start_frames {
-                return Step::Nothing;
-            }
-            (self.in_turn, self.frames) = (true, self.voiced);
-            return Step::Began;
-        }
-        self.frames += 1;
-        let is_speech = probability >= (self.threshold - HYSTERESIS).max(0.01);
-        self.silent = if is_speech { 0 } else { self.silent + 1 };
-        self.voiced += usize::from(is_speech);
-        let is_over = !self.judged && self.silent >= self.pause_frames;
-        if is_over || self.frames >= self.frames_max {
-            self.end();
-            return Step::Ended;
-        }
-        if self.silent == self.pause_frames {
-            return Step::Paused;
-        }
-        if is_speech && self.voiced == self.insist_frames { Step::Insists } else { Step::Nothing }
-    }
-
-    /// Whether there was a pause, which has ended the turn.
+    /// Ends the turn if it has paused, and returns whether it had.
     fn end_pause(&mut self) -> bool {
-        let is_pause = self.in_turn && self.silent >= self.pause_frames;
-        if is_pause {
-            self.end();
+        let is_paused = self.endpointer.is_paused();
+        if is_paused {
+            self.endpointer.end();
         }
-        is_pause
-    }
-
-    fn end(&mut self) {
-        (self.in_turn, self.voiced, self.silent, self.frames) = (false, 0, 0, 0);
+        is_paused
     }
 }
 
@@ -182,41 +167,41 @@ impl Detector {
 mod tests {
     use super::*;
 
-    /// What happens, with the frame it happens in.
-    fn run(frames: &[f32]) -> Vec<(usize, Step)> {
+    /// The events of these frames, each with its frame.
+    fn run(frames: &[f32]) -> Vec<(usize, Heard)> {
         let mut detector = Detector::new(&Turn::default(), false);
         let steps = frames.iter().enumerate().map(|(at, &p)| (at, detector.frame(p)));
-        steps.filter(|(_, step)| *step != Step::Nothing).collect()
+        steps.filter(|(_, step)| *step != Heard::Nothing).collect()
     }
 
     #[test]
     fn a_turn_begins_insists_and_ends() {
         let frames = [vec![0.0; 10], vec![0.9; 30], vec![0.0; 40]].concat();
         // 6 frames are 192 ms, 12 are 384 ms and 18 are 576 ms.
-        assert_eq!(run(&frames), [(15, Step::Began), (21, Step::Insists), (57, Step::Ended)]);
+        assert_eq!(run(&frames), [(15, Heard::Began), (21, Heard::Insists), (57, Heard::Ended)]);
     }
 
     #[test]
     fn a_pause_within_a_sentence_does_not_end_it() {
         let frames = [vec![0.9; 20], vec![0.0; 17], vec![0.9; 5], vec![0.0; 18]].concat();
-        assert_eq!(run(&frames).last(), Some(&(59, Step::Ended)));
+        assert_eq!(run(&frames).last(), Some(&(59, Heard::Ended)));
     }
 
     #[test]
-    fn a_judged_turn_ends_when_it_is_said_to_and_nobody_speaks() {
+    fn a_judged_turn_ends_when_the_judge_says_so_during_silence() {
         let mut detector = Detector::new(&Turn::default(), true);
         let mut run = |probability: f32, frames: usize| {
             let steps = (0..frames).map(|at| (at, detector.frame(probability)));
-            let steps: Vec<_> = steps.filter(|(_, step)| *step != Step::Nothing).collect();
+            let steps: Vec<_> = steps.filter(|(_, step)| *step != Heard::Nothing).collect();
             (steps, detector.end_pause())
         };
         // 7 frames are 224 ms.
-        assert_eq!(run(0.9, 10), (vec![(5, Step::Began)], false));
+        assert_eq!(run(0.9, 10), (vec![(5, Heard::Began)], false));
         assert_eq!(run(0.0, 6), (vec![], false));
-        assert_eq!(run(0.9, 4), (vec![(1, Step::Insists)], false));
-        assert_eq!(run(0.0, 100), (vec![(6, Step::Paused)], true));
+        assert_eq!(run(0.9, 4), (vec![(1, Heard::Insists)], false));
+        assert_eq!(run(0.0, 100), (vec![(6, Heard::Paused)], true));
         assert_eq!(run(0.0, 100), (vec![], false));
-        assert_eq!(run(0.9, 10), (vec![(5, Step::Began)], false));
+        assert_eq!(run(0.9, 10), (vec![(5, Heard::Began)], false));
     }
 
     #[test]
@@ -226,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn who_never_stops_is_cut() {
+    fn a_turn_without_end_is_cut() {
         let steps = run(&vec![0.9; 2000]);
-        let ends = steps.iter().filter(|(_, step)| *step == Step::Ended).count();
+        let ends = steps.iter().filter(|(_, step)| *step == Heard::Ended).count();
         // 29 s are 906 frames.
         assert_eq!(ends, 2);
     }

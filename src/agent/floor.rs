@@ -11,6 +11,7 @@ use super::responder::{is_backchannel, secured};
 use crate::audio::Pcm;
 use crate::room::{Message, Outbound};
 use crate::session::{AgentState, Caution, EndReason, MASK, concealed, is_all_digits};
+use crate::vad::Utterance;
 
 const UNHEARD: &str = "I'm sorry, I could not hear that. Could you say it again?";
 const UNAVAILABLE: &str = "I'm sorry, I can't check that at the moment. Please try again later.";
@@ -31,7 +32,7 @@ impl Agent {
                 }
                 Noticed::Insists => self.interrupt().await,
                 Noticed::Paused(so_far, pause) => self.judge(seat, so_far, pause),
-                Noticed::Ended(pcm) => self.turn_over(seat, pcm),
+                Noticed::Ended(utterance) => self.turn_over(seat, utterance),
             }
         }
     }
@@ -61,7 +62,7 @@ impl Agent {
         });
     }
 
-    fn turn_over(&mut self, seat: u64, utterance: Pcm) {
+    fn turn_over(&mut self, seat: u64, utterance: Utterance) {
         self.hearing.speaking.remove(&seat);
         self.absence.quiet_since = Instant::now();
         self.message(&Message::UserStoppedSpeaking);

@@ -3,22 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::chat::Chat;
 use super::config::Turn;
+use super::recognizer::Recognize;
 use super::turn::TurnModel;
 use super::verify::Verifier;
-use crate::audio::Pcm;
 use crate::session::{Handle, Sessions};
 use crate::sms::Courier;
 use crate::speech::Voice;
 use crate::vad::Vad;
-
-/// Recognises one utterance for a tenant. The text is empty if nothing was said; the error is for the log.
-pub type Recognize = Arc<dyn Fn(Pcm, u64) -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
 
 pub struct Tools {
     pub sessions: Sessions,

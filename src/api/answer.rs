@@ -1,10 +1,10 @@
-//! Transcripts to the wire format. Pure, but for [`respond`], which picks the thread.
+//! Transcripts in the wire format. Pure, except for [`respond`], which picks the thread.
 //!
-//! The transcript is what the model wrote, with punctuation and capitals, unless `punctuate=false` asks
-//! for it without. A word is always told bare and in lower case as `word`: that is what the SDKs' users
-//! compare and search by, in every mode of the wire format. As written it is `punctuated_word`, present
-//! where the wire format has it: with `punctuate`, `smart_format` and what implies them. What is formatted
-//! on the way, and how words that become one keep their times, is told in [`crate::format`].
+//! The transcript is the model's text, with punctuation and capitals unless `punctuate=false`. A word's
+//! `word` is always bare and in lower case: the users of the SDKs compare and search by it, in every mode of
+//! the wire format. Its written form is `punctuated_word`, present as in the wire format: with `punctuate`,
+//! `smart_format` and the parameters that imply them. [`crate::format`] documents the formatting, and how
+//! words that become one keep their times.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -17,9 +17,9 @@ use super::{terms, wire};
 use crate::engine::ModelInfo;
 use crate::figures::{Probability, Seconds};
 use crate::format::{self, FillerWords, Word};
-use crate::transcript::Transcript;
+use crate::transcript::{Transcript, script};
 
-/// What the request said.
+/// The request that is answered.
 pub struct Asked<'a> {
     pub request_id: Uuid,
     pub created: SystemTime,
@@ -27,15 +27,15 @@ pub struct Asked<'a> {
     pub words: bool,
 }
 
-/// What came of it.
+/// The result of its transcription.
 pub struct Heard<'a> {
-    /// Of the bytes that were sent or fetched.
+    /// SHA-256 of the bytes that were sent or fetched.
     pub sha256: [u8; 32],
     pub duration_seconds: f64,
     pub source_channels: u16,
     /// Some of the audio could not be decoded.
     pub damaged: bool,
-    /// One for each channel that was transcribed by itself.
+    /// One for each channel that was transcribed separately.
     pub transcripts: &'a [Transcript],
     pub model: &'a ModelInfo,
 }
@@ -50,11 +50,11 @@ pub fn response(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Response {
     wire::Response { metadata: metadata(asked, heard), results }
 }
 
-/// As [`response`], off the async threads where it may take long: a search reads all that was said, once
-/// for each term.
+/// As [`response`], off the async threads if it may take long: a search reads the whole transcript, once for
+/// each term.
 ///
 /// # Errors
-/// Only where `response` panicked.
+/// Only if `response` panicked.
 pub async fn respond(asked: &Asked<'_>, heard: &Heard<'_>) -> Result<wire::Response, JoinError> {
     if asked.parameters.search.is_empty() {
         return Ok(response(asked, heard));
@@ -108,7 +108,7 @@ pub(super) fn model_info(model: &ModelInfo) -> wire::ModelInfo {
     }
 }
 
-/// What was asked for in vain, of audio in `languages`.
+/// Warnings about parameters without effect, for audio in `languages`.
 pub(super) fn warnings<'a>(
     unsupported: Vec<&'static str>,
     parameters: &Parameters,
@@ -142,8 +142,8 @@ pub(super) fn warnings<'a>(
     warnings
 }
 
-/// Whether `asked` means `model`, or none in particular: one SDK sends `None` for no model. Of a size
-/// that has several versions, each is meant: `whisper-large` is `large-v3`.
+/// Whether `asked` names `model`, or no model in particular: one SDK sends `None` for no model. A size
+/// without a version means any of its versions: `whisper-large` is `large-v3`.
 fn names(asked: &str, model: &ModelInfo) -> bool {
     let name = asked.strip_prefix("whisper-").unwrap_or(asked);
     let size = model.name.split(['-', '.']).next();
@@ -153,7 +153,7 @@ fn names(asked: &str, model: &ModelInfo) -> bool {
         || asked == model.uuid.to_string()
 }
 
-/// How words in `language` are to be formed for `parameters`.
+/// How to write words in `language` for `parameters`.
 pub(super) fn format_options<'a>(parameters: &'a Parameters, language: &'a str) -> format::Options<'a> {
     format::Options {
         language,
@@ -167,7 +167,7 @@ pub(super) fn format_options<'a>(parameters: &'a Parameters, language: &'a str) 
     }
 }
 
-/// What was said in one channel, as the request wants it.
+/// The words of one channel, as the request wants them.
 struct Channel<'a> {
     parameters: &'a Parameters,
     transcript: &'a Transcript,
@@ -190,7 +190,7 @@ impl<'a> Channel<'a> {
         let multilingual = parameters.is_multilingual();
         let detects = parameters.detect_language != DetectLanguage::Off || multilingual;
         let language = &transcript.language;
-        let divides = parameters.paragraphs || (parameters.smart_format && format::is_spaced(&language.code));
+        let divides = parameters.paragraphs || (parameters.smart_format && script::is_spaced(&language.code));
         let alternative = wire::Alternative {
             transcript: self.text(shown),
             confidence: Probability::new(format::confidence(shown)),
@@ -218,8 +218,8 @@ impl<'a> Channel<'a> {
     }
 }
 
-/// In what was heard, since numbers are asked for as they are said; but nothing that is masked in the
-/// transcript is told here.
+/// Searches the words as heard, since numbers are searched for as they are spoken; but shows nothing that is
+/// masked in the transcript.
 pub(super) fn search(parameters: &Parameters, heard: Vec<Word>, language: &str) -> Vec<wire::Search> {
     let options = format::Options {
         language,

@@ -1,60 +1,60 @@
-//! A file's audio, decoded as work like any other: admitted by its header, in turn, and only while it is wanted.
+//! Decodes a file's audio, as work like any other: admitted by its header, in turn, and only as long as it is
+//! wanted.
 
 use std::time::Instant;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use super::Services;
+use super::listen::Origin;
 use crate::audio::{self, DecodeOptions, Decoded, Progress, SAMPLE_RATE};
-use crate::engine::{self, Admission, Audio};
+use crate::engine::{self, Audio, AudioPermit};
 use crate::http::Failure;
-use crate::jobs::Watch;
+use crate::patience::by;
 use crate::transcribe::TranscribeOptions;
 
-/// A file in memory, and what it takes up: given back as soon as the file is gone.
+/// A file in memory, and the permits for that memory; both are dropped together.
 pub(super) struct Fetched {
     pub bytes: Bytes,
     pub held: Box<dyn Send>,
 }
 
-/// A file's audio with leave to transcribe it.
+/// A file's audio, admitted for transcription.
 pub(super) struct Admitted {
     pub decoded: Decoded,
     /// The file's hash.
     pub sha256: [u8; 32],
-    pub admission: Admission,
+    pub admission: AudioPermit,
 }
 
-/// Decodes a file on a thread of its own. It is admitted before, by the length that its header tells, and grows no
-/// longer than there is room for. Dropping the future ends the work within a second of audio. `watch` is kept while
-/// the thread works.
+/// Decodes a file on a thread. The file is admitted first, by the length in its header, and decoding stops if
+/// it turns out longer than there is room for. Dropping the future stops the work within a second of audio.
+/// A job's watch is held while the thread works.
 ///
 /// # Errors
-/// Those of [`audio::decode`], [`audio::estimate`] and [`crate::transcribe::Transcriber::admit`]; 504 past the
-/// deadline of `wanted`.
+/// Those of [`audio::decode`], [`audio::estimate`] and [`crate::transcribe::Transcriber::admit`]; 504 past
+/// the deadline of `wanted`.
 pub(super) async fn decode(
     services: &Services,
     file: Fetched,
     options: DecodeOptions,
     wanted: &TranscribeOptions,
-    watch: Option<&Watch>,
+    origin: &Origin,
 ) -> Result<Admitted, Failure> {
     let expected = audio::estimate(&file.bytes, &options)?;
     let expected = Audio {
         seconds: expected.output_seconds(options.split_channels),
         source_samples: expected.source_samples(),
     };
-    let admission = services.transcriber.admit(expected, wanted)?;
-    let (deadline, turn) = (wanted.deadline, services.decoders.take(wanted.tenant.0));
-    let turn = match deadline {
-        Some(deadline) => {
-            timeout_at(deadline.into(), turn).await.map_err(|_| engine::Error::DeadlineExceeded)?
-        }
-        None => turn.await,
+    let admission = match origin {
+        Origin::Request(permit) => services.transcriber.engine().admit_request(permit, expected)?,
+        Origin::Job(_) => services.transcriber.admit(expected, wanted).await?,
     };
+    let deadline = wanted.deadline;
+    let turn = by(deadline, services.decoders.take(wanted.tenant.0)).await;
+    let turn = turn.ok_or(engine::Error::DeadlineExceeded)?;
     let left = CancellationToken::new();
     let _leaves = left.clone().drop_guard();
     let work = move || {
@@ -66,7 +66,7 @@ pub(super) async fn decode(
             done = progress;
             let room = match () {
                 () if left.is_cancelled() => Err(engine::Error::ShuttingDown),
-                () if deadline.is_some_and(|deadline| Instant::now() > deadline) => {
+                () if deadline.is_some_and(|deadline| deadline.has_passed(Instant::now())) => {
                     Err(engine::Error::DeadlineExceeded)
                 }
                 () => admission.grow(progress.output_samples as f64 / f64::from(SAMPLE_RATE)),
@@ -84,11 +84,11 @@ pub(super) async fn decode(
         admission.decoded(seconds, done.source_samples as f64, begun.elapsed());
         Ok(Admitted { decoded, sha256, admission })
     };
-    // The thread starts when this is first awaited: under the watch.
+    // The thread starts when this is first awaited, which is under the watch.
     let decoding = async { tokio::task::spawn_blocking(work).await };
-    let decoded = match watch {
-        Some(watch) => watch.over(decoding).await,
-        None => decoding.await,
+    let decoded = match origin {
+        Origin::Request(_) => decoding.await,
+        Origin::Job(watch) => watch.over(decoding).await,
     };
     decoded.map_err(Failure::internal)?
 }

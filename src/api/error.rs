@@ -1,13 +1,13 @@
-//! What each module's errors are over HTTP: status, code and a message for the client.
+//! Errors of each module over HTTP: status, code and a message for the client.
 //!
 //! | status | code                    | when |
 //! |--------|-------------------------|------|
-//! | 400    | INVALID_QUERY_PARAMETER | a parameter whose value means nothing |
-//! | 400    | INVALID_HEADER          | a header of ours whose value means nothing |
+//! | 400    | INVALID_QUERY_PARAMETER | an invalid value of a parameter |
+//! | 400    | INVALID_HEADER          | an invalid value of a header that the server reads |
 //! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
-//! | 404    | NOT_FOUND               | no such path; no such job, or another's |
+//! | 404    | NOT_FOUND               | no such path; no such job, or another organisation's |
 //! | 405    | METHOD_NOT_ALLOWED      | with `Allow` |
 //! | 408    | REQUEST_TIMEOUT         | a body that came too slowly |
 //! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
@@ -19,13 +19,13 @@
 //! | 426    | UPGRADE_REQUIRED        | GET where a WebSocket is due; with `Upgrade` |
 //! | 429    | TOO_MANY_REQUESTS       | the organisation holds its share of the server, with `Retry-After` |
 //! | 431    | HEADERS_TOO_LARGE       | |
-//! | 500    | INTERNAL_ERROR          | a fault of ours; the log knows more |
-//! | 500    | AUDIO_LOST              | to receivers of callbacks alone: the job's audio was lost or altered on the server |
+//! | 500    | INTERNAL_ERROR          | a fault of the server; the log knows more |
+//! | 500    | AUDIO_LOST              | to receivers of callbacks only: the job's audio was lost or altered on the server |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
-//! | 503    | Service Unavailable     | busy, stopping, not working, or no room for one more job, with `Retry-After` |
+//! | 503    | Service Unavailable     | busy, stopping, not working, or no room for another job, with `Retry-After` |
 //! | 504    | PROCESSING_TIMEOUT      | not done within the time for a request |
 //!
-//! Codes and messages that the wire format knows are its own, word for word.
+//! Codes and messages that exist in the wire format are used word for word.
 
 use std::time::Duration;
 
@@ -36,13 +36,13 @@ use super::parameters::{self, CallbackProblem};
 use crate::http::Failure;
 use crate::{audio, engine, fetch, jobs, live};
 
-/// While the server stops: about what a restart takes.
+/// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
 const READER_RETRY: Duration = Duration::from_secs(1);
-/// While the job database is locked by another program, or the machine is short of memory: one such wait.
+/// While another program locks the job database, or memory is short: about one such wait.
 const DATABASE_RETRY: Duration = Duration::from_secs(5);
 
-/// While the engine hangs or fails: it is tried again every second, and somebody may restart it.
+/// While the engine hangs or fails: it retries every second, and may be restarted.
 const UNWELL_RETRY: Duration = Duration::from_secs(15);
 
 fn bad_request(message: &'static str) -> Failure {
@@ -73,7 +73,7 @@ pub(super) fn encoded_body() -> Failure {
     Failure::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UNSUPPORTED_MEDIA_TYPE",
-        "A body with a Content-Encoding is not taken: send the audio as it is.",
+        "Bodies with a Content-Encoding are not accepted: send the audio unencoded.",
     )
 }
 
@@ -85,7 +85,7 @@ pub(super) fn form_body() -> Failure {
     )
 }
 
-/// The client learns what kind of address is taken; operators learn from the log what lets in others.
+/// The client learns which kind of address is accepted; the log tells operators which setting allows others.
 pub(super) fn invalid_callback(error: &fetch::Error) -> Failure {
     let (problem, cause) = match error {
         fetch::Error::InvalidUrl => (CallbackProblem::TooLong, "the callback is too long"),
@@ -102,7 +102,7 @@ pub(super) fn no_such_job() -> Failure {
     Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such job.")
 }
 
-/// Delivered, as nothing else is left to do with the job.
+/// Delivered to the receiver, since nothing else can be done with the job.
 pub(super) fn audio_lost() -> Failure {
     Failure::new(
         StatusCode::INTERNAL_SERVER_ERROR,
@@ -200,7 +200,7 @@ impl From<audio::Error> for Failure {
                 format!("The audio is longer than the {limit_seconds} seconds that one request may hold."),
             ),
             audio::Error::Busy | audio::Error::Stopped => Self::busy(READER_RETRY).because(error),
-            // The wire format's one text for both.
+            // The wire format has one text for both.
             error @ (audio::Error::Corrupt(_) | audio::Error::Empty) => {
                 bad_request("Bad Request: failed to process audio: corrupt or unsupported data")
                     .because(error)
@@ -219,7 +219,7 @@ impl From<engine::Error> for Failure {
             engine::Error::DeadlineExceeded => Self::new(
                 StatusCode::GATEWAY_TIMEOUT,
                 "PROCESSING_TIMEOUT",
-                "The audio was not transcribed within the time for a request.",
+                "The audio was not transcribed within the time limit for a request.",
             ),
             engine::Error::UnknownLanguage(code) => UnknownLanguage(code).into(),
             error @ engine::Error::EnglishOnly(_) => {

@@ -1,11 +1,11 @@
-//! Whether the server lives and whether it takes work. None of these need a key, none say much; `/metrics`
-//! tells of all tenants, and needs an operator's, but on a listener of its own.
+//! Liveness and readiness of the server. They need no key and reveal little; `/metrics` is about all tenants,
+//! so it needs an operator's key, except on a listener of its own.
 //!
-//! `/livez` answers while the process can answer, the engine's thread is there and no call into the model has hung for
-//! minutes: when it fails, restart.
-//! `/readyz` answers 200 while work is taken and the engine recognises something, which is tried before the
-//! first 200 and whenever nothing has come of its own for a while: when it fails, send elsewhere. `/health` is
-//! both in one body, for people. While the model is loaded, [`starting`] answers.
+//! `/livez` answers as long as the process can, the engine's thread exists, and no call into the model has
+//! hung for minutes: if it fails, restart. `/readyz` answers 200 while the server accepts work and the engine
+//! recognises audio, which is probed before the first 200 and whenever no work has come for a while: if it
+//! fails, send requests elsewhere. `/health` combines both in one body, for people. While the model loads,
+//! [`starting`] answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -22,16 +22,16 @@ use crate::telemetry::metrics;
 
 const NOT_READY_RETRY: Duration = Duration::from_secs(5);
 
-/// Whether work is taken. Cheap to clone; all clones are one.
+/// Whether the server accepts work. Cheap to clone; all clones are one.
 #[derive(Clone, Default)]
 pub struct Readiness(Arc<AtomicU8>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Before the model is there.
+    /// The model is not loaded yet.
     Starting,
     Ready,
-    /// Told to stop: what is being done is finished, new work goes elsewhere.
+    /// The server is stopping: work in progress finishes, new work goes elsewhere.
     Draining,
 }
 
@@ -49,7 +49,7 @@ impl Readiness {
     }
 }
 
-/// How many requests are being worked on.
+/// Counts the requests in progress.
 #[derive(Clone, Default)]
 pub(super) struct Activity(Arc<AtomicUsize>);
 
@@ -79,8 +79,8 @@ struct Alive {
     status: &'static str,
 }
 
-/// The routes while the model is fetched or loaded: the process lives, and takes no work yet. `later` takes
-/// their place.
+/// The routes while the model is fetched or loaded: the process lives, and accepts no work yet. `later`
+/// replaces them.
 pub fn starting(later: Later) -> Router {
     let livez = async |_: Request| Ok(json(StatusCode::OK, &Alive { status: "ok" }));
     let health = async |_: Request| Ok(json(StatusCode::OK, &Health { status: "ok", ready: false }));
@@ -133,7 +133,7 @@ pub(super) async fn readyz(services: Arc<Services>, _: Request) -> Result<Respon
     }
 }
 
-/// The shape that operators of the wire format's own servers know.
+/// In the form that operators of the wire format's own servers know.
 #[derive(Serialize)]
 struct Status {
     system_health: &'static str,
@@ -153,7 +153,7 @@ pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Respon
     Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests }))
 }
 
-/// Metrics for an operator.
+/// Metrics, for an operator's key.
 pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     if !services.authenticator.caller(&request.headers).await?.is_operator {
         return Err(Failure::new(
@@ -165,7 +165,7 @@ pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result
     open_metrics(services, request).await
 }
 
-/// Metrics for whoever asks.
+/// Metrics, without a key.
 pub(super) async fn open_metrics(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
     services.transcriber.engine().set_gauges();
     let exposition = metrics::render().ok_or_else(|| Failure::internal("metrics were not started"))?;

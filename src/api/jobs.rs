@@ -1,7 +1,8 @@
-//! Requests with `callback`: taken now, answered later. And `GET /v1/listen/jobs/{request_id}`.
+//! Requests with `callback`, which are acknowledged at once and answered later; and `GET
+//! /v1/listen/jobs/{request_id}`.
 //!
-//! What is kept of a request is its query, without the callback; it is read again when the job runs. So
-//! what is refused later than here would have been refused here, unless the server changed in between.
+//! A job keeps the request's query, without the callback, and parses it again when it runs. So anything that
+//! would be refused then is refused here, unless the server changes in between.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,12 +16,12 @@ use url::{Url, form_urlencoded};
 use uuid::Uuid;
 
 use super::decode::Fetched;
-use super::listen::{Understood, Urgency, fetch, transcribe};
+use super::listen::{Origin, Understood, Urgency, fetch, transcribe};
 use super::parameters::CallbackMethod;
 use super::source::{self, Source};
 use super::{Parameters, Services, error, raw, wire};
 use crate::audio::{Bare, RawFormat};
-use crate::engine::{Class, TenantId};
+use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
 use crate::jobs::{Again, Fault, Idempotency, Input, JobId, Order, Setback, Task, Work};
 use crate::{audio, fetch as fetching, jobs};
@@ -28,10 +29,10 @@ use crate::{audio, fetch as fetching, jobs};
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const IDEMPOTENCY_KEY_MAX: usize = 255;
 
-/// Before a job is run again that the server had no time for.
+/// The pause before a job runs again that the server had no capacity for.
 const BUSY_PAUSE: Duration = Duration::from_secs(5);
 
-/// Takes a request whose answer is to be delivered. The answer's id is on disk before it is told.
+/// Accepts a request whose answer will be delivered. The job is on disk before its id is returned.
 pub(super) async fn accept(
     services: &Services,
     request: Request,
@@ -44,10 +45,18 @@ pub(super) async fn accept(
         ));
     };
     jobs.check_callback(&callback).await.map_err(|error| error::invalid_callback(&error))?;
-    jobs.has_room(caller.tenant, request.body.declared_bytes().unwrap_or(0)).await?;
+    let idempotency_key = idempotency_key(&request.headers)?;
+    // A client that sends its submission again gets the existing job, whether or not there is room for
+    // another.
+    let is_known = match &idempotency_key {
+        Some(key) => jobs.is_known(caller.tenant, key).await?,
+        None => false,
+    };
+    if !is_known {
+        jobs.has_room(caller.tenant, request.body.declared_bytes().unwrap_or(0)).await?;
+    }
     let _active = services.activity.begin();
 
-    let idempotency_key = idempotency_key(&request.headers)?;
     let asked = request.uri.query().unwrap_or_default().to_owned();
     let told = match understood.raw {
         Some(Bare::Samples(format)) if understood.parameters.encoding.is_none() => Some(format),
@@ -97,11 +106,11 @@ pub(super) async fn accept(
     Ok(json(StatusCode::OK, &wire::Acknowledgement { request_id }))
 }
 
-/// What a client calls its submission, so that it can send it again and have one job
+/// The client's name for its submission: sent again under the same name, it is the same job
 /// (draft-ietf-httpapi-idempotency-key-header).
 ///
 /// # Errors
-/// 400 for what is not 1 to 255 visible characters.
+/// 400 unless it is 1 to 255 visible characters.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     match value.to_str() {
@@ -110,7 +119,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Of all that a submission asks for. Its callback is part of that, and may hold a password: so only this is
+/// A hash of the whole submission. Its callback is part of that, and may hold a password: so only the hash is
 /// kept.
 async fn fingerprint(query: String, source: &jobs::Source, audio: Bytes) -> Result<[u8; 32], Failure> {
     let url = match source {
@@ -127,8 +136,8 @@ async fn fingerprint(query: String, source: &jobs::Source, audio: Bytes) -> Resu
     tokio::task::spawn_blocking(digest).await.map_err(Failure::internal)
 }
 
-/// Without the callback, which is kept apart, as it may hold a password; and with the format of raw audio that
-/// a header told.
+/// The query without the callback, which is kept separately, as it may hold a password; and with the format
+/// of raw audio, if a header named it.
 fn kept_query(query: &str, told: Option<RawFormat>) -> String {
     let is_kept = |name: &str| match name {
         "callback" | "callback_method" => false,
@@ -146,7 +155,7 @@ fn kept_query(query: &str, told: Option<RawFormat>) -> String {
     query.finish()
 }
 
-/// How a job fares, for the organisation that it belongs to; for others there is none.
+/// The status of a job, for the organisation that owns it; for others it does not exist.
 pub(super) async fn status(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
     let id = request.captures.iter().find(|(name, _)| name == "request_id");
@@ -169,7 +178,7 @@ pub(super) async fn status(services: Arc<Services>, request: Request) -> Result<
     Ok(json(StatusCode::OK, &status))
 }
 
-/// What [`crate::jobs`] runs: the same transcription as of a request that waits for its answer.
+/// The work of [`crate::jobs`]: the same transcription as for a request that waits for its answer.
 pub struct JobWork(Arc<Services>);
 
 impl JobWork {
@@ -192,9 +201,9 @@ impl JobWork {
                 Setback { again, ..setback(task, &error.into()) }
             })?,
         };
-        // Nobody waits, so nothing is too late; what never ends, the runner ends.
-        let watch = Some(task.watch.clone());
-        let urgency = Urgency { class: Class::Job, tenant: TenantId(task.tenant), deadline: None, watch };
+        // No client waits, so there is no deadline; the runner's time limit applies.
+        let origin = Origin::Job(task.watch.clone());
+        let urgency = Urgency { tenant: TenantId(task.tenant), deadline: None, origin };
         let answer = transcribe(services, &understood, urgency, audio).await;
         let answer = answer.map_err(|failure| setback(task, &failure))?;
         serde_json::to_vec(&answer).map_err(|error| setback(task, &Failure::internal(error)))
@@ -215,8 +224,9 @@ impl Work for JobWork {
     }
 }
 
-/// Whether it may be otherwise in a minute: a host that is down, a name that is not found. A name that leads inside
-/// is tried as often, so that clients cannot tell it from one that leads nowhere.
+/// Whether a retry in a minute may succeed: a host that is down, a name that does not resolve. Names that
+/// resolve to internal addresses are retried as often, so that clients cannot tell them from names that do
+/// not exist.
 fn may_pass(error: &fetching::Error) -> bool {
     use fetching::Error::{ClientError, Failed, NotRoutable, Unresolvable};
     matches!(error, Failed | NotRoutable | Unresolvable | ClientError(408 | 425 | 429))
@@ -231,12 +241,12 @@ fn setback(task: &Task, failure: &Failure) -> Setback {
     let metadata = Parameters::parse(&task.query).ok().and_then(echo);
     let body = wire::JobError { error: failure.body(task.id.0), metadata };
     let again = match failure.status() {
-        // Too much to do, or too much of it for this organisation: a job has time.
+        // The server is busy, or this organisation holds its share: a job has time.
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Again::Busy(BUSY_PAUSE),
         status if status.is_server_error() => Again::Later,
         _ => Again::Never,
     };
-    // Numbers and texts can always be written.
+    // Numbers and texts always serialize.
     Setback { error: failure.code().to_owned(), body: serde_json::to_vec(&body).unwrap_or_default(), again }
 }
 

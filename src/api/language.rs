@@ -1,4 +1,4 @@
-//! BCP-47 tags to the codes that the model knows. Pure.
+//! BCP-47 tags to the model's language codes. Pure.
 
 use super::parameters::{DetectLanguage, Parameters};
 use crate::engine::{LanguageChoice, ModelInfo};
@@ -8,10 +8,10 @@ use crate::engine::{LanguageChoice, ModelInfo};
 #[error("the model does not know language `{0}`")]
 pub struct UnknownLanguage(pub String);
 
-/// What the request says about the language, for `model`.
+/// The language of a request, for `model`.
 ///
-/// Without a word about it the language is detected; `detect_language` overrides `language`, as it
-/// does in the wire format; `multi` is detection too.
+/// Without any parameter the language is detected; `detect_language` overrides `language`, as in the wire
+/// format; `multi` also means detection.
 ///
 /// # Errors
 /// [`UnknownLanguage`].
@@ -33,18 +33,18 @@ pub fn choice(parameters: &Parameters, model: &ModelInfo) -> Result<LanguageChoi
     }
 }
 
-/// The model's code for a BCP-47 tag: its primary language, but for the few that the model spells
-/// otherwise or tells apart by region.
+/// The model's code for a BCP-47 tag: its primary language, except for the few that the model spells
+/// differently or distinguishes by region.
 fn code(tag: &str, model: &ModelInfo) -> Result<String, UnknownLanguage> {
     let tag = tag.trim().to_ascii_lowercase().replace('_', "-");
     let (primary, rest) = tag.split_once('-').unwrap_or((&tag, ""));
     let known = |code: &&str| model.languages.iter().any(|language| language == code);
     let candidates: &[&str] = match primary {
-        // Spoken in Hong Kong; models without a code of its own write it as Chinese.
+        // Spoken in Hong Kong; models without a code for it write it as Chinese.
         "zh" if rest.split('-').any(|part| part == "hk") => &["yue", "zh"],
         "yue" => &["yue", "zh"],
         "cmn" => &["zh"],
-        // Bokmål is what is meant by Norwegian.
+        // Norwegian means Bokmål.
         "nb" => &["no"],
         "fil" => &["tl"],
         // Codes that ISO 639 has since replaced, on either side.

@@ -1,12 +1,12 @@
 //! `POST /v1/listen` and its three aliases: audio in, transcript out.
 //!
-//! What can be refused is refused before the body is read: no key, bad parameters, a full engine. A
-//! request with `callback` goes on in `jobs.rs`, which comes back for [`transcribe`] when its turn comes.
+//! Refusals that need no body come before it is read: no key, bad parameters, a full engine. A request with
+//! `callback` goes on in `jobs.rs`, which calls [`transcribe`] when the job runs.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
@@ -19,21 +19,22 @@ use super::parameters::Parameters;
 use super::source::{self, Source};
 use super::{Services, error, jobs, language, raw, terms, wire};
 use crate::audio::{Bare, DecodeOptions};
-use crate::engine::{Class, LanguageChoice, Task, TenantId};
+use crate::engine::{self, Class, LanguageChoice, RequestPermit, Task, TenantId};
 use crate::fetch;
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
 use crate::jobs::Watch;
+use crate::patience::Deadline;
 use crate::transcribe::TranscribeOptions;
 
 /// The contract's header that asks for words with their times.
 const TIMESTAMPS: &str = "timestamps";
-/// Audio that has not come by then is no longer expected: others may have the room.
+/// Audio that takes longer to arrive is no longer expected: others may have its room.
 const EXPECTED_WITHIN: Duration = Duration::from_secs(1);
 const DG_MODEL_NAME: HeaderName = HeaderName::from_static("dg-model-name");
 const DG_MODEL_UUID: HeaderName = HeaderName::from_static("dg-model-uuid");
 
 pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    let (arrived, created) = (Instant::now(), SystemTime::now());
+    let (deadline, created) = (Deadline::after(services.processing_timeout), SystemTime::now());
     let caller = services.authenticator.caller(&request.headers).await?;
     let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
     let words = wants_words(&caller, &request.headers, &parameters)?;
@@ -43,21 +44,20 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
         return jobs::accept(&services, request, caller, understood).await;
     }
     let tenant = TenantId(caller.tenant);
-    let deadline = Some(arrived + services.processing_timeout);
-    let urgency = Urgency { class: Class::Interactive, tenant, deadline, watch: None };
-    let mut place = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
+    let mut permit = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let audio = {
-        let mut reading = pin!(read(&services, request, tenant));
-        // Room is kept for the work that a request usually brings, but not for audio that is slow to come.
-        let expected = place.take_expected();
+        let mut reading = pin!(read(&services, request, tenant, deadline));
+        // Room is kept for the usual work of a request, but not for audio that is slow to arrive.
+        let reservation = permit.take_reservation();
         let in_time = timeout(EXPECTED_WITHIN, reading.as_mut()).await;
-        drop(expected);
+        drop(reservation);
         match in_time {
             Ok(audio) => audio?,
             Err(_) => reading.await?,
         }
     };
+    let urgency = Urgency { tenant, deadline: Some(deadline), origin: Origin::Request(permit) };
     let answer = transcribe(&services, &understood, urgency, audio).await?;
     let mut response = json(StatusCode::OK, &answer);
     let model = services.transcriber.model();
@@ -69,16 +69,24 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     Ok(response)
 }
 
-/// The audio that `request` sends or names.
-async fn read(services: &Services, request: Request, tenant: TenantId) -> Result<Fetched, Failure> {
+/// Reads the audio that `request` sends or names.
+async fn read(
+    services: &Services,
+    request: Request,
+    tenant: TenantId,
+    deadline: Deadline,
+) -> Result<Fetched, Failure> {
     let body = request.body.charged_to(tenant.0);
     match source::read(request.version, &request.headers, body).await? {
         Source::Audio(body) => Ok(Fetched { bytes: body.bytes(), held: Box::new(body) }),
-        Source::Url(url) => Ok(fetch(services, &url, tenant).await?),
+        Source::Url(url) => {
+            let fetched = deadline.wait(fetch(services, &url, tenant)).await;
+            Ok(fetched.ok_or(engine::Error::DeadlineExceeded)??)
+        }
     }
 }
 
-/// A request that makes sense to this server: all that its answer is made of, but the audio.
+/// A valid request: everything that its answer depends on, except the audio.
 pub(super) struct Understood {
     pub request_id: Uuid,
     pub created: SystemTime,
@@ -103,13 +111,28 @@ impl Understood {
     }
 }
 
-/// Whose work it is, and how long it may wait.
+/// The tenant of the work, and how long it may wait.
 pub(super) struct Urgency {
-    pub class: Class,
     pub tenant: TenantId,
-    pub deadline: Option<Instant>,
-    /// A job's, to be kept over the decoding.
-    pub watch: Option<Watch>,
+    pub deadline: Option<Deadline>,
+    pub origin: Origin,
+}
+
+/// Where work comes from.
+pub(super) enum Origin {
+    /// A request whose client waits for the answer; the permit admits its audio.
+    Request(RequestPermit),
+    /// A job; the watch is kept over the decoding.
+    Job(Watch),
+}
+
+impl Origin {
+    fn class(&self) -> Class {
+        match self {
+            Self::Request(_) => Class::Interactive,
+            Self::Job(_) => Class::Job,
+        }
+    }
 }
 
 /// # Errors
@@ -120,7 +143,7 @@ pub(super) async fn fetch(services: &Services, url: &str, tenant: TenantId) -> R
     Ok(Fetched { bytes: download.bytes, held: Box::new(turn) })
 }
 
-/// Audio to the body of the answer.
+/// Transcribes audio into the body of the answer.
 pub(super) async fn transcribe(
     services: &Services,
     understood: &Understood,
@@ -135,13 +158,13 @@ pub(super) async fn transcribe(
         task: Task::Transcribe,
         prompt: None,
         bias: terms::terms(parameters),
-        // Sentences, utterances and search hits carry times too.
+        // Sentences, utterances and search hits have times too.
         word_times: words || parameters.implies_words(),
-        class: urgency.class,
+        class: urgency.origin.class(),
         tenant: urgency.tenant,
         deadline: urgency.deadline,
     };
-    let decoded = decode(services, audio, decode_options, &options, urgency.watch.as_ref()).await?;
+    let decoded = decode(services, audio, decode_options, &options, &urgency.origin).await?;
     let Admitted { decoded, sha256, admission } = decoded;
     let transcripts = services.transcriber.transcribe_all(decoded.channels, admission, &options).await?;
 
@@ -157,8 +180,8 @@ pub(super) async fn transcribe(
     answer::respond(&asked, &heard).await.map_err(Failure::internal)
 }
 
-/// A number for the caller and what it asks, the same when it asks again. Bodies are told apart by their
-/// lengths: they are not read yet.
+/// A number that stands for the caller and its request, the same when it retries. Bodies are distinguished by
+/// length: they are not read yet.
 fn asker(caller: &Caller, request: &Request) -> u64 {
     let mut hasher = DefaultHasher::new();
     (caller.tenant, request.peer.ip(), request.uri.query()).hash(&mut hasher);
@@ -166,12 +189,12 @@ fn asker(caller: &Caller, request: &Request) -> u64 {
     hasher.finish()
 }
 
-/// Whether the response shall have `words`.
+/// Whether the response has `words`.
 ///
-/// The contract has them where `timestamps: true` asks for them; SDKs of the wire format expect them
-/// always, and one fails without. So they are left out only for a request that looks like the
-/// contract's: `Bearer`, no SDK's header, and nothing asked that shows in words. `timestamps: false` leaves
-/// them out for every client, unless a feature shows in words alone.
+/// The contract has them only with `timestamps: true`; SDKs of the wire format expect them always, and one
+/// fails without. So they are left out only for a request in the contract's own form: `Bearer`, no SDK's
+/// header, and no parameter that shows in words. `timestamps: false` leaves them out for every client, unless
+/// a feature shows in words only.
 ///
 /// # Errors
 /// 400 for a `timestamps` that is neither true nor false.
@@ -189,7 +212,7 @@ fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) ->
     }
 }
 
-/// SDKs of the wire format say who they are, in one way or another.
+/// SDKs of the wire format identify themselves, in one way or another.
 fn is_sdk(headers: &HeaderMap) -> bool {
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     agent.to_ascii_lowercase().contains("deepgram")

@@ -1,7 +1,14 @@
-//! The endpoints: the contract's and those for operators. One file for each.
+//! The endpoints: the contract's and those for operators, one file each.
 //!
-//! `parameters.rs`, `raw.rs` and `source.rs` say what a request asks, `answer.rs` and `wire.rs` how it is
-//! answered, `openapi.rs` describes both, and `error.rs`, alone, says what goes wrong under which status.
+//! `parameters.rs`, `raw.rs` and `source.rs` parse requests, `answer.rs` and `wire.rs` write answers,
+//! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
+//!
+//! [live streaming]: crate::live
+//! [callbacks]: crate::jobs
+//! [formats]: crate::audio
+//! [fetching]: crate::fetch
+//! [sharing]: crate::share
+#![doc = include_str!("README.md")]
 
 pub mod answer;
 mod decode;
@@ -37,17 +44,17 @@ use crate::live::Live;
 use crate::share::{Tenants, Turns};
 use crate::transcribe::Transcriber;
 
-/// How requests are worked on.
+/// How requests are processed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Within this a request is transcribed, or refused with 504. Default 600 000.
+    /// Time limit for a request, after which it gets 504. Time in which the process stood still does not
+    /// count. Default 600 000.
     pub processing_timeout_ms: u64,
-    /// Files decoded at once, each on a thread. Default: twice the number of processors, so that a next one is
-    /// there when one is done.
+    /// Files decoded at once, each on a thread. Default: twice the number of processors, so that the next one
+    /// is ready when one is done.
     pub decoders: usize,
-    /// URLs fetched at once; more wait their turn. Each may hold as much memory as `fetch.max_bytes`.
-    /// Default 8.
+    /// URLs fetched at once; others wait their turn. Each may take up `fetch.max_bytes` of memory. Default 8.
     pub downloads: usize,
 }
 
@@ -61,7 +68,7 @@ impl Default for Config {
     }
 }
 
-/// What the endpoints work with.
+/// Everything that the endpoints work with.
 pub struct Services {
     transcriber: Transcriber,
     live: Live,
@@ -78,20 +85,20 @@ pub struct Services {
     document: serde_json::Value,
 }
 
-/// What [`Services`] are made of.
+/// The parts of [`Services`].
 pub struct Parts {
     pub transcriber: Transcriber,
     pub live: Live,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
-    /// `None`: callbacks are not served.
+    /// `None` if callbacks are not served.
     pub jobs: Option<Jobs>,
     pub readiness: Readiness,
-    /// Between whom the server is shared.
+    /// The organisations that share the server.
     pub tenants: Tenants,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
-    /// The paths of other doors on the same port, as OpenAPI has them.
+    /// The paths of other services on the same port, in OpenAPI's form.
     pub other_paths: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -133,7 +140,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route_to_the_end(Method::GET, "/metrics", endpoint(&services, health::metrics))
 }
 
-/// What operators ask of a listener that only they can reach: it asks nobody for a key.
+/// Routes for a listener that only operators can reach: they need no key.
 pub fn operators_router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
     Router::new()
@@ -143,7 +150,7 @@ pub fn operators_router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/readyz", endpoint(&services, health::readyz))
 }
 
-/// `function`, with the services at hand.
+/// `function`, bound to the services.
 fn endpoint<F, R>(
     services: &Arc<Services>,
     function: F,

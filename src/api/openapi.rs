@@ -1,4 +1,4 @@
-//! `/openapi.json`: the endpoints in OpenAPI 3.1, the query parameters from their tables.
+//! `/openapi.json`: the endpoints in OpenAPI 3.1, with the query parameters from their tables.
 
 mod schemas;
 
@@ -15,7 +15,7 @@ pub(super) async fn document(services: Arc<Services>, _: Request) -> Result<Resp
     Ok(reply(StatusCode::OK, &services.document))
 }
 
-/// Paths that answer alike.
+/// Paths with the same behaviour.
 const LISTEN: [(&str, &str); 4] = [
     ("/v1/listen", "listen"),
     ("/v1/listen/media", "listenMedia"),
@@ -23,7 +23,7 @@ const LISTEN: [(&str, &str); 4] = [
     ("/v1/listen/media/transcribe_file", "listenMediaTranscribeFile"),
 ];
 
-/// The document, with the paths of other doors on the same port.
+/// The document, with the paths of other services on the same port.
 pub(super) fn build(others: Map<String, Value>) -> Value {
     let mut paths = others;
     for (path, id) in LISTEN {
@@ -32,9 +32,9 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
     for (path, about) in [
-        ("/health", "Alive and ready, in one."),
+        ("/health", "Liveness and readiness in one."),
         ("/livez", "Whether the process lives."),
-        ("/readyz", "Whether work is taken."),
+        ("/readyz", "Whether the server accepts work."),
         ("/v1/status", "How much work there is."),
         ("/openapi.json", "This document."),
     ] {
@@ -43,7 +43,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     let text = json!({"text/plain": {"schema": {"type": "string"}}});
     let metrics = json!({
         "summary": "Metrics, for Prometheus.",
-        "responses": {"200": {"description": "In its text format.", "content": text}, "401": failure("No valid key."),
+        "responses": {"200": {"description": "In the text format of Prometheus.", "content": text}, "401": failure("No valid key."),
             "403": failure("The key is not an operator's.")},
     });
     paths.insert("/metrics".to_owned(), json!({"get": metrics}));
@@ -102,16 +102,16 @@ fn live() -> Value {
     });
     json!({
         "operationId": "listenLive",
-        "summary": "Transcribe audio as it comes, over a WebSocket.",
+        "summary": "Transcribe audio while it arrives, over a WebSocket.",
         "description": "Audio in binary messages; `KeepAlive`, `Finalize` and `CloseStream` in text ones. The key also as \
             `Sec-WebSocket-Protocol: token, org_…`. A parameter that only a whole file has a use for is accepted with a \
             warning in the `Metadata` message; `callback` is answered with 501.",
         "parameters": own.chain(of_files).collect::<Vec<_>>(),
         "responses": {
             "101": {"description": "The WebSocket is open."},
-            "400": failure("The request's fault, or no WebSocket's handshake."),
+            "400": failure("An invalid request, or no WebSocket handshake."),
             "401": failure("No valid key."),
-            "4XX": failure("The request's fault; it says what to change."),
+            "4XX": failure("An invalid request; the message says what to change."),
             "429": busy("The organisation holds its share of the server."),
             "501": failure("Not served on streams."),
             "503": busy("Busy."),
@@ -126,12 +126,12 @@ fn job() -> Value {
     let body = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Job"}}});
     json!({
         "operationId": "job",
-        "summary": "How a request with `callback` fares.",
+        "summary": "The status of a request with `callback`.",
         "parameters": [id],
         "responses": {
             "200": {"description": "A job of the key's organisation.", "content": body},
             "401": failure("No valid key."),
-            "404": failure("There is no such job, or it is not the key's."),
+            "404": failure("There is no such job, or it belongs to another organisation."),
         },
     })
 }
@@ -143,7 +143,7 @@ fn listen(id: &str) -> Value {
     });
     let idempotency_key = json!({
         "name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "minLength": 1, "maxLength": 255},
-        "description": "With `callback`: the same request sent again under the same key is the same job.",
+        "description": "With `callback`: the same request, sent again under the same key, is the same job.",
     });
     let parameters: Vec<Value> = TABLE.iter().flat_map(query).chain([timestamps, idempotency_key]).collect();
     json!({
@@ -162,9 +162,9 @@ fn listen(id: &str) -> Value {
                     {"$ref": "#/components/schemas/Accepted"},
                 ]},
             }}},
-            "4XX": failure("The request's fault; it says what to change."),
+            "4XX": failure("An invalid request; the message says what to change."),
             "401": failure("No valid key."),
-            "415": failure("A format that is not read; the message names it."),
+            "415": failure("An unsupported format; the message names it."),
             "429": busy("The organisation holds its share of the server."),
             "5XX": failure("The server's fault."),
             "503": busy("Busy."),
@@ -172,7 +172,7 @@ fn listen(id: &str) -> Value {
     })
 }
 
-/// A row of the table under each of its names.
+/// A row of the table, under each of its names.
 fn query(row: &Parameter) -> Vec<Value> {
     let effect = match row.effect {
         Effect::Honoured => "",

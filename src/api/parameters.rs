@@ -1,11 +1,11 @@
-//! The query parameters of a transcription, all of them, typed. Pure.
+//! The query parameters of a transcription, typed. Pure.
 //!
-//! [`Parameters::parse`] knows every parameter of the contract and of the wire format, by the table of
-//! `table.rs`: it checks each value and keeps it; names that the table lacks are ignored, as the wire
-//! format does. A parameter whose value was understood is either honoured or named by
-//! [`Parameters::unsupported`], and so in the response's warnings: nothing is dropped in silence.
+//! [`Parameters::parse`] knows every parameter of the contract and of the wire format from the table in
+//! `table.rs`. It checks and keeps each value; unknown names are ignored, as in the wire format. A valid
+//! parameter is either honoured or listed by [`Parameters::unsupported`], and so in the response's warnings:
+//! none is dropped silently.
 //!
-//! A parameter that takes one value may be given once: of two values neither is guessed at.
+//! A parameter with one value may be given only once: the server does not guess between two.
 
 mod live;
 mod table;
@@ -24,7 +24,7 @@ use values::{Once, Reader};
 use crate::fetch::policy::{PUBLIC_PORTS, URL_BYTES_MAX};
 use crate::format::Replacement;
 
-/// Why a query was refused. The text names the parameter and what it takes.
+/// Why a query was refused. The text names the parameter and its valid values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("invalid value `{value}` for `{parameter}`: expected {expected}")]
@@ -44,7 +44,8 @@ pub enum Error {
     KeytermTokens,
 }
 
-/// Why no result may be sent to an address. The texts are for the client, and tell nothing of the network here.
+/// Why results cannot be sent to an address. The texts are for the client, and reveal nothing about the
+/// server's network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackProblem {
     #[error("It is not a URL: it must look like https://host/path.")]
@@ -61,7 +62,7 @@ fn ports() -> String {
     PUBLIC_PORTS.map(|port| port.to_string()).join(", ")
 }
 
-/// What a request asks for. Absent parameters have their documented defaults.
+/// The parameters of a request. Absent ones have their documented defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parameters {
     pub language: Option<String>,
@@ -78,15 +79,15 @@ pub struct Parameters {
     pub paragraphs: bool,
     pub utterances: bool,
     pub utterance_split_seconds: Option<f64>,
-    /// `diarize`, `diarize_model`, `diarize_version` and the contract's `diarization` are one switch: those of
-    /// them that turned it on.
+    /// `diarize`, `diarize_model`, `diarize_version` and the contract's `diarization` are one switch: those
+    /// of them that turned it on.
     pub diarize: BTreeSet<&'static str>,
     pub numerals: bool,
     pub measurements: bool,
     pub dictation: bool,
     pub profanity_filter: bool,
     pub filler_words: bool,
-    /// For streams alone.
+    /// For streams only.
     pub redact: Vec<String>,
     pub replace: Vec<Replacement>,
     pub search: Vec<String>,
@@ -100,23 +101,23 @@ pub struct Parameters {
 
     pub callback: Option<url::Url>,
     pub callback_method: CallbackMethod,
-    /// Handed through to the result as it is: a text, JSON or not, that means nothing here.
+    /// Passed through to the result unchanged: a text, JSON or not, that the server does not interpret.
     pub metadata: Option<String>,
     pub tags: Vec<String>,
     pub extra: BTreeMap<String, String>,
 
-    /// Audio intelligence that was asked for, by parameter; never served.
+    /// Requested audio intelligence, by parameter; never served.
     pub intelligence: BTreeSet<&'static str>,
 }
 
-/// More than this and the wire format refuses. A word is a token at least.
+/// The wire format refuses more than this. A word is at least one token.
 const KEYTERM_TOKENS_MAX: usize = 500;
 
 impl Parameters {
     /// Reads a query string, without its `?`.
     ///
     /// # Errors
-    /// The first [`Error`] met.
+    /// The first [`Error`] found.
     pub fn parse(query: &str) -> Result<Self, Error> {
         let mut all = Self::default();
         let mut once = Once::default();
@@ -131,7 +132,7 @@ impl Parameters {
         Ok(all)
     }
 
-    /// `sample_rate` and `channels` describe raw audio; a container says both itself.
+    /// `sample_rate` and `channels` describe raw audio; a container states both itself.
     fn check_raw(&self) -> Result<(), Error> {
         match self.encoding {
             Some(encoding) if encoding.needs_sample_rate() && self.sample_rate_hz.is_none() => {
@@ -146,7 +147,7 @@ impl Parameters {
         if words > KEYTERM_TOKENS_MAX { Err(Error::KeytermTokens) } else { Ok(()) }
     }
 
-    /// Turns on or off what shapes the text; false where `name` is nothing of the kind.
+    /// Turns a feature that shapes the text on or off; false if `name` is not one.
     pub fn switch(&mut self, name: &str, on: bool) -> bool {
         let switch = match name {
             "numerals" => &mut self.numerals,
@@ -162,10 +163,10 @@ impl Parameters {
         true
     }
 
-    /// Terms to expect, instead of those before.
+    /// Replaces the terms to expect.
     ///
     /// # Errors
-    /// As [`Self::parse`] for `keyterm`; nothing is kept then that should be used.
+    /// As [`Self::parse`] for `keyterm`; after an error the terms must not be used.
     pub fn replace_keyterms(&mut self, keyterms: &[String]) -> Result<(), Error> {
         self.keyterms.clear();
         for value in keyterms {
@@ -174,32 +175,32 @@ impl Parameters {
         self.check_keyterms()
     }
 
-    /// `language=multi`: words and alternatives say their language.
+    /// `language=multi`: words and alternatives name their language.
     pub fn is_multilingual(&self) -> bool {
         self.language.as_deref().is_some_and(|tag| tag.eq_ignore_ascii_case("multi"))
     }
 
-    /// Whether the response shall show punctuation word by word.
+    /// Whether the response shows punctuation word by word.
     pub fn shows_punctuation(&self) -> bool {
         self.punctuate == Some(true) || self.smart_format || self.paragraphs || self.dictation
     }
 
-    /// Whether punctuation and capitals were asked to be left out.
+    /// Whether punctuation and capitals are to be left out.
     pub fn strips_punctuation(&self) -> bool {
         self.punctuate == Some(false) && !self.shows_punctuation()
     }
 
-    /// Whether a feature that was asked for shows in words and nowhere else.
+    /// Whether a requested feature shows in words only.
     pub fn needs_words(&self) -> bool {
         !self.diarize.is_empty()
     }
 
-    /// Whether what was asked for is told word by word.
+    /// Whether a requested feature shows in words.
     pub fn implies_words(&self) -> bool {
         !self.diarize.is_empty() || self.utterances || !self.search.is_empty() || self.shows_punctuation()
     }
 
-    /// Those that were asked for and do nothing for a language other than English.
+    /// Requested features without effect on languages other than English.
     pub fn english_only(&self) -> Vec<&'static str> {
         let asked = [
             (self.numerals, "numerals"),

@@ -1,9 +1,9 @@
-//! How the bytes of audio without a container are to be read.
+//! The format of audio without a container.
 //!
-//! The wire format names an encoding and a rate. The contract knows one form of raw audio, s16le, and no name
-//! for its rate: 16 kHz and one channel are meant where nothing else is said, which is how speech is recorded
-//! for recognition. A container is read as one whatever is announced; bytes that are none, and are announced
-//! as nothing, are refused: noise cannot be told from speech by looking at it.
+//! The wire format names an encoding and a rate. The contract has one form of raw audio, s16le, and no
+//! parameter for its rate: the defaults are 16 kHz and one channel, as speech is recorded for recognition. A
+//! container is read as one whatever the request announces. Bytes that are no container and come unannounced
+//! are refused: noise cannot be told from speech by looking at it.
 
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
@@ -15,15 +15,15 @@ use crate::http::Failure;
 
 const S16LE_RATE_HZ: u32 = 16_000;
 
-/// Media types that clients give raw samples. `audio/L16` is none of them: its samples are big-endian
+/// Media types that clients use for raw samples. `audio/L16` is not among them: its samples are big-endian
 /// (RFC 2586).
 const S16LE_TYPES: [&str; 6] =
     ["audio/s16le", "audio/x-s16le", "audio/pcm", "audio/x-pcm", "audio/raw", "audio/x-raw"];
 
-/// The sample rate of Speex where the sender names none: telephones have it.
+/// The default sample rate of Speex, as in telephony.
 const SPEEX_RATE_HZ: u32 = 8_000;
 
-/// As the query says it; `None` where the bytes tell it.
+/// The format that the query names; `None` if the bytes are a container.
 pub(super) fn of_parameters(parameters: &Parameters) -> Option<Bare> {
     let named = parameters.encoding?;
     let encoding = match named {
@@ -31,7 +31,7 @@ pub(super) fn of_parameters(parameters: &Parameters) -> Option<Bare> {
         Encoding::Linear32 => RawEncoding::Linear32,
         Encoding::Mulaw => RawEncoding::Mulaw,
         Encoding::Alaw => RawEncoding::Alaw,
-        // These come in containers that say so.
+        // These come in containers that identify them.
         Encoding::Flac
         | Encoding::Opus
         | Encoding::OggOpus
@@ -51,10 +51,10 @@ pub(super) fn of_parameters(parameters: &Parameters) -> Option<Bare> {
     rate.map(|sample_rate_hz| Bare::Samples(RawFormat { encoding, sample_rate_hz, channels }))
 }
 
-/// As the query of a request with a file says it, or its media type. A rate by itself announces s16le.
+/// The format that the query of a request with a file names, or its media type. A rate alone announces s16le.
 ///
 /// # Errors
-/// 400 for a media type whose rate or channels mean nothing.
+/// 400 for a media type with an invalid rate or number of channels.
 pub(super) fn of_request(headers: &HeaderMap, parameters: &Parameters) -> Result<Option<Bare>, Failure> {
     if parameters.encoding.is_some() {
         return Ok(of_parameters(parameters));
@@ -72,7 +72,7 @@ pub(super) fn of_request(headers: &HeaderMap, parameters: &Parameters) -> Result
     }
     let pairs = parts.filter_map(|part| part.split_once('='));
     for (name, value) in pairs.map(|(name, value)| (name.trim(), value.trim().trim_matches('"'))) {
-        // In the words and within the bounds of the parameters of the same meaning.
+        // With the wording and the bounds of the equivalent parameters.
         let said = |name| Parameters::parse(&format!("{name}={value}")).map_err(|_| invalid_type());
         if name.eq_ignore_ascii_case("rate") {
             format.sample_rate_hz = said("sample_rate")?.sample_rate_hz.ok_or_else(invalid_type)?;

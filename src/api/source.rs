@@ -1,4 +1,4 @@
-//! Where a request's audio comes from: its body, or the URL that its body names.
+//! The source of a request's audio: its body, or the URL in its body.
 
 use bytes::Bytes;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -8,10 +8,10 @@ use simd_json::prelude::ValueAsScalar as _;
 use super::error;
 use crate::http::{Body, Buffered, Failure};
 
-/// A JSON body holds one URL; more is no request of ours.
+/// A JSON body holds one URL; a longer one is no valid request.
 const JSON_BYTES_MAX: u64 = 64 << 10;
 
-/// What the body was, once read.
+/// The source, after the body was read.
 pub(super) enum Source {
     Audio(Buffered),
     Url(String),
@@ -19,8 +19,8 @@ pub(super) enum Source {
 
 /// Reads the body of a request with `headers`.
 ///
-/// The media type decides here one thing alone: whether this is JSON. Audio comes under any type or none,
-/// and is told by its bytes.
+/// The media type decides only whether the body is JSON. Audio comes under any type or none, and is
+/// recognised by its bytes.
 ///
 /// # Errors
 /// 400, 408, 411, 413, 415, 503.
@@ -55,7 +55,7 @@ fn check_framing(version: Version, headers: &HeaderMap, body: &Body) -> Result<(
     Ok(())
 }
 
-/// A form, where the audio itself should be: `curl -F` sends one.
+/// A form instead of the audio itself: `curl -F` sends one.
 fn is_form(headers: &HeaderMap, body: &[u8]) -> bool {
     let media_type = headers.get(CONTENT_TYPE).map_or(&[][..], |value| value.as_bytes());
     let kind = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
@@ -69,7 +69,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// The `url` of a JSON object; other members are left alone. Of two neither is guessed at. The tape is flat:
+/// The `url` of a JSON object; other members are ignored, and two of them are refused. The tape is flat:
 /// however deep the nesting, it is walked without recursion.
 pub fn url_of(json: &Bytes) -> Option<String> {
     let mut json = json.to_vec();
@@ -131,7 +131,7 @@ mod tests {
         let deep = format!(r#"{{"x":{}{},"url":"http://a/"}}"#, "[".repeat(depth), "]".repeat(depth));
         let thread =
             std::thread::Builder::new().stack_size(128 << 10).spawn(move || read_url(&deep)).unwrap();
-        // Refused or read: the thread lives.
+        // Refused or read: the thread survives.
         thread.join().unwrap();
     }
 

@@ -1,15 +1,15 @@
-//! Words to expect: `keyterm` and `keywords`, as the model is given them. Pure.
+//! Terms to expect, from `keyterm` and `keywords`, as the model takes them. Pure.
 //!
-//! The decoder writes them where the audio nearly says them (see [`crate::engine::DecodingOptions::bias`]). Given as a
-//! text before the audio they would be found more often, but other words would change too; benches/RESULTS.md has the
-//! figures.
+//! The decoder writes them where the audio nearly says them (see [`crate::engine::DecodingOptions::bias`]).
+//! Given as a text before the audio they would be found more often, but other words would change too;
+//! benches/RESULTS.md has the figures.
 
 use std::sync::Arc;
 
 use super::parameters::Parameters;
 use crate::engine::Term;
 
-/// The terms of `parameters`: key terms weigh 1, keywords what their intensifier says.
+/// The terms of `parameters`: key terms weigh 1, keywords their intensifier.
 pub fn terms(parameters: &Parameters) -> Arc<[Term]> {
     let keyterms = parameters.keyterms.iter().map(|text| Term { text: text.clone(), weight: 1.0 });
     let keywords = parameters

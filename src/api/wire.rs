@@ -1,7 +1,7 @@
-//! The JSON of the wire format. No logic: what goes where is decided in `answer.rs`.
+//! The JSON of the wire format. No logic: `answer.rs` decides what goes where.
 //!
-//! Field names and nesting are those of the contract and of the SDKs' response types; a feature that
-//! was not asked for is an absent key, never null.
+//! Field names and nesting are those of the contract and of the SDKs' response types; a feature that was not
+//! asked for is an absent key, never null.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ pub struct Metadata {
     /// Always `deprecated`; SDKs require the key.
     pub transaction_key: &'static str,
     pub request_id: Uuid,
-    /// Of the bytes that were transcribed, 64 hexadecimal digits.
+    /// SHA-256 of the bytes that were transcribed, 64 hexadecimal digits.
     pub sha256: String,
-    /// When the request came, `2024-02-06T19:56:16.180Z`.
+    /// When the request arrived, `2024-02-06T19:56:16.180Z`.
     pub created: String,
     /// Seconds of audio.
     pub duration: Seconds,
@@ -41,7 +41,7 @@ pub struct Metadata {
     /// The request's `tag` values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// The request's `metadata`, the text as it was sent.
+    /// The request's `metadata`, as it was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<String>,
 }
@@ -52,8 +52,8 @@ pub struct Acknowledgement {
     pub request_id: Uuid,
 }
 
-/// Delivered in place of a [`Response`] when a job fails: the error object of any request, and the request's
-/// own labels where a [`Response`] has them.
+/// Delivered in place of a [`Response`] if a job fails: the error object of any request, with the labels that
+/// a [`Response`] would have.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobError<E> {
     #[serde(flatten)]
@@ -73,18 +73,18 @@ pub struct Echo {
     pub metadata: Option<String>,
 }
 
-/// How a job fares.
+/// The status of a job.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Job {
     pub request_id: Uuid,
     /// `queued`, `running`, `delivering`, `delivered` or `dead`.
     pub state: &'static str,
-    /// When the request came, as in [`Metadata::created`].
+    /// When the request arrived, as in [`Metadata::created`].
     pub created: String,
-    /// When it is run or sent next, where it waits for that.
+    /// When it runs or is sent next, if it waits for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-    /// When the result was there.
+    /// When the result was stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished: Option<String>,
     /// When it was delivered, or given up.
@@ -92,12 +92,12 @@ pub struct Job {
     pub ended: Option<String>,
     /// How often transcription was begun.
     pub runs: u32,
-    /// How often delivery was tried.
+    /// How often delivery was attempted.
     pub attempts: u32,
-    /// The kind of the last error, of either.
+    /// The code of the last error, of either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// What was or will be delivered, where the server keeps it.
+    /// The delivered result, or the one to deliver, if the server keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
 }
@@ -122,11 +122,11 @@ pub struct Warning {
 pub enum WarningKind {
     UnsupportedParameter,
     UnsupportedModel,
-    /// It was asked for in a language that it does not know.
+    /// A feature does not support the audio's language.
     UnsupportedLanguage,
     /// Some of its values had no effect.
     PartlyUsed,
-    /// The audio breaks off or is broken somewhere: the rest was transcribed.
+    /// The audio is truncated or damaged: the rest was transcribed.
     DamagedAudio,
 }
 
@@ -134,7 +134,7 @@ pub enum WarningKind {
 pub struct Results {
     /// One for all channels mixed, or one for each.
     pub channels: Vec<Channel>,
-    /// Of all channels, in order of time.
+    /// Those of all channels, in order of time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utterances: Option<Vec<Utterance>>,
 }
@@ -153,7 +153,7 @@ pub struct Utterance {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Channel {
-    /// One for each term that was searched for.
+    /// One for each search term.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<Vec<Search>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,14 +177,14 @@ pub struct Hit {
     pub confidence: Probability,
     pub start: Seconds,
     pub end: Seconds,
-    /// What was heard there.
+    /// The words found.
     pub snippet: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Alternative {
     pub transcript: String,
-    /// Mean of the words' confidences, 0 to 1; 0 where nothing was said.
+    /// Mean of the words' confidences, 0 to 1; 0 without words.
     pub confidence: Probability,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<Vec<Word>>,
@@ -226,7 +226,7 @@ pub struct Word {
     pub end: Seconds,
     /// 0 to 1.
     pub confidence: Probability,
-    /// As written, where punctuation was asked for.
+    /// As written, if punctuation was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub punctuated_word: Option<String>,
     /// With `language=multi`.

@@ -1,4 +1,4 @@
-//! The demo backend: alone, or with the voice-agent service beside it in one process.
+//! The demo backend, alone or with the voice-agent service in the same process.
 
 use std::net::SocketAddr;
 
@@ -7,36 +7,36 @@ use tokio::net::TcpListener;
 use super::{Error, listen, serve_on};
 use crate::config::Config;
 use crate::demo::{self, Demo};
-use crate::http::{self, Stop};
+use crate::http::{self, Shutdown};
 use crate::share::Tenants;
 use crate::sts;
 
-/// Where things are, for whoever looks on.
+/// The addresses of a running demonstration, to be printed.
 pub struct Demonstration {
-    /// Of the voice-agent service.
+    /// The voice-agent service.
     pub sts: String,
     pub demo: String,
-    /// Of the pages, where they are served.
+    /// The pages, if they are served.
     pub site: Option<String>,
-    /// Lines for a shell: [`demo::story`].
+    /// Commands for a shell: [`demo::story`].
     pub story: String,
 }
 
-/// Its sockets, bound before anything is made of them.
+/// Its sockets, bound before anything is served on them.
 struct Sockets {
     backend: TcpListener,
     site: Option<TcpListener>,
 }
 
 impl Sockets {
-    /// With port 0, `config` learns which ports they are.
+    /// Binds them, and writes the ports that the system chose for port 0 into `config`.
     fn bind(config: &mut demo::Config) -> Result<Self, Error> {
         let backend = listen(config.listen)?;
         config.listen = address(&backend, config.listen);
         let site = match config.site_address() {
             None => None,
             Some(wanted) => match listen(wanted) {
-                // Somebody has pages of their own there, and did not ask for ours.
+                // The user has pages of their own there, and did not ask for the built-in ones.
                 Err(error) if config.site_listen.is_none() => {
                     tracing::warn!(address = %wanted, error = &error as &dyn std::error::Error, "pages are not served");
                     None
@@ -61,8 +61,8 @@ fn address(listener: &TcpListener, wanted: SocketAddr) -> SocketAddr {
 /// Serves the demo backend and its pages until `stop`. They need no model and no state.
 ///
 /// # Errors
-/// What keeps it from starting.
-pub async fn demo(config: &Config, stop: Stop) -> Result<(), Error> {
+/// The reason why it can't start.
+pub async fn demo(config: &Config, stop: Shutdown) -> Result<(), Error> {
     let mut config = config.clone();
     config.demo.key()?;
     config.demo.check()?;
@@ -70,14 +70,14 @@ pub async fn demo(config: &Config, stop: Stop) -> Result<(), Error> {
     serve_demo(sockets, &config, stop).await
 }
 
-/// Serves the voice-agent service with the demo backend beside it, each knowing the other, until `stop`.
-/// `is_ready` is told where they are when both take requests.
+/// Serves the voice-agent service and the demo backend, each configured with the other's address, until `stop`. Calls
+/// `is_ready` with their addresses once both accept requests.
 ///
 /// # Errors
 /// As [`super::serve`] and [`demo`].
 pub async fn demo_with_sts(
     mut config: Config,
-    stop: Stop,
+    stop: Shutdown,
     is_ready: impl FnOnce(&Demonstration),
 ) -> Result<(), Error> {
     let key = config.demo.key()?;
@@ -109,7 +109,7 @@ pub async fn demo_with_sts(
         demo,
         site: sockets.site.as_ref().map(|_| config.demo.frontend_base_url.clone()),
     };
-    // Where one of them fails, the other ends in order.
+    // If one of them fails, the other stops in order.
     let ended = stop.child();
     let service = async {
         let served = serve_on(listener, &config, ended.clone(), || is_ready(&shown)).await;
@@ -125,7 +125,7 @@ pub async fn demo_with_sts(
     backend.and(service)
 }
 
-/// An address by which this machine reaches what listens on all of its own.
+/// An address by which this machine reaches a listener on all of its addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         std::net::IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
@@ -135,7 +135,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-async fn serve_demo(sockets: Sockets, config: &Config, stop: Stop) -> Result<(), Error> {
+async fn serve_demo(sockets: Sockets, config: &Config, stop: Shutdown) -> Result<(), Error> {
     let demo = Demo::new(&config.demo)?;
     let site = sockets.site.as_ref().and_then(|site| site.local_addr().ok());
     let address = config.demo.listen;
@@ -144,7 +144,7 @@ async fn serve_demo(sockets: Sockets, config: &Config, stop: Stop) -> Result<(),
     let backend = http::run(sockets.backend, router, &config.http, Tenants::default(), stop.clone());
     let pages = async {
         let Some(site) = sockets.site else { return Ok(()) };
-        // Whoever serves them to others does so with certificates of theirs.
+        // An operator who serves them to other machines does so behind a proxy with its own certificates.
         let http = http::Config { tls: None, ..config.http.clone() };
         let http = http::Config { cors_origins: page_origins(config), ..http };
         http::run(site, demo::site(&demo), &http, Tenants::default(), stop).await
@@ -153,7 +153,7 @@ async fn serve_demo(sockets: Sockets, config: &Config, stop: Stop) -> Result<(),
     Ok(())
 }
 
-/// The origins of the pages' own site: a proxy before it may name another host than browsers see.
+/// The allowed origins with the site's own: a proxy in front of it may forward another host than browsers see.
 fn page_origins(config: &Config) -> Vec<String> {
     let own = url::Url::parse(&config.demo.frontend_base_url).map(|url| url.origin().ascii_serialization());
     let own = own.ok().filter(|origin| http::is_origin(origin));

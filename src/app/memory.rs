@@ -1,5 +1,5 @@
-//! Whether what is configured fits into memory, asked before anything is loaded: a server that would be
-//! killed at its first busy hour does not start.
+//! The memory budget, checked before anything is loaded: a server that would be killed in its first busy hour does not
+//! start.
 
 use std::path::Path;
 
@@ -7,9 +7,9 @@ use crate::audio::{SAMPLE_RATE, SOUND_BYTES_PER_SECOND};
 use crate::config::Config;
 use crate::models::{self, Footprint, footprint};
 
-/// The program, libtorch and what one batch works with.
+/// The program, libtorch and the working memory of one batch.
 const PROGRAM_BYTES: u64 = 384 << 20;
-/// A second of 16 kHz samples in 16 bits, and as f32 in the window that is cut from it.
+/// A second of audio: 16 kHz samples in 16 bits, and as f32 in the window that is cut from them.
 const SECOND_BYTES: f64 = SOUND_BYTES_PER_SECOND as f64 + SAMPLE_RATE as f64 * size_of::<f32>() as f64;
 
 #[derive(Debug, thiserror::Error)]
@@ -32,16 +32,15 @@ pub enum Error {
     Model(#[from] models::Error),
 }
 
-/// Compares what `config` may take up, with the model in `folder`, with what there is.
+/// Compares the memory that `config` may need, with the model in `folder`, with the memory available.
 ///
 /// # Errors
-/// [`Error::TooLittle`], with the setting that would help; [`Error::Model`] where the model's size cannot be
-/// read.
+/// [`Error::TooLittle`], with the setting that would help; [`Error::Model`] if the model's size can't be read.
 pub fn check(folder: &Path, config: &Config) -> Result<(), Error> {
     let Some(available) = available() else { return Ok(()) };
     let model = footprint(folder, &config.models)?;
     let held = config.engine.max_held_seconds;
-    // An engine without bounds is that of a command, whose caller bounds what it brings.
+    // An engine without bounds belongs to a command, which bounds its own work.
     let audio = if held.is_finite() { (held * SECOND_BYTES) as u64 } else { 0 };
     compare(model, audio, available)
 }
@@ -75,8 +74,7 @@ fn compare(model: Option<Footprint>, audio: u64, available: u64) -> Result<(), E
     })
 }
 
-/// Memory that this process may use: the machine's, or the least limit of the control groups that it is in.
-/// `None` where neither is known.
+/// Memory that this process may use: the machine's, or the lowest limit of its control groups. `None` if neither is known.
 fn available() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let machine = total(&read("/proc/meminfo"));
@@ -91,8 +89,8 @@ fn total(meminfo: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Files that hold the limits of the groups in `/proc/self/cgroup` and of those around them (cgroups(7)):
-/// `memory.max` of version 2, `memory.limit_in_bytes` of version 1. In a container the root is its own.
+/// Files with the limits of the groups in `/proc/self/cgroup` and of their parents (cgroups(7)): `memory.max` of version 2,
+/// `memory.limit_in_bytes` of version 1. A container sees its own root.
 fn groups(cgroup: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in cgroup.lines() {

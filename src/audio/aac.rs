@@ -1,11 +1,11 @@
-//! HE-AAC as its core (ISO/IEC 14496-3, 1.6.2.1): the upper half of the spectrum, which is made up from
-//! the lower one, and the stereo that is made up from one channel are left out. Voices are in the core.
+//! HE-AAC decoded as its AAC-LC core (ISO/IEC 14496-3, 1.6.2.1). The upper half of the spectrum, which is
+//! synthesised from the lower one, and parametric stereo are left out: voices are in the core.
 
 const LOW_COMPLEXITY: u32 = 2;
 const SPECTRAL_BAND_REPLICATION: u32 = 5;
 const PARAMETRIC_STEREO: u32 = 29;
 
-/// The description of a stream's core, given that of the stream; `None` for what is no AAC-LC within.
+/// The description of a stream's core, given that of the stream; `None` if the core is not AAC-LC.
 pub fn core(config: &[u8]) -> Option<Vec<u8>> {
     let mut bits = Bits { bytes: config, at: 0 };
     let mut object_type = bits.object_type()?;
@@ -56,7 +56,7 @@ impl Bits<'_> {
         }
     }
 
-    /// The number of a rate, and the rate itself where it has none.
+    /// The index of a rate, and the rate itself if it has none.
     fn rate(&mut self) -> Option<(u32, u32)> {
         match self.take(4)? {
             15 => Some((15, self.take(24)?)),

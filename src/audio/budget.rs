@@ -1,38 +1,22 @@
-//! How far a decoder has come, so that its caller can stop it.
+//! Reports of a decoder's progress, by which its caller can stop it.
 
-use super::SAMPLE_RATE;
-use super::decode::Error;
-use super::gather::Gather;
+use super::error::Error;
+use super::gather::{Gather, Progress};
+use super::pcm::SAMPLE_RATE;
 
 /// Packets between two reports, whatever they yield: each takes some milliseconds at most.
 const PACKETS_BETWEEN: u32 = 64;
 
-/// How far a decoder has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Samples at [`SAMPLE_RATE`] that it holds, all output channels counted.
-    pub output_samples: u64,
-    /// Samples of the file that it has decoded, all channels counted: what its work goes by.
-    pub source_samples: u64,
-}
-
-impl Progress {
-    /// Memory for what it holds.
-    pub fn held_bytes(&self) -> u64 {
-        self.output_samples * size_of::<i16>() as u64
-    }
-}
-
-/// Hears of progress: at least once for each second of output, all channels counted, and for every
-/// [`PACKETS_BETWEEN`] packets, also where those yield nothing. An error stops the decoder and is what it
-/// returns; [`Error::Stopped`] is there for that.
+/// Receives progress at least once for each second of output, all channels counted, and for every
+/// [`PACKETS_BETWEEN`] packets, even if they yield nothing. An error stops the decoder, which returns it;
+/// [`Error::Stopped`] exists for that.
 pub type Budget<'a> = &'a mut dyn FnMut(Progress) -> Result<(), Error>;
 
-/// Reports when it is time to.
+/// Calls the budget when a report is due.
 pub struct Meter<'a> {
     budget: Budget<'a>,
     packets: u32,
-    /// The output with which the next report is due.
+    /// The output at which the next report is due.
     due: u64,
 }
 
@@ -41,7 +25,7 @@ impl<'a> Meter<'a> {
         Self { budget, packets: 0, due: u64::from(SAMPLE_RATE) }
     }
 
-    /// To be called after each packet.
+    /// Call this after each packet.
     ///
     /// # Errors
     /// Those of the budget.

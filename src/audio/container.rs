@@ -1,7 +1,7 @@
-//! Containers through symphonia, with libopus for Opus and further crates for telephones' codecs.
+//! Containers, read by symphonia, with libopus for Opus and further crates for telephones' codecs.
 //!
-//! Only the readers of formats that are promised are registered: every further one is more code that
-//! reads untrusted bytes.
+//! Only readers of the supported formats are registered: every further one is more code that reads untrusted
+//! bytes.
 
 use std::io::{Cursor, ErrorKind};
 use std::sync::LazyLock;
@@ -19,8 +19,9 @@ use symphonia::core::packet::Packet;
 use symphonia::default::{codecs, formats, meta};
 use symphonia_adapter_libopus::OpusDecoder;
 
-use super::decode::{Error, SAMPLE_RATES};
-use super::gather::Gather;
+use super::error::Error;
+use super::gather::{Ending, Gather};
+use super::limits::{MAX_CHAINED, SAMPLE_RATES};
 use super::opus::{self, Surround};
 use super::sniff::{Band, Container, foreign};
 use super::speech::{amr, g729, speex};
@@ -28,12 +29,10 @@ use super::{aac, mp4};
 
 /// Packets in a row that may yield nothing before the file is given up.
 const MAX_BARREN_PACKETS: usize = 4_096;
-/// And so many more for each second that was decoded: what yields nothing costs time too, and could come
-/// without end between packets that yield little.
+/// And so many more for each second that was decoded: packets without output cost time too, and could come
+/// endlessly between packets with little.
 const BARREN_PER_SECOND: f64 = 50.0;
-/// Streams that may be chained, and one more for each second: each costs a decoder.
-pub const MAX_CHAINED: f64 = 256.0;
-/// A longer packet is not decoded, as all of its samples would be in memory at once: a second of twenty
+/// A longer packet is not decoded, because all of its samples would be in memory at once. A second of twenty
 /// channels of 24 bits at 48 kHz is shorter.
 const MAX_PACKET_BYTES: usize = 4 << 20;
 
@@ -50,8 +49,8 @@ static CODECS: LazyLock<CodecRegistry> = LazyLock::new(|| {
     registry
 });
 
-/// Only the reader of `container`: another one's would find something to read in anything. `None` for
-/// those that are read without one.
+/// A probe with the reader of `container` alone: other readers would find something to read in any bytes. `None`
+/// for containers that are read without symphonia.
 pub fn probe(container: Container) -> Option<Probe> {
     let mut probe = Probe::new();
     match container {
@@ -72,37 +71,26 @@ pub fn probe(container: Container) -> Option<Probe> {
     Some(probe)
 }
 
-/// What is read, and how.
+/// The bytes to read, and how to read them.
 pub struct Source {
     pub bytes: Box<dyn MediaSource>,
     pub container: Container,
-    /// Take off what the encoder added at the ends, where the container says how much.
+    /// Remove the padding that the encoder added at the ends, if the container gives its length.
     pub trims: bool,
     /// The codings of an MP4 file, as by [`mp4::codings`].
     pub codings: Vec<[u8; 4]>,
 }
 
 impl Source {
-    /// A file of which all is here.
+    /// A complete file.
     pub fn whole(bytes: Bytes, container: Container, trims: bool) -> Self {
         let codings = if container == Container::Mp4 { mp4::codings(&bytes) } else { Vec::new() };
         Self { bytes: Box::new(Cursor::new(bytes)), container, trims, codings }
     }
 }
 
-/// Where the reading stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// At the end of the bytes, or where the container says that it ends.
-    Whole,
-    /// At what cannot be read.
-    Broken,
-    /// Another stream begins, as in a radio's.
-    Next,
-}
-
 /// Decodes the first audio track into `gather`, and those that are chained to it; calls `decoded` after
-/// each packet, also where it yields nothing.
+/// each packet, even if it yields nothing.
 pub fn read(
     source: Source,
     gather: &mut Gather,
@@ -138,26 +126,26 @@ pub fn read(
 struct Track<'a> {
     id: u32,
     decoder: Decoder,
-    /// As of its [`Source`].
+    /// As in [`Source`].
     trims: bool,
-    /// Packets of the whole file that yielded nothing, or not all that was decoded.
+    /// Packets of the whole file that yielded nothing, or less than was decoded.
     barren: &'a mut usize,
 }
 
-/// Makes samples of packets.
+/// A decoder of packets.
 enum Decoder {
     Registered(Box<dyn AudioDecoder>),
     Surround(Box<Surround>),
     Amr(amr::Frames),
 }
 
-/// How a packet went.
+/// The outcome of one packet.
 enum Outcome {
-    /// Frames of so many channels at such a rate; there may be none.
+    /// Frames in this format; there may be none.
     Frames { channels: usize, sample_rate_hz: u32 },
-    /// This one cannot be decoded, and the next one may be.
+    /// This packet cannot be decoded; the next one may be.
     Damaged,
-    /// Nor can those that follow.
+    /// Neither this packet nor those that follow can be decoded.
     Lost,
 }
 
@@ -187,7 +175,7 @@ impl Decoder {
     }
 }
 
-/// The first audio track, and what decodes it.
+/// The first audio track, and its decoder.
 fn decoder(
     format: &dyn FormatReader,
     container: Container,
@@ -229,7 +217,7 @@ fn decoder(
     Ok((track.id, Decoder::Registered(decoder)))
 }
 
-/// A track of AMR in MP4, of which the reader knows nothing but the packets.
+/// A track of AMR in MP4, for which the reader yields nothing but packets.
 fn unknown_to_reader(format: &dyn FormatReader, codings: &[[u8; 4]]) -> Result<(u32, Decoder), Error> {
     const PICTURES: [&[u8; 4]; 12] = [
         b"none", b"avc1", b"avc3", b"hvc1", b"hev1", b"mp4v", b"vp08", b"vp09", b"av01", b"jpeg", b"tx3g",
@@ -294,8 +282,8 @@ fn packets(
         let packet = match format.next_packet() {
             Ok(Some(packet)) => packet,
             Ok(None) => return Ok(Ending::Whole),
-            // How some readers say that the file ends: it is whole only if it ends between packets,
-            // which they do not say.
+            // Some readers report the file's end like this: it is whole only if it ends between packets,
+            // which they do not report.
             Err(SymphoniaError::IoError(error)) if error.kind() == ErrorKind::UnexpectedEof => {
                 return Ok(Ending::Whole);
             }
@@ -323,8 +311,8 @@ fn packets(
             if !SAMPLE_RATES.contains(&rate) {
                 break;
             }
-            // A file whose format changes too often is kept up to there, and so is one whose channels are
-            // kept apart and are suddenly more or fewer.
+            // A file is kept up to the place where its format changes once too often, or where channels that
+            // are kept apart become more or fewer.
             match gather.begin(channels, rate) {
                 Ok(()) => {}
                 Err(error) if gather.is_empty() => return Err(error),

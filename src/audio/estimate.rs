@@ -1,5 +1,5 @@
-//! Estimates, from the header alone, how much work and memory decoding a file takes. Headers lie: this is for
-//! planning, and [`super::decode_within`] keeps to bounds.
+//! Estimates of the work and memory that decoding a file takes, from its header alone. Headers lie: this is for
+//! planning, and [`super::decode_within`] enforces bounds.
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,24 +11,27 @@ use symphonia::core::io::{MediaSource, MediaSourceStream};
 use symphonia::core::meta::MetadataOptions;
 use symphonia::core::units::{Duration, TimeBase};
 
-use super::SOUND_BYTES_PER_SECOND;
 use super::container::probe;
-use super::decode::{DecodeOptions, Error, Limits, Reading, SAMPLE_RATES, container_or_bare, wave_header};
+use super::decode::{Reading, container_or_bare, wave_header};
+use super::error::Error;
+use super::limits::{Limits, SAMPLE_RATES};
+use super::options::DecodeOptions;
 use super::raw::RawFormat;
 use super::sniff::{Band, Container};
+use super::sound::SOUND_BYTES_PER_SECOND;
 use super::wave::Coding;
 
 /// Bytes that are read for an estimate: the index of hours of audio is shorter.
 const READ_BYTES_MAX: usize = 4 << 20;
-/// Audio that is surely longer than the limit by so much is refused without decoding it, in seconds.
+/// Audio that exceeds the limit by so many seconds is refused without decoding it.
 const MARGIN_SECONDS: f64 = 1.0;
 
-/// The audio of a file according to its header; the container's usual values stand in for what it leaves out.
+/// The audio of a file according to its header, with the container's usual values for missing ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub channels: u16,
     pub sample_rate_hz: u32,
-    /// Not more than the limit: longer audio is refused.
+    /// At most the limit: longer audio is refused.
     pub seconds: f64,
 }
 
@@ -38,12 +41,12 @@ impl Estimate {
         self.seconds * if split { f64::from(self.channels) } else { 1.0 }
     }
 
-    /// Memory for what decoding yields.
+    /// The memory of the decoded audio.
     pub fn held_bytes(&self, split: bool) -> u64 {
         (self.output_seconds(split) * SOUND_BYTES_PER_SECOND as f64) as u64
     }
 
-    /// Samples that are decoded, all channels counted: what the work goes by.
+    /// Samples to decode, all channels counted: the measure of the work.
     pub fn source_samples(&self) -> f64 {
         self.seconds * f64::from(self.sample_rate_hz) * f64::from(self.channels)
     }
@@ -69,7 +72,7 @@ pub fn estimate(bytes: &Bytes, options: &DecodeOptions) -> Result<Estimate, Erro
     }
 }
 
-/// The bytes are there, so this is no promise of a header.
+/// Exact, as it counts the bytes that are there.
 fn of_samples(bytes: usize, format: RawFormat, limits: &Limits) -> Result<Estimate, Error> {
     let seconds = (bytes / format.frame_bytes()) as f64 / f64::from(format.sample_rate_hz.max(1));
     if seconds > limits.max_seconds + MARGIN_SECONDS {
@@ -88,7 +91,7 @@ fn of_container(bytes: &Bytes, container: Container, limits: &Limits) -> Estimat
     within(limits, channels, told.sample_rate_hz.unwrap_or(usual.sample_rate_hz), seconds)
 }
 
-/// Cut to the limits: nothing outside them is decoded.
+/// Clamped to the limits: nothing outside them is decoded.
 fn within(limits: &Limits, channels: usize, sample_rate_hz: u32, seconds: f64) -> Estimate {
     Estimate {
         channels: channels.min(limits.max_channels).clamp(1, usize::from(u16::MAX)) as u16,
@@ -121,7 +124,7 @@ fn told(bytes: Bytes, container: Container) -> Option<Told> {
     Some(Told {
         channels: parameters.and_then(|parameters| Some(parameters.channels.as_ref()?.count())),
         sample_rate_hz,
-        // Where a writer did not know, it says nothing or 0.
+        // A writer that did not know leaves it out or writes 0.
         seconds: told.filter(|seconds| *seconds > 0.0),
     })
 }
@@ -130,7 +133,7 @@ fn seconds(base: Option<TimeBase>, duration: Option<Duration>) -> Option<f64> {
     Some(base?.calc_duration(duration?)?.as_secs_f64()).filter(|seconds| *seconds > 0.0)
 }
 
-/// Typical speech in a container whose header leaves something out.
+/// Typical speech in a container, for values that a header leaves out.
 struct Usual {
     channels: usize,
     sample_rate_hz: u32,

@@ -1,4 +1,4 @@
-//! μ-law of ITU-T G.711, as telephones speak it.
+//! μ-law of ITU-T G.711, the coding of telephone lines.
 
 pub use super::raw::mulaw as mulaw_to_linear;
 
@@ -32,7 +32,7 @@ mod tests {
         for sample in (i16::MIN..=i16::MAX).step_by(7) {
             let back = i32::from(mulaw_to_linear(linear_to_mulaw(sample)));
             let error = (back - i32::from(sample)).abs();
-            // Half a step of the segment; what is louder than the loudest code is cut.
+            // Half a step of the segment; samples beyond the loudest code are clamped.
             assert!(error <= i32::from(sample).abs() / 16 + 4 + 644, "{sample}: {back}");
         }
     }

@@ -1,16 +1,56 @@
-//! Collects decoded frames: mixes or splits channels, resamples, and keeps to the limits.
+//! The collection of decoded frames: channels are mixed or split, resampled, and held to the limits.
 
-use super::decode::{DecodeOptions, Decoded, Error, Limits};
+use super::error::Error;
+use super::limits::Limits;
+use super::pcm::SAMPLE_RATE;
 use super::resample::Resampling;
-use super::sound::Recorder;
-use super::{Progress, SAMPLE_RATE};
+use super::sound::{Recorder, Sound};
 
-/// Full scale is 1; what is far above it is damage.
+/// Full scale is 1; samples far above it are damage.
 const SAMPLE_LIMIT: f32 = 8.0;
-/// So many times a format may change on the way, as where files are put one after another: each time
-/// costs a new resampler.
+/// Changes of format within one file, as in concatenated files: each costs a new resampler.
 const CHANGES_MAX: usize = 256;
 
+/// A decoded file.
+#[derive(Debug)]
+pub struct Decoded {
+    /// One, or one for each source channel; all of one length.
+    pub channels: Vec<Sound>,
+    pub source_channels: u16,
+    pub source_sample_rate_hz: u32,
+    pub duration_seconds: f64,
+    /// Part of the file could not be decoded; the rest is here.
+    pub damaged: bool,
+}
+
+/// A decoder's progress so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Samples at [`SAMPLE_RATE`] that it holds, all output channels counted.
+    pub output_samples: u64,
+    /// Samples of the file that it has decoded, all channels counted: the measure of its work.
+    pub source_samples: u64,
+}
+
+impl Progress {
+    /// The memory of its output.
+    pub fn held_bytes(&self) -> u64 {
+        self.output_samples * size_of::<i16>() as u64
+    }
+}
+
+/// The place where a reader stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// At the end of the bytes, or where the container says that it ends.
+    Whole,
+    /// At bytes that cannot be read.
+    Broken,
+    /// Where another stream begins, as in a radio's.
+    Next,
+}
+
+/// Collects the output of one reader.
 pub struct Gather {
     limits: Limits,
     split: bool,
@@ -20,22 +60,22 @@ pub struct Gather {
 }
 
 struct State {
-    /// The format of the frames that come now.
+    /// The format of the current frames.
     sample_rate_hz: u32,
     channels: usize,
-    /// Since they began.
+    /// Frames since the last change of format.
     frames: u64,
     max_frames: u64,
-    /// How much audio was before them.
+    /// Audio before that change.
     seconds_before: f64,
     changes: usize,
     /// Samples of all channels since the source began.
     source_samples: u64,
-    /// The format in which the source began, with the most channels that it has had.
+    /// The format in which the source began, and the most channels that it has had.
     source_sample_rate_hz: u32,
     source_channels: usize,
     outputs: Vec<Output>,
-    /// One channel of one push, kept for its room.
+    /// One channel of one push, kept for its memory.
     lane: Vec<f32>,
 }
 
@@ -57,24 +97,19 @@ impl Output {
 }
 
 impl Gather {
-    pub fn new(options: &DecodeOptions) -> Self {
-        Self {
-            limits: options.limits.clone(),
-            split: options.split_channels,
-            is_stream: false,
-            state: None,
-            damaged: false,
-        }
+    /// For a file. `split`: source channels are kept apart.
+    pub fn new(split: bool, limits: Limits) -> Self {
+        Self { limits, split, is_stream: false, state: None, damaged: false }
     }
 
-    /// For audio that comes and goes: without end, with [`Self::take`].
+    /// For a stream of unknown length, whose output is taken with [`Self::take`].
     pub fn stream(split: bool, max_channels: usize) -> Self {
         let limits = Limits { max_seconds: f64::INFINITY, max_channels };
         Self { limits, split, is_stream: true, state: None, damaged: false }
     }
 
-    /// Says what the frames will be; may be called again, and with another format where the channels
-    /// are mixed.
+    /// Sets the format of the frames to come; may be called again, with another format if the channels are
+    /// mixed.
     pub fn begin(&mut self, channels: usize, sample_rate_hz: u32) -> Result<(), Error> {
         if self.state.as_ref().is_some_and(|state| state.is_of(channels, sample_rate_hz)) {
             return Ok(());
@@ -111,7 +146,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Interleaved frames. What is no number becomes silence: one of them would spoil all of a spectrum.
+    /// Takes interleaved frames. A NaN or an infinity becomes silence: one would spoil a whole spectrum.
     pub fn push(&mut self, samples: &mut [f32]) -> Result<(), Error> {
         let Some(state) = &mut self.state else { return Ok(()) };
         for sample in samples.iter_mut() {
@@ -141,12 +176,12 @@ impl Gather {
         Ok(())
     }
 
-    /// The source's channels, once known.
+    /// Channels of the source, once known.
     pub fn source_channels(&self) -> Option<u16> {
         self.state.as_ref().map(|state| state.source_channels as u16)
     }
 
-    /// How much was pushed, and of a file how much came out.
+    /// Samples pushed so far and, for a file, samples of output.
     pub fn progress(&self) -> Progress {
         self.state.as_ref().map_or_else(Progress::default, |state| Progress {
             output_samples: state.outputs.iter().map(|output| output.recorder.len() as u64).sum(),
@@ -154,18 +189,18 @@ impl Gather {
         })
     }
 
-    /// Seconds of what was pushed.
+    /// Seconds of audio pushed so far.
     pub fn seconds(&self) -> f64 {
         self.state.as_ref().map_or(0.0, State::seconds)
     }
 
-    /// Takes the samples that a stream yielded since the last call: equally many for each output channel.
+    /// Takes the samples that a stream has yielded since the last call, the same number for each output channel.
     pub fn take(&mut self) -> Vec<Vec<f32>> {
         let outputs = self.state.iter_mut().flat_map(|state| &mut state.outputs);
         outputs.map(|output| output.resampling.take()).collect()
     }
 
-    /// The end of a stream: what was held back.
+    /// Ends a stream and returns the samples that were held back.
     pub fn finish_stream(&mut self) -> Result<Vec<Vec<f32>>, Error> {
         let outputs = self.state.as_mut().map(|state| std::mem::take(&mut state.outputs)).unwrap_or_default();
         outputs.into_iter().map(|output| output.resampling.finish()).collect()

@@ -1,4 +1,4 @@
-//! Log-mel spectrogram, in plain Rust: the twin of the reference's `log_mel_spectrogram`
+//! Log-mel spectrogram in plain Rust, the twin of the reference's `log_mel_spectrogram`
 //! (openai/whisper `audio.py`).
 
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use realfft::{RealFftPlanner, RealToComplex};
 
-use super::SAMPLE_RATE;
+use super::pcm::SAMPLE_RATE;
 
 /// Samples of one analysis window, 25 ms.
 pub const FFT_SAMPLES: usize = 400;
@@ -56,7 +56,7 @@ impl LogMel {
                 let index = (start + n as isize).unsigned_abs();
                 *value = samples.get(index).copied().unwrap_or(0.0) * weight;
             }
-            // The lengths are the plan's own, so this cannot fail.
+            // The buffers have the plan's lengths, so this cannot fail.
             if self.fft.process_with_scratch(&mut input, &mut spectrum, &mut scratch).is_err() {
                 return;
             }
@@ -71,7 +71,7 @@ impl LogMel {
     }
 }
 
-/// What the models get: no less than 8 below the maximum, about -1 to 1.
+/// Clamps to at most 8 below the maximum and scales to about -1 to 1, as the models expect.
 pub fn clamp_log_mel(log_energies: &mut [f32]) {
     let floor = log_energies.iter().copied().fold(f32::NEG_INFINITY, f32::max) - 8.0;
     log_energies.iter_mut().for_each(|value| *value = (value.max(floor) + 4.0) / 4.0);

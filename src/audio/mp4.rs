@@ -1,20 +1,20 @@
-//! Where the index of an MP4 file is, and what its tracks hold (ISO/IEC 14496-12): asked before a reader
-//! begins, which could not go back in a stream and does not name what it cannot decode.
+//! The place of an MP4 file's index, and the codings of its tracks (ISO/IEC 14496-12). They are looked at before
+//! a reader begins, which could not go back in a stream and does not name codings that it cannot decode.
 
-/// Where the index is.
+/// The place of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Index {
-    /// Before the audio, and here as a whole: the file can be read as it comes.
+    /// Before the audio, and complete: the file can be read as it comes.
     Ahead,
-    /// Behind the audio: nothing can be read before the end.
+    /// After the audio: nothing can be read before the end.
     Behind,
 }
 
-/// Folders on the way to what a track holds.
+/// Boxes on the way to a track's coding.
 const PATH: [&[u8; 4]; 5] = [b"trak", b"mdia", b"minf", b"stbl", b"stsd"];
 const TRACKS_MAX: usize = 64;
 
-/// Where the index of the file that begins with `bytes` is; `None` where more must come to know it.
+/// The place of the index in the file that begins with `bytes`; `None` if it takes more bytes to know.
 pub fn index(bytes: &[u8]) -> Option<Index> {
     let mut rest = bytes;
     while let Some((name, body, next)) = next_box(rest) {
@@ -27,7 +27,7 @@ pub fn index(bytes: &[u8]) -> Option<Index> {
     None
 }
 
-/// The four characters that name each track's coding, of tracks in the order of the file.
+/// The four characters that name the coding of each track, in the order of the file.
 pub fn codings(bytes: &[u8]) -> Vec<[u8; 4]> {
     let Some(index) = boxes(bytes).find(|(name, _)| name == b"moov") else { return Vec::new() };
     boxes(index.1)
@@ -60,7 +60,7 @@ fn boxes(bytes: &[u8]) -> impl Iterator<Item = ([u8; 4], &[u8])> {
     })
 }
 
-/// The first box: its name, what is there of its body, and what follows it.
+/// The first box: its name, the part of its body that is there, and the bytes after it.
 fn next_box(bytes: &[u8]) -> Option<([u8; 4], Body<'_>, &[u8])> {
     let &[s0, s1, s2, s3, a, b, c, d, ref rest @ ..] = bytes else { return None };
     let (length, body) = match u32::from_be_bytes([s0, s1, s2, s3]) {

@@ -1,10 +1,10 @@
-//! Packets out of Ogg (RFC 3533) for codecs that the container's usual reader does not know.
+//! A reader of Ogg packets (RFC 3533), for codecs that the usual reader of the container does not know.
 
 use std::io::{BufReader, Read};
 
-/// A longer one is no packet of speech: it is passed over.
+/// A longer packet is not speech: it is skipped.
 const PACKET_BYTES_MAX: usize = 1 << 16;
-/// Bytes that are searched for the next page where one should begin.
+/// Bytes that are searched for a page where one should begin.
 const SEARCHED_BYTES_MAX: usize = 1 << 17;
 
 pub struct Packet {
@@ -19,7 +19,7 @@ pub struct Packets<R> {
     bytes: BufReader<R>,
     /// The stream that is read; `None` takes the first packet of each.
     serial: Option<u32>,
-    /// The lengths of what is left of the page at hand.
+    /// The lengths of the segments left in the current page.
     segments: std::collections::VecDeque<u8>,
     page: Page,
     partial: Vec<u8>,
@@ -46,13 +46,13 @@ impl<R: Read> Packets<R> {
         }
     }
 
-    /// Reads this stream from now on, and begins of others.
+    /// Reads this stream from now on, and the first packets of others.
     pub fn keep(&mut self, serial: u32) {
         self.serial = Some(serial);
         self.page.is_wanted |= self.page.serial == serial;
     }
 
-    /// Something was passed over, or the file broke off.
+    /// Whether bytes were skipped, or the file is truncated.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }
@@ -111,7 +111,7 @@ impl<R: Read> Packets<R> {
         Some(())
     }
 
-    /// Passes over what is no page.
+    /// Skips bytes that are not a page.
     fn find_page(&mut self) -> Option<()> {
         let mut last = [0; 4];
         self.bytes.read_exact(&mut last).ok()?;

@@ -1,5 +1,5 @@
-//! Opus that the containers' decoder does not take: packets without a container (RFC 6716), each by itself
-//! in the message that brings it, and more than two channels.
+//! Opus that the containers' decoder does not support: packets without a container (RFC 6716), one to a message,
+//! and more than two channels.
 
 use symphonia::core::audio::layouts::{CHANNEL_LAYOUT_MONO, CHANNEL_LAYOUT_STEREO};
 use symphonia::core::codecs::audio::well_known::CODEC_ID_OPUS;
@@ -9,11 +9,11 @@ use symphonia::core::packet::{Packet, PacketRef};
 use symphonia::core::units::{Duration, Timestamp};
 use symphonia_adapter_libopus::OpusDecoder;
 
-use super::SAMPLE_RATE;
-use super::decode::Error;
+use super::error::Error;
 use super::gather::Gather;
+use super::pcm::SAMPLE_RATE;
 
-/// The head of a stream, as Ogg has it. MP4 has another version of it, whose numbers are the other way round
+/// The head of a stream as in Ogg. MP4 has a version of it with the opposite byte order
 /// (Encapsulation of Opus in ISO Base Media File Format, section 4.3.2).
 pub fn head(mut head: Box<[u8]>) -> Box<[u8]> {
     const MP4_VERSION: u8 = 0;
@@ -26,7 +26,7 @@ pub fn head(mut head: Box<[u8]>) -> Box<[u8]> {
     head
 }
 
-/// Opus of more than two channels in a container, which are streams of one or two (RFC 7845, section 5.1.1).
+/// Opus of more than two channels in a container: several streams of one or two (RFC 7845, section 5.1.1).
 pub struct Surround {
     decoder: ::opus::MSDecoder,
     channels: usize,
@@ -39,7 +39,7 @@ impl Surround {
     /// 120 ms, the longest packet.
     const FRAMES_MAX: usize = Self::SAMPLE_RATE_HZ as usize * 120 / 1000;
 
-    /// `head` is the stream's first packet, or what a container makes of it.
+    /// `head` is the stream's first packet, or the container's version of it.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a head that makes no sense.
@@ -58,7 +58,7 @@ impl Surround {
     /// Decodes one packet to interleaved `samples` of so many channels.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for what is no packet.
+    /// [`Error::Corrupt`] for bytes that are not a packet.
     pub fn decode(&mut self, packet: &Packet, samples: &mut Vec<f32>) -> Result<usize, Error> {
         samples.resize(Self::FRAMES_MAX * self.channels, 0.0);
         let frames = self
@@ -74,7 +74,7 @@ impl Surround {
     }
 }
 
-/// Packets in a row that may be none before what comes is taken for something else.
+/// Invalid packets in a row after which the bytes are taken for another format.
 const BROKEN_MAX: usize = 25;
 
 /// Decodes one stream of packets. Opus can be decoded at any of its rates, whatever its encoder was fed:
@@ -102,10 +102,10 @@ impl Packets {
         Ok(Self { decoder, samples: Vec::new(), broken: 0 })
     }
 
-    /// Decodes one packet. A few broken ones are passed over.
+    /// Decodes one packet. A few broken ones are skipped.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where none of many is one.
+    /// [`Error::Corrupt`] if none of many is a packet.
     pub fn push(&mut self, packet: &[u8], gather: &mut Gather) -> Result<(), Error> {
         let packet = PacketRef::new(0, Timestamp::ZERO, Duration::ZERO, packet);
         let Ok(buffer) = self.decoder.decode_ref(&packet) else {

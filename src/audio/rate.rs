@@ -1,20 +1,21 @@
-//! From any sample rate to any other, piece by piece, for talk that goes both ways.
+//! Conversion of a stream from any sample rate to any other, for conversations.
 
 use rubato::audioadapter_buffers::direct::SequentialSlice;
 use rubato::{Fft, FixedSync, Resampler as _};
 
-use super::decode::{Error, SAMPLE_RATES};
+use super::error::Error;
+use super::limits::SAMPLE_RATES;
 
-/// Pieces of about 10 ms: each waits to be whole.
+/// Pieces a second: each takes about 10 ms to fill.
 const PIECES_PER_SECOND: u32 = 100;
 
 /// Converts one stream. Frequencies that the new rate cannot hold are filtered out.
 pub struct RateConverter {
-    /// None where both rates are the same.
+    /// `None` if both rates are the same.
     fft: Option<Box<Fft<f32>>>,
     pending: Vec<f32>,
     chunk: Vec<f32>,
-    /// Output that is still the converter's own delay.
+    /// Output that is still the converter's delay.
     delay: usize,
     ratio: f64,
     pushed: usize,
@@ -23,7 +24,7 @@ pub struct RateConverter {
 
 impl RateConverter {
     /// # Errors
-    /// [`Error::Corrupt`] for a rate that no audio has.
+    /// [`Error::Corrupt`] for a rate outside the supported range.
     pub fn new(from_hz: u32, to_hz: u32) -> Result<Self, Error> {
         let failed = |hz: u32| Error::Corrupt(format!("a sample rate of {hz} Hz"));
         for hz in [from_hz, to_hz] {
@@ -50,7 +51,7 @@ impl RateConverter {
         })
     }
 
-    /// Takes the next samples; returns what is ready.
+    /// Takes the next samples and returns the output that is ready.
     pub fn push(&mut self, samples: &[f32]) -> Vec<f32> {
         let Some(fft) = &mut self.fft else { return samples.to_vec() };
         self.pushed += samples.len();
@@ -75,7 +76,7 @@ impl RateConverter {
         output
     }
 
-    /// Ends the stream: the rest, so that all that came out is as long as what went in.
+    /// Ends the stream and returns the rest, which makes the output as long as the input.
     pub fn finish(mut self) -> Vec<f32> {
         let wanted = (self.pushed as f64 * self.ratio).round() as usize;
         let mut rest = Vec::new();

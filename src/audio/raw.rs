@@ -1,7 +1,8 @@
 //! Raw samples, as the `encoding`, `sample_rate` and `channels` parameters describe them.
 
-use super::decode::{Error, SAMPLE_RATES};
+use super::error::Error;
 use super::gather::Gather;
+use super::limits::SAMPLE_RATES;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RawEncoding {
@@ -13,7 +14,7 @@ pub enum RawEncoding {
     Mulaw,
     /// G.711 A-law.
     Alaw,
-    /// 0 to 255, as old WAVE files have them.
+    /// Unsigned 8-bit, as in old WAVE files.
     Unsigned8,
     /// Signed 24-bit, little-endian.
     Linear24,
@@ -53,7 +54,7 @@ impl RawEncoding {
     }
 }
 
-/// Reads whole frames; an incomplete last one is left out.
+/// Reads whole frames, without an incomplete last one.
 pub fn read(bytes: &[u8], format: RawFormat, gather: &mut Gather) -> Result<(), Error> {
     let channels = usize::from(format.channels.max(1));
     if !SAMPLE_RATES.contains(&format.sample_rate_hz) {

@@ -1,31 +1,31 @@
-//! Any rate to [`SAMPLE_RATE`], one channel, piece by piece.
+//! Resampling of one channel from any rate to [`SAMPLE_RATE`], piece by piece.
 
 use rubato::audioadapter_buffers::direct::SequentialSlice;
 use rubato::{Fft, FixedSync, Resampler};
 
-use super::SAMPLE_RATE;
-use super::decode::Error;
+use super::error::Error;
+use super::pcm::SAMPLE_RATE;
 
 /// Input frames that are resampled at a time, about.
 const CHUNK_FRAMES: usize = 1024;
-/// For streams: what is held back waits, so at most about this part of a second is.
+/// For streams, at most about this part of a second is held back.
 const STREAM_CHUNKS_PER_SECOND: usize = 32;
 
-/// Resamples what is pushed. The resampler's delay is taken off, so that times stay what they were,
-/// and the output is as long as the input, to a sample.
+/// A resampler of one channel. Its delay is removed, so that times stay the same and the output is as long as the
+/// input, to a sample.
 pub struct Resampling {
-    /// None where the rate is right already.
+    /// `None` if the rate is right already.
     fft: Option<Box<Fft<f32>>>,
     /// Input that does not fill a chunk yet.
     pending: Vec<f32>,
-    /// Room for one chunk of output.
+    /// The buffer for one chunk of output.
     chunk: Vec<f32>,
     output: Vec<f32>,
-    /// Output of another rate, which comes before all of `output`.
+    /// Output of an earlier rate, which comes before all of `output`.
     before: Vec<f32>,
     /// Input frames that are resampled at a time, about.
     chunk_frames: usize,
-    /// Output samples at the start that are delay, and not yet taken off.
+    /// Output samples at the start that are delay and not yet removed.
     delay: usize,
     /// Output samples that were taken already.
     taken: u64,
@@ -65,7 +65,7 @@ impl Resampling {
         })
     }
 
-    /// Goes on at another rate, with what comes out where the first ended.
+    /// Goes on at another rate; its output follows that of the first without a gap.
     pub fn change(&mut self, sample_rate_hz: u32) -> Result<(), Error> {
         let next = Self::in_chunks(sample_rate_hz, self.chunk_frames)?;
         self.before = std::mem::replace(self, next).finish()?;
@@ -102,7 +102,7 @@ impl Resampling {
         Ok(())
     }
 
-    /// What there is of the output that was not taken before.
+    /// Takes the output since the last call.
     pub fn take(&mut self) -> Vec<f32> {
         let delay = self.delay.min(self.output.len());
         self.delay -= delay;
@@ -111,7 +111,7 @@ impl Resampling {
         joined(std::mem::take(&mut self.before), std::mem::take(&mut self.output))
     }
 
-    /// As [`Self::take`], handed to `sink`; the room stays for what comes next.
+    /// As [`Self::take`], passed to `sink`; the buffer is kept for later output.
     pub fn drain(&mut self, mut sink: impl FnMut(&[f32])) {
         sink(&std::mem::take(&mut self.before));
         let delay = self.delay.min(self.output.len());
@@ -121,7 +121,7 @@ impl Resampling {
         self.output.clear();
     }
 
-    /// What is left of the output.
+    /// Ends the input and returns the rest of the output.
     pub fn finish(mut self) -> Result<Vec<f32>, Error> {
         if self.fft.is_none() {
             return Ok(joined(self.before, self.output));

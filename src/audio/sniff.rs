@@ -1,10 +1,10 @@
-//! What a file is, by its first bytes. What the sender calls it counts for nothing.
+//! Recognition of a file's container by its first bytes. The sender's name for it is ignored.
 
 pub mod foreign;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Container {
-    /// RIFF, and RF64 or BW64 for what is larger than 4 GiB.
+    /// RIFF, and RF64 or BW64 for files larger than 4 GiB.
     Wave,
     Aiff,
     Caf,
@@ -33,13 +33,13 @@ pub enum Band {
     Wide,
 }
 
-/// As many bytes of Ogg tell which codec begins.
+/// Bytes of Ogg from which the codec of the first packet can be recognised.
 pub const OGG_BYTES: usize = 27 + 255 + 8;
 
-/// Zeros at the start that are passed over: some encoders pad.
+/// Zeros at the start that are skipped: some encoders pad.
 const MAX_LEADING_ZEROS: usize = 65_536;
 
-/// A container that packets of Opus come in, told by its first four bytes.
+/// A container of Opus packets, recognised by its first four bytes.
 pub fn packaged(bytes: &[u8]) -> Option<Container> {
     match bytes {
         [b'O', b'g', b'g', b'S', ..] => Some(Container::Ogg),
@@ -71,13 +71,13 @@ pub fn container(bytes: &[u8]) -> Option<Container> {
     Some(found)
 }
 
-/// Where the first packet of an Ogg file begins (RFC 3533, section 6).
+/// The start of the first packet of an Ogg file (RFC 3533, section 6).
 fn first_packet(bytes: &[u8]) -> &[u8] {
     let segments = usize::from(bytes.get(26).copied().unwrap_or(0));
     bytes.get(27 + segments..).unwrap_or(&[])
 }
 
-/// What follows an ID3v2 tag; MP3 where that cannot be seen.
+/// The container after an ID3v2 tag; MP3 if that is out of sight.
 fn after_id3(bytes: &[u8]) -> Container {
     // The size is four times seven bits (ID3v2.4, §3.1).
     let size =
@@ -140,8 +140,8 @@ fn mpeg_frame_length(second: u8, third: u8) -> Option<usize> {
     Some(samples_in_bytes * kilobits * 1000 / (base / divisor) + padding)
 }
 
-/// Whether an MPEG file begins with a frame that says how long it is and what its encoder added. Without
-/// one the reader guesses the length from the first frames, and would cut a longer file there.
+/// Whether an MPEG file begins with a frame that gives its length and its encoder's padding. Without one the
+/// reader guesses the length from the first frames, and would cut a longer file there.
 pub fn tells_its_length(bytes: &[u8]) -> bool {
     const SEARCHED: usize = 4096;
     let tag = match bytes.get(6..10) {

@@ -1,16 +1,16 @@
-//! Whole recordings in half the memory that `f32` would take.
+//! Whole recordings, kept in half the memory of `f32`.
 
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 
-use super::{Pcm, SAMPLE_RATE};
+use super::pcm::{Pcm, SAMPLE_RATE};
 
 /// Bytes of one second of [`Sound`].
 pub const SOUND_BYTES_PER_SECOND: u64 = SAMPLE_RATE as u64 * size_of::<i16>() as u64;
 
-/// Samples that are kept together: 1 MiB, so that a recording grows without being copied as a whole.
+/// Samples in a chunk: 1 MiB, so that a recording grows without being copied as a whole.
 const CHUNK_SAMPLES: usize = 1 << 19;
-/// Full scale of a chunk, between these: from 48 dB below that of the source to 18 dB above it.
+/// Bounds of a chunk's full scale: from 48 dB below that of the source to 18 dB above it.
 const FAINTEST: f32 = 1.0 / 256.0;
 const LOUDEST: f32 = 8.0;
 /// Steps of 16 bits on either side of silence.
@@ -18,10 +18,9 @@ const STEPS: f32 = 32_768.0;
 
 /// Mono audio at [`SAMPLE_RATE`] that no longer changes. Cloning shares the samples.
 ///
-/// They are kept in 16 bits, as the model's first reader had them (openai/whisper `load_audio`). Each half
-/// minute has a full scale of its own, a power of two, so that neither a faint recording nor one beyond full
-/// scale loses by that: rounding stays about 90 dB below the loudest sample, and samples that came in 16 bits
-/// stay what they were.
+/// They are kept in 16 bits, as in the reference (openai/whisper `load_audio`). Each half minute has its own full
+/// scale, a power of two, so that neither a faint recording nor one beyond full scale suffers: rounding stays
+/// about 90 dB below the loudest sample, and samples that came in 16 bits stay exact.
 #[derive(Clone, Default)]
 pub struct Sound {
     chunks: Arc<[Chunk]>,
@@ -29,7 +28,7 @@ pub struct Sound {
 }
 
 struct Chunk {
-    /// In parts of `full_scale` by [`STEPS`].
+    /// In units of `full_scale` / [`STEPS`].
     samples: Vec<i16>,
     full_scale: f32,
 }
@@ -47,7 +46,7 @@ impl Sound {
         self.samples as f64 / f64::from(SAMPLE_RATE)
     }
 
-    /// The samples of `range`, cut to what there is: a copy, of 4 bytes a sample.
+    /// A copy of the samples of `range`, clamped to the length: 4 bytes a sample.
     pub fn pcm(&self, range: impl RangeBounds<usize>) -> Pcm {
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
@@ -65,7 +64,7 @@ impl Sound {
         Pcm::new(samples)
     }
 
-    /// Appends the samples of `range`, cut to what there is.
+    /// Appends the samples of `range`, clamped to the length.
     pub fn append(&self, range: Range<usize>, samples: &mut Vec<f32>) {
         let mut at = range.start;
         while at < range.end
@@ -108,7 +107,7 @@ impl std::fmt::Debug for Sound {
     }
 }
 
-/// A [`Sound`] on its way. What is louder than [`LOUDEST`] is cut there.
+/// A [`Sound`] under construction. Samples are clamped to [`LOUDEST`].
 #[derive(Default)]
 pub struct Recorder {
     chunks: Vec<Chunk>,
@@ -178,7 +177,7 @@ fn peak(samples: &[f32], sign: u32) -> f32 {
 
 /// The nearest integer of 16 bits.
 fn rounded(steps: f32) -> i16 {
-    /// 1.5 · 2²³: in this sum an integer stands in the lowest bits. `f32::round` would be a call for each sample.
+    /// 1.5 · 2²³: the sum with it has the integer in its lowest bits. `f32::round` would be a call for each sample.
     const SHIFT: f32 = 12_582_912.0;
     (steps.clamp(-STEPS, STEPS - 1.0) + SHIFT).to_bits() as i16
 }

@@ -1,14 +1,14 @@
-//! Audio that comes in pieces, to PCM as it comes.
+//! Decoding of audio that comes in pieces, as it comes.
 //!
-//! Samples and packets without a container are converted where they are pushed, and so are those of a
-//! WAVE file once its header is there. Any other container is read on a thread of its own, since its
-//! reader waits for bytes in the middle of things; both ways are bounded, so that a reader that falls
-//! behind stops the one who pushes. Where the pieces are cut changes nothing in what comes out.
+//! Samples and packets without a container are converted when they are pushed, and so are those of a
+//! WAVE file once its header is there. Any other container is read on its own thread, because its reader blocks
+//! for bytes at any point. The channels to and from it are bounded, so that a slow reader holds up the sender.
+//! The output does not depend on where the pieces are cut.
 //!
-//! A stream ends when the sender says so, not where a container says that it ends: what comes after is
-//! audio still in a WAVE file, and passed over in others.
+//! A stream ends when the sender ends it, not where a container claims to end: bytes after that are still audio
+//! in a WAVE file, and ignored in others.
 //!
-//! An MP4 file whose index stands behind its audio tells nothing before its end, and nor does CAF: it is
+//! An MP4 file whose index comes after its audio cannot be read before its end, and neither can CAF: it is
 //! kept, up to [`KEPT_BYTES_MAX`], and read when the sender ends the stream.
 
 mod reading;
@@ -18,35 +18,37 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::decode::{Error, SpeechCoding};
+use super::error::Error;
 use super::gather::Gather;
 use super::mp4::{self, Index};
+use super::options::SpeechCoding;
 use super::opus::Packets;
 use super::raw::{self, RawFormat};
 use super::sniff::{self, Container, foreign};
 use super::speech::speex;
 use super::wave::{self, Coding as WaveCoding};
+pub use reading::Piece;
 use reading::{Input, Reading};
 
-/// Bytes by which a container must be known.
+/// Bytes within which a container must be recognised.
 const SNIFFED_BYTES_MAX: usize = 4096;
-/// Fewer are not looked at: a frame of MPEG audio is told by the header of the next one.
+/// Bytes before which recognition is not tried: a frame of MPEG audio shows by the header of the next one.
 const SNIFFED_BYTES_MIN: usize = 16;
-/// A file that can be read only as a whole may be so long: half an hour of AAC at 64 kbit/s.
+/// The longest file that can be read only as a whole: half an hour of AAC at 64 kbit/s.
 pub const KEPT_BYTES_MAX: usize = 16 << 20;
-/// The index of an MP4 file may end here.
+/// The index of an MP4 file must end before this.
 const INDEX_BYTES_MAX: usize = 4 << 20;
 
-/// What the sender says that the bytes are.
+/// The format that the sender announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamFormat {
     /// Samples without a container.
     Raw(RawFormat),
-    /// Opus packets, one to a push, of so many channels; or the container that they are in.
+    /// Opus packets of so many channels, one to a push; or a container of them.
     Opus { channels: u16 },
     /// Frames of speech, or a file of them. Speex packets are one to a push.
     Speech(SpeechCoding),
-    /// A container, to be known by its first bytes.
+    /// A container, recognised by its first bytes.
     Container,
     /// MPEG audio, which may begin in the middle of a frame.
     Mpeg,
@@ -59,21 +61,11 @@ pub struct StreamOptions {
     /// One output for each source channel instead of their mean.
     pub split_channels: bool,
     pub max_channels: usize,
-    /// A place here is needed to read a container, which costs a thread.
+    /// Reading a container takes a permit, as it costs a thread.
     pub readers: Arc<Semaphore>,
 }
 
-/// What comes out.
-#[derive(Debug, PartialEq)]
-pub enum Piece {
-    /// Mono at [`super::SAMPLE_RATE`], of equal length: one, or one for each source channel.
-    Pcm(Vec<Vec<f32>>),
-    /// All that was pushed is decoded, but for what makes sense only with what follows.
-    CaughtUp,
-    End,
-}
-
-/// One stream on its way to PCM.
+/// A decoder of one stream.
 pub struct PcmStream {
     options: StreamOptions,
     state: State,
@@ -83,7 +75,7 @@ pub struct PcmStream {
 }
 
 enum State {
-    /// Converted where it is pushed.
+    /// Converted when it is pushed.
     Direct {
         coding: Coding,
         gather: Gather,
@@ -92,7 +84,7 @@ enum State {
     /// The first bytes of a container.
     Unknown {
         first: Vec<u8>,
-        /// Where much is kept, the place of its reader.
+        /// The permit of its reader, if much is kept.
         place: Option<OwnedSemaphorePermit>,
     },
     Reading(Reading),
@@ -102,7 +94,7 @@ enum State {
 enum Coding {
     Samples {
         format: RawFormat,
-        /// Of the last frame, which is not whole yet.
+        /// The bytes of an incomplete last frame.
         rest: Vec<u8>,
     },
     Opus(Box<Packets>),
@@ -146,15 +138,15 @@ impl PcmStream {
         }
     }
 
-    /// Whether all that was pushed came out; [`Piece::CaughtUp`] is told once each time.
+    /// Whether everything pushed has come out; [`Piece::CaughtUp`] is returned once each time.
     pub fn is_caught_up(&self) -> bool {
         self.is_caught_up
     }
 
-    /// Takes the next bytes. To be called while [`Self::is_hungry`].
+    /// Takes the next bytes. Call it while [`Self::is_hungry`].
     ///
     /// # Errors
-    /// What is no audio of that kind; [`Error::Busy`] where no thread is left to read a container.
+    /// Those of decoding; [`Error::Busy`] if no thread is left to read a container.
     pub fn push(&mut self, bytes: Bytes) -> Result<(), Error> {
         self.is_caught_up = false;
         match &mut self.state {
@@ -183,7 +175,7 @@ impl PcmStream {
         }
     }
 
-    /// There will be no more bytes.
+    /// Ends the stream.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -209,10 +201,10 @@ impl PcmStream {
         Ok(())
     }
 
-    /// What comes next; pending while there is nothing new to say. Cancel-safe.
+    /// The next piece of output; pending while there is none. Cancel-safe.
     ///
     /// # Errors
-    /// What is no audio, or no more.
+    /// Those of decoding.
     pub async fn next(&mut self) -> Result<Piece, Error> {
         match &mut self.state {
             State::Direct { output, .. } => {
@@ -229,7 +221,7 @@ impl PcmStream {
                 Ok(Piece::CaughtUp) if self.is_caught_up => return Ok(Piece::Pcm(Vec::new())),
                 Ok(Piece::CaughtUp) => {}
                 Ok(Piece::End) => self.state = State::Ended,
-                // Where the sender broke off, what was heard so far is all there is.
+                // If the sender broke off, the audio so far is all there is.
                 Err(_) if self.has_ended && self.source_channels.is_some() => self.state = State::Ended,
                 Err(error) => {
                     self.state = State::Ended;
@@ -247,7 +239,7 @@ impl PcmStream {
         std::future::pending().await
     }
 
-    /// Begins to read once the container is known.
+    /// Starts reading once the container is recognised.
     fn begin(&mut self, is_all: bool) -> Result<(), Error> {
         let State::Unknown { first, place } = &mut self.state else { return Ok(()) };
         if first.len() < SNIFFED_BYTES_MIN && !is_all {
@@ -287,7 +279,7 @@ impl PcmStream {
         self.read(container, input)
     }
 
-    /// As [`Self::begin`], of what begins as a WAVE file.
+    /// As [`Self::begin`], for bytes that begin as a WAVE file.
     fn begin_wave(&mut self, is_all: bool) -> Result<(), Error> {
         let State::Unknown { first, .. } = &mut self.state else { return Ok(()) };
         let Some(header) = wave::header(first)? else {
@@ -320,7 +312,7 @@ impl PcmStream {
     }
 }
 
-/// How much of a file is here.
+/// The part of a file that has come.
 enum Arrival {
     TooLittle,
     /// Enough to begin to read it.
@@ -348,7 +340,7 @@ fn arrival(container: Container, first: &[u8]) -> Result<Arrival, Error> {
     })
 }
 
-/// How packets are decoded that come one to a push; `None` for other formats.
+/// The decoder of packets that come one to a push; `None` for other formats.
 fn in_packets(format: StreamFormat) -> Result<Option<Coding>, Error> {
     Ok(match format {
         StreamFormat::Opus { channels } => Some(Coding::Opus(Box::new(Packets::new(channels)?))),
@@ -366,7 +358,7 @@ impl State {
     }
 }
 
-/// Converts the whole frames of what was left and of `bytes`.
+/// Converts the whole frames of the bytes left over and of `bytes`.
 fn read_raw(bytes: &[u8], format: RawFormat, rest: &mut Vec<u8>, gather: &mut Gather) -> Result<(), Error> {
     let frame = format.frame_bytes();
     let mut bytes = bytes;

@@ -1,11 +1,11 @@
-//! WAVE files (Microsoft, "Multiple channel audio data and WAVE files"; EBU Tech 3306 for RF64): what their
-//! samples are and where they are.
+//! WAVE files (Microsoft, "Multiple channel audio data and WAVE files"; EBU Tech 3306 for RF64): the format
+//! and the place of their samples.
 
-use super::decode::Error;
+use super::error::Error;
 use super::raw::{RawEncoding, RawFormat};
 use super::sniff::foreign;
 
-/// What stands before the samples may be so long: some programs put pictures there.
+/// The most bytes before the samples: some programs put pictures there.
 pub const HEADER_BYTES_MAX: usize = 1 << 20;
 
 const PCM: u16 = 0x0001;
@@ -19,15 +19,15 @@ const MP3: u16 = 0x0055;
 /// The format's number is the first two bytes of its GUID.
 const EXTENSIBLE: u16 = 0xFFFE;
 
-/// From here on a length stands for one that its writer did not know: a pipe cannot be gone back in.
+/// A length from here on was unknown to its writer, which could not seek back in a pipe.
 const UNKNOWN_LENGTH: u64 = 0x7FFF_0000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     pub coding: Coding,
-    /// Where the audio begins.
+    /// The offset of the audio.
     pub start: usize,
-    /// How many bytes of it there are; `None` where the header does not know.
+    /// The number of its bytes; `None` if the header leaves it open.
     bytes: Option<u64>,
 }
 
@@ -58,10 +58,10 @@ fn begins_a_chunk(bytes: &[u8]) -> bool {
     name.len() < 4 || name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b' ')
 }
 
-/// The header of the file that begins with `bytes`; `None` where more must come to know it.
+/// The header of the file that begins with `bytes`; `None` if it takes more bytes to know.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a coding that is not read, [`Error::Corrupt`] for a header that makes no
+/// [`Error::Unsupported`] for an unsupported coding, [`Error::Corrupt`] for a header that makes no
 /// sense.
 pub fn header(bytes: &[u8]) -> Result<Option<Header>, Error> {
     let mut coding = None;

@@ -1,11 +1,11 @@
-//! `verbatim config`
+//! `verbatim config`: the effective configuration.
 
 use std::process::ExitCode;
 
-use super::print;
+use super::output::print;
 use crate::config::{Setting, Sources};
 
-/// Prints what `--config` reads, with the sources as comments.
+/// Prints a file that `--config` can read, with the source of each value as a comment.
 pub fn run(sources: &Sources) -> anyhow::Result<ExitCode> {
     let line = |Setting { name, value, source }: &Setting| match value {
         Some(value) => (format!("{name} = {value}"), format!("# {source}")),

@@ -15,16 +15,16 @@ pub struct Flags {
     /// auto, cpu, cuda or cuda:N.
     #[arg(long)]
     device: Option<DeviceChoice>,
-    /// In which numbers the model computes.
+    /// Number format that the model computes in.
     #[arg(long, value_name = "TYPE", value_parser = PossibleValuesParser::new(["auto", "f32", "bf16", "int8"]))]
     compute_type: Option<String>,
-    /// Threads for inference on the CPU; 0 is one for each core.
+    /// Threads for inference on the CPU; 0 is one per core.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
 
 impl Flags {
-    /// The settings that were typed.
+    /// The settings given on the command line.
     pub fn given(&self) -> Vec<Flag> {
         let text = |flag, setting, value: Option<&str>| {
             value.map(|value| Flag { flag, setting, value: value.into() })

@@ -1,4 +1,4 @@
-//! Files that a command is given, looked at before anything slow begins.
+//! Input files of commands, checked before anything slow begins.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, ensure};
 
-/// More at once than any machine does.
+/// An upper bound on files in progress, beyond any machine.
 const COUNT_MAX: usize = 100_000;
 
 /// Whether `path` is standard input.
@@ -14,11 +14,10 @@ pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Whether a file of audio can be read, as far as can be told without reading it.
+/// Checks that a file of audio can be read, as far as possible without reading it.
 ///
 /// # Errors
-/// Why the file cannot be used (missing, a folder, unreadable, empty), in words for its owner, without the
-/// path.
+/// The reason why the file can't be used (missing, a folder, unreadable, empty), for its owner, without the path.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     if is_standard(path) {
         return Ok(());
@@ -29,7 +28,7 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
     };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     ensure!(!metadata.is_dir(), "it is a folder: name the files in it");
-    // A pipe has no length, and can be opened once only.
+    // A pipe has no length, and can be opened only once.
     if metadata.is_file() {
         ensure!(metadata.len() > 0, "it is empty");
         File::open(path).map_err(unreadable)?;
@@ -37,7 +36,7 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many at once, or how often, as it is typed.
+/// Parses a count from the command line: of files at once, or of rounds.
 pub fn count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=COUNT_MAX).contains(count));
     count.ok_or_else(|| format!("must be a whole number from 1 to {COUNT_MAX}"))

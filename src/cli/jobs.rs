@@ -1,4 +1,4 @@
-//! `verbatim jobs …`, beside a running server or without one.
+//! `verbatim jobs …`: jobs of the state directory, with or without a running server.
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Subcommand;
 use uuid::Uuid;
 
-use super::{complain, note, print, state_dir};
+use super::output::{complain, note, print, state_dir};
 use crate::config::Config;
 use crate::jobs::{Job, JobId, SigningSecret, Sqlite, State, Store as _};
 
@@ -18,13 +18,13 @@ pub enum Command {
         /// queued, running, delivering, delivered or dead.
         #[arg(long, value_parser = parse_state)]
         state: Option<State>,
-        /// At most so many.
+        /// At most this many.
         #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         limit: u32,
     },
-    /// Print what is known of a job.
+    /// Print a job's state and history.
     Show { id: Uuid },
-    /// Deliver results of dead jobs after all, or of waiting ones now.
+    /// Deliver the results of dead jobs again, or of waiting ones now.
     Retry {
         #[arg(required = true)]
         ids: Vec<Uuid>,

@@ -1,26 +1,26 @@
-//! `verbatim keys …`
+//! `verbatim keys …`: API keys of the state directory.
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 
-use super::{note, print, state_dir};
+use super::output::{note, print, state_dir};
 use crate::config::Config;
 use crate::keys::{KeyId, Store};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Make a key and print it, this once.
+    /// Create a key and print it, this one time.
     Create {
-        /// Who will use it, for people to read.
+        /// Who will use it; shown by `list`.
         #[arg(long, value_name = "NAME")]
         label: String,
-        /// For one who runs the server: it reads `/metrics`, which tells of all organisations, as well.
+        /// For an operator: the key also reads `/metrics`, which covers all organisations.
         #[arg(long)]
         operator: bool,
     },
-    /// List keys; the keys themselves are not kept.
+    /// List keys; the keys themselves are not stored.
     List,
     /// Refuse a key from now on.
     Revoke {
@@ -36,7 +36,7 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
             let (key, secret) =
                 if operator { store.create_operator(&label)? } else { store.create(&label)? };
             let id = key.id.as_str();
-            // A key that nobody saw is of no use to its owner.
+            // If the key could not be printed, its owner can never use it: revoke it.
             print(&format!("{}\n", secret.expose())).map_err(|error| {
                 anyhow::anyhow!("{error:#}: key {id} was made and not shown; `verbatim keys revoke {id}`")
             })?;

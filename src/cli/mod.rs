@@ -1,7 +1,7 @@
-//! The command line: what was typed, to what is done.
+//! The command line: arguments, settings and the commands that they run.
 //!
-//! Exit codes are those of [`EXIT_CODES`]. A reader of the output that has had enough (`| head`) ends it
-//! without a word.
+//! Exit codes are those of [`EXIT_CODES`]. If a reader closes the output early (`| head`), the program ends silently.
+#![doc = include_str!("README.md")]
 
 mod bench;
 mod config;
@@ -11,13 +11,13 @@ mod input;
 mod jobs;
 mod keys;
 mod models;
+mod output;
 mod reference;
 mod serve;
 mod signals;
 mod stream;
 mod transcribe;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,7 +26,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::app;
 use crate::config::{Config, Flag, Sources};
-use crate::models::hub;
+use crate::hub;
+use output::{ClosedOutput, Failure, complain};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -69,7 +70,7 @@ enum Command {
         #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
         listen: Option<SocketAddr>,
         /// For development: programs on this machine may call the voice agent without a key. Listens on loopback
-        /// only, with no proxy before it. Sets `sts.auth` to `loopback`.
+        /// only; do not put a proxy in front of it. Sets `sts.auth` to `loopback`.
         #[arg(long)]
         dev: bool,
         #[command(flatten)]
@@ -80,7 +81,7 @@ enum Command {
         /// Address and port.
         #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
         listen: Option<SocketAddr>,
-        /// Run the voice-agent service as well, at `listen`, and print the story of a call as lines to type.
+        /// Run the voice-agent service as well, at `listen`, and print the story of a call as commands to type.
         #[arg(long)]
         with_sts: bool,
         #[command(flatten)]
@@ -89,7 +90,7 @@ enum Command {
     /// Transcribe files, without a server.
     #[command(after_help = EXIT_CODES)]
     Transcribe(transcribe::Arguments),
-    /// Measure speed, delay, memory and word errors on files of yours.
+    /// Measure speed, delay, memory and word errors on your files.
     Bench(bench::Arguments),
     /// Stream a file, standard input or the microphone to a running server, and show what it hears.
     #[command(after_help = EXIT_CODES)]
@@ -97,13 +98,13 @@ enum Command {
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
-    /// List, show and redeliver jobs (requests with a callback), and show what they are signed with.
+    /// List, show and redeliver jobs (requests with a callback), and show their signing secret.
     #[command(subcommand)]
     Jobs(jobs::Command),
     /// List, fetch, find and verify models.
     #[command(subcommand)]
     Models(models::Command),
-    /// Print the effective configuration as a file for --config, with where each value comes from.
+    /// Print the effective configuration as a file for --config, with the source of each value.
     Config {
         #[command(flatten)]
         engine: engine::Flags,
@@ -115,46 +116,7 @@ enum Command {
     Man { folder: Option<PathBuf> },
 }
 
-/// A failure, and which exit code it is.
-enum Failure {
-    Usage(anyhow::Error),
-    Failed(anyhow::Error),
-}
-
-impl<E: Into<anyhow::Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-/// Nobody reads the output any more.
-#[derive(Debug, thiserror::Error)]
-#[error("the output is closed")]
-struct ClosedOutput;
-
-/// Writes to standard output.
-///
-/// # Errors
-/// [`ClosedOutput`], or what else keeps it from being written.
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut output = std::io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(|error| match error.kind() {
-        std::io::ErrorKind::BrokenPipe => ClosedOutput.into(),
-        _ => anyhow::Error::new(error).context("standard output"),
-    })
-}
-
-/// One line for a person. Where nobody reads that either, there is nothing left to say.
-fn complain(text: &str) {
-    note(&format!("verbatim: {text}"));
-}
-
-/// As [`complain`], of what went well.
-fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-/// Where to listen, as it is typed.
+/// Parses an address to listen on.
 fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "must be an IP address and a port, such as 127.0.0.1:8000 or [::1]:8000".into())
 }
@@ -176,7 +138,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whether the configuration or the command line is to blame, though that was seen only when it was used.
+/// Whether the configuration or the command line caused `error`, although it was noticed only in use.
 fn is_configuration(error: &anyhow::Error) -> bool {
     let is_unknown = |error: &hub::Error| matches!(error, hub::Error::Unknown(_) | hub::Error::Address(_));
     error.downcast_ref::<app::Error>().is_some_and(app::Error::is_configuration)
@@ -185,10 +147,10 @@ fn is_configuration(error: &anyhow::Error) -> bool {
 }
 
 fn run(line: CommandLine) -> Result<ExitCode, Failure> {
-    // These need no configuration, and work where there is a broken one.
+    // These need no configuration, and work even if it is broken.
     match &line.command {
-        Command::Completions { shell } => return Ok(reference::completions(*shell)?),
-        Command::Man { folder } => return Ok(reference::manual(folder.as_deref())?),
+        Command::Completions { shell } => return Ok(reference::completions(CommandLine::command(), *shell)?),
+        Command::Man { folder } => return Ok(reference::manual(CommandLine::command(), folder.as_deref())?),
         _ => {}
     }
     let usage = |error: crate::config::Error| Failure::Usage(error.into());
@@ -219,7 +181,7 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
         Command::Stream(arguments) => {
             let runtime = runtime()?;
             let streamed = runtime.block_on(stream::run(&config, arguments));
-            // Who reads standard input may wait for ever for more of it.
+            // A thread that reads standard input may wait for ever for more of it.
             runtime.shutdown_background();
             Ok(streamed?)
         }
@@ -230,12 +192,12 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
             Ok(runtime()?.block_on(signals::interruptible(models::run(&config, command)))??)
         }
         Command::Config { .. } => Ok(config::run(&sources)?),
-        // Done above.
+        // Handled above.
         Command::Completions { .. } | Command::Man { .. } => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Settings that were typed.
+/// Settings given on the command line.
 fn flags(line: &CommandLine) -> Vec<Flag> {
     let listen = |setting, address: &Option<SocketAddr>| {
         address.map(|address| Flag { flag: "--listen", setting, value: address.to_string().into() })
@@ -259,7 +221,7 @@ fn flags(line: &CommandLine) -> Vec<Flag> {
     engine.into_iter().chain(listen).chain(dev).chain(log).collect()
 }
 
-/// Starts the log. The level has been looked at with the rest of the configuration.
+/// Starts the log. The level was checked with the rest of the configuration.
 fn log(config: &crate::telemetry::Config) -> Result<(), Failure> {
     crate::telemetry::start(config).map_err(|error| Failure::Usage(error.into()))
 }
@@ -272,8 +234,8 @@ fn quiet(config: &Config, settings: &Settings) -> crate::telemetry::Config {
     }
 }
 
-/// The variables that may be settings: not those that the command line reads itself, whichever command is
-/// run. What is no text is no setting.
+/// The variables that may be settings: all except those that the command line reads itself, for any command. A variable
+/// that isn't text is no setting.
 fn environment() -> impl Iterator<Item = (String, String)> {
     let mut own = Vec::new();
     variables(&CommandLine::command(), &mut own);
@@ -282,7 +244,7 @@ fn environment() -> impl Iterator<Item = (String, String)> {
         .filter(move |(name, _)| !own.iter().any(|own| own == name.as_str()))
 }
 
-/// The variables that `command` and those under it read.
+/// The variables that `command` and its subcommands read.
 fn variables(command: &clap::Command, found: &mut Vec<std::ffi::OsString>) {
     found.extend(command.get_arguments().filter_map(|argument| Some(argument.get_env()?.to_owned())));
     command.get_subcommands().for_each(|command| variables(command, found));
@@ -291,9 +253,4 @@ fn variables(command: &clap::Command, found: &mut Vec<std::ffi::OsString>) {
 /// The runtime for sockets; inference has threads of its own.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
-}
-
-/// Where keys and other state are, for messages.
-fn state_dir(config: &Config) -> std::path::Display<'_> {
-    config.state_dir.display()
 }

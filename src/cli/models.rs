@@ -1,4 +1,4 @@
-//! `verbatim models …`
+//! `verbatim models …`: models of the model folder.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,23 +6,23 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Subcommand;
 
-use super::print;
+use super::output::print;
 use crate::config::Config;
-use crate::models::hub::{self, Verdict};
+use crate::hub::{self, Verdict};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// List known names, and which of them are here.
+    /// List known names, and which of them are installed.
     List,
     /// Fetch a model, so that a server can start without a network.
     Fetch { name: String },
-    /// Print a model's folder; fails where it is not here.
+    /// Print a model's folder; fails if it isn't installed.
     Path { name: String },
-    /// Compare models with the SHA-256 sums that were recorded when they were fetched.
+    /// Compare models with the SHA-256 checksums recorded when they were fetched.
     ///
-    /// Fails where a file is missing or another, and where there are no sums to compare a named model with.
+    /// Fails if a file is missing or differs, and if a named model has no checksums to compare with.
     Verify {
-        /// Names or folders; without any, all models that are here.
+        /// Names or folders; by default all installed models.
         names: Vec<String>,
     },
 }
@@ -50,7 +50,7 @@ pub async fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Of a model that is here.
+/// Compares an installed model with its checksums.
 fn folder(config: &Config, name: &str) -> anyhow::Result<PathBuf> {
     let folder = hub::folder(name, &config.model_dir)?;
     anyhow::ensure!(hub::is_model(&folder), "{} holds no model", folder.display());

@@ -1,13 +1,12 @@
-//! `verbatim completions SHELL` and `verbatim man [FOLDER]`: what shells and manuals know of the command line.
+//! `verbatim completions SHELL` and `verbatim man [FOLDER]`: the command line for shells and manuals.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::{CommandLine, print};
+use super::output::print;
 
 pub const COMPLETIONS_HELP: &str = "\
 Where they go:
@@ -17,16 +16,15 @@ Where they go:
   powershell  verbatim completions powershell >> $PROFILE
   elvish      verbatim completions elvish >> ~/.config/elvish/rc.elv";
 
-pub fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
+pub fn completions(mut command: clap::Command, shell: Shell) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut CommandLine::command(), "verbatim", &mut script);
+    clap_complete::generate(shell, &mut command, "verbatim", &mut script);
     print(&String::from_utf8(script)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page of the program; with `folder` one for each command, too, there: `man -l verbatim-serve.1`.
-pub fn manual(folder: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let command = CommandLine::command();
+/// Prints the program's manual page, or writes the pages of all commands to `folder`: `man -l verbatim-serve.1`.
+pub fn manual(command: clap::Command, folder: Option<&Path>) -> anyhow::Result<ExitCode> {
     match folder {
         None => {
             let mut page = Vec::new();

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT.
+//! SIGTERM and SIGINT: a server's orderly stop, and the end of a command.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,34 +13,34 @@ pub struct Signals {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Stop {
+pub enum StopSignal {
     Terminate,
     Interrupt,
 }
 
 impl Signals {
-    /// From here on these signals do nothing but what is done with them here.
+    /// Takes over both signals: from here on they have no other effect.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// Cancel-safe.
-    pub async fn next(&mut self) -> Stop {
+    pub async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.terminate.recv() => Stop::Terminate,
-            _ = self.interrupt.recv() => Stop::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
         }
     }
 }
 
-/// Serves until a signal, then stops: after SIGTERM with `grace`, in which load balancers learn of it; after SIGINT
-/// without, as a person waits. A second signal, or one before anything is served, ends the process at once.
+/// Serves until a signal, then stops: after SIGTERM with `grace`, so that load balancers notice; after SIGINT without,
+/// because a person is waiting. A second signal, or one before the server serves, ends the process at once.
 ///
 /// # Errors
-/// Those of `serving`; or signals cannot be received.
+/// The errors of `serving`, or signals can't be received.
 pub async fn serve(
     serving: impl Future<Output = Result<(), app::Error>>,
-    stop: &http::Stop,
+    stop: &http::Shutdown,
     grace: Duration,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::new()?;
@@ -52,10 +52,10 @@ pub async fn serve(
     stop.leave();
     let served = async {
         let grace = match first {
-            Stop::Terminate => grace,
-            Stop::Interrupt => Duration::ZERO,
+            StopSignal::Terminate => grace,
+            StopSignal::Interrupt => Duration::ZERO,
         };
-        // If serving ends by itself, the rest of the grace is pointless.
+        // If serving ends by itself, the rest of the grace period is pointless.
         if let Ok(served) = tokio::time::timeout(grace, serving.as_mut()).await {
             return served;
         }
@@ -71,10 +71,10 @@ pub async fn serve(
     }
 }
 
-/// Does `work`; a signal meanwhile ends the process.
+/// Runs `work`; a signal in the meantime ends the process.
 ///
 /// # Errors
-/// No signals can be received.
+/// Signals can't be received.
 pub async fn interruptible<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     let mut signals = Signals::new()?;
     tokio::select! {
@@ -83,13 +83,13 @@ pub async fn interruptible<T>(work: impl Future<Output = T>) -> std::io::Result<
     }
 }
 
-/// Ends the process at once with the exit code of one that the signal killed: 128 and its number.
-pub fn end(stop: Stop, when: &str) -> ! {
+/// Ends the process at once, with the exit code of a process that the signal killed: 128 plus its number.
+pub fn end(stop: StopSignal, when: &str) -> ! {
     let (name, number) = match stop {
-        Stop::Terminate => ("SIGTERM", libc::SIGTERM),
-        Stop::Interrupt => ("SIGINT", libc::SIGINT),
+        StopSignal::Terminate => ("SIGTERM", libc::SIGTERM),
+        StopSignal::Interrupt => ("SIGINT", libc::SIGINT),
     };
-    super::complain(&format!("stopped by {name} {when}"));
+    super::output::complain(&format!("stopped by {name} {when}"));
     // SAFETY: `_exit` takes no pointer and does not return. `std::process::exit` would run libtorch's
     // destructors under the threads that are still loading or computing, which crashes.
     unsafe { libc::_exit(128 + number) }

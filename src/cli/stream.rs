@@ -1,8 +1,8 @@
 //! `verbatim stream FILE|-|mic`: a client of a running server's live streams.
 //!
-//! It rewrites interim text in place until the text is final; where standard output is no terminal, it writes
-//! only final results, one a line. A signal ends the audio, not the results: those of the audio already sent
-//! still come, and then the exit code says that there was more. A second signal ends all.
+//! It rewrites interim text in place until the text is final; if standard output isn't a terminal, it writes only final
+//! results, one per line. A signal ends the audio, not the results: the results of audio already sent still arrive, and the
+//! exit code then says that the audio was cut short. A second signal ends the process.
 
 use std::io::IsTerminal as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -21,15 +21,16 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 use url::Url;
 
-use super::signals::{Signals, Stop, end};
-use super::{input, print};
+use super::input;
+use super::output::print;
+use super::signals::{Signals, StopSignal, end};
 use crate::audio::{self, DecodeOptions, SAMPLE_RATE};
 use crate::config::Config;
 
-/// What is sent at a time, in real time.
+/// Length of a message of audio, in real time.
 const PIECE: Duration = Duration::from_millis(100);
 const PIECE_BYTES: usize = SAMPLE_RATE as usize * 2 / 10;
-/// Of a file that is sent as fast as it is taken.
+/// Size of a message of a file that is sent as fast as the server accepts it.
 const FILE_PIECE_BYTES: usize = 32 << 10;
 /// Pieces read ahead of the network.
 const PIECES_AHEAD: usize = 8;
@@ -44,7 +45,7 @@ pub struct Arguments {
     /// API key; `verbatim keys create --label NAME` makes one.
     #[arg(long, env = "VERBATIM_KEY", hide_env_values = true)]
     key: String,
-    /// Send a file at the pace of speech instead of as fast as it is taken.
+    /// Send a file at the pace of speech instead of as fast as the server accepts it.
     #[arg(long)]
     real_time: bool,
     /// More parameters of the stream.
@@ -58,12 +59,12 @@ fn server(text: &str) -> Result<Url, String> {
     url.ok_or_else(|| "must begin with http://, https://, ws:// or wss://".into())
 }
 
-/// Pieces of audio, as they come; an error is the last one.
+/// Pieces of audio as they arrive; an error is the last one.
 type Pieces = mpsc::Receiver<anyhow::Result<Bytes>>;
 
 pub async fn run(config: &Config, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
-    // The microphone ends with Control-C alone.
+    // Only Ctrl-C ends the microphone.
     let is_endless = arguments.source == Path::new("mic");
     let (stop, stopped) = oneshot::channel();
     let mut streaming = std::pin::pin!(stream(config, arguments, stopped));
@@ -72,7 +73,7 @@ pub async fn run(config: &Config, arguments: Arguments) -> anyhow::Result<ExitCo
         first = signals.next() => first,
     };
     if stop.send(()).is_err() {
-        // The audio has ended: only its results were still to come.
+        // The audio has ended: only its results were outstanding.
         end(first, "before all results had come");
     }
     let streamed = tokio::select! {
@@ -80,12 +81,12 @@ pub async fn run(config: &Config, arguments: Arguments) -> anyhow::Result<ExitCo
         second = signals.next() => end(second, "before all results had come"),
     };
     match first {
-        Stop::Interrupt if is_endless => Ok(streamed),
+        StopSignal::Interrupt if is_endless => Ok(streamed),
         _ => end(first, "before all of the audio was sent"),
     }
 }
 
-/// Streams until the audio ends, or `stopped` says that no more of it is wanted.
+/// Streams until the audio ends, or until `stopped` ends it early.
 async fn stream(
     config: &Config,
     arguments: Arguments,
@@ -99,7 +100,7 @@ async fn stream(
     let (obliged, obligations) = mpsc::channel(1);
     let sending = tokio::spawn(send(writer, pieces, obligations, stopped));
     let goodbye = receive(FragmentCollectorRead::new(reader), obliged).await;
-    // An error in reading the audio matters more than the server's answer to its beginning.
+    // An error in reading the audio matters more than the server's answer to the part before it.
     let sent = if goodbye.is_ok() { sending.await? } else { Ok(()) };
     sent.with_context(|| arguments.source.display().to_string())?;
     match goodbye? {
@@ -108,7 +109,7 @@ async fn stream(
     }
 }
 
-/// Where the audio comes from: the parameters that describe it, and its pieces.
+/// The source of the audio: the parameters that describe it, and its pieces.
 async fn open(arguments: &Arguments) -> anyhow::Result<(&'static str, Pieces)> {
     const RAW: &str = "encoding=linear16&sample_rate=16000";
     let (pieces, receiver) = mpsc::channel(PIECES_AHEAD);
@@ -216,12 +217,12 @@ fn endpoint(config: &Config, arguments: &Arguments, format: &str) -> anyhow::Res
 }
 
 /// # Errors
-/// A server that cannot be reached, or that refuses: with its own words.
+/// The server can't be reached, or it refuses: with its own message.
 async fn connect(
     url: Url,
     key: &str,
 ) -> anyhow::Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static> {
-    // Fails where there is one already.
+    // Fails if one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder().http1_only().build()?;
     ensure!(!key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic()), "the key is none");
@@ -234,7 +235,7 @@ async fn connect(
         .header(SEC_WEBSOCKET_VERSION, "13")
         .header(SEC_WEBSOCKET_KEY, data_encoding::BASE64.encode(&rand::random::<[u8; 16]>()));
     let response = request.send().await.map_err(|error| {
-        // The address that reqwest quotes has all parameters in it.
+        // reqwest would quote the address with all its parameters.
         let error = anyhow::Error::new(error.without_url());
         error.context(format!("the server at {server} cannot be reached; `verbatim serve` runs one"))
     })?;
@@ -246,10 +247,10 @@ async fn connect(
     Ok(response.upgrade().await?)
 }
 
-/// Sends all pieces, then says that there are no more. `stopped` ends the audio, not the results.
+/// Sends all pieces, then `CloseStream`. `stopped` ends the audio, not the results.
 ///
 /// # Errors
-/// Why it could not read the audio to its end, or send it.
+/// The audio could not be read to its end, or not be sent.
 async fn send<S: AsyncWrite + Unpin>(
     mut writer: WebSocketWrite<S>,
     pieces: Pieces,
@@ -272,7 +273,7 @@ async fn send<S: AsyncWrite + Unpin>(
                 _ = stopped => (closing(), true),
                 frame = obligations.recv() => match frame {
                     Some(frame) => (frame, false),
-                    // The server has said goodbye: it wants no more.
+                    // The server has closed the stream and accepts no more.
                     None => return broken,
                 },
             },
@@ -285,7 +286,7 @@ async fn send<S: AsyncWrite + Unpin>(
             audio = None;
         }
         if let Err(error) = writer.write_frame(frame).await {
-            // The server's goodbye says why, where it has said one.
+            // The server's close frame says why, if it sent one.
             tracing::debug!(%error, "the audio could not be sent");
             return broken;
         }
@@ -317,7 +318,7 @@ struct Alternative {
     transcript: String,
 }
 
-/// Shows what comes until the server says goodbye; returns how it did.
+/// Shows results until the server closes the stream; returns its close code and reason.
 async fn receive<S: AsyncRead + Unpin>(
     mut reader: FragmentCollectorRead<S>,
     obliged: mpsc::Sender<Frame<'static>>,
@@ -342,7 +343,7 @@ async fn receive<S: AsyncRead + Unpin>(
     }
 }
 
-/// The line that is rewritten while somebody speaks; hidden where there is no terminal.
+/// The line that is rewritten while the speaker talks; hidden if there is no terminal.
 fn spoken_line() -> ProgressBar {
     if !std::io::stdout().is_terminal() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -14,18 +14,18 @@ use futures_util::{StreamExt, stream};
 use tokio::sync::Semaphore;
 
 use self::progress::Progress;
-use super::{ClosedOutput, Failure, complain, input, print};
+use super::input;
+use super::output::{ClosedOutput, Failure, complain, print};
 use crate::api::{Parameters, language};
 use crate::audio::{self, DecodeOptions};
 use crate::config::Config;
 use crate::engine::{self, Class, Task, TenantId};
 use crate::figures::{Probability, Score, Seconds};
 use crate::format::captions;
-use crate::share::Tenants;
 use crate::transcribe::{TranscribeOptions, Transcriber};
 use crate::transcript::Transcript;
 
-/// A larger file is not read.
+/// Larger files are refused unread.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
 #[derive(Args)]
@@ -35,11 +35,12 @@ pub struct Arguments {
     files: Vec<PathBuf>,
     #[arg(long, value_enum, default_value = "text")]
     format: OutputFormat,
-    /// Write each file's transcript to this folder, under the file's name, instead of standard output. There,
-    /// those of several files follow each other: JSON objects with `file`, or text and captions under headings.
+    /// Write each file's transcript to this folder, under the file's name, instead of standard output. On standard
+    /// output, transcripts of several files follow each other: JSON objects with `file`, or text and captions
+    /// under headings.
     #[arg(long, value_name = "FOLDER")]
     output_dir: Option<PathBuf>,
-    /// Language as a BCP-47 tag (`en`, `en-US`, `zh-HK`); detected where absent.
+    /// Language as a BCP-47 tag (`en`, `en-US`, `zh-HK`); detected by default.
     #[arg(long, value_name = "TAG")]
     language: Option<String>,
     /// Translate to English.
@@ -48,14 +49,14 @@ pub struct Arguments {
     /// Names and terms to expect.
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// Time every word in JSON, not only segments; captions always go by words.
+    /// Give times for every word in JSON, not only for segments; captions always use word times.
     #[arg(long)]
     word_timestamps: bool,
-    /// Files worked on at once.
+    /// Files in progress at once.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = input::count)]
     concurrency: usize,
-    /// Refuse longer audio. A second takes 32 kB of memory while its file is worked on; the server's limit,
-    /// audio.max_seconds, does not hold here.
+    /// Refuse longer audio. A second takes 32 kB of memory while its file is in progress; the server's limit,
+    /// audio.max_seconds, does not apply here.
     #[arg(long, default_value_t = 14_400.0, value_name = "SECONDS", value_parser = seconds)]
     max_seconds: f64,
     #[command(flatten)]
@@ -85,10 +86,10 @@ pub async fn run(mut config: Config, arguments: Arguments) -> Result<ExitCode, F
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     config.audio.max_seconds = arguments.max_seconds;
-    // What is brought is bounded by the files worked on at once: none of them need be refused.
+    // The number of files in progress bounds the work already, so the engine need not refuse any.
     config.engine = engine::Config::unbounded();
     let mut progress = Progress::new(files.len());
-    let transcriber = crate::app::transcriber(&config, Tenants::default()).await?;
+    let transcriber = crate::app::transcriber(&config).await?;
     let options = options(&arguments, &transcriber).map_err(Failure::Usage)?;
     let are_headed = arguments.files.len() > 1 && arguments.output_dir.is_none();
     let reading = Semaphore::new(1);
@@ -119,10 +120,10 @@ pub async fn run(mut config: Config, arguments: Arguments) -> Result<ExitCode, F
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A file, and where its transcript goes; none: standard output.
+/// A file, and the path of its transcript; `None`: standard output.
 type Assignment = (PathBuf, Option<PathBuf>);
 
-/// The files that are there, and whether any is not, which is said here: before the model is loaded.
+/// The files that can be read, and whether any can't; reports those before the model is loaded.
 fn present(arguments: &Arguments, outputs: Vec<Option<PathBuf>>) -> (Vec<Assignment>, bool) {
     let given = arguments.files.iter().cloned().zip(outputs);
     let files: Vec<_> = given
@@ -138,7 +139,7 @@ fn present(arguments: &Arguments, outputs: Vec<Option<PathBuf>>) -> (Vec<Assignm
     (files, lacks)
 }
 
-/// Where each file's transcript goes; none: standard output. No two may go to one place.
+/// The path of each file's transcript; `None`: standard output. No two files may share a path.
 fn outputs(arguments: &Arguments) -> anyhow::Result<Vec<Option<PathBuf>>> {
     let inputs = arguments.files.iter().filter(|file| input::is_standard(file)).count();
     ensure!(inputs < 2, "standard input, `-`, can be read once only");
@@ -186,21 +187,21 @@ fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<T
     })
 }
 
-/// What all files have in common.
+/// Options and state that all files share.
 struct Work {
     transcriber: Transcriber,
     options: TranscribeOptions,
     config: Config,
     format: OutputFormat,
-    /// Whether each transcript begins with its file's name, as others go to the same place.
+    /// Whether each transcript begins with its file's name, because several go to the same output.
     are_headed: bool,
-    /// Files are read and decoded one at a time, which is much faster than they are transcribed: of the
-    /// encoded ones no more than one is in memory.
+    /// Files are read and decoded one at a time, which is much faster than transcribing them, so at most one encoded
+    /// file is in memory.
     reading: Semaphore,
 }
 
 impl Work {
-    /// As it is written, and how many seconds of audio it is of.
+    /// The transcript as it is written, and the seconds of audio that it covers.
     async fn transcript(&self, file: &Path) -> anyhow::Result<(String, f64)> {
         let options = DecodeOptions { raw: None, split_channels: false, limits: self.config.audio.clone() };
         let path = file.to_owned();
@@ -221,9 +222,9 @@ impl Work {
     }
 }
 
-/// `text` under its file's name. Captions of several files stay apart: their numbers and times begin anew.
+/// `text` under its file's name. Captions of several files stay separate: their numbers and times start again.
 fn headed(file: &Path, text: &str, format: OutputFormat) -> String {
-    // Neither a line break nor an arrow may be taken for a part of the captions.
+    // A line break or an arrow in a name must not be read as part of the captions.
     let name = file.to_string_lossy().replace(char::is_control, " ").replace("-->", "->");
     match format {
         OutputFormat::Json => text.to_owned(),

@@ -1,16 +1,13 @@
-//! The values that each setting may take. Any other value breaks something: a clock that overflows, a
-//! semaphore of nothing, an address that leads nowhere. So it is refused before anything begins.
+//! The allowed values of each setting. Any other value would break something later (a clock that overflows, a semaphore
+//! without permits, an address that leads nowhere), so it is refused before anything begins.
 
-use figment::Figment;
 use figment::value::Value;
 use url::Url;
 
-use super::Config;
-use super::error::Error;
 use crate::fetch::policy::AllowList;
 use crate::{http, telemetry};
 
-/// The values that a setting may take.
+/// The allowed values of a setting.
 pub(super) enum Allowed {
     /// A whole number, both ends included.
     Whole(u64, u64),
@@ -18,7 +15,7 @@ pub(super) enum Allowed {
     Number(f64, f64),
     /// A number greater than 0, up to this.
     Positive(f64),
-    /// Text, at least one character of it.
+    /// Text of at least one character.
     Text,
     /// An address with one of these schemes.
     Address(&'static [&'static str]),
@@ -34,19 +31,19 @@ pub(super) enum Allowed {
 
 use Allowed::{Address, Header, Language, Level, Number, Origin, Positive, Reachable, Text, Whole};
 
-/// For ever, to all who ask for it; sums with the time of day still are times.
+/// As good as for ever, while sums with the time of day remain valid times.
 const CENTURY_SECONDS: u64 = 3_155_760_000;
 const CENTURY_MS: u64 = CENTURY_SECONDS * 1000;
 const MINUTE_MS: u64 = 60_000;
 const MILLION: u64 = 1_000_000;
 const WEB: Allowed = Address(&["http", "https"]);
 const MEDIA: Allowed = Address(&["ws", "wss", "http", "https"]);
-/// From one millisecond on: with none nothing would ever be in time.
+/// From one millisecond on: with zero, every deadline would have passed at once.
 const TIMEOUT: Allowed = Whole(1, CENTURY_MS);
 const SECONDS: Allowed = Positive(CENTURY_SECONDS as f64);
 
-/// By name. Every setting that is a number is here.
-const ALLOWED: &[(&str, Allowed)] = &[
+/// Ranges by name of the setting. Every numeric setting is listed.
+pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("state_dir", Text),
     ("model_dir", Text),
     ("log.level", Level),
@@ -119,7 +116,7 @@ const ALLOWED: &[(&str, Allowed)] = &[
     ("jobs.job_retention_seconds", Whole(0, CENTURY_SECONDS)),
     ("sts.public_url", WEB),
     ("sts.sessions_max", Whole(1, MILLION)),
-    // At least what one start may bring, with what becomes of it.
+    // At least the size of one start's body, with the data derived from it.
     ("sts.held_bytes_max", Whole(64 << 20, 1 << 44)),
     ("sts.idle_seconds", Whole(1, CENTURY_SECONDS)),
     ("sts.kept_seconds", Whole(0, CENTURY_SECONDS)),
@@ -167,67 +164,9 @@ const ALLOWED: &[(&str, Allowed)] = &[
     ("demo.public_url", WEB),
 ];
 
-/// The values that the setting `name` may take, where its type alone does not say it.
+/// The allowed values of the setting `name`, if its type alone does not say them.
 pub(super) fn allowed(name: &str) -> Option<&'static Allowed> {
     ALLOWED.iter().find(|(setting, _)| *setting == name).map(|(_, allowed)| allowed)
-}
-
-/// Looks at every value of `config`, which was read from `figment`.
-///
-/// # Errors
-/// The first value that may not stand where it does, and settings that mean nothing without others.
-pub(super) fn check(config: &Config, figment: &Figment) -> Result<(), Error> {
-    let values = Value::serialize(config).map_err(|error| Error::explained(figment, &error))?;
-    for (name, allowed) in ALLOWED {
-        // Secrets are never serialized; as they were read they are text.
-        let value = match values.find_ref(name) {
-            Some(Value::Empty(..)) | None => figment.find_value(name).ok(),
-            Some(value) => Some(value.clone()),
-        };
-        if value.is_some_and(|value| !allowed.admits(&value)) {
-            return Err(Error::value(figment, name, allowed.text()));
-        }
-    }
-    together(config, figment)
-}
-
-/// Settings that only make sense beside others.
-fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
-    let twilio = &config.sts.twilio;
-    let account = [
-        ("sts.twilio.account_sid", twilio.account_sid.is_some()),
-        ("sts.twilio.auth_token", twilio.auth_token.is_some()),
-        ("sts.twilio.from", twilio.from.is_some()),
-    ];
-    // A token alone checks the provider's signatures.
-    let sends = account.iter().find(|(name, is_set)| *is_set && *name != "sts.twilio.auth_token");
-    let lacks = account.iter().find(|(_, is_set)| !is_set);
-    if let (Some((needed_by, _)), Some((name, _))) = (sends, lacks) {
-        let reason = "text messages are sent with account_sid, auth_token and from";
-        return Err(Error::missing(figment, name, needed_by, reason));
-    }
-    let livekit = &config.sts.livekit;
-    let account = [
-        ("sts.livekit.api_key", livekit.api_key.as_deref()),
-        ("sts.livekit.api_secret", livekit.api_secret.as_ref().map(|secret| secret.expose())),
-    ];
-    if livekit.url.is_some()
-        && let Some((name, _)) = account.iter().find(|(_, value)| value.is_none_or(str::is_empty))
-    {
-        let reason = "rooms are made with the server's api_key and api_secret";
-        return Err(Error::missing(figment, name, "sts.livekit.url", reason));
-    }
-    if config.http.buffered_bytes_max < config.http.body_bytes_max {
-        let least = config.http.body_bytes_max;
-        let allowed = format!("at least `http.body_bytes_max`, {least}: no larger body could ever be taken");
-        return Err(Error::value(figment, "http.buffered_bytes_max", allowed));
-    }
-    let vad = &config.transcribe.vad;
-    if vad.neg_threshold.is_some_and(|end| end > vad.threshold) {
-        let allowed = format!("at most `transcribe.vad.threshold`, {}", vad.threshold);
-        return Err(Error::value(figment, "transcribe.vad.neg_threshold", allowed));
-    }
-    Ok(())
 }
 
 impl Allowed {
@@ -255,7 +194,7 @@ impl Allowed {
         }
     }
 
-    fn admits(&self, value: &Value) -> bool {
+    pub(super) fn admits(&self, value: &Value) -> bool {
         match value {
             Value::Array(_, items) => items.iter().all(|item| self.admits(item)),
             Value::Num(_, number) => {
@@ -294,9 +233,10 @@ impl Allowed {
 mod tests {
     use figment::value::Dict;
 
+    use super::super::Config;
     use super::*;
 
-    /// The names of all numbers, with `prefix`.
+    /// The names of all numeric settings, with `prefix`.
     fn numbers(dict: &Dict, prefix: &str, found: &mut Vec<String>) {
         for (key, value) in dict {
             let name = format!("{prefix}{key}");
@@ -325,7 +265,7 @@ mod tests {
     fn every_bound_is_of_a_setting_and_admits_its_default() {
         let values = Value::serialize(Config::default()).expect("a table");
         for (name, allowed) in ALLOWED {
-            // A setting without a value cannot be found by name, but its table can.
+            // A setting without a value can't be found by name, but its table can.
             let table = name.rsplit_once('.').map_or(Some(&values), |(table, _)| values.find_ref(table));
             assert!(table.is_some(), "{name}");
             if let Some(value) = values.find_ref(name).filter(|value| !matches!(value, Value::Empty(..))) {

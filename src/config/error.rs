@@ -8,7 +8,7 @@ use figment::{Figment, Metadata, Source};
 
 use super::bounds;
 
-/// Each is one line for the person who runs the program.
+/// Errors of a configuration, each one line for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the configuration file {} cannot be read: {problem}", path.display())]
@@ -23,7 +23,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The setting `name` of `figment` has a value that may not stand there.
+    /// The setting `name` of `figment` has a value that isn't allowed.
     pub(super) fn value(figment: &Figment, name: &str, allowed: impl Into<String>) -> Self {
         let value = match figment.find_value(name) {
             Ok(value) if !is_secret(name) => format!(" = {}", shown(&value)),
@@ -32,13 +32,13 @@ impl Error {
         Self::Value { name: name.to_owned(), value, origin: origin(figment, name), allowed: allowed.into() }
     }
 
-    /// `name` is not set, and `needed_by` needs it.
+    /// `name` isn't set, and `needed_by` needs it.
     pub(super) fn missing(figment: &Figment, name: &str, needed_by: &str, reason: &'static str) -> Self {
         let (name, needed_by) = (name.to_owned(), needed_by.to_owned());
         Self::Missing { origin: origin(figment, &needed_by), name, needed_by, reason }
     }
 
-    /// In plain words what serde says of a value.
+    /// serde's complaint about a value, in plain words.
     pub(super) fn explained(figment: &Figment, error: &figment::Error) -> Self {
         let mut path: &[String] = &error.path;
         match &error.kind {
@@ -61,7 +61,7 @@ impl Error {
             }
             _ => {}
         }
-        // An item of a list is named by its place.
+        // An item of a list is named by its index.
         while let [shorter @ .., last] = path
             && last.bytes().all(|byte| byte.is_ascii_digit())
         {
@@ -86,7 +86,7 @@ impl Error {
     }
 }
 
-/// Where the value of a setting comes from, or that of the table which it stands in.
+/// The source of a setting's value, or of the table that it belongs to.
 pub(super) fn origin(figment: &Figment, name: &str) -> String {
     let mut name = name;
     loop {
@@ -115,7 +115,7 @@ fn is_secret(name: &str) -> bool {
         && (last.ends_with("secret") || last.ends_with("_key") || last.ends_with("_token"))
 }
 
-/// A value as its owner wrote it, but for a password in an address.
+/// A value as it was written, without a password in an address.
 fn shown(value: &Value) -> String {
     let text = match value {
         Value::String(_, text) => format!("{text:?}"),
@@ -135,7 +135,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Rust's names of types for those who do not write it.
+/// Plain words for Rust's names of types.
 fn plain(expected: &str) -> String {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",

@@ -1,12 +1,17 @@
-//! The whole configuration: the sum of the modules' own.
+//! The whole configuration: the sum of the modules' own `Config`s.
 //!
-//! Values come from the defaults, a TOML file, environment variables and flags, later ones winning.
-//! `[models] slots = 8` in the file is `VERBATIM_MODELS__SLOTS=8` in the environment, where a list is
-//! separated by commas. Unknown names are errors everywhere, and so are values outside the bounds of
-//! `bounds.rs`: both are found before anything is done, and say which setting, which value, where it comes
-//! from and what may stand there.
+//! `sources.rs` reads values from the defaults, a TOML file, environment variables and flags, `bounds.rs` has the allowed
+//! values, `check.rs` compares, and `error.rs` says which setting has which value from which source, and what is allowed. Everything is
+//! checked before anything runs.
+//!
+//! [callbacks]: crate::jobs
+//! [voice agent]: crate::sts
+//! [demo]: crate::demo
+//! [the front door]: crate::http
+#![doc = include_str!("README.md")]
 
 mod bounds;
+mod check;
 mod error;
 mod sources;
 
@@ -23,12 +28,11 @@ use crate::{api, audio, demo, engine, fetch, http, jobs, live, models, sts, tele
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where the server listens. Default 127.0.0.1:8000.
+    /// Address and port that the server listens on. Default 127.0.0.1:8000.
     pub listen: SocketAddr,
-    /// Keys, jobs and other state. Default `$XDG_STATE_HOME/verbatim`, or `~/.local/state/verbatim`.
+    /// Folder of keys, jobs and other state. Default `$XDG_STATE_HOME/verbatim`, or `~/.local/state/verbatim`.
     pub state_dir: PathBuf,
-    /// Model folders, one for each name. Default `$XDG_CACHE_HOME/verbatim/models`, or
-    /// `~/.cache/verbatim/models`.
+    /// Folder of model folders, one per name. Default `$XDG_CACHE_HOME/verbatim/models`, or `~/.cache/verbatim/models`.
     pub model_dir: PathBuf,
     pub models: models::Config,
     pub engine: engine::Config,
@@ -75,8 +79,8 @@ impl Default for Config {
     }
 }
 
-/// A base folder of the XDG Base Directory Specification: `variable`, or `fallback` in the home folder, which
-/// the user database knows where the environment does not.
+/// A base folder of the XDG Base Directory Specification: `variable`, or `fallback` in the home folder. The user database
+/// gives the home folder if the environment doesn't.
 fn xdg(variable: &str, fallback: &str) -> PathBuf {
     let absolute = |path: std::ffi::OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
     std::env::var_os(variable).and_then(absolute).unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! Where values come from, and which one wins.
+//! The sources of settings (defaults, file, environment, flags) and their precedence.
 
 use std::path::{Path, PathBuf};
 
@@ -6,15 +6,15 @@ use figment::providers::{Format as _, Serialized, Toml};
 use figment::value::{Dict, Map, Num, Value};
 use figment::{Figment, Metadata, Profile, Provider};
 
-use super::{Config, Error, bounds, error, xdg};
+use super::{Config, Error, check, error, xdg};
 use crate::jobs;
 
-/// Settings are variables that begin so.
+/// Prefix of variables that are settings.
 const PREFIX: &str = "VERBATIM_";
-/// But for these, which the repository's scripts and tests read.
+/// Exceptions, which the repository's scripts and tests read.
 const NO_SETTINGS: [&str; 2] = ["VERBATIM_CACHE", "VERBATIM_CLIPS"];
-/// Variables with other names that are settings too: fixed names of this program, and names that other
-/// programs on the same machine use for the same thing. The setting's own variable wins over them.
+/// Variables with other names that are settings too: fixed names of this program, and names that other programs use for
+/// the same thing. The setting's own variable takes precedence.
 const ALIASES: [(&str, &str); 15] = [
     ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
     ("HF_ENDPOINT", "models.hub.address"),
@@ -33,7 +33,7 @@ const ALIASES: [(&str, &str); 15] = [
     ("DEMO_VOICE_VERIFY_REQUIRE_PATIENT_ID", "demo.voice_verify_require_patient_id"),
 ];
 
-/// Where the values come from.
+/// Everything that values are read from.
 pub struct Sources {
     figment: Figment,
 }
@@ -41,17 +41,16 @@ pub struct Sources {
 /// One setting, as [`Sources::describe`] shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
-    /// With dots, as in `models.slots`.
+    /// The name with dots, such as `models.slots`.
     pub name: String,
-    /// In TOML; none where it is a secret, or is not set and has no default.
+    /// In TOML; `None` for a secret, and for a setting without value and default.
     pub value: Option<String>,
     pub source: String,
 }
 
 impl Sources {
-    /// `file`: a named file, which must be there; otherwise `verbatim.toml` in
-    /// `$XDG_CONFIG_HOME/verbatim`, if there is one. `variables`: those of the environment, settings or not,
-    /// without those that the command line reads itself.
+    /// `file`: a named file, which must exist; otherwise `verbatim.toml` in `$XDG_CONFIG_HOME/verbatim`, if it exists.
+    /// `variables`: those of the environment, settings or not, except those that the command line reads itself.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -81,18 +80,16 @@ impl Sources {
     }
 
     /// # Errors
-    /// A name that is unknown, a value of the wrong type or out of range: which, from where, and what is
-    /// allowed.
+    /// An unknown name, or a value of the wrong type or out of range: with its source and the allowed values.
     pub fn read(&self) -> Result<Config, Error> {
-        // Variables are text: what they are to be is known where they end up, so `123` is a number for a
-        // number and a name for a path.
+        // Variables are text. Their type is known only at the setting, so `123` is a number for a number and a name for a path.
         let config: Config =
             self.figment.extract_lossy().map_err(|error| Error::explained(&self.figment, &error))?;
-        bounds::check(&config, &self.figment)?;
+        check::check(&config, &self.figment)?;
         Ok(config)
     }
 
-    /// Every setting, its value and where it comes from, in order of names.
+    /// Every setting with its value and source, sorted by name.
     ///
     /// # Errors
     /// As [`Sources::read`].
@@ -111,16 +108,16 @@ impl Sources {
     }
 }
 
-/// A setting that the command line gives.
+/// A setting given on the command line.
 pub struct Flag {
-    /// As it is typed: `--threads`.
+    /// The flag: `--threads`.
     pub flag: &'static str,
-    /// With dots: `models.threads`.
+    /// The setting with dots: `models.threads`.
     pub setting: &'static str,
     pub value: Value,
 }
 
-/// A setting that the environment gives.
+/// A setting given in the environment.
 struct Variable {
     name: String,
     setting: String,
@@ -129,7 +126,7 @@ struct Variable {
 }
 
 impl Variable {
-    /// None for what is no setting.
+    /// `None` if the variable is no setting.
     fn read(name: String, text: &str, defaults: &Figment) -> Option<Self> {
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
         let setting = match alias {
@@ -138,7 +135,7 @@ impl Variable {
             None => name.strip_prefix(PREFIX)?.to_ascii_lowercase().replace("__", "."),
         };
         let is_list = matches!(defaults.find_value(&setting), Ok(Value::Array(..)));
-        // Other programs take an empty one for none.
+        // Other programs treat an empty variable as unset.
         if alias.is_some() && !is_list && text.is_empty() {
             return None;
         }
@@ -153,8 +150,8 @@ impl Variable {
     }
 }
 
-/// Whether Kubernetes sets `name` in every container beside a service that is called `verbatim` or
-/// `verbatim-…`: `VERBATIM_SERVICE_HOST`, `VERBATIM_PORT`, `VERBATIM_PORT_8000_TCP_ADDR`.
+/// Whether Kubernetes sets `name` for a service called `verbatim` or `verbatim-…`: `VERBATIM_SERVICE_HOST`,
+/// `VERBATIM_PORT`, `VERBATIM_PORT_8000_TCP_ADDR`.
 fn is_service_link(name: &str) -> bool {
     let port = |rest: &str| {
         let number = rest.strip_prefix('_').and_then(|rest| rest.split('_').next()).unwrap_or_default();
@@ -183,7 +180,7 @@ impl Given {
     }
 
     /// # Errors
-    /// [`Error::File`], which quotes nothing: a file may hold secrets.
+    /// [`Error::File`], which quotes nothing because a file may hold secrets.
     fn from_file(path: PathBuf) -> Result<Self, Error> {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
@@ -218,7 +215,7 @@ fn flatten(dict: &Dict, prefix: &str, row: &mut impl FnMut(String, Option<String
             Value::Dict(_, inner) => flatten(inner, &name, row),
             Value::Empty(..) => row(name, None),
             Value::String(_, text) if text == jobs::HIDDEN => row(name, None),
-            // As f64 it would show digits that the source does not have.
+            // As an f64 it would show digits that the source doesn't have.
             Value::Num(_, Num::F32(number)) => row(name, Some(format!("{number:?}"))),
             other => row(name, toml::Value::try_from(other).ok().map(|value| value.to_string())),
         }

@@ -20,7 +20,7 @@ const BLOCK: usize = 64;
 /// Keys and values of many (slot, head) pairs.
 pub struct Cache {
     heads: usize,
-    /// Room for each pair, in positions: whole blocks.
+    /// The capacity of each pair, in positions: whole blocks.
     room: usize,
     store: Store,
 }
@@ -51,11 +51,11 @@ pub enum CachePrecision {
     Int8,
 }
 
-/// One row of queries: what it sees.
+/// One row of queries, and the positions it attends to.
 #[derive(Debug, Clone, Copy)]
 pub struct Query {
     pub slot: usize,
-    /// Positions it sees, from the first.
+    /// The number of positions, from the first.
     pub length: usize,
 }
 
@@ -96,7 +96,7 @@ impl Cache {
     ) {
         let (heads, room) = (self.heads, self.room);
         assert!(positions.end <= room);
-        // One task for each head: their places are apart.
+        // One task for each head: their places do not overlap.
         match &mut self.store {
             Store::F32(elements) => {
                 write(level, threads, elements, None, (slot, heads, room), positions, row)
@@ -306,7 +306,7 @@ fn attend_body<const FMA: bool, E: Element>(
             *lane += *score;
         }
     }
-    // What stands behind the end is not minus infinity's exact exponential: it is cut off.
+    // The exponential of minus infinity is not exactly 0 here, so the positions past the end are subtracted.
     let behind: f32 = scores[length..padded].iter().sum();
     let inverse = 1.0 / (lanes.iter().sum::<f32>() - behind);
     scores[..length].iter_mut().for_each(|score| *score *= inverse);
@@ -365,10 +365,7 @@ mod tests {
                 };
                 cache.write(Level::detect(), &Threads::new(2), slot, 0..positions, row);
             }
-            for level in [Level::Baseline, Level::Avx2, Level::Avx512] {
-                if level > Level::detect() {
-                    continue;
-                }
+            for level in Level::available() {
                 let mut output = vec![0.0; queries.len()];
                 let mut weights = vec![9.0; rows.len() * heads * cache.room()];
                 cache.attend(level, &Threads::new(2), &rows, &queries, &mut output, Some(&mut weights));

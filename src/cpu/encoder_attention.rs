@@ -20,7 +20,7 @@ mod avx512;
 /// Queries of a block: with two columns of sums each, they fill the registers.
 const QUERIES: usize = 12;
 
-/// What a fused product holds, and where.
+/// The layout of a fused product.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub windows: usize,
@@ -34,7 +34,7 @@ impl Shape {
         self.heads * HEAD
     }
 
-    /// Where the query (0), key (1) or value (2) of a head lies in the fused product.
+    /// The range of a head's query (0), key (1) or value (2) in the fused product.
     fn part(&self, window: usize, position: usize, head: usize, part: usize) -> Range<usize> {
         let start = (window * self.length + position) * 3 * self.width() + part * self.width() + head * HEAD;
         start..start + HEAD
@@ -51,14 +51,14 @@ pub trait Number: Element {
 impl Number for f32 {
     #[cfg(target_arch = "x86_64")]
     fn avx512(level: Level, threads: &Threads, fused: &[Self], shape: Shape, output: &mut [Self]) -> bool {
-        level >= Level::Avx512 && avx512::attend::<avx512::Singles>(threads, fused, shape, output)
+        avx512::attend::<avx512::Singles>(level, threads, fused, shape, output)
     }
 }
 
 impl Number for Bf16 {
     #[cfg(target_arch = "x86_64")]
     fn avx512(level: Level, threads: &Threads, fused: &[Self], shape: Shape, output: &mut [Self]) -> bool {
-        level >= Level::Avx512Products && avx512::attend::<avx512::Doubles>(threads, fused, shape, output)
+        avx512::attend::<avx512::Doubles>(level, threads, fused, shape, output)
     }
 }
 
@@ -66,7 +66,7 @@ impl Number for Bf16 {
 /// each position; `output`: (windows, length, heads · 64). Sums are f32.
 ///
 /// # Panics
-/// Where the lengths do not fit.
+/// If the lengths do not fit.
 pub fn attend<E: Number>(level: Level, threads: &Threads, fused: &[E], shape: Shape, output: &mut [E]) {
     let rows = shape.windows * shape.length;
     assert!(fused.len() == rows * 3 * shape.width() && output.len() == rows * shape.width());
@@ -77,18 +77,24 @@ pub fn attend<E: Number>(level: Level, threads: &Threads, fused: &[E], shape: Sh
     let places = Places::new(output);
     threads.split(shape.windows * shape.heads, |pairs| {
         for pair in pairs {
-            head(level, fused, shape, (pair / shape.heads, pair % shape.heads), &places);
+            // SAFETY: `split` hands out each pair once, and the output of a head belongs to its pair alone.
+            unsafe { head(level, fused, shape, (pair / shape.heads, pair % shape.heads), &places) };
         }
     });
 }
 
 multiversion! {
-    fn head<E: Element>(fused: &[E], shape: Shape, pair: (usize, usize), output: &Places<E>) = head_body
+    /// One head of one window, query by query.
+    ///
+    /// # Safety
+    /// No other thread works on the same pair of window and head.
+    unsafe fn head<E: Element>(fused: &[E], shape: Shape, pair: (usize, usize), output: &Places<E>) = head_body
 }
 
-/// One head of one window, query by query.
+/// # Safety
+/// That of [`head`].
 #[inline(always)]
-fn head_body<const FMA: bool, E: Element>(
+unsafe fn head_body<const FMA: bool, E: Element>(
     fused: &[E],
     shape: Shape,
     (window, head): (usize, usize),
@@ -125,7 +131,7 @@ fn head_body<const FMA: bool, E: Element>(
             }
         }
         let start = (window * length + position) * shape.width() + head * HEAD;
-        // SAFETY: every head of every window is one thread's own.
+        // SAFETY: the caller's promise: this part of the output belongs to this head of this window.
         let place = unsafe { output.range(start..start + HEAD) };
         place.iter_mut().zip(sums).for_each(|(place, sum)| *place = E::from_f32(sum / total));
     }
@@ -166,11 +172,6 @@ mod tests {
         output
     }
 
-    fn levels() -> impl Iterator<Item = Level> {
-        let all = [Level::Baseline, Level::Avx2, Level::Avx512, Level::Avx512Products];
-        all.into_iter().filter(|&level| level <= Level::detect())
-    }
-
     const SHAPES: [Shape; 5] = [
         Shape { windows: 1, length: 1, heads: 1 },
         Shape { windows: 2, length: 17, heads: 3 },
@@ -186,7 +187,7 @@ mod tests {
             let rounded: Vec<Bf16> = fused.iter().map(|&x| Element::from_f32(x)).collect();
             let exact: Vec<f32> = rounded.iter().map(|&x| Element::to_f32(x)).collect();
             let (expected, expected_of_rounded) = (reference(&fused, shape), reference(&exact, shape));
-            for level in levels() {
+            for level in Level::available() {
                 let threads = Threads::new(2);
                 let mut output = vec![0.0f32; expected.len()];
                 attend(level, &threads, &fused, shape, &mut output);
@@ -209,7 +210,7 @@ mod tests {
         let shape = Shape { windows: 2, length: 37, heads: 3 };
         let fused = noise(2, 2 * 37 * 3 * shape.width());
         let rounded: Vec<Bf16> = fused.iter().map(|&x| Element::from_f32(x)).collect();
-        for level in levels() {
+        for level in Level::available() {
             let run = |threads: usize, fused: &[Bf16], windows: usize| {
                 let shape = Shape { windows, ..shape };
                 let mut output = vec![Bf16::ZERO; windows * 37 * shape.width()];

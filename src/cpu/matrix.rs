@@ -29,14 +29,14 @@ pub enum Precision {
     Int8,
 }
 
-/// What becomes of a product.
+/// The last step of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Epilogue {
     /// It is written.
     Store,
     /// It is written after GELU: exact ([`super::rows::gelu`]) in f32, to 1e-4 elsewhere.
     Gelu,
-    /// It is added to what is there: the residual.
+    /// It is added to the values there: the residual.
     Add,
 }
 
@@ -55,11 +55,11 @@ pub struct Matrix {
     outputs: usize,
     inputs: usize,
     weights: Weights,
-    /// Padded to whole blocks; zeros where there is none.
+    /// Padded to whole blocks; zeros if there is none.
     bias: Vec<f32>,
 }
 
-/// The rows of one product, rounded to what the weights call for.
+/// The rows of one product, rounded to the precision of the weights.
 pub struct Rows<'a> {
     count: usize,
     inputs: usize,
@@ -78,7 +78,7 @@ impl Matrix {
     /// `weight`: (outputs, inputs) row-major. `inputs` is a multiple of 4.
     ///
     /// # Panics
-    /// Where the lengths do not fit: shapes are checked when a model is read.
+    /// If the lengths do not fit: shapes are checked when a model is read.
     pub fn new(weight: &[f32], bias: Option<&[f32]>, inputs: usize, precision: Precision) -> Self {
         assert!(inputs > 0 && inputs.is_multiple_of(4) && weight.len().is_multiple_of(inputs));
         let outputs = weight.len() / inputs;
@@ -125,7 +125,7 @@ impl Matrix {
     /// The weights of one output, as they are stored: a row of an embedding.
     ///
     /// # Panics
-    /// Where there is no such output, or `row` is not as long as it.
+    /// If there is no such output, or `row` is not as long as it.
     pub fn read_row(&self, output: usize, row: &mut [f32]) {
         assert!(output < self.outputs && row.len() == self.inputs);
         let (block, lane) = (output / LANES, output % LANES);
@@ -145,29 +145,32 @@ impl Matrix {
     /// `x`: (rows, inputs) to `y`: (rows, outputs).
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not fit.
     pub fn multiply(&self, level: Level, threads: &Threads, x: &[f32], y: &mut [f32], epilogue: Epilogue) {
         let rows = self.rows(level, x);
         assert!(y.len() == rows.count * self.outputs);
         let y = Places::new(y);
         threads.split(self.bias.len() / LANES, |blocks| {
-            tile::blocks(level, self, &rows, blocks, &y, epilogue);
+            // SAFETY: `split` hands out ranges that do not overlap.
+            unsafe { tile::blocks(level, self, &rows, blocks, &y, epilogue) };
         });
     }
 
     /// The whole product on this thread alone, for rows that are split between threads.
     ///
     /// # Panics
-    /// Where the lengths do not fit.
+    /// If the lengths do not fit.
     pub fn multiply_rows(&self, level: Level, rows: &Rows, y: &mut [f32], epilogue: Epilogue) {
         assert!(rows.inputs == self.inputs && y.len() == rows.count * self.outputs);
-        tile::blocks(level, self, rows, 0..self.bias.len() / LANES, &Places::new(y), epilogue);
+        let places = Places::new(y);
+        // SAFETY: no other thread has these places.
+        unsafe { tile::blocks(level, self, rows, 0..self.bias.len() / LANES, &places, epilogue) };
     }
 
     /// Rounds `x`, (rows, inputs).
     ///
     /// # Panics
-    /// Where these are no whole rows.
+    /// If these are not whole rows.
     pub fn rows<'a>(&self, level: Level, x: &'a [f32]) -> Rows<'a> {
         let count = x.len() / self.inputs;
         assert!(x.len() == count * self.inputs);
@@ -221,7 +224,7 @@ fn pack<T>(blocks: usize, inputs: usize, line: impl Fn(usize, usize) -> T) -> Ve
     lines
 }
 
-/// The scale that makes the greatest of `values` 127; 1 where all are zero.
+/// The scale that makes the greatest of `values` 127; 1 if all are zero.
 fn int8_scale(values: &[f32]) -> f32 {
     let max = values.iter().fold(0.0f32, |max, value| max.max(value.abs()));
     if max > 0.0 { max / 127.0 } else { 1.0 }
@@ -230,8 +233,6 @@ fn int8_scale(values: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const LEVELS: [Level; 4] = [Level::Baseline, Level::Avx2, Level::Avx512, Level::Avx512Products];
 
     fn noise(seed: u32, length: usize) -> Vec<f32> {
         let mut state = seed;
@@ -261,7 +262,7 @@ mod tests {
             [(Precision::F32, 1e-4), (Precision::Bf16, 0.06), (Precision::Int8, 0.12)]
         {
             let matrix = Matrix::new(&weight, Some(&bias), inputs, precision);
-            for level in LEVELS.into_iter().filter(|&level| level <= Level::detect()) {
+            for level in Level::available() {
                 let mut y = vec![0.0; rows * outputs];
                 matrix.multiply(level, &Threads::new(2), &x, &mut y, Epilogue::Store);
                 for (actual, expected) in y.iter().zip(&expected) {
@@ -278,7 +279,7 @@ mod tests {
         let (x, weight) = (noise(4, rows * inputs), noise(5, outputs * inputs));
         for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
             let matrix = Matrix::new(&weight, None, inputs, precision);
-            for level in LEVELS.into_iter().filter(|&level| level <= Level::detect()) {
+            for level in Level::available() {
                 let product = |x: &[f32], threads| {
                     let mut y = vec![0.0; x.len() / inputs * outputs];
                     matrix.multiply(level, &Threads::new(threads), x, &mut y, Epilogue::Store);
@@ -312,7 +313,7 @@ mod tests {
     fn epilogues_add_and_bend() {
         let matrix =
             Matrix::new(&[1.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0, 0.0], Some(&[0.5, -9.0]), 4, Precision::F32);
-        for level in LEVELS.into_iter().filter(|&level| level <= Level::detect()) {
+        for level in Level::available() {
             let mut y = vec![10.0, 20.0];
             matrix.multiply(level, &Threads::new(1), &[1.0, 2.0, 3.0, 4.0], &mut y, Epilogue::Add);
             assert_eq!(y, [11.5, 15.0]);

@@ -3,7 +3,7 @@
 use super::element::{Element, exp, multiply_add};
 use super::instructions::multiversion;
 
-/// Elements that are summed side by side; a fixed order, so that all levels and batches agree.
+/// Elements that are summed side by side, in a fixed order so that all levels and batches agree.
 const LANES: usize = 16;
 
 multiversion! {
@@ -107,7 +107,7 @@ pub(super) const COARSE_GELU: [f32; 8] = [
     3.988_475e-1,
 ];
 
-/// GELU to 1e-4, for results that are rounded to bf16 or int8 next: beyond ±4 Φ stays.
+/// GELU to 1e-4, for results that are rounded to bf16 or int8 next: beyond ±4 Φ is constant.
 #[inline(always)]
 pub(super) fn coarse_gelu_lanes<const FMA: bool>(values: &mut [f32; LANES]) {
     for value in values {
@@ -142,7 +142,7 @@ fn convert_body<const FMA: bool, E: Element>(from: &[f32], to: &mut [E]) {
 }
 
 multiversion! {
-    /// Back to f32.
+    /// Converts back to f32.
     pub fn widen<E: Element>(from: &[E], to: &mut [f32]) = widen_body
 }
 
@@ -152,7 +152,7 @@ fn widen_body<const FMA: bool, E: Element>(from: &[E], to: &mut [f32]) {
 }
 
 multiversion! {
-    /// ln Σ eˣ; minus infinity where every x is.
+    /// ln Σ eˣ; minus infinity if every x is.
     pub fn log_sum_exp(values: &[f32]) -> f32 = log_sum_exp_body
 }
 
@@ -166,7 +166,7 @@ fn log_sum_exp_body<const FMA: bool>(values: &[f32]) -> f32 {
 }
 
 multiversion! {
-    /// The greatest value and the first place where it stands; (minus infinity, 0) for none.
+    /// The greatest value and its first index; (minus infinity, 0) for no values.
     pub fn arg_max(values: &[f32]) -> (f32, usize) = arg_max_body
 }
 
@@ -182,12 +182,6 @@ mod tests {
     use crate::cpu::Level;
     use proptest::prelude::*;
 
-    const LEVELS: [Level; 3] = [Level::Baseline, Level::Avx2, Level::Avx512];
-
-    fn levels() -> impl Iterator<Item = Level> {
-        LEVELS.into_iter().filter(|&level| level <= Level::detect())
-    }
-
     proptest! {
         #[test]
         fn rows_agree_with_plain_formulas(values in prop::collection::vec(-20.0f32..20.0, 1..200)) {
@@ -196,7 +190,7 @@ mod tests {
             let mean = wide.iter().sum::<f64>() / n;
             let variance = wide.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
             let total = wide.iter().map(|x| x.exp()).sum::<f64>().ln();
-            for level in levels() {
+            for level in Level::available() {
                 let mut normal = vec![0.0; values.len()];
                 layer_norm(level, &values, &vec![2.0; values.len()], &vec![0.5; values.len()], &mut normal);
                 for (x, y) in wide.iter().zip(&normal) {
@@ -215,7 +209,7 @@ mod tests {
     fn gelu_is_exact_to_f32() {
         // Φ to ten places, from tables.
         let table = [(0.0, 0.5), (1.0, 0.841_344_746_1), (-1.0, 0.158_655_253_9), (2.5, 0.993_790_334_7)];
-        for level in levels() {
+        for level in Level::available() {
             for (x, phi) in table {
                 let mut values = [x as f32; 3];
                 gelu(level, &mut values);

@@ -1,8 +1,8 @@
 //! Fork and join for kernels of microseconds.
 //!
-//! Threads take pieces of the work as they come free, and the caller waits only for pieces that were
-//! taken: a thread that the system has put aside for another program delays nobody. A barrier of all
-//! threads, as OpenMP has it, was tried first: on two cores shared with a compiler a decode step took
+//! Threads take pieces of the work as they become free, and the caller waits only for pieces that were
+//! taken: a thread that the system has suspended for another program delays nothing. A barrier of all
+//! threads, as in OpenMP, was tried first: on two cores shared with a compiler a decode step took
 //! up to twenty times as long.
 
 use std::ops::Range;
@@ -16,8 +16,8 @@ const PIECES: usize = 4;
 /// Looks for the next job before a thread goes to sleep: some 50 µs, the time between jobs.
 const SPINS: u32 = 2_000;
 
-/// Threads of one owner; clones share them. Only one thread at a time may call [`Threads::split`]:
-/// others that do work alone.
+/// Threads of one owner; clones share them. They work for one caller of [`Threads::split`] at a time: others that
+/// call it meanwhile work alone.
 #[derive(Clone)]
 pub struct Threads {
     count: usize,
@@ -44,7 +44,7 @@ struct Shared {
     job: std::cell::UnsafeCell<Option<Job>>,
 }
 
-/// Borrowed from the caller of `split`, who outlives every look at it.
+/// Borrowed from the caller of `split`, which does not return before the last look at it.
 #[derive(Clone, Copy)]
 struct Job {
     body: *const (dyn Fn(Range<usize>) + Sync),
@@ -120,10 +120,10 @@ impl Shared {
             )
         };
         let job = Job { body, tasks, piece };
-        // SAFETY: the epoch is even and nobody is inside: the last `run` waited for that.
+        // SAFETY: the epoch is even and no thread is inside: the last `run` waited for that.
         unsafe { *self.job.get() = Some(job) };
         self.next.store(0, SeqCst);
-        // Of the job before: this one has done nothing wrong yet.
+        // The flag may still be set by the job before.
         self.panicked.store(false, SeqCst);
         self.epoch.fetch_add(1, SeqCst);
         if self.asleep.load(SeqCst) > 0 {
@@ -147,7 +147,7 @@ impl Shared {
         }
     }
 
-    /// A worker's life.
+    /// The body of a worker's thread.
     fn work(&self) {
         let mut seen = 0;
         let mut spins = 0;
@@ -179,7 +179,7 @@ impl Shared {
 
     fn sleep(&self, epoch: usize) {
         self.asleep.fetch_add(1, SeqCst);
-        // Whoever opens a job after this sees a sleeper and wakes it, so none is missed.
+        // A job that is opened after this sees the sleeper and wakes it, so none is missed.
         if self.epoch.load(SeqCst) == epoch && !self.stop.load(SeqCst) {
             std::thread::park();
         }
@@ -187,7 +187,7 @@ impl Shared {
     }
 }
 
-/// Closes the open job, also where the caller's own piece panics: nobody may look at it afterwards.
+/// Closes the open job, even if the caller's own piece panics: no thread may look at it afterwards.
 struct Closing<'a>(&'a Shared);
 
 impl Drop for Closing<'_> {
@@ -221,7 +221,7 @@ fn pause(spins: &mut u32) {
     if *spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
 }
 
-/// A slice of which several threads write different elements.
+/// A slice whose elements are divided between several threads.
 pub struct Places<'a, T> {
     start: *mut T,
     length: usize,
@@ -240,7 +240,7 @@ impl<'a, T> Places<'a, T> {
     /// No two ranges that are in use at once may overlap.
     ///
     /// # Panics
-    /// Where the range lies outside the slice.
+    /// If the range lies outside the slice.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn range(&self, range: Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.length);

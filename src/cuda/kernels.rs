@@ -1,6 +1,6 @@
 //! The kernels by name: `kernels/*.cu`, compiled as one source.
 
-/// What is compiled: all files in order.
+/// The source to compile: all files in order.
 pub const SOURCE: &str = concat!(
     include_str!("../../kernels/prelude.cu"),
     include_str!("../../kernels/embed.cu"),
@@ -10,11 +10,11 @@ pub const SOURCE: &str = concat!(
     include_str!("../../kernels/log_mel.cu"),
 );
 
-/// Positions of audio that one block of [`Kernel::CrossAttention`] and [`Kernel::CrossAttentionFp8`] takes: `SPLIT`
-/// in attention.cu.
+/// Audio positions of one block of [`Kernel::CrossAttention`] and [`Kernel::CrossAttentionFp8`]: `SPLIT` in
+/// attention.cu.
 pub const ATTENTION_SPLIT: usize = 256;
 
-/// Arguments and grids are described where the kernels are written.
+/// A kernel. Its source describes its arguments and its grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     Embed,

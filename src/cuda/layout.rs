@@ -1,6 +1,6 @@
-//! What crosses between host and device, number by number: the structures of `kernels/prelude.cu`.
+//! The memory layout of the structures that host and device exchange, as in `kernels/prelude.cu`.
 
-/// What is asked of a row.
+/// The results that a row should produce.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// The probability that there is no speech.
@@ -14,7 +14,7 @@ pub struct Wanted {
 pub struct Row {
     /// `None` fills a launch up.
     pub slot: Option<usize>,
-    /// The token and where it goes; `None`: as the slot's state says.
+    /// The token and its position; `None` for the slot's last token at its next position.
     pub given: Option<(u32, usize)>,
     /// Index of the first row of this launch that belongs to the same run of tokens.
     pub first: usize,
@@ -45,14 +45,14 @@ impl Row {
     }
 }
 
-/// What a slot begins an attempt with.
+/// The state in which a slot begins an attempt.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct State {
-    /// The attempt ends with so many tokens.
+    /// The attempt ends at this many tokens.
     pub tokens_max: usize,
-    /// The end of the text is not written before that.
+    /// The attempt does not end before that.
     pub forced: bool,
-    /// 0: the likeliest token.
+    /// 0 takes the likeliest token; above 0 tokens are sampled.
     pub temperature: f32,
     pub seed: u32,
     /// Whether the slot has a trie of terms.
@@ -63,41 +63,41 @@ impl State {
     pub const BYTES: usize = 88;
 
     pub fn write(&self, bytes: &mut Vec<u8>) {
-        // No token, position or timestamp yet; before the first token there is as if a timestamp.
+        // No token, position or timestamp yet; the start counts as a timestamp.
         let numbers = [0, 0, 0, -1, 0, 1, 0, int(self.tokens_max), i32::from(self.forced)];
         bytes.extend(numbers.into_iter().flat_map(i32::to_ne_bytes));
         bytes.extend(self.temperature.to_ne_bytes());
         bytes.extend(self.seed.to_ne_bytes());
-        bytes.extend((if self.terms { int(Place::FIRST) } else { -1 }).to_ne_bytes());
+        bytes.extend((if self.terms { int(TrieNode::FIRST) } else { -1 }).to_ne_bytes());
         // No term is on trial, and none was taken back.
         let trial = [-1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         bytes.extend(trial.into_iter().flat_map(i32::to_ne_bytes));
     }
 }
 
-/// A token of a term, in a trie that is an array: breadth first, so that the places that follow a place stand in a
-/// row, here in the order of their tokens. Where the tokens written so far lead to, and where they lead without the
-/// first few of them, is every place that they have reached (Aho and Corasick, 1975).
+/// A token of a term in a trie (Aho and Corasick, 1975), which is an array in breadth-first order: a node's followers
+/// are adjacent, ordered by token. The tokens written so far have reached one deepest node and, without the first few
+/// of them, the chain of its `otherwise`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Place {
+pub struct TrieNode {
     pub token: u32,
-    /// Above 0: how far below the likeliest tokens the tokens of a term up to here may lie, in nats, together. Below
-    /// 0: what the logit of an unwanted term's last token loses.
+    /// Above 0: the margin, in nats, by which the term's tokens up to here may together lie below the likeliest ones.
+    /// Below 0: the penalty on the logit of an unwanted term's last token.
     pub gain: f32,
-    /// The first of the places that follow it, up to the first one of the next place.
+    /// Index of its first follower; its followers end where the next node's begin.
     pub first: usize,
-    /// Where its tokens lead without the first one or more; of one that stands at a segment's beginning alone, where
-    /// they lead elsewhere.
+    /// The node that its tokens lead to without the first one or more; for a term at a segment's start, the node that
+    /// they lead to elsewhere.
     pub otherwise: usize,
     /// The first token of the wanted term that ends here.
     pub opening: Option<u32>,
 }
 
-impl Place {
+impl TrieNode {
     pub const BYTES: usize = 20;
-    /// Before any token of a term that may stand anywhere.
+    /// The root of terms that may begin anywhere.
     pub const ANYWHERE: usize = 0;
-    /// The same after a timestamp, and at the beginning.
+    /// The root of terms that begin after a timestamp or at the start.
     pub const FIRST: usize = 1;
 
     pub fn write(&self, bytes: &mut Vec<u8>) {
@@ -109,16 +109,16 @@ impl Place {
     }
 }
 
-/// What became of a row.
+/// The result of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     pub token: Option<u32>,
-    /// The attempt is at its end.
+    /// The attempt has ended.
     pub finished: bool,
-    /// The tokens of the attempt that stand before it: fewer than there were where a term was taken back.
+    /// Tokens of the attempt before it; fewer than before if a term was taken back.
     pub written: usize,
     pub log_probability: f32,
-    /// Among text, before the rules; at most 1.
+    /// Probability among text tokens, before the rules; at most 1.
     pub probability: f32,
     pub no_speech: f32,
 }
@@ -126,7 +126,7 @@ pub struct Outcome {
 impl Outcome {
     pub const BYTES: usize = 24;
 
-    /// Of bytes that hold whole outcomes.
+    /// Parses the outcomes in `bytes`.
     pub fn read_all(bytes: &[u8]) -> Vec<Self> {
         let (words, _) = bytes.as_chunks::<4>();
         let (outcomes, _) = words.as_chunks::<6>();

@@ -1,6 +1,6 @@
-//! Finding CUDA at run time: the driver, the CUDA part of libtorch, and the libraries that come with it.
+//! Finds and opens CUDA at run time: the driver, the CUDA part of libtorch, and the libraries that come with it.
 //!
-//! libtorch looks once whether it has a CUDA part, at the first question about it: [`open`] comes before that.
+//! libtorch checks for a CUDA part only once, at the first call that asks: call [`open`] before that.
 
 use std::ffi::c_int;
 use std::path::{Path, PathBuf};
@@ -8,19 +8,18 @@ use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW, Symbol};
 
-/// CUDA of libtorch 2.11.0's CUDA part, as the driver counts: 1000 · major + 10 · minor.
+/// The CUDA version of libtorch 2.11.0's CUDA part, in the driver's form: 1000 · major + 10 · minor.
 const CUDA_VERSION: c_int = 13_000;
-/// Major compute capability: of older devices cuBLASLt has no products in bf16.
+/// The lowest major compute capability: for older devices cuBLASLt has no products in bf16.
 const CAPABILITY: c_int = 8;
 /// CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR of cuda.h.
 const CAPABILITY_MAJOR: c_int = 75;
-/// Where the wheels have the libraries of CUDA, seen from libtorch's.
+/// The folder of CUDA's libraries in the Python wheels, relative to libtorch's.
 const WHEEL_FOLDER: &str = "../../nvidia/cu13/lib";
-/// What is opened by its path where it lies in one of the folders: who asks for it by name finds it open. Those
-/// that others need come first.
+/// Libraries to open by path if a folder has them, so that later lookups by name succeed. Dependencies come first.
 const COMPANIONS: [&str; 3] = ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13", "libcublasLt.so.13"];
 
-/// Why there is no CUDA; for people.
+/// Why CUDA cannot be used; for people.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Absent {
     #[error("there is no NVIDIA driver ({0})")]
@@ -49,18 +48,18 @@ pub enum Absent {
     Companion(&'static str),
 }
 
-/// What is there.
+/// The CUDA installation.
 #[derive(Debug, Clone)]
 pub struct Found {
     pub devices: usize,
-    /// Version of CUDA that the driver is for, as `13.0`.
+    /// The CUDA version of the driver, such as `13.0`.
     pub driver: String,
     /// The CUDA part of libtorch.
     pub libtorch: PathBuf,
 }
 
-/// Opens the driver and the CUDA part of libtorch, once for the process: in `folder` where it is named, otherwise
-/// beside the CPU part or wherever the loader finds it.
+/// Opens the driver and the CUDA part of libtorch, once for the process: in `folder` if given, otherwise beside the CPU
+/// part or on the loader's search path.
 ///
 /// # Errors
 /// The first thing that is missing or broken.
@@ -92,9 +91,9 @@ fn open_once(folder: Option<&Path>) -> Result<Found, Absent> {
     Err(failure.map_or(Absent::Libtorch { folders }, Absent::BrokenLibtorch))
 }
 
-/// How many devices the driver has, and for which CUDA it is.
+/// The number of the driver's devices, and its CUDA version.
 fn driver(name: &str) -> Result<(usize, String), Absent> {
-    // SAFETY: opening the driver runs its initialisers and nothing of ours.
+    // SAFETY: opening the driver runs only its own initialisers.
     let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) };
     let library = library.map_err(|error| Absent::Driver(error.to_string()))?;
     type Initialise = unsafe extern "C" fn(u32) -> c_int;
@@ -103,7 +102,7 @@ fn driver(name: &str) -> Result<(usize, String), Absent> {
     type Attribute = unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int;
     // SAFETY: signatures of the CUDA driver API: cuInit(unsigned), cuDriverGetVersion(int *), cuDeviceGetCount(int *),
     // cuDeviceGet(CUdevice *, int), cuDeviceGetAttribute(int *, CUdevice_attribute, CUdevice), where CUdevice is an
-    // int; the pointers are to numbers of this function.
+    // int; the pointers are to local integers.
     let (version, devices) = unsafe {
         let missing = |error: libloading::Error| Absent::Driver(error.to_string());
         let initialise: Symbol<Initialise> = library.get(b"cuInit\0").map_err(missing)?;
@@ -140,7 +139,7 @@ fn driver(name: &str) -> Result<(usize, String), Absent> {
     }
 }
 
-/// Folders of the libraries of libtorch, CUDA and NVRTC that this process has open or may have.
+/// Folders that may hold the libraries of libtorch, CUDA and NVRTC.
 fn loaded_folders() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let cpu_part =
@@ -151,7 +150,7 @@ fn loaded_folders() -> Vec<PathBuf> {
 }
 
 trait ParentOf {
-    /// The folder, where this is the path of a file of that name.
+    /// The folder of `path`, if its file has that name.
     fn parent_of(&self, name: &str) -> Option<PathBuf>;
 }
 
@@ -161,7 +160,7 @@ impl ParentOf for Path {
     }
 }
 
-/// Opens the companions that lie in or beside `folders`.
+/// Opens the companions in or beside `folders`.
 pub(super) fn open_companions(folders: &[PathBuf]) {
     for name in COMPANIONS {
         let places =
@@ -174,7 +173,7 @@ pub(super) fn open_companions(folders: &[PathBuf]) {
     }
 }
 
-/// Whether those that are used by name are there, opened by [`open_companions`] or where the loader finds them.
+/// Checks that the libraries used by name are there, opened by [`open_companions`] or found by the loader.
 fn companions() -> Result<(), Absent> {
     // SAFETY: both ask the loader for a library by name.
     let (compiler, products) =
@@ -187,7 +186,7 @@ fn companions() -> Result<(), Absent> {
 }
 
 fn open_for_good(path: &Path) -> Result<(), libloading::Error> {
-    // SAFETY: a library of CUDA or libtorch, whose initialisers register it with what is loaded already. It stays.
+    // SAFETY: a library of CUDA or libtorch, whose initialisers register it with those already loaded. It stays open.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }?;
     std::mem::forget(library);
     Ok(())
@@ -199,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// A driver that says what it is told to.
+    /// A fake driver with the given answers.
     const DRIVER: &str = r#"
         extern "C" int cuInit(unsigned) { return INIT; }
         extern "C" int cuDriverGetVersion(int *version) { *version = VERSION; return 0; }

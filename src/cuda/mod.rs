@@ -1,6 +1,5 @@
-//! Kernels for Whisper on CUDA devices, and what it takes to run them: finding the driver and the libraries,
-//! compiling, streams, graphs. Nothing here knows of the model; memory is addresses,
-//! whose owner is libtorch.
+//! Kernels for Whisper on CUDA devices, and the machinery to run them: finding the driver and the libraries,
+//! compiling, streams, graphs. Nothing here depends on the model; memory is passed as addresses of libtorch's tensors.
 //!
 //! ```text
 //! kernels/*.cu ─ compiler (NVRTC, cache on disk) ─▶ Runner: launches, products (cuBLASLt), graphs, copies
@@ -9,10 +8,9 @@
 //! ```
 //!
 //! Nothing of CUDA is linked: a machine without it builds and starts the same program.
+#![doc = include_str!("README.md")]
 
 mod compiler;
-#[cfg(test)]
-pub mod emulated;
 mod kernels;
 mod layout;
 pub mod libraries;
@@ -22,10 +20,12 @@ mod runner;
 mod tests;
 
 pub use kernels::{ATTENTION_SPLIT, Kernel};
-pub use layout::{Outcome, Place, Row, State, Wanted};
+pub use layout::{Outcome, Row, State, TrieNode, Wanted};
 pub use runner::Runner;
+#[cfg(test)]
+pub use tests::emulated;
 
-/// Widths of heads that the kernels are written for.
+/// The width of a head that the kernels support.
 pub const HEAD: usize = 64;
 
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ impl Address {
     }
 }
 
-/// What a kernel is called with.
+/// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub enum Argument {
     Address(Address),
@@ -91,33 +91,36 @@ pub struct Product {
     pub outputs: usize,
 }
 
-/// What work is enqueued to; it runs in order.
+/// A queue of work for a device, which runs in order.
 pub trait Queue {
+    /// Enqueues a kernel.
+    ///
     /// # Errors
-    /// A grid or a device that does not work.
+    /// An invalid grid, or a failed device.
     fn launch(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error>;
 
-    /// Each row of the result is the same, to the last bit, whatever the other rows and however many.
+    /// Enqueues a product. Each row of the result is the same to the last bit, regardless of the other rows and their
+    /// number.
     ///
     /// # Errors
     /// As [`Queue::launch`].
     fn multiply(&self, product: Product) -> Result<(), Error>;
 }
 
-/// Bytes that are on their way to the host.
+/// A copy to the host in progress.
 #[derive(Debug)]
 pub struct Download {
     buffer: usize,
     length: usize,
 }
 
-/// A device's own queue, apart from libtorch's. Belongs to one thread.
+/// The kernels' queue on a device, separate from libtorch's. Belongs to one thread.
 pub trait Device: Queue {
-    /// Runs what `enqueue` enqueues. From the second time on for the same `key` it is replayed from a graph and
-    /// `enqueue` is not asked: it must enqueue the same for the same key.
+    /// Runs the work that `enqueue` enqueues. The second run of a `key` captures a graph, which later ones replay
+    /// without calling `enqueue`: it must enqueue the same work for the same key.
     ///
     /// # Errors
-    /// Those of `enqueue`, or of the device.
+    /// The error of `enqueue`, or of the device.
     fn replay(&mut self, key: usize, enqueue: &dyn Fn(&dyn Queue) -> Result<(), Error>) -> Result<(), Error>;
 
     /// Enqueues a copy to the device. `bytes` may change when this returns.
@@ -126,30 +129,30 @@ pub trait Device: Queue {
     /// [`Error::Transfer`] for more than [`TRANSFER_BYTES`].
     fn upload(&mut self, bytes: &[u8], to: Address) -> Result<(), Error>;
 
-    /// Enqueues a copy from the device, to be waited for before the fourth after it.
+    /// Enqueues a copy from the device. Wait for it before the fourth download after it.
     ///
     /// # Errors
     /// [`Error::Transfer`] for more than [`TRANSFER_BYTES`].
     fn download(&mut self, from: Address, length: usize) -> Result<Download, Error>;
 
-    /// Waits for what `download` is the copy of, and for nothing that was enqueued after it.
+    /// Waits for `download`, but not for work enqueued after it, and returns the bytes.
     ///
     /// # Errors
-    /// What failed on the device meanwhile.
+    /// A failure on the device meanwhile.
     fn wait(&mut self, download: Download) -> Result<Vec<u8>, Error>;
 
-    /// What libtorch was given so far comes before what is enqueued from now on.
+    /// Orders the work enqueued from now on after libtorch's work so far.
     ///
     /// # Errors
-    /// Of the device.
+    /// A failed device.
     fn after_libtorch(&self) -> Result<(), Error>;
 
-    /// What was enqueued so far comes before what libtorch is given from now on.
+    /// Orders libtorch's work from now on after the work enqueued so far.
     ///
     /// # Errors
-    /// Of the device.
+    /// A failed device.
     fn before_libtorch(&self) -> Result<(), Error>;
 }
 
-/// The most of one upload or download.
+/// The most bytes of one upload or download.
 pub const TRANSFER_BYTES: usize = 1 << 20;

@@ -1,8 +1,8 @@
 //! Matrix products by cuBLASLt.
 //!
-//! cuBLASLt would choose another algorithm for every number of rows, and with it another order of sums. Here it
-//! chooses once for a weight's shape, for as many rows as there may be, and fewer rows take the same way: a
-//! row's result does not depend on how many there are.
+//! By default cuBLASLt chooses an algorithm for each number of rows, and with it another order of sums. Here it chooses
+//! once for a weight's shape and the largest number of rows, and fewer rows use the same algorithm: a row's result
+//! does not depend on how many there are.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use cudarc::driver::sys::CUstream;
 use super::libraries::Absent;
 use super::{Error, Product};
 
-/// What NVIDIA advises for Hopper; less would do elsewhere.
+/// NVIDIA's advice for Hopper; other devices need less.
 pub const WORKSPACE_BYTES: usize = 32 << 20;
 
 type Algorithm = sys::cublasLtMatmulAlgo_t;
@@ -32,9 +32,11 @@ pub struct Products {
 }
 
 impl Products {
-    /// `workspace`: an address of as many bytes as [`WORKSPACE_BYTES`].
-    pub fn new(workspace: u64, rows_max: usize) -> Result<Self, Error> {
-        // SAFETY: asks the loader for a library by name.
+    /// # Safety
+    /// `workspace` is the address of [`WORKSPACE_BYTES`] of the device's memory, which only this uses and which
+    /// outlives it.
+    pub unsafe fn new(workspace: u64, rows_max: usize) -> Result<Self, Error> {
+        // SAFETY: the check only asks the loader for a library by name.
         if !unsafe { sys::is_culib_present() } {
             return Err(Absent::Companion("libcublasLt.so.13").into());
         }
@@ -42,13 +44,17 @@ impl Products {
     }
 
     /// Enqueues the product to `stream`.
-    pub fn multiply(&self, product: Product, stream: CUstream) -> Result<(), Error> {
+    ///
+    /// # Safety
+    /// `stream` is alive, and of the context that is bound to this thread.
+    pub unsafe fn multiply(&self, product: Product, stream: CUstream) -> Result<(), Error> {
         let shape = Shape::new(product.rows, product.inputs, product.outputs)?;
         let algorithm = self.algorithm(product.inputs, product.outputs)?;
         let (alpha, beta) = (1.0f32, 0.0f32);
         let place = |address: u64| address as *const c_void;
         // SAFETY: the descriptors live through the call, the addresses are those of memory of these shapes
-        // (see `Address::new`), and the scalars are read before the call returns, as they are on the host.
+        // (see `Address::new`), the scalars are read before the call returns, as they are on the host, and the
+        // caller promises the stream and the workspace.
         unsafe {
             result::matmul(
                 self.handle,
@@ -110,7 +116,7 @@ impl Products {
 
 impl Drop for Products {
     fn drop(&mut self) {
-        // SAFETY: made by `create_handle`, and dropped once.
+        // SAFETY: `create_handle` made it, and it is destroyed once.
         let _ = unsafe { result::destroy_handle(self.handle) };
     }
 }
@@ -119,12 +125,12 @@ struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Drop for Preference {
     fn drop(&mut self) {
-        // SAFETY: made by `create_matmul_pref`, and dropped once.
+        // SAFETY: `create_matmul_pref` made it, and it is destroyed once.
         let _ = unsafe { result::destroy_matmul_pref(self.0) };
     }
 }
 
-/// cuBLASLt counts by columns: what is (rows, n) for us is (n, rows) for it, so outᵀ = weight · xᵀ.
+/// cuBLASLt is column-major: a row-major (rows, n) is its (n, rows), so it computes outᵀ = weight · xᵀ.
 struct Shape {
     description: sys::cublasLtMatmulDesc_t,
     weight: sys::cublasLtMatrixLayout_t,
@@ -162,7 +168,7 @@ impl Shape {
 
 impl Drop for Shape {
     fn drop(&mut self) {
-        // SAFETY: each was made by its own function or is null, and is dropped once.
+        // SAFETY: each was made by its own function or is null, and is destroyed once.
         unsafe {
             for layout in [self.weight, self.x, self.out] {
                 if !layout.is_null() {

@@ -1,4 +1,4 @@
-//! A device by cudarc: two streams, the compiled kernels, graphs, and pinned buffers for transfers.
+//! A CUDA device through cudarc: two streams, the compiled kernels, graphs, and pinned buffers for transfers.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -14,13 +14,13 @@ use cudarc::nvrtc::Ptx;
 use super::product::{Products, WORKSPACE_BYTES};
 use super::{Address, Argument, Device, Download, Error, Kernel, Product, Queue, TRANSFER_BYTES, compiler};
 
-/// Transfers each way that may be under way at once.
+/// Transfers that may be in progress at once in each direction.
 const TRANSFERS: usize = 4;
 
 pub struct Runner {
-    // In the order in which they are to be dropped.
+    // Fields are in the order in which they must be dropped.
     graphs: HashMap<usize, CudaGraph>,
-    /// Keys that ran once.
+    /// Keys that have run once.
     warm: Vec<usize>,
     uploads: Ring,
     downloads: Ring,
@@ -32,7 +32,7 @@ pub struct Runner {
     context: Arc<CudaContext>,
 }
 
-/// Pinned buffers in turn, each with the event of its last copy.
+/// A ring of pinned buffers, each with the event of its last copy.
 struct Ring {
     buffers: Vec<(PinnedHostSlice<u8>, CudaEvent)>,
     next: usize,
@@ -49,7 +49,7 @@ impl Ring {
         Ok(Self { buffers: (0..TRANSFERS).map(buffer).collect::<Result<_, Error>>()?, next: 0 })
     }
 
-    /// The next buffer, when its last copy is done.
+    /// Waits for the last copy of the next buffer and returns its index.
     fn take(&mut self, length: usize) -> Result<usize, Error> {
         if length > TRANSFER_BYTES {
             return Err(Error::Transfer(length));
@@ -62,11 +62,11 @@ impl Ring {
 }
 
 impl Runner {
-    /// Starts on device `ordinal`, and gives libtorch a stream of its own there for this thread. Compiled kernels
-    /// are kept in `cache`. `rows_max`: the most rows of a product.
+    /// Opens device `ordinal`, and gives libtorch a separate stream there for this thread. The folder `cache` keeps
+    /// compiled kernels. `rows_max`: the most rows of a product.
     ///
     /// # Errors
-    /// A device that does not work, a library that is missing, kernels that do not compile.
+    /// A failed device, a missing library, or kernels that do not compile.
     pub fn new(ordinal: usize, cache: &Path, rows_max: usize) -> Result<Self, Error> {
         let context = CudaContext::new(ordinal)?;
         // SAFETY: cudarc's own slices are one workspace, used on one stream: nothing needs its events, and
@@ -84,14 +84,16 @@ impl Runner {
         // SAFETY: scratch memory of cuBLASLt, which writes it before it reads it.
         let workspace = unsafe { stream.alloc::<u8>(WORKSPACE_BYTES) }?;
         let address = workspace.leak();
-        // SAFETY: just taken apart; this is its owner again.
+        // SAFETY: the address was leaked just above; this is its owner again.
         let workspace = unsafe { stream.upgrade_device_ptr::<u8>(address, WORKSPACE_BYTES) };
+        // SAFETY: the workspace lives in the runner, which drops its products first.
+        let products = unsafe { Products::new(address, rows_max) }?;
         Ok(Self {
             graphs: HashMap::new(),
             warm: Vec::new(),
             uploads: Ring::new(&context)?,
             downloads: Ring::new(&context)?,
-            products: Products::new(address, rows_max)?,
+            products,
             _workspace: workspace,
             functions,
             stream,
@@ -100,12 +102,12 @@ impl Runner {
         })
     }
 
-    /// Of the device's memory; `None` where it does not say.
+    /// Free bytes of the device's memory; `None` if it does not say.
     pub fn free_bytes(&self) -> Option<u64> {
         self.context.mem_get_info().ok().map(|(free, _)| free as u64)
     }
 
-    /// As `NVIDIA H200, 140 GiB`.
+    /// Name and memory, such as `NVIDIA H200, 140 GiB`.
     pub fn name(&self) -> String {
         let name = self.context.name().unwrap_or_else(|_| "CUDA device".into());
         let memory = self.context.total_mem().unwrap_or(0) >> 30;
@@ -113,7 +115,7 @@ impl Runner {
     }
 }
 
-/// Makes `stream` the one that libtorch uses in this thread; false where it has no such function.
+/// Makes libtorch use `stream` in this thread; false if this libtorch has no such function.
 fn set_libtorch_stream(stream: &CudaStream, ordinal: usize) -> bool {
     type SetStream = unsafe extern "C" fn(*mut c_void, i32) -> c_int;
     let this = libloading::os::unix::Library::this();
@@ -155,7 +157,8 @@ impl Queue for Runner {
 
     fn multiply(&self, product: Product) -> Result<(), Error> {
         self.context.bind_to_thread()?;
-        self.products.multiply(product, self.stream.cu_stream())
+        // SAFETY: the runner's own stream, of the context that was just bound.
+        unsafe { self.products.multiply(product, self.stream.cu_stream()) }
     }
 }
 
@@ -164,7 +167,7 @@ impl Device for Runner {
         if let Some(graph) = self.graphs.get(&key) {
             return Ok(graph.launch()?);
         }
-        // The first time as it is: what libraries load and allocate when first used cannot be captured.
+        // The first run is not captured: libraries load and allocate on first use, which a graph cannot contain.
         if !self.warm.contains(&key) {
             enqueue(self)?;
             self.warm.push(key);
@@ -197,7 +200,7 @@ impl Device for Runner {
         let index = self.downloads.take(length)?;
         let (buffer, copied) = &mut self.downloads.buffers[index];
         let buffer = &mut buffer.as_mut_slice()?[..length];
-        // SAFETY: the address holds as much (see `Address::new`); nobody reads the buffer until `copied` is done.
+        // SAFETY: the address holds as much (see `Address::new`); the buffer is not read until `copied` is done.
         unsafe { result::memcpy_dtoh_async(buffer, from.0, self.stream.cu_stream()) }?;
         copied.record(&self.stream)?;
         Ok(Download { buffer: index, length })
@@ -220,7 +223,7 @@ impl Device for Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // Nothing may be under way when buffers and graphs go. An error here has shown itself before.
+        // Wait until the device is idle before buffers and graphs are freed. An error here was reported before.
         let _ = self.context.synchronize();
     }
 }

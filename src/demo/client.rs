@@ -1,4 +1,4 @@
-//! What a client's own pages report: form events, credentials, completion.
+//! Reports from a client's own pages: form events, credentials, completion.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,16 +6,17 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::backend::Demo;
 use super::fields::{Fields, invalid};
 use super::records::{Credentials, Records};
-use super::{Demo, Refusal};
+use super::reply::Refusal;
 use crate::http::Failure;
 use crate::identity::{without_identity, without_identity_within};
 
-/// The form for people whom no number is known of yet.
+/// The form for people whose number isn't known yet.
 const SIGNUP: &str = "healthcare_signup";
 const PATIENT_INFORMATION: &str = "patient_information";
-/// Members of a form event that are not the page's state.
+/// Members of a form event that don't belong to the page's state.
 const NOT_PAGE: [&str; 2] = ["session_id", "visit"];
 /// Limits that the voice service sets on a completion.
 const STATUS_BYTES_MAX: usize = 200;
@@ -44,7 +45,7 @@ pub async fn form_event(demo: Arc<Demo>, fields: Fields, _: IpAddr) -> Result<Va
 
 /// `POST /api/client/verify-and-submit`: `session_id`, `form_name`, `ssn_last4`, `date_of_birth`, and optional
 /// `category`, `message`, `updated_fields`. Except at sign-up, the number that is bound to the session must
-/// be the person's own; a number in the request proves nothing.
+/// be the person's own; a number in the request is ignored.
 pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields, address: IpAddr) -> Result<Value, Refusal> {
     let session_id = session(&demo, &fields)?;
     let form_name = fields.required("form_name")?;
@@ -73,7 +74,7 @@ pub async fn verify_and_submit(demo: Arc<Demo>, fields: Fields, address: IpAddr)
     }))
 }
 
-/// The number that the voice service knows the session's caller by.
+/// The number of the session's caller, by the voice service.
 async fn bound_number(demo: &Demo, session_id: &str) -> Result<String, Refusal> {
     let status = demo.status(session_id).await?;
     let number = status.get("caller_number").and_then(Value::as_str);
@@ -109,8 +110,8 @@ pub async fn form_completed(demo: Arc<Demo>, fields: Fields, _: IpAddr) -> Resul
     Ok(json!({"ok": true, "session_id": session_id, "completed": true}))
 }
 
-/// Whatever the voice service would refuse is refused here, before anything is done: a form is not to be
-/// verified and then not completed.
+/// Refuses here, before anything is done, everything that the voice service would refuse, so that no form is verified and
+/// then not completed.
 fn completion(session_id: &str, fields: &Fields) -> Result<Value, Failure> {
     let mut action = Map::new();
     action.insert("action".into(), "completion".into());
@@ -135,14 +136,14 @@ fn completion(session_id: &str, fields: &Fields) -> Result<Value, Failure> {
     Ok(action.into())
 }
 
-/// A message without what the same request shows as proof.
+/// A message without the proof that the same request contains.
 fn unidentified(message: &str, fields: &Fields) -> String {
     let proofs = ["ssn_last4", "date_of_birth"].into_iter().filter_map(|name| fields.0.get(name)?.as_str());
     let proofs = proofs.map(str::trim).filter(|proof| !proof.is_empty());
     proofs.fold(message.to_owned(), |message, proof| message.replace(proof, "••••"))
 }
 
-/// The session that is meant, by its id or by the visit of a link.
+/// The session that a request names, by its id or by the visit of a link.
 fn session(demo: &Demo, fields: &Fields) -> Result<String, Failure> {
     match fields.text("visit")? {
         None => fields.required("session_id").map(str::to_owned),
@@ -152,7 +153,7 @@ fn session(demo: &Demo, fields: &Fields) -> Result<String, Failure> {
     }
 }
 
-/// Levels of arrays and objects in `value`, 0 for a plain one.
+/// Levels of arrays and objects in `value`; 0 for a plain value.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

@@ -1,5 +1,5 @@
-//! Settings of the demo backend. The names of the environment that the contract gives them are those of
-//! `ALIASES` in the program's configuration.
+//! Settings of the demo backend. `ALIASES` in the program's configuration has the environment variables that the contract
+//! names for them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,44 +7,44 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-use super::Error;
+use super::error::Error;
 use crate::secret::Secret;
 
-/// What the demo is called with where nobody gave it a key: known to all, so for loopback only.
+/// The default key of the demo's routes: it is public, so it works on loopback only.
 const BUILT_IN_KEY: &str = "verbatim-demo-key";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Where the backend listens. Default 127.0.0.1:8080.
+    /// Address and port that the backend listens on. Default 127.0.0.1:8080.
     pub listen: SocketAddr,
     /// `X-API-Key` of its routes. Default: a built-in one, which is refused on any address but loopback.
     pub api_key: Option<Secret>,
-    /// The voice-agent service; https and public where a telephony provider follows the redirect to it.
-    /// Default `http://localhost:8000`.
+    /// Address of the voice-agent service; https and public if a telephony provider follows the redirect to it. Default
+    /// `http://localhost:8000`.
     pub sts_base_url: String,
-    /// Sent to the voice-agent service as `Authorization: Bearer`, where it asks for a key.
+    /// Key that is sent to the voice-agent service as `Authorization: Bearer`. Default: none.
     pub sts_api_key: Option<Secret>,
-    /// How long the voice-agent service may take to answer. Default 10 000.
+    /// Time that the voice-agent service may take to answer. Default 10 000.
     pub sts_timeout_ms: u64,
     /// Base of the addresses in `link_catalog`. Default `http://localhost:3000`.
     pub frontend_base_url: String,
-    /// Where the built-in front-end pages are served. Default: at `frontend_base_url`, where that is http
-    /// on this machine; otherwise they are not.
+    /// Address and port of the built-in front-end pages. Default: those of `frontend_base_url` if that is http on this machine;
+    /// otherwise the pages are not served.
     pub site_listen: Option<SocketAddr>,
     /// `website_url` of sessions that begin with a telephone call. Default `https://example.com`.
     pub website_url: String,
     /// Categories that the verification hook accepts, or `*`. Default `patient_information`.
     pub voice_verify_allowed_categories: Vec<String>,
-    /// What is said must have the patient id beside the last four digits. Default false.
+    /// Whether the caller must say the patient id besides the last four digits. Default false.
     pub voice_verify_require_patient_id: bool,
     /// A JSON file of profiles and patients instead of the built-in ones.
     pub records: Option<PathBuf>,
-    /// Where the telephony provider reaches this backend, `https://demo.example`: what it signs.
-    /// Default: `http://` and the request's `Host`.
+    /// Address by which the telephony provider reaches this backend, and which it signs: `https://demo.example`. Default:
+    /// `http://` and the request's `Host`.
     pub public_url: Option<String>,
-    /// The token that the provider signs its requests with. Without one the backend does not check them, so
-    /// no other machine may reach it.
+    /// Token that the provider signs its requests with. Without it the backend can't check them, so no other machine may reach
+    /// it.
     pub twilio_auth_token: Option<Secret>,
 }
 
@@ -69,7 +69,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Where the built-in pages are served, if they are.
+    /// The address of the built-in pages, if they are served.
     pub fn site_address(&self) -> Option<SocketAddr> {
         if self.site_listen.is_some() {
             return self.site_listen;
@@ -85,7 +85,7 @@ impl Config {
     }
 
     /// # Errors
-    /// [`Error::Unsigned`] where every caller could pose as the telephony provider.
+    /// [`Error::Unsigned`] if any client could pose as the telephony provider.
     pub fn check(&self) -> Result<(), Error> {
         let token = self.twilio_auth_token.as_ref().map(Secret::expose);
         if token.is_some_and(|token| !token.is_empty()) {
@@ -108,13 +108,13 @@ impl Config {
         }
     }
 
-    /// The key that callers show, where it is no secret.
+    /// The key of the demo's routes, if it is the public one.
     pub(super) fn shown_key(&self) -> Option<&'static str> {
         let key = self.api_key.as_ref().map(Secret::expose).filter(|key| !key.is_empty());
         key.is_none_or(|key| key == BUILT_IN_KEY).then_some(BUILT_IN_KEY)
     }
 
-    /// The key that callers show.
+    /// The key of the demo's routes.
     ///
     /// # Errors
     /// [`Error::BuiltInKey`].
@@ -130,10 +130,10 @@ impl Config {
     }
 }
 
-/// `text` without a slash at its end.
+/// `text` without a trailing slash.
 ///
 /// # Errors
-/// [`Error::Address`] where it is no http or https address.
+/// [`Error::Address`] if it is no http or https address.
 pub(super) fn base_url(setting: &'static str, text: &str) -> Result<String, Error> {
     let is_base = Url::parse(text).is_ok_and(|url| {
         matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none()

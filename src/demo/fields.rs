@@ -1,19 +1,19 @@
-//! The members of a JSON object that was sent, read by name and kind. What it refuses is said without
-//! quoting it.
+//! The members of a request's JSON object, read by name and kind. Refusals don't quote values.
 
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 
-use super::BODY_BYTES_MAX;
 use crate::http::{Body, Failure};
 
+/// Limit of a request's or an answer's body: a start may contain documents.
+pub const BODY_BYTES_MAX: u64 = 4 << 20;
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
 pub struct Fields(pub Map<String, Value>);
 
 impl Fields {
     /// # Errors
-    /// 400 where the body is no JSON object; those of a body.
+    /// 400 if the body is no JSON object; the errors of a body.
     pub async fn read(body: Body) -> Result<Self, Failure> {
         let body = body.collect_at_most(BODY_BYTES_MAX).await?;
         match serde_json::from_slice(&body.bytes()) {
@@ -24,10 +24,10 @@ impl Fields {
         }
     }
 
-    /// A text, trimmed; an empty one is as good as missing, and so is `null`.
+    /// A trimmed text; an empty one counts as missing, and so does `null`.
     ///
     /// # Errors
-    /// 400 for another kind, or one that is too long.
+    /// 400 for another kind, or a text that is too long.
     pub fn text(&self, name: &str) -> Result<Option<&str>, Failure> {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -39,7 +39,7 @@ impl Fields {
     }
 
     /// # Errors
-    /// As [`Self::text`], and 400 where it is missing.
+    /// As [`Self::text`], and 400 if it is missing.
     pub fn required(&self, name: &str) -> Result<&str, Failure> {
         self.text(name)?.ok_or_else(|| invalid(format!("`{name}` is missing.")))
     }
@@ -47,7 +47,7 @@ impl Fields {
     /// The last four digits of a social security number.
     ///
     /// # Errors
-    /// 400 unless they are there, four digits in a string.
+    /// 400 unless the member is a string of four digits.
     pub fn ssn_last4(&self) -> Result<&str, Failure> {
         let digits = self.required("ssn_last4")?;
         if digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit()) {

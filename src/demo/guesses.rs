@@ -1,9 +1,7 @@
-//! How often people may be wrong about who they are. Four digits are ten thousand guesses, which a program makes
-//! in a minute.
+//! Limits on wrong credentials. Four digits allow ten thousand guesses, which a program makes in a minute.
 //!
-//! Each session that the voice service has is counted by itself, so that one cannot lock out another, and so is
-//! each address, so that opening one session after the other is no faster. An invented session
-//! only ever counts for its address.
+//! Each session of the voice service is counted by itself, so that one can't lock out another, and so is each address, so
+//! that opening one session after another is no faster. A guess for an invented session counts for its address only.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -16,7 +14,7 @@ const WINDOW: Duration = Duration::from_secs(15 * 60);
 const OF_SESSION_MAX: usize = 5;
 /// Wrong guesses from one address within the window, over all sessions.
 const OF_ADDRESS_MAX: usize = 100;
-/// Wrong guesses that are remembered; the oldest are forgotten first.
+/// Remembered wrong guesses; the oldest are forgotten first.
 const GUESSES_MAX: usize = 20_000;
 
 struct Guess {
@@ -25,23 +23,23 @@ struct Guess {
     address: Option<IpAddr>,
 }
 
-/// The wrong guesses of the window, the oldest first.
+/// The wrong guesses within the window, oldest first.
 #[derive(Default)]
 pub struct Guesses(Mutex<VecDeque<Guess>>);
 
 impl Guesses {
-    /// Counts a guess as wrong until [`Self::was_right`]: guesses that are made at once are all counted. Without
-    /// an `address` only the session counts.
+    /// Counts a guess as wrong until [`Self::was_right`], so that simultaneous guesses are all counted. Without an `address`
+    /// only the session counts.
     ///
     /// # Errors
-    /// How long to wait, where there were too many.
+    /// The time to wait, after too many wrong guesses.
     pub fn begin(&self, session_id: &str, address: Option<IpAddr>, now: Instant) -> Result<(), Duration> {
         let address = address.map(network);
         let mut guesses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         while guesses.front().is_some_and(|guess| now.duration_since(guess.at) >= WINDOW) {
             guesses.pop_front();
         }
-        // The oldest of so many that one more is one too many.
+        // The oldest guess that must leave the window before another one fits.
         let full = |max: usize, is_counted: &dyn Fn(&Guess) -> bool| {
             let mut counted = guesses.iter().filter(|guess| is_counted(guess)).map(|guess| guess.at);
             let oldest = counted.next()?;
@@ -59,7 +57,7 @@ impl Guesses {
         Ok(())
     }
 
-    /// The last guess of a session was no wrong one.
+    /// Takes back a session's last guess, because it was right.
     pub fn was_right(&self, session_id: &str) {
         let mut guesses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = guesses.iter().rposition(|guess| guess.session_id == session_id) {
@@ -68,7 +66,7 @@ impl Guesses {
     }
 }
 
-/// The smallest range of addresses that one person has: in IPv6 a network of 64 bits.
+/// The smallest range of addresses that one subscriber has: in IPv6 a network of 64 bits.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
@@ -105,7 +103,7 @@ mod tests {
         let made = (0..1000).filter(|n| guesses.begin(&format!("session {n}"), HERE, now).is_ok()).count();
         assert_eq!(made, OF_ADDRESS_MAX);
         guesses.begin("session 999", THERE, now).expect("from elsewhere");
-        // The voice service asks for all its callers.
+        // The voice service asks on behalf of all its callers.
         let made = (0..1000).filter(|n| guesses.begin(&format!("call {n}"), None, now).is_ok()).count();
         assert_eq!(made, 1000);
     }

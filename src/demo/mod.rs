@@ -1,4 +1,4 @@
-//! The reference demo backend: what an integrator's own backend would be, beside the voice-agent service.
+//! The reference demo backend: an example of an integrator's own backend, beside the voice-agent service.
 //!
 //! ```text
 //! telephony provider ─ phone ──┐
@@ -6,185 +6,45 @@
 //! second device ─ site ─ client┘                               │
 //!                        hook  ◄───────────────────────────────┘ "is this who they say they are?"
 //! ```
-//! It knows the service by its address alone. Whom it knows is invented (`records.json`).
+//! It knows only the service's address. The people in its records are invented (`records.json`).
+#![doc = include_str!("README.md")]
 
+mod backend;
 mod client;
 mod config;
 mod digits;
+mod error;
 mod fields;
 mod guesses;
 mod hook;
 mod phone;
 mod records;
+mod reply;
 mod sessions;
 mod site;
 mod story;
 mod visits;
 mod voice_service;
 
+pub use backend::Demo;
 pub use config::Config;
+pub use error::Error;
 pub use site::site;
 pub use story::story;
 
-use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http_body_util::{BodyExt as _, Full};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use subtle::ConstantTimeEq as _;
 
 use crate::http::{Failure, Request, Response, Router, json as json_response};
-use crate::secret::Secret;
-use fields::Fields;
-use guesses::Guesses;
-use records::Records;
-use sessions::Sessions;
-use visits::Visits;
-use voice_service::{Reply, VoiceService};
+use fields::{BODY_BYTES_MAX, Fields};
+use reply::{Refusal, answer};
 
-const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Of a request's or an answer's body: a start may bring documents.
-const BODY_BYTES_MAX: u64 = 4 << 20;
-
-/// Why the demo cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("everybody knows the built-in key: set DEMO_API_KEY to listen on {0}")]
-    BuiltInKey(SocketAddr),
-    #[error(
-        "every caller at {0} could pose as the telephony provider: set demo.twilio_auth_token, which the telephony provider signs \
-         with, or let demo.listen be an address of loopback and leave demo.public_url out"
-    )]
-    Unsigned(String),
-    #[error(
-        "the voice service on {0} wants a key: make one with `verbatim keys create --label demo` and set \
-         demo.sts_api_key, or let listen be an address of loopback"
-    )]
-    NoServiceKey(SocketAddr),
-    #[error("`{0}` is no http or https address")]
-    Address(&'static str),
-    #[error("a key for the voice-agent service has characters that no header may have")]
-    Key,
-    #[error("the records in `{path}` cannot be read: {problem}")]
-    Records { path: PathBuf, problem: String },
-    #[error("cannot set up the HTTP client")]
-    Client(#[from] reqwest::Error),
-}
-
-/// What the routes work with.
-pub struct Demo {
-    config: Config,
-    key: Secret,
-    frontend: String,
-    records: Records,
-    guesses: Guesses,
-    visits: Visits,
-    sessions: Sessions,
-    voice: VoiceService,
-}
-
-/// Why a route has no answer of its own.
-enum Refusal {
-    Failed(Failure),
-    /// The voice-agent service refused; its answer is passed on.
-    Passed(Reply),
-}
-
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
-impl Demo {
-    /// # Errors
-    /// [`Error`]
-    pub fn new(config: &Config) -> Result<Arc<Self>, Error> {
-        let key = config.key()?;
-        config.check()?;
-        Ok(Arc::new(Self {
-            key,
-            frontend: config::base_url("demo.frontend_base_url", &config.frontend_base_url)?,
-            records: Records::open(config.records.as_deref())?,
-            guesses: Guesses::default(),
-            visits: Visits::default(),
-            sessions: Sessions::default(),
-            voice: VoiceService::new(config)?,
-            config: config.clone(),
-        }))
-    }
-
-    /// # Errors
-    /// 401 unless the headers have the key, once. Hashes are compared, so the time tells nothing.
-    fn authorize(&self, headers: &HeaderMap) -> Result<(), Failure> {
-        let mut keys = headers.get_all(X_API_KEY).iter();
-        let is_known = match (keys.next(), keys.next()) {
-            (Some(key), None) => {
-                Sha256::digest(key.as_bytes()).ct_eq(&Sha256::digest(self.key.expose().as_bytes())).into()
-            }
-            _ => false,
-        };
-        if is_known {
-            return Ok(());
-        }
-        Err(Failure::new(StatusCode::UNAUTHORIZED, "INVALID_AUTH", "`X-API-Key` is missing or wrong."))
-    }
-}
-
-impl Demo {
-    /// Sees that the voice service has a session, so that guesses of invented ones are none.
-    ///
-    /// # Errors
-    /// Those of the service: 404 where it has none of that id.
-    async fn expect(&self, session_id: &str) -> Result<(), Refusal> {
-        if !self.sessions.has(session_id) {
-            self.status(session_id).await?;
-        }
-        Ok(())
-    }
-
-    /// The voice service's status of a session.
-    ///
-    /// # Errors
-    /// As [`Self::expect`].
-    async fn status(&self, session_id: &str) -> Result<Value, Refusal> {
-        let status = self.voice.act(&json!({"action": "status", "session_id": session_id})).await?;
-        self.sessions.insert(session_id);
-        Ok(status)
-    }
-
-    /// The record that `look` finds for the credentials that a session shows from an address, unless the
-    /// session or the address has shown too many wrong ones.
-    ///
-    /// # Errors
-    /// 429.
-    fn prove<T>(
-        &self,
-        session_id: &str,
-        address: Option<IpAddr>,
-        look: impl FnOnce(&Records) -> Option<T>,
-    ) -> Result<Option<T>, Failure> {
-        self.guesses.begin(session_id, address, Instant::now()).map_err(|wait| {
-            let message = "There were too many attempts that were wrong.";
-            Failure::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_ATTEMPTS", message)
-                .header(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1))
-        })?;
-        let found = look(&self.records);
-        if found.is_some() {
-            self.guesses.was_right(session_id);
-        }
-        Ok(found)
-    }
-}
 
 /// The backend's routes (contract, section 4.4).
 pub fn router(demo: &Arc<Demo>) -> Router {
@@ -203,13 +63,13 @@ pub fn router(demo: &Arc<Demo>) -> Router {
         .route(Method::POST, "/webhooks/twilio/call-status", move |request| {
             phone::call_status(statuses.clone(), request)
         })
-        // Probes have no keys, and learn nothing here.
+        // Probes have no key, and learn nothing here.
         .route(Method::GET, "/health", |_| async {
             Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
         })
 }
 
-/// `function`, for callers with the key that send a JSON object.
+/// A handler that calls `function` for clients with the key that send a JSON object.
 fn keyed<F, R>(
     demo: &Arc<Demo>,
     function: F,
@@ -223,7 +83,7 @@ where
         let demo = demo.clone();
         Box::pin(async move {
             demo.authorize(&request.headers)?;
-            // Who has the key may speak for others.
+            // A client with the key may speak for others.
             let address = forwarded_for(&request.headers).unwrap_or(request.peer.ip());
             let fields = Fields::read(request.body).await?;
             answer(function(demo, fields, address).await)
@@ -231,22 +91,14 @@ where
     }
 }
 
-/// Whom the last proxy, or backend, says that it speaks for.
+/// The address that the last proxy or backend says it forwards for.
 fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
     let last = headers.get_all(X_FORWARDED_FOR).iter().next_back()?.to_str().ok()?;
     last.rsplit(',').next()?.trim().parse().ok()
 }
 
-fn answer(outcome: Result<Value, Refusal>) -> Result<Response, Failure> {
-    match outcome {
-        Ok(value) => Ok(json_response(StatusCode::OK, &value)),
-        Err(Refusal::Passed(reply)) => Ok(reply.into_response()),
-        Err(Refusal::Failed(failure)) => Err(failure),
-    }
-}
-
-/// `POST /api/interactive-agent`: what comes goes to the voice-agent service, byte for byte, and its
-/// answer comes back as it is.
+/// `POST /api/interactive-agent`: forwards the body to the voice-agent service, byte for byte, and returns its answer
+/// unchanged.
 async fn proxy(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
     demo.authorize(&request.headers)?;
     let media_type = request.headers.get(CONTENT_TYPE).cloned();
@@ -257,12 +109,4 @@ async fn proxy(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
         demo.sessions.insert(&id);
     }
     Ok(reply.into_response())
-}
-
-fn whole(status: StatusCode, media_type: HeaderValue, body: impl Into<Bytes>) -> Response {
-    let body = Full::new(body.into()).map_err(|never: Infallible| match never {});
-    let mut response = Response::new(body.boxed_unsync());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    response
 }

@@ -13,17 +13,19 @@ use sha1::Sha1;
 use tokio::time::timeout;
 use url::form_urlencoded;
 
-use super::{Demo, Refusal, visits, whole};
+use super::backend::Demo;
+use super::reply::{Refusal, whole};
+use super::visits;
 use crate::http::{Failure, Request, Response, authority, json as json_response};
 
 const X_TWILIO_SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
 const FORM_BYTES_MAX: u64 = 64 << 10;
-/// The provider gives up after 15 s; both together leave it some.
+/// The provider gives up after 15 s; both timeouts together stay below that.
 const START_TIME_MAX: Duration = Duration::from_secs(8);
 const BIND_TIME_MAX: Duration = Duration::from_secs(4);
 
-/// `POST /webhooks/twilio/incoming-call`: starts a session for a call, and sends the call there. Where
-/// that fails, the caller hears an apology: an error status would be heard as a fault of the line.
+/// `POST /webhooks/twilio/incoming-call`: starts a session for a call, and sends the call there. If that fails, the caller
+/// hears an apology; an error status would sound like a fault of the line.
 pub async fn incoming_call(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
     let form = Form::read(&demo, request).await?;
     let (from, to) = (form.get("From"), form.get("To"));
@@ -41,7 +43,7 @@ pub async fn incoming_call(demo: Arc<Demo>, request: Request) -> Result<Response
         let bind = json!({"action": "bind_caller", "session_id": session.id, "caller_number": number});
         let bound = timeout(BIND_TIME_MAX, demo.voice.act(&bind)).await;
         if let Err(refusal) = bound.unwrap_or_else(|_| Err(slow())) {
-            // The call can be talked through all the same.
+            // The call works without it.
             tracing::warn!(session = session.id, reason = reason(&refusal), "the caller is not bound");
         }
     }
@@ -55,7 +57,7 @@ pub async fn incoming_call(demo: Arc<Demo>, request: Request) -> Result<Response
     Ok(twiml(&format!("<Redirect method=\"POST\">{}</Redirect>", escaped(&url))))
 }
 
-/// `POST /webhooks/twilio/call-status`: says again which call it is and how it fares.
+/// `POST /webhooks/twilio/call-status`: echoes the call's id and status.
 pub async fn call_status(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
     let form = Form::read(&demo, request).await?;
     let reply = json!({"ok": true, "call_sid": form.get("CallSid"), "call_status": form.get("CallStatus")});
@@ -107,7 +109,7 @@ fn start_payload(demo: &Demo, visit: &str) -> Value {
     })
 }
 
-/// What may be said of a refusal in the log.
+/// The part of a refusal that may be logged.
 fn reason(refusal: &Refusal) -> String {
     match refusal {
         Refusal::Failed(failure) => failure.code().to_owned(),
@@ -134,8 +136,8 @@ struct Form(Vec<(String, String)>);
 
 impl Form {
     /// # Errors
-    /// 403 where a token is configured and the provider did not sign it, or none is and others than this machine
-    /// may ask; 400 without `CallSid`; those of a body.
+    /// 403 if a token is configured and the provider's signature is missing or wrong, or if none is configured and the request
+    /// is not from this machine; 400 without `CallSid`; the errors of a body.
     async fn read(demo: &Demo, request: Request) -> Result<Self, Failure> {
         let token = demo.config.twilio_auth_token.as_ref().filter(|token| !token.expose().is_empty());
         if token.is_none() && (request.is_foreign || !authority::is_loopback(&request.headers, &request.uri))
@@ -167,7 +169,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Empty where it is missing.
+    /// Empty if the field is missing.
     fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
     }
@@ -190,7 +192,7 @@ impl Form {
     }
 }
 
-/// The same URL, with its scheme's own port written out or left out.
+/// The same URL, with its scheme's default port written out or left out.
 fn other_port(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let (host, target) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));

@@ -1,12 +1,12 @@
-//! Whom the demo knows: invented people, or those of a file of the same form.
+//! The demo's records: invented people, or those in a file of the same form.
 
 use std::path::Path;
 
 use serde::Deserialize;
 use subtle::{Choice, ConstantTimeEq as _};
 
-use super::Error;
 use super::digits::digits;
+use super::error::Error;
 
 const BUILT_IN: &str = include_str!("records.json");
 
@@ -32,24 +32,24 @@ struct Profile {
 pub struct Patient {
     patient_id: String,
     ssn_last4: String,
-    /// What is sent to them once they are verified: an entry of `link_catalog`.
+    /// The link that is sent after verification: an entry of `link_catalog`.
     pub sms_catalog_key: String,
 }
 
-/// What somebody says to be known by.
+/// Credentials that a person gives.
 pub struct Credentials<'a> {
     pub ssn_last4: &'a str,
     pub date_of_birth: &'a str,
-    /// `None`: any.
+    /// `None` matches any.
     pub caller_number: Option<&'a str>,
 }
 
-/// Every record is looked at, and all of it, so that the time tells nothing.
+/// Every record is compared in full, so that the time taken reveals nothing.
 impl Records {
-    /// Those of `path`, or the built-in ones.
+    /// Reads the records in `path`, or the built-in ones.
     ///
     /// # Errors
-    /// [`Error::Records`], which quotes nothing of them.
+    /// [`Error::Records`], which quotes none of the records.
     pub fn open(path: Option<&Path>) -> Result<Self, Error> {
         let failed = |problem| Error::Records { path: path.unwrap_or(Path::new("")).to_owned(), problem };
         let text = match path {
@@ -77,8 +77,8 @@ impl Records {
         })
     }
 
-    /// The patient who says of themselves what is in `utterance`: their four digits and nothing else, or
-    /// those and their id's digits, which `needs_id` makes them say.
+    /// The patient whose digits `utterance` contains: the four digits alone, unless `needs_id`, or those together with the
+    /// digits of the id; and no others.
     pub fn speaker(&self, utterance: &str, needs_id: bool) -> Option<&Patient> {
         let said = digits(utterance);
         let alone = Choice::from(u8::from(!needs_id));

@@ -1,9 +1,9 @@
-//! Sessions that the voice service is known to have, by its own answers.
+//! Sessions that the voice service has confirmed by its answers.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-/// The oldest ones are asked for again.
+/// Beyond this, the oldest are forgotten and confirmed again.
 const SESSIONS_MAX: usize = 10_000;
 const ID_BYTES_MAX: usize = 100;
 

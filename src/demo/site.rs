@@ -1,13 +1,15 @@
-//! The front-end pages that the links lead to. They know no key: what a person does there comes to this
-//! site, which takes it to the backend's own functions, as the server side of a client's pages would.
+//! The front-end pages that the links lead to. The pages have no key: they report to this site, which calls the backend's own
+//! functions, like the server side of a client's pages.
 
 use std::sync::Arc;
 
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, REFERRER_POLICY};
 use hyper::{Method, StatusCode};
 
+use super::backend::Demo;
 use super::fields::Fields;
-use super::{Demo, answer, client, forwarded_for, whole};
+use super::reply::{answer, whole};
+use super::{client, forwarded_for};
 use crate::http::{Failure, Request, Response, Router};
 
 /// Path, title, content.
@@ -36,9 +38,9 @@ pub fn site(demo: &Arc<Demo>) -> Router {
     })
 }
 
-/// `POST /events/{name}`: one of the backend's client routes, by its last name.
+/// `POST /events/{name}`: one of the backend's client routes, by its last segment.
 async fn event(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
-    // Pages of other origins may send forms and text without being asked; JSON they may not.
+    // Browsers let pages of other origins send forms and text without a preflight request, but not JSON.
     let media_type =
         request.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = media_type.split(';').next().unwrap_or_default().trim();
@@ -46,7 +48,7 @@ async fn event(demo: Arc<Demo>, request: Request) -> Result<Response, Failure> {
         let message = "The body must be JSON, with `Content-Type: application/json`.";
         return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_MEDIA_TYPE", message));
     }
-    // A proxy on this machine says for whom it asks; others could say anything.
+    // Only a proxy on this machine is trusted to name the client that it forwards for.
     let forwarded = request.peer.ip().to_canonical().is_loopback().then(|| forwarded_for(&request.headers));
     let address = forwarded.flatten().unwrap_or(request.peer.ip());
     let fields = Fields::read(request.body).await?;
@@ -66,7 +68,7 @@ fn page(media_type: &'static str, text: String) -> Response {
                   form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    // The address has the code of the visit.
+    // The URL contains the code of the visit.
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response
 }

@@ -1,20 +1,20 @@
-//! Which session a link that was sent to a phone belongs to.
+//! Visits: codes in links sent to a phone, and the sessions that they belong to.
 //!
-//! Links are made before the session is, so they cannot have its id; and who reads a link over somebody's
-//! shoulder need not have it either. They have the code of a visit instead.
+//! A link is made before its session, so it can't contain the session's id; and an onlooker who reads a link should not get
+//! the id either. A link has the code of a visit instead.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use uuid::Uuid;
 
-/// The oldest ones are forgotten first.
+/// Beyond this, the oldest are forgotten.
 const VISITS_MAX: usize = 1000;
 
 #[derive(Default)]
 pub struct Visits(Mutex<VecDeque<(String, String)>>);
 
-/// A code that nobody guesses.
+/// A code too long to guess.
 pub fn code() -> String {
     Uuid::new_v4().simple().to_string()
 }

@@ -1,4 +1,4 @@
-//! The voice-agent service as its clients see it: one address, JSON there and back.
+//! The voice-agent service as a client sees it: one address, JSON both ways.
 
 use std::time::Duration;
 
@@ -8,56 +8,30 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, redirect};
 use serde_json::Value;
 
-use super::config::base_url;
-use super::{BODY_BYTES_MAX, Config, Error, Refusal, whole};
-use crate::http::{Failure, Response};
+use super::config::{Config, base_url};
+use super::error::Error;
+use super::fields::BODY_BYTES_MAX;
+use super::reply::{Refusal, Reply};
+use crate::http::Failure;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 pub struct VoiceService {
     client: Client,
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     pub base: String,
     authorization: Option<HeaderValue>,
     timeout: Duration,
-}
-
-/// An answer, whatever it says.
-pub struct Reply {
-    pub status: StatusCode,
-    media_type: HeaderValue,
-    retry_after: Option<HeaderValue>,
-    body: Bytes,
-}
-
-impl Reply {
-    /// The session that a success is about.
-    pub fn session_id(&self) -> Option<String> {
-        #[derive(serde::Deserialize)]
-        struct About {
-            session_id: String,
-        }
-        let about = self.status.is_success().then(|| serde_json::from_slice::<About>(&self.body))?;
-        about.ok().map(|about| about.session_id)
-    }
-
-    pub fn into_response(self) -> Response {
-        let mut response = whole(self.status, self.media_type, self.body);
-        if let Some(after) = self.retry_after {
-            response.headers_mut().insert(RETRY_AFTER, after);
-        }
-        response
-    }
 }
 
 impl VoiceService {
     /// # Errors
     /// [`Error::Address`], [`Error::Key`], [`Error::Client`].
     pub fn new(config: &Config) -> Result<Self, Error> {
-        // The process's one provider of cryptography; who installed it first does not matter.
+        // The process's one provider of cryptography; it doesn't matter which part installed it.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        // No redirects: nobody else is to get what goes along.
+        // No redirects: no other host may get the key and the body.
         let builder = || {
             Client::builder()
                 .user_agent(concat!("verbatim-demo/", env!("CARGO_PKG_VERSION")))
@@ -66,7 +40,7 @@ impl VoiceService {
                 .no_proxy()
                 .connect_timeout(CONNECT_TIMEOUT)
         };
-        // A machine without certificates of its own still reaches its neighbours over http.
+        // A machine without root certificates still reaches its neighbours over http.
         let client = builder().build().or_else(|_| builder().tls_certs_only([]).build())?;
         let authorization = match &config.sts_api_key {
             None => None,
@@ -81,10 +55,10 @@ impl VoiceService {
         Ok(Self { client, base, authorization, timeout: Duration::from_millis(config.sts_timeout_ms) })
     }
 
-    /// Sends `body` as it is.
+    /// Sends `body` unchanged.
     ///
     /// # Errors
-    /// 502 where no answer can be had, 504 where it takes too long.
+    /// 502 if there is no answer, 504 if it takes too long.
     pub async fn forward(&self, body: Bytes, media_type: HeaderValue) -> Result<Reply, Failure> {
         let mut request = self
             .client
@@ -114,11 +88,11 @@ impl VoiceService {
         })
     }
 
-    /// Takes one action.
+    /// Performs one action.
     ///
     /// # Errors
-    /// As [`Self::forward`]. What the service refuses, or has no room for now, is passed on; that it
-    /// failed, or is no such service, is 502.
+    /// As [`Self::forward`]. Refusals and 503 of the service are passed on; other failures, and a server that is no such
+    /// service, are 502.
     pub async fn act(&self, action: &Value) -> Result<Value, Refusal> {
         let reply = self.forward(action.to_string().into(), JSON).await?;
         let is_refusal = reply.status.is_client_error() || reply.status == StatusCode::SERVICE_UNAVAILABLE;

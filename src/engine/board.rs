@@ -1,23 +1,22 @@
-//! What the engine's thread shows while it works: whether it lives, and what it has done. It writes a few
-//! numbers at each call into the model and each step; others read them when they like.
+//! Health and progress of one worker, in atomics: the worker writes a few numbers at each model call and each step;
+//! other threads read them at any time.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Whether windows are recognised.
+/// The state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     Working,
-    /// What was tried last failed, or a call has come back that had hung: it works when the next try
-    /// succeeds.
+    /// The last probe failed, or a call that hung has returned. The next probe that succeeds ends this state.
     Failing,
-    /// A call into the model does not come back.
+    /// A call into the model does not return.
     Hung,
-    /// The engine's thread is gone.
+    /// The worker's thread has ended.
     Ended,
 }
 
-/// Done since the start.
+/// Totals since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub windows: u64,
@@ -25,19 +24,19 @@ pub struct Counts {
     pub steps: u64,
 }
 
-/// Times are milliseconds since `base`, plus 1; 0: none.
+/// Times are milliseconds since `base`, plus 1; 0 for none.
 pub struct Board {
     base: Instant,
     condition: AtomicU8,
-    /// For how many milliseconds the present call has been found to hang.
+    /// How long the current call has been known to hang, in milliseconds.
     hung_ms: AtomicU64,
     ended: AtomicBool,
-    /// Moves on with the beginning and the end of each call into the model; odd during one.
+    /// Incremented at the start and at the end of each model call, so odd during one.
     calls: AtomicU64,
     recognised_at: AtomicU64,
-    /// Calls that failed since one succeeded.
+    /// Failed calls since the last successful one.
     failures: AtomicU64,
-    /// Somebody who waited for a window is gone.
+    /// A caller has stopped waiting for its window.
     left: AtomicBool,
     windows: AtomicU64,
     tokens: AtomicU64,
@@ -91,7 +90,7 @@ impl Board {
         }
     }
 
-    /// The number of the call into the model that runs at present.
+    /// The number of the model call in progress.
     pub fn in_call(&self) -> Option<u64> {
         Some(self.calls.load(Relaxed)).filter(|calls| !calls.is_multiple_of(2))
     }
@@ -105,7 +104,7 @@ impl Board {
         self.recognised_at.store(self.stamp(now), Relaxed);
     }
 
-    /// Since a window was recognised, or since the start.
+    /// Time since a window was recognised, or since the start.
     pub fn since_recognised(&self, now: Instant) -> Duration {
         self.age(&self.recognised_at, now).unwrap_or_default()
     }
@@ -125,8 +124,8 @@ impl Board {
 
     pub fn occupied(&self, active: usize, waiting: [usize; 3]) {
         self.active.store(active as u64, Relaxed);
-        for (place, count) in self.waiting.iter().zip(waiting) {
-            place.store(count as u64, Relaxed);
+        for (waiting, count) in self.waiting.iter().zip(waiting) {
+            waiting.store(count as u64, Relaxed);
         }
     }
 
@@ -139,8 +138,8 @@ impl Board {
     }
 
     pub fn oldest_since(&self, since: [Option<Instant>; 3]) {
-        for (place, since) in self.oldest.iter().zip(since) {
-            place.store(since.map_or(0, |since| self.stamp(since)), Relaxed);
+        for (oldest, since) in self.oldest.iter().zip(since) {
+            oldest.store(since.map_or(0, |since| self.stamp(since)), Relaxed);
         }
     }
 
@@ -148,11 +147,11 @@ impl Board {
         self.oldest.each_ref().map(|since| self.age(since, now).unwrap_or_default())
     }
 
-    pub fn somebody_left(&self) {
+    pub fn caller_left(&self) {
         self.left.store(true, SeqCst);
     }
 
-    /// Whether somebody left since the last look.
+    /// Whether a caller left since the last check.
     pub fn take_left(&self) -> bool {
         self.left.load(Relaxed) && self.left.swap(false, SeqCst)
     }
@@ -161,7 +160,7 @@ impl Board {
         self.ended.store(true, SeqCst);
     }
 
-    /// `time`: since a call was found to hang; none where it does not.
+    /// `time`: how long a call has been known to hang; zero if none does.
     pub fn hangs_for(&self, time: Duration) {
         self.hung_ms.store(time.as_millis() as u64, Relaxed);
     }

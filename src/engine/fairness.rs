@@ -5,17 +5,18 @@
 //! slower than alone where a step takes longer the more it holds, as on a CPU. So where several flows have
 //! work, each gets about an equal part of the model's time:
 //!
-//! - the flow that has had the least of the model's time begins its next window first (virtual time, as in
-//!   start-time fair queueing: Goyal, Vin and Cheng, 1996); a window on its way counts against its flow only later;
-//! - the other flows begin windows only while nothing is owed to those whose windows they hold up: encoding makes
-//!   all others wait, which is owed to them, and steps that they share pay it back;
-//! - a step takes in as many windows as keep it within the time that the smallest flow's share allows, and the
+//! - The flow that has had the least of the model's time begins its next window first (virtual time, as in
+//!   start-time fair queueing: Goyal, Vin and Cheng, 1996). A flow with no window in a slot counts as one encoding
+//!   further behind, so that a client that asks for one window after the other waits for one encoding at most.
+//! - Encoding holds up all windows in slots. A flow with more windows waiting loses nothing by that; to any other
+//!   flow the time is owed until steps have paid it back, and until then no other flow begins a window.
+//! - A step takes in as many windows as keep it within the time that the smallest flow's share allows, and the
 //!   largest flows give way.
 //!
 //! Where a step costs the same however much it holds, as on a GPU, the third rule never applies, and the second one
 //! lets a flow with much work fill the batch beside one that has little. Pure: time is given.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::model::SlotId;
@@ -26,11 +27,9 @@ use super::window::{Class, TenantId};
 const AHEAD_SECONDS: f64 = 0.02;
 /// Jobs count so many times: there are clients who wait for all other work.
 const JOBS_WEIGHT: f64 = 9.0;
-/// A window on its way counts for its flow only from so many times what encoding it takes: until then others wait
-/// for it, as it did for them.
-const ON_ITS_WAY: f64 = 2.0;
-/// A flow that comes goes first.
-const HEAD_START_SECONDS: f64 = 0.001;
+/// Live windows begin at once, and take part in each step, until their flow is so far ahead of the one that has had
+/// least: by then its streams send more than its share.
+const LIVE_AHEAD_SECONDS: f64 = 1.0;
 /// After several flows had work, a slot stays free for so long for the next one that comes.
 const KEPT_FREE: Duration = Duration::from_secs(1);
 /// Weight that the past keeps with each measurement.
@@ -65,8 +64,8 @@ impl Flow {
 pub struct Seat {
     pub slot: SlotId,
     pub flow: Flow,
-    /// Never left out: the next word is waited for.
-    pub is_live: bool,
+    /// Never left out of a step.
+    pub goes_first: bool,
     pub since: Instant,
 }
 
@@ -74,10 +73,15 @@ pub struct Seat {
 pub struct Fairness {
     /// The model's time that each flow has had, in seconds; only differences mean anything.
     used: HashMap<Flow, f64>,
-    /// Flows that have work, and the time that the longest of their windows on its way has had.
-    active: HashMap<Flow, f64>,
-    /// The least that an active flow has had, without that window.
+    /// Flows with windows that wait, and those with windows in slots.
+    active: HashSet<Flow>,
+    /// Flows with windows that wait.
+    waiting: HashSet<Flow>,
+    /// The least that an active flow has had.
     least: f64,
+    /// The lowest rank of a flow that waits; and of one that has no window in a slot.
+    next: f64,
+    next_without_slot: f64,
     /// For each flow in a slot, how long others have held it up, less what steps have paid back, in seconds.
     owed: HashMap<Flow, f64>,
     step: StepCost,
@@ -88,52 +92,59 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Says which flows have work from here on: those whose windows wait, and those whose windows are on their way,
-    /// each with the time that it has had. A flow that comes starts level with the one furthest behind: time that
-    /// it did not ask for is not owed to it.
+    /// Says which flows have work from here on: those whose windows wait, and those whose windows are in slots. A flow
+    /// that comes starts level with the one furthest behind: time that it did not ask for is not owed to it.
     pub fn begin_round(
         &mut self,
         waiting: impl Iterator<Item = Flow>,
-        on_their_way: impl Iterator<Item = (Flow, Duration)>,
+        in_slots: impl Iterator<Item = Flow>,
         now: Instant,
     ) {
-        let mut active: HashMap<Flow, f64> = waiting.map(|flow| (flow, 0.0)).collect();
+        self.waiting.clear();
+        self.waiting.extend(waiting);
         let mut owed = HashMap::new();
-        let mut on_their_way = on_their_way.peekable();
-        while let Some((flow, mut had)) = on_their_way.next() {
-            // Neighbours are mostly of one flow, and this is done for each step.
-            while let Some((_, other)) = on_their_way.next_if(|(next, _)| *next == flow) {
-                had = had.max(other);
-            }
-            let longest = active.entry(flow).or_insert(0.0);
-            *longest = longest.max(had.as_secs_f64());
-            owed.insert(flow, self.owed.get(&flow).copied().unwrap_or(0.0));
+        for flow in in_slots {
+            owed.entry(flow).or_insert_with(|| self.owed.get(&flow).copied().unwrap_or(0.0));
         }
         self.owed = owed;
+        let active = self.waiting.iter().chain(self.owed.keys()).copied().collect();
         let before = std::mem::replace(&mut self.active, active);
-        let flows: Vec<Flow> = self.active.keys().copied().collect();
-        let stayed = flows.iter().filter(|flow| before.contains_key(flow)).map(|flow| self.standing(*flow));
+        let stayed = self.active.intersection(&before).map(|flow| self.used(*flow));
         let least = stayed.min_by(f64::total_cmp).unwrap_or(self.least);
-        for flow in &flows {
-            if !before.contains_key(flow) {
-                let used = self.used.entry(*flow).or_insert(least - HEAD_START_SECONDS);
-                *used = used.max(least - HEAD_START_SECONDS);
-            }
+        for flow in self.active.difference(&before) {
+            let used = self.used.entry(*flow).or_insert(least);
+            *used = used.max(least);
         }
-        let least = flows.iter().map(|flow| self.standing(*flow)).min_by(f64::total_cmp).unwrap_or(least);
         self.least = least;
         // A flow that is ahead is remembered until the others have caught up.
         let active = &self.active;
-        self.used.retain(|flow, used| active.contains_key(flow) || *used > least);
+        self.used.retain(|flow, used| active.contains(flow) || *used > least);
         if !self.is_alone() {
             self.shared_at = Some(now);
         }
+        self.rank_waiting();
     }
 
-    /// The time that `flow` has had, without that of the window that is on its way.
-    fn standing(&self, flow: Flow) -> f64 {
-        let on_its_way = self.active.get(&flow).copied().unwrap_or(0.0).min(ON_ITS_WAY * self.encode);
-        self.used.get(&flow).map_or(self.least, |used| used - on_its_way * flow.weight())
+    fn used(&self, flow: Flow) -> f64 {
+        self.used.get(&flow).copied().unwrap_or(self.least)
+    }
+
+    /// The flow with the lowest rank begins its next window first.
+    fn rank(&self, flow: Flow) -> f64 {
+        let has_slot = self.owed.contains_key(&flow);
+        self.used(flow) - if has_slot { 0.0 } else { self.encode }
+    }
+
+    fn rank_waiting(&mut self) {
+        let (mut next, mut without_slot) = (f64::INFINITY, f64::INFINITY);
+        for flow in &self.waiting {
+            let rank = self.rank(*flow);
+            next = next.min(rank);
+            if !self.owed.contains_key(flow) {
+                without_slot = without_slot.min(rank);
+            }
+        }
+        (self.next, self.next_without_slot) = (next, without_slot);
     }
 
     /// Whether one flow has the model for itself.
@@ -143,13 +154,21 @@ impl Fairness {
 
     /// Whether a window of `flow` may begin.
     pub fn may_begin(&self, flow: Flow) -> bool {
+        // A flow with no window in a slot may have to wait for debts; one that has one, and is ahead, must not make more.
+        let gives_way = self.owed.contains_key(&flow) && self.next_without_slot < self.rank(flow);
         let mut others = self.owed.iter().filter(|(other, _)| **other != flow);
-        self.is_alone() || self.is_next(flow) || others.all(|(_, owed)| *owed <= 0.0)
+        self.is_alone()
+            || (!gives_way && others.all(|(other, owed)| *owed <= 0.0 || self.waiting.contains(other)))
     }
 
-    /// Whether no flow has had less of the model's time than `flow`.
+    /// Whether no flow that waits has had less of the model's time than `flow`.
     pub fn is_next(&self, flow: Flow) -> bool {
-        self.standing(flow) <= self.least
+        self.rank(flow) <= self.next
+    }
+
+    /// Whether live windows of `flow` go before all others.
+    pub fn goes_first(&self, flow: Flow) -> bool {
+        self.is_alone() || self.used(flow) <= self.least + LIVE_AHEAD_SECONDS
     }
 
     /// How many windows may be encoded together.
@@ -172,6 +191,7 @@ impl Fairness {
         self.owed.iter_mut().filter(|(other, _)| **other != flow).for_each(|(_, owed)| *owed += encode);
         // A flow that comes holds others up, and is not held up at once itself.
         self.owed.entry(flow).or_insert(encode);
+        self.rank_waiting();
     }
 
     /// Windows of these flows were encoded, each of which was announced.
@@ -212,13 +232,13 @@ impl Fairness {
         // Live windows and the oldest others first: a slot that is free soon serves more than two that are half
         // done.
         let mut order: Vec<&Seat> = seats.iter().collect();
-        order.sort_by_key(|seat| (!seat.is_live, seat.since, seat.slot));
+        order.sort_by_key(|seat| (!seat.goes_first, seat.since, seat.slot));
         let quota = level(sizes.values().copied().collect(), most);
         let mut taken: HashMap<Flow, usize> = HashMap::new();
         order.retain(|seat| {
             let count = taken.entry(seat.flow).or_insert(0);
             *count += 1;
-            seat.is_live || *count <= quota
+            seat.goes_first || *count <= quota
         });
         let mut slots: Vec<SlotId> = order.into_iter().map(|seat| seat.slot).collect();
         slots.sort_unstable();
@@ -309,7 +329,7 @@ mod tests {
         let seat = |(slot, tenant): (usize, u64)| Seat {
             slot: SlotId(slot),
             flow: flow(tenant),
-            is_live: false,
+            goes_first: false,
             // The later slots have begun first.
             since: since - Duration::from_millis(slot as u64),
         };
@@ -350,20 +370,17 @@ mod tests {
     }
 
     #[test]
-    fn live_windows_are_never_left_out() {
+    fn windows_that_go_first_are_never_left_out() {
         let mut seats = seats(&[15, 1]);
-        seats.iter_mut().take(8).for_each(|seat| seat.is_live = true);
+        seats.iter_mut().take(8).for_each(|seat| seat.goes_first = true);
         assert!(chosen(&fairness(), &seats).starts_with(&[0, 1, 2, 3, 4, 5, 6, 7]));
         assert!(chosen(&fairness(), &seats).ends_with(&[15]));
     }
 
     const ENCODE: Duration = Duration::from_millis(80);
 
-    /// Begins a round in which windows of some flows wait, and those of others are on their way and have had so many
-    /// milliseconds.
-    fn round(fairness: &mut Fairness, waiting: &[Flow], on_their_way: &[(Flow, u64)]) {
-        let on_their_way = on_their_way.iter().map(|(flow, ms)| (*flow, Duration::from_millis(*ms)));
-        fairness.begin_round(waiting.iter().copied(), on_their_way, Instant::now());
+    fn round(fairness: &mut Fairness, waiting: &[Flow], in_slots: &[Flow]) {
+        fairness.begin_round(waiting.iter().copied(), in_slots.iter().copied(), Instant::now());
     }
 
     fn encode(fairness: &mut Fairness, flow: Flow, took: Duration) {
@@ -379,7 +396,7 @@ mod tests {
         fairness.charge(busy, 100.0);
         assert!(fairness.may_begin(busy), "it is alone");
         round(&mut fairness, &[busy, other], &[]);
-        assert!(fairness.is_next(other) && !fairness.is_next(busy), "both start level, but for a head start");
+        assert!(fairness.is_next(other) && fairness.is_next(busy), "both start level");
         fairness.charge(busy, 0.2);
         round(&mut fairness, &[other], &[]);
         round(&mut fairness, &[busy, other], &[]);
@@ -396,11 +413,11 @@ mod tests {
         round(&mut fairness, &[busy], &[]);
         encode(&mut fairness, busy, ENCODE);
         assert_eq!(fairness.encode_batch(8), 8, "it is alone");
-        round(&mut fairness, &[busy, other], &[(busy, 80)]);
+        round(&mut fairness, &[busy, other], &[busy]);
         assert_eq!(fairness.encode_batch(8), 1, "two would take too long");
         assert!(fairness.is_next(other) && !fairness.is_next(busy));
         encode(&mut fairness, other, ENCODE);
-        round(&mut fairness, &[busy], &[(busy, 80), (other, 80)]);
+        round(&mut fairness, &[busy], &[busy, other]);
         assert!(!fairness.may_begin(busy));
         // It has been stepped for as long as it held up others, and may be held up again.
         for _ in 0..9 {
@@ -415,15 +432,15 @@ mod tests {
     fn two_flows_with_much_to_do_fill_all_slots_in_turn() {
         let mut fairness = fairness();
         let flows = [flow(1), flow(2)];
-        let mut seats: Vec<(Flow, u64)> = Vec::new();
+        let mut seats: Vec<Flow> = Vec::new();
         for _ in 0..16 {
             round(&mut fairness, &flows, &seats);
             let next = flows.into_iter().find(|flow| fairness.is_next(*flow)).expect("one had least");
             assert!(fairness.may_begin(next));
             encode(&mut fairness, next, ENCODE);
-            seats.push((next, 80));
+            seats.push(next);
         }
-        let of_first = seats.iter().filter(|(flow, _)| *flow == flows[0]).count();
+        let of_first = seats.iter().filter(|flow| **flow == flows[0]).count();
         assert!((7..=9).contains(&of_first), "{of_first} of 16");
     }
 
@@ -435,8 +452,8 @@ mod tests {
         encode(&mut fairness, other, Duration::from_millis(2));
         encode(&mut fairness, busy, Duration::from_millis(2));
         let mut begun = 0;
-        for step in 0..60 {
-            round(&mut fairness, &[busy], &[(other, 2 + 3 * step), (busy, 3 * step)]);
+        for _ in 0..60 {
+            round(&mut fairness, &[busy], &[other, busy]);
             while fairness.may_begin(busy) && begun < 64 {
                 encode(&mut fairness, busy, Duration::from_millis(2));
                 begun += 1;
@@ -444,6 +461,62 @@ mod tests {
             fairness.stepped(begun + 2, Duration::from_millis(6));
         }
         assert_eq!(begun, 64);
+    }
+
+    #[test]
+    fn a_client_that_asks_for_one_window_after_the_other_waits_for_one_encoding_at_most() {
+        let mut fairness = fairness();
+        let (busy, client) = (flow(1), flow(2));
+        let mut others = Vec::new();
+        for _ in 0..20 {
+            // The busy flow begins a window just before the client asks.
+            round(&mut fairness, &[busy], &[]);
+            encode(&mut fairness, busy, ENCODE);
+            round(&mut fairness, &[busy, client], &[busy]);
+            assert!(fairness.is_next(client) && fairness.may_begin(client));
+            assert!(!fairness.may_begin(busy));
+            encode(&mut fairness, client, ENCODE);
+            let mut encodings = 0;
+            for _ in 0..8 {
+                round(&mut fairness, &[busy], &[busy, client]);
+                if fairness.may_begin(busy) {
+                    encode(&mut fairness, busy, ENCODE);
+                    encodings += 1;
+                }
+                fairness.charge(busy, 0.004);
+                fairness.charge(client, 0.004);
+                fairness.stepped(2, Duration::from_millis(8));
+            }
+            others.push(encodings);
+        }
+        assert_eq!(others, [0; 20]);
+    }
+
+    #[test]
+    fn nothing_is_owed_to_a_flow_with_windows_that_wait() {
+        let mut fairness = fairness();
+        let (first, second, third) = (flow(1), flow(2), flow(3));
+        round(&mut fairness, &[first, second], &[]);
+        encode(&mut fairness, first, ENCODE);
+        round(&mut fairness, &[first, second], &[first]);
+        encode(&mut fairness, second, ENCODE);
+        round(&mut fairness, &[first, second], &[first, second]);
+        assert!(fairness.may_begin(first) && fairness.may_begin(second));
+        round(&mut fairness, &[first, second, third], &[first, second]);
+        assert!(fairness.may_begin(third) && !fairness.may_begin(first) && !fairness.may_begin(second));
+    }
+
+    #[test]
+    fn live_windows_go_first_until_their_flow_is_a_second_ahead() {
+        let mut fairness = fairness();
+        let (live, other) = (flow(1), flow(2));
+        round(&mut fairness, &[live, other], &[]);
+        fairness.charge(live, 0.9);
+        assert!(fairness.goes_first(live));
+        fairness.charge(live, 0.2);
+        assert!(!fairness.goes_first(live) && fairness.goes_first(other));
+        round(&mut fairness, &[live], &[]);
+        assert!(fairness.goes_first(live), "it is alone");
     }
 
     #[test]

@@ -1,71 +1,77 @@
-//! The work that the engine has taken on, and how long it will take: the basis of admission.
+//! Admission: the work in hand, how long it will take, and whether there is room for more.
 //!
-//! Work is counted as windows and seconds, of which [`Cost`] knows what they take, as a second of a short clip
-//! costs far more than a second of a long file. Admission is in two stages: a request is let in at the door
-//! ([`Load::enter`]) with the work that a request usually brings, before its audio is read; the audio itself is
-//! let in ([`Load::admit`]) when its length is known, or estimated.
+//! Work is counted as windows and seconds, which [`Cost`] converts to time, as a second of a short clip costs far more
+//! than a second of a long file. Admission has two stages: [`Load::enter`] admits a request before its audio is read,
+//! with the work that a request usually brings; [`Load::admit`] admits the audio itself once its length is known or
+//! estimated. Work is done once it is recognised; the audio's memory (`memory.rs`) is held until its transcript is
+//! done.
 //!
-//! The queue behind is fair between tenants, so the wait that is bounded is a tenant's own: while its work is
-//! being done, each other tenant gets at most as much done. A tenant with little to do is let in however much
-//! another one has waiting, and each has its own line of clients that were refused and asked to come again.
-//! Pure but for the lock: time is given.
+//! The queue is fair between tenants, so the bound is on each tenant's own wait: while its work is being done, every
+//! other tenant gets at most as much done. A tenant with little work is admitted however much another one has waiting,
+//! and each has its own line of refused clients that may return. Pure but for the lock: callers pass the time.
 
 mod cost;
+mod memory;
+mod permits;
 mod promises;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
-mod tickets;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use self::cost::{Cost, Pace, Reading, Work};
+use self::cost::{Cost, Reading, Throughput, Work};
+use self::memory::Memory;
+pub use self::memory::MemoryReservation;
+pub use self::permits::{AudioPermit, RequestPermit, Reservation};
 use self::promises::Promises;
-pub use self::tickets::{Admission, Expected, Place};
+use super::fairness::Flow;
 use super::window::TenantId;
 use super::{Config, Error};
 use crate::share::{Refused, Tenants, may_hold};
 
 /// Bounds of `Retry-After`, in seconds.
 const RETRY_AFTER: RangeInclusive<f64> = 1.0..=120.0;
-/// A full window may be held however slow the engine was of late: one slow second does not shut the door.
+/// There is always room for a full window, so that one slow second does not refuse everything.
 const MIN_HELD_WINDOWS: f64 = 1.0;
-/// And two requests somewhat longer than usual, one that is worked on and one that is ready: with less, the engine
-/// would stand still from each answer to the next request.
+/// There is always room for two requests somewhat longer than usual, one in progress and one ready: with less, the
+/// engine would idle between an answer and the next request.
 const MIN_HELD_REQUESTS: f64 = 2.5;
-/// Audio in hand has cost its upload already: it may exceed the bound on waiting that was kept at the door by
-/// so much, the part that a request may bring beyond the usual.
+/// Uploaded audio may exceed the bound on waiting at entry by this factor: its upload is paid for, and a request may
+/// bring more than the usual.
 const IN_HAND: f64 = 1.25;
-/// A client that retries after `Retry-After` may find the engine a little behind the forecast, by so much or by this
-/// part of the time that it was told.
+/// A client that retries after `Retry-After` is admitted even if the engine is behind the forecast by so many seconds,
+/// or by this part of its wait.
 const BEHIND_SECONDS: f64 = 2.0;
 const BEHIND_PART: f64 = 0.1;
-/// A tenant that had less of the engine's time of late is not counted on to come back.
+/// A tenant with a smaller recent share of the engine's time counts as gone.
 const NO_PART: f64 = 0.02;
 /// Weight of the newest request in the work that a request usually brings.
 const SMOOTHING: f64 = 0.05;
 
 pub struct Load {
     max_wait_seconds: f64,
-    max_held_seconds: f64,
+    memory: Arc<Memory>,
     max_requests: usize,
     state: Mutex<State>,
 }
 
 struct State {
-    /// How many organisations there may be.
+    /// The number of organisations that share the engine.
     tenants: Tenants,
-    /// Devices that work side by side, and the windows that they can have in hand at once: while fewer are held,
-    /// no place is kept for clients who may come back, as the engine would idle.
-    lanes: f64,
+    /// Devices that work side by side, and their slots together: while fewer windows are in hand, nothing is kept
+    /// free for clients that may return, so that the engine does not idle.
+    devices: f64,
     slots: f64,
-    /// Processors that decode.
+    /// Cores that decode.
     readers: f64,
     cost: Cost,
     reading: Reading,
-    pace: Pace,
+    throughput: Throughput,
     /// The work that a request usually brings.
     usual: Work,
     /// All tenants' together.
@@ -75,35 +81,35 @@ struct State {
     accounts: HashMap<TenantId, Account>,
 }
 
-/// One tenant's part. Forgotten when there is nothing in it.
+/// One tenant's part of the load; removed when it is empty.
 struct Account {
-    /// Accepted and not yet done.
+    /// Accepted audio that is not done.
     held: Work,
-    /// For requests whose audio is still to come.
+    /// Reserved for requests whose audio is still to come.
     expected: Work,
     requests: usize,
     promises: Promises,
-    /// Work done of late, in seconds of the engine's time.
+    /// Recent work, in seconds of the engine's time.
     done: f64,
 }
 
 /// The current load, for monitoring.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Held {
+pub struct LoadSnapshot {
     pub requests: usize,
     pub audio_seconds: f64,
-    /// Until it is done, where the speed is known.
+    /// Time until all of it is done; `None` until the speed is known.
     pub wait_seconds: Option<f64>,
-    /// Audio seconds that the engine does in a second of its time.
+    /// Seconds of audio that the engine does in a second of its time.
     pub real_time_factor: Option<f64>,
 }
 
-/// Audio that is to be let in.
+/// Audio that asks for admission.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Audio {
     /// All transcribed channels' seconds together.
     pub seconds: f64,
-    /// Samples that are still to be decoded, all channels counted; 0 where none are.
+    /// Samples that are still to be decoded, all channels counted.
     pub source_samples: f64,
 }
 
@@ -114,13 +120,13 @@ impl From<f64> for Audio {
     }
 }
 
-/// Where a tenant stands.
+/// A tenant's position with respect to the bounds.
 struct Standing {
-    /// Seconds until there is room; 0 or less where there is.
+    /// Seconds until there is room; 0 or less if there is room now.
     excess: f64,
     /// Tenants that have work, this one among them.
     active: f64,
-    /// How long it takes, in seconds, to get a second of the engine's time.
+    /// Seconds that it takes to get a second of the engine's time.
     slowness: f64,
     /// Whether the tenant holds more than others leave it.
     is_over_share: bool,
@@ -145,20 +151,20 @@ impl Account {
         self.work() == Work::default()
     }
 
-    /// The part of the engine's time that it had of late.
-    fn part(&self, pace: &Pace) -> f64 {
-        pace.busy_seconds().map_or(0.0, |busy| self.done / busy)
+    /// Its recent share of the engine's time.
+    fn part(&self, throughput: &Throughput) -> f64 {
+        throughput.busy_seconds().map_or(0.0, |busy| self.done / busy)
     }
 
-    fn is_empty(&self, pace: &Pace) -> bool {
-        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(pace) < NO_PART
+    fn is_empty(&self, throughput: &Throughput) -> bool {
+        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(throughput) < NO_PART
     }
 }
 
 impl State {
-    /// Until `work` is done, if it is begun now and nothing else is, in seconds.
+    /// Seconds to do `work` alone.
     fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.pace.get() * self.lanes) + work.reading / self.readers
+        self.cost.of(work) / (self.throughput.get() * self.devices) + work.reading / self.readers
     }
 
     fn account(&mut self, tenant: TenantId) -> &mut Account {
@@ -166,7 +172,7 @@ impl State {
     }
 
     fn forget_if_empty(&mut self, tenant: TenantId) {
-        if self.accounts.get(&tenant).is_some_and(|account| account.is_empty(&self.pace)) {
+        if self.accounts.get(&tenant).is_some_and(|account| account.is_empty(&self.throughput)) {
             self.accounts.remove(&tenant);
         }
     }
@@ -202,12 +208,12 @@ impl Load {
     pub fn new(config: &Config) -> Self {
         let state = State {
             tenants: Tenants::default(),
-            lanes: 1.0,
+            devices: 1.0,
             slots: 0.0,
             readers: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
             cost: Cost::new(),
             reading: Reading::default(),
-            pace: Pace::default(),
+            throughput: Throughput::default(),
             usual: Work::window(1.0),
             held: Work::default(),
             expected: Work::default(),
@@ -216,19 +222,20 @@ impl Load {
         };
         Self {
             max_wait_seconds: config.max_wait_seconds,
-            max_held_seconds: config.max_held_seconds,
+            memory: Arc::new(Memory::new(config.max_held_seconds)),
             max_requests: config.max_requests,
             state: Mutex::new(state),
         }
     }
 
-    /// So many devices work, on so many windows at once in all.
-    pub fn started(&self, lanes: usize, slots: usize) {
+    /// Sets the number of devices, and of their slots together.
+    pub fn started(&self, devices: usize, slots: usize) {
         let mut state = self.state();
-        (state.lanes, state.slots) = (lanes as f64, slots as f64);
+        (state.devices, state.slots) = (devices as f64, slots as f64);
     }
 
     pub fn share_between(&self, tenants: Tenants) {
+        self.memory.share_between(tenants.clone());
         self.state().tenants = tenants;
     }
 
@@ -237,27 +244,33 @@ impl Load {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The longest that a tenant may wait. No bound before the speed is known: the one on seconds of audio holds
-    /// always.
+    /// The longest wait of a tenant, in seconds. Infinite before the speed is known; the bound on seconds of audio
+    /// applies always.
     fn bound(&self, state: &State) -> f64 {
         let Some(full_window) = state.cost.of_full_window() else { return f64::INFINITY };
         let least = (MIN_HELD_WINDOWS * full_window).max(MIN_HELD_REQUESTS * state.time(state.usual));
         self.max_wait_seconds.max(least)
     }
 
-    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is held
-    /// already, of the piece of audio to which `work` belongs.
+    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is the part
+    /// in hand of the piece of audio to which `work` belongs; `room`: whether there is memory for it.
     ///
-    /// In that time a queue that is fair does as much for each other tenant that has so much, so the wait is the
-    /// sum of the lesser of both (max-min fairness), and one second of it passes in a second.
-    fn standing(&self, state: &State, tenant: TenantId, work: Work, piece: Work, bound: f64) -> Standing {
+    /// In that time a fair queue does as much work for every other tenant that has it. So the wait is the sum, over all
+    /// tenants, of the lesser of its work and this one's (max-min fairness), and one second of it passes in a second.
+    fn standing(
+        state: &State,
+        tenant: TenantId,
+        (work, piece): (Work, Work),
+        room: Result<(), Refused>,
+        bound: f64,
+    ) -> Standing {
         let own = state.accounts.get(&tenant);
         let (held, before) = own.map_or_else(Default::default, |own| (own.held, own.work()));
         let mine = state.time(before + work);
         let (mut others, mut active, mut larger) = (0.0, 1.0, 0.0);
         let mut parts = Vec::new();
         for (other, account) in &state.accounts {
-            let part = account.part(&state.pace);
+            let part = account.part(&state.throughput);
             if *other == tenant || (account.is_idle() && part < NO_PART) {
                 continue;
             }
@@ -267,51 +280,40 @@ impl Load {
             larger += f64::from(u8::from(time > mine));
             parts.push(part);
         }
-        // Tenants that have little waiting may come again and again: their part of late, up to an even one, is not
-        // there for this tenant.
+        // Tenants with little waiting may return again and again: their recent share, up to an even one, is not
+        // available to this tenant.
         let left = 1.0 - parts.iter().map(|part| part.min(1.0 / active)).sum::<f64>();
         let slowness = (1.0 + larger).max(1.0 / left.max(1.0 / active));
-        // A tenant's first piece may be as long as it likes, as on a server of its own.
+        // A tenant's first piece may have any length, as on a server that it has to itself.
         let is_first = before.without(piece) == Work::default();
         let wait = if is_first { others } else { (mine + others).max(mine * slowness) };
-        let over = self.over_memory(state, held, work);
-        // A tenant that holds nothing yet is not over its share, however long its first piece is.
+        // A tenant with nothing in hand is never over its share.
         let holds_more = !is_first && active > 1.0 && mine > bound / active;
-        let is_over_share = over == Err(Refused::OverShare) || holds_more;
+        let is_over_share = room == Err(Refused::OverShare) || holds_more;
         let mut excess = wait - bound;
-        if over.is_err() {
-            // Until as much of the audio that is held is done.
+        if room.is_err() {
+            // The time until as much of the audio in memory is done.
             let surplus = (held + work).seconds.min(work.seconds).max(1.0);
             excess = excess.max(state.time(Work::audio(surplus)) * active);
         }
         Standing { excess, active, slowness, is_over_share }
     }
 
-    /// Whether there is memory for `work` of a tenant that holds `held`.
-    fn over_memory(&self, state: &State, held: Work, work: Work) -> Result<(), Refused> {
-        if state.held.seconds == 0.0 || !self.max_held_seconds.is_finite() {
-            return Ok(());
-        }
-        let whole = |seconds: f64| seconds.ceil() as u64;
-        may_hold(
-            whole(held.seconds),
-            whole(state.held.seconds),
-            whole(work.seconds),
-            whole(self.max_held_seconds),
-            &state.tenants,
-        )
-    }
-
-    /// Lets a request in, before its audio is read. `caller` is the same number whenever the same caller asks
-    /// for the same thing.
+    /// Admits a request before its audio is read. `caller` identifies a client and its request.
     ///
     /// # Errors
-    /// [`Error::Overloaded`], [`Error::OverShare`], with the time at which there will be room for this caller.
-    pub fn enter(self: &Arc<Self>, tenant: TenantId, caller: u64, now: Instant) -> Result<Place, Error> {
+    /// [`Error::Overloaded`], [`Error::OverShare`], with the time until there will be room for this caller.
+    pub fn enter(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        caller: u64,
+        now: Instant,
+    ) -> Result<RequestPermit, Error> {
         let mut state = self.state();
         state.accounts.values_mut().for_each(|account| account.promises.expire(now));
         let usual = state.usual;
-        let standing = self.standing(&state, tenant, usual, Work::default(), self.bound(&state));
+        let room = self.memory.has_room(tenant, usual.seconds);
+        let standing = Self::standing(&state, tenant, (usual, Work::default()), room, self.bound(&state));
         let one = (state.time(usual) * standing.slowness).max(1e-6);
         let account = state.account(tenant);
         let waited = account.promises.keep(caller, now);
@@ -324,18 +326,18 @@ impl Load {
         let is_short_of_work = (state.held + state.expected).windows < state.slots;
         let promises = &state.account(tenant).promises;
         let before = if returned { promises.expected_again() } else { promises.expected() };
-        let (line, told) = (before * one, promises.of(caller));
+        let (line, promised) = (before * one, promises.of(caller));
         let may_pass = promises.leave(-standing.excess / one, 1.0 / one, now);
         let welcome = fits && (returned || is_short_of_work || may_pass);
         if welcome || (is_idle && requests == 0 && state.requests == 0) {
             state.requests += 1;
             state.account(tenant).requests += 1;
             state.expect(tenant, usual);
-            let expected = Expected { load: self.clone(), tenant, work: usual };
-            return Ok(Place { load: self.clone(), tenant, expected: Some(expected) });
+            let reservation = Reservation { load: self.clone(), tenant, work: usual };
+            return Ok(RequestPermit { load: self.clone(), tenant, reservation: Some(reservation), behind });
         }
         let crowded = if crowd.is_err() { one } else { 0.0 };
-        let wait = match told {
+        let wait = match promised {
             Some(due) => retry_after(due.saturating_duration_since(now).as_secs_f64()),
             None => {
                 let wait = retry_after(standing.excess.max(crowded).max(0.0) + line);
@@ -349,34 +351,62 @@ impl Load {
         Err(refusal(standing.is_over_share || crowd == Err(Refused::OverShare), wait))
     }
 
-    /// Accepts audio. An idle engine accepts any one piece; otherwise the wait for the tenant's work must stay
-    /// within bounds.
+    /// Admits audio. An idle engine admits any one piece; otherwise the wait for the tenant's work must stay within
+    /// bounds.
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], with the time until there is room.
-    pub fn admit(self: &Arc<Self>, tenant: TenantId, audio: Audio) -> Result<Admission, Error> {
+    pub fn admit(self: &Arc<Self>, tenant: TenantId, audio: Audio) -> Result<AudioPermit, Error> {
+        self.admit_behind(tenant, audio, 0.0)
+    }
+
+    /// As [`Self::admit`], for audio that may be `behind` the bound by so many seconds.
+    fn admit_behind(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        audio: Audio,
+        behind: f64,
+    ) -> Result<AudioPermit, Error> {
         let mut state = self.state();
         let reading = state.reading.of(audio.source_samples);
         let work = Work { reading, ..Work::audio(audio.seconds) };
-        self.check(&state, tenant, work, Work::default())?;
+        let memory = self.memory.reserve(Flow::Tenant(tenant), audio.seconds);
+        let room = memory.as_ref().map(drop).map_err(|refused| *refused);
+        self.check(&state, tenant, (work, Work::default()), room, behind)?;
+        let memory = memory.map_err(|_| Error::Overloaded { retry_after: retry_after(0.0) })?;
         state.hold(tenant, work);
-        // A stream is let in before it has any audio: that tells nothing of requests.
+        // A stream is admitted before it has any audio, which says nothing about requests.
         if audio.seconds > 0.0 {
             state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
         }
-        Ok(Admission::new(self.clone(), tenant, work))
+        Ok(AudioPermit::new(self.clone(), tenant, work, memory))
     }
 
-    /// Whether there is room for `work`; `piece` as for [`Self::standing`].
+    /// A permit for a job with so much audio, as soon as there is memory for it. Its work is not counted.
+    pub async fn admit_job(&self, tenant: TenantId, seconds: f64) -> AudioPermit {
+        AudioPermit::of_job(self.memory.reserve_for_job(tenant, seconds).await)
+    }
+
+    /// Whether there is room for `work`; `piece` and `room` as for [`Self::standing`]. `behind`: seconds by which it may
+    /// exceed the bound.
     ///
     /// # Errors
     /// As [`Self::admit`].
-    fn check(&self, state: &State, tenant: TenantId, work: Work, piece: Work) -> Result<(), Error> {
-        let standing = self.standing(state, tenant, work, piece, self.bound(state) * IN_HAND);
-        if state.held.seconds > 0.0 && standing.excess > 0.0 {
+    fn check(
+        &self,
+        state: &State,
+        tenant: TenantId,
+        (work, piece): (Work, Work),
+        room: Result<(), Refused>,
+        behind: f64,
+    ) -> Result<(), Error> {
+        let bound = self.bound(state) * IN_HAND + behind;
+        let standing = Self::standing(state, tenant, (work, piece), room, bound);
+        let waits_too_long = state.held.seconds > 0.0 && standing.excess > 0.0;
+        if room.is_err() || waits_too_long {
             let one = state.time(state.usual) * standing.slowness;
             let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
-            // Its own work done, and as much of the others', there is room in any case; with none of its own, it waits
+            // Once its own work and as much of the others' is done, there is room; without work of its own it waits
             // for theirs.
             let held = state.accounts.get(&tenant).map_or(0.0, |own| state.time(own.held));
             let own = if held > 0.0 { (held * standing.active).max(1.0) } else { f64::INFINITY };
@@ -390,29 +420,29 @@ impl Load {
         self.state().held.seconds
     }
 
-    pub fn held(&self) -> Held {
+    pub fn snapshot(&self) -> LoadSnapshot {
         let state = self.state();
-        Held {
+        LoadSnapshot {
             requests: state.requests,
             audio_seconds: state.held.seconds,
             wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
-            real_time_factor: state.pace.audio().map(|factor| factor * state.lanes),
+            real_time_factor: state.throughput.audio().map(|factor| factor * state.devices),
         }
     }
 
-    /// The engine's thread was busy with the model for `seconds`.
+    /// Records that a worker was busy with the model for `seconds`.
     pub fn busy(&self, seconds: f64) {
         let mut state = self.state();
-        // Where nothing is held, it did work that is not counted here.
+        // With nothing in hand, the work was of a kind that is not counted here.
         if state.held != Work::default() || state.expected != Work::default() {
-            let kept = state.pace.busy(seconds);
-            let State { accounts, pace, .. } = &mut *state;
+            let kept = state.throughput.busy(seconds);
+            let State { accounts, throughput, .. } = &mut *state;
             accounts.values_mut().for_each(|account| account.done *= kept);
-            accounts.retain(|_, account| !account.is_empty(pace));
+            accounts.retain(|_, account| !account.is_empty(throughput));
         }
     }
 
-    /// A window of `seconds` took `busy` seconds of the engine's time.
+    /// Learns from a window of `seconds` that took `busy` seconds of the engine's time.
     pub fn learn(&self, seconds: f64, busy: f64) {
         self.state().cost.learn(seconds, busy);
     }

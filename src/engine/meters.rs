@@ -8,10 +8,10 @@ use super::window::Class;
 use crate::telemetry::metrics;
 
 const CLASSES: [&str; 3] = ["live", "interactive", "job"];
-/// Ages are looked up at most so often: it takes a look at every tenant that waits.
+/// The shortest interval between lookups of ages, each of which visits every waiting tenant.
 const AGES_EVERY: Duration = Duration::from_millis(250);
 
-/// What became of a window.
+/// How a window left the engine.
 #[derive(Debug, Clone, Copy)]
 pub enum Outcome {
     Recognised,
@@ -20,7 +20,7 @@ pub enum Outcome {
     Abandoned,
 }
 
-/// A counter of seconds, which counters cannot count parts of.
+/// A counter of seconds: carries the fractions that the counter itself, of whole numbers, cannot.
 struct Seconds {
     total: f64,
     counter: ::metrics::Counter,
@@ -42,7 +42,7 @@ struct OfClass {
     decoded: ::metrics::Histogram,
 }
 
-/// Owned by the engine's thread.
+/// The metrics that a worker's thread updates.
 pub struct Meters {
     classes: [OfClass; 3],
     tokens: ::metrics::Counter,
@@ -112,7 +112,7 @@ impl Meters {
         self.tokens.increment(tokens);
     }
 
-    /// Whether it is time to look up ages again.
+    /// Whether to look up ages again.
     pub fn ages_due(&mut self, now: Instant) -> bool {
         let due = self.ages_at.is_none_or(|at| now.saturating_duration_since(at) >= AGES_EVERY);
         if due {
@@ -122,7 +122,7 @@ impl Meters {
     }
 }
 
-/// Sets the gauges to what holds now. For whoever is about to read them.
+/// Sets the gauges to the current values; call before the metrics are read.
 pub fn set_gauges(boards: &[&Board], load: &Load, slots: usize) {
     let now = Instant::now();
     let mut waiting = [0; CLASSES.len()];
@@ -134,18 +134,18 @@ pub fn set_gauges(boards: &[&Board], load: &Load, slots: usize) {
     let working = boards.iter().any(|board| board.condition() == Condition::Working);
     for ((class, count), age) in CLASSES.into_iter().zip(waiting).zip(ages) {
         metrics::QUEUE_WINDOWS.with(&[("class", class)]).set(count as f64);
-        // Ages are looked up less often than lengths.
+        // The age may be older than the length.
         let age = if count > 0 { age.as_secs_f64() } else { 0.0 };
         metrics::QUEUE_AGE.with(&[("class", class)]).set(age);
     }
-    let held = load.held();
+    let snapshot = load.snapshot();
     for (gauge, value) in [
         (&metrics::SLOTS, slots as f64),
         (&metrics::SLOTS_ACTIVE, boards.iter().map(|board| board.active()).sum::<u64>() as f64),
-        (&metrics::HELD_REQUESTS, held.requests as f64),
-        (&metrics::HELD_AUDIO, held.audio_seconds),
-        (&metrics::HELD_WAIT, held.wait_seconds.unwrap_or(0.0)),
-        (&metrics::REAL_TIME_FACTOR, held.real_time_factor.unwrap_or(0.0)),
+        (&metrics::HELD_REQUESTS, snapshot.requests as f64),
+        (&metrics::HELD_AUDIO, snapshot.audio_seconds),
+        (&metrics::HELD_WAIT, snapshot.wait_seconds.unwrap_or(0.0)),
+        (&metrics::REAL_TIME_FACTOR, snapshot.real_time_factor.unwrap_or(0.0)),
         (&metrics::ENGINE_WORKS, f64::from(u8::from(working))),
     ] {
         gauge.with(&[]).set(value);

@@ -1,16 +1,18 @@
-//! The engine: windows of speech in, recognitions out, many requests in one batch.
+//! The engine: recognises windows of speech from many requests in one batch per device.
 //!
-//! An [`Engine`] is a cheap handle on the threads that own the model, one for each device. Callers are
-//! admitted with the length of their audio, then hand in [`Window`]s, each of which goes to the device that
-//! has the fewest; dropping the future that waits for a [`Recognition`] cancels its work.
+//! An [`Engine`] is a cheap handle on worker threads, each of which owns the model on one device. A caller gets a
+//! permit for the length of its audio, then hands in [`Window`]s, each of which goes to the worker that has the
+//! fewest; dropping the future that waits for a [`Recognition`] cancels its work.
 //!
 //! ```text
-//! recognize ─▶ lane ─▶ Queue (class, then Fairness between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
+//! recognize ─▶ WorkerHandle ─▶ Queue (class, then Fairness between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
 //! ```
+#![doc = include_str!("README.md")]
 
 mod board;
 mod fairness;
-mod lane;
+mod fallback;
+mod handle;
 mod load;
 mod meters;
 mod model;
@@ -26,40 +28,40 @@ use crossbeam_channel::Sender;
 use serde::{Deserialize, Serialize};
 
 pub use board::{Condition, Counts};
-pub use load::{Admission, Audio, Expected, Held, Place};
-pub use model::{EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
+pub use fallback::Quality;
+pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermit, Reservation};
+pub use model::{Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
     WINDOW_SAMPLES, Window,
 };
 
-use lane::{Lane, Starting};
+use handle::{StartingWorker, WorkerHandle};
 use load::Load;
 use watch::Watch;
 
 use crate::share::Tenants;
 use crate::telemetry::metrics::REFUSED;
 
-/// How much the engine takes on.
+/// Bounds on the engine's work, and the timeouts of its watchdog.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// New audio is refused while what is held would take longer than this at the measured rate.
+    /// New audio is refused while the audio in hand would take longer than this at the measured speed.
     /// Seconds, default 30.
     pub max_wait_seconds: f64,
-    /// The most audio held at once, whatever the rate; 32 kB of memory a second, and 64 kB more while its window is
-    /// in the engine. Seconds, default 14400.
+    /// The most audio in memory at once, including that of jobs, from its decoding until its transcript is done. 32 kB of memory a second, and 64 kB more while its window is in the engine. Seconds, default 14400.
     pub max_held_seconds: f64,
-    /// Requests let in and not yet answered. Default 1024.
+    /// Admitted requests without an answer yet. Default 1024.
     pub max_requests: usize,
-    /// A call into the model that takes longer hangs: what waits is answered with an error, and new work is
-    /// refused until it is back. Raise it where one window takes that long. Seconds, default 15.
+    /// A model call that takes longer counts as hung: waiting windows fail, and new work is refused until it
+    /// returns. Raise it if one window can take that long. Seconds, default 15.
     pub stall_seconds: f64,
-    /// When such a call has hung for so long, `/livez` fails, so that what watches the process restarts it: nothing
-    /// else ends the call. Seconds, default 180.
+    /// When a call has hung for this long, `/livez` fails, so that a supervisor restarts the process, which alone
+    /// ends the call. Seconds, default 180.
     pub give_up_seconds: f64,
-    /// After so long without a recognised window a short silence is sent through the model, to see that it
-    /// works. Seconds, default 60.
+    /// After this long without a recognised window, a short silence is sent through the model to check it.
+    /// Seconds, default 60.
     pub probe_seconds: f64,
 }
 
@@ -77,7 +79,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Refuses nothing: for a caller who bounds what it brings, and would rather wait.
+    /// Refuses nothing: for a caller that bounds its own work and prefers to wait.
     pub fn unbounded() -> Self {
         Self {
             max_wait_seconds: f64::INFINITY,
@@ -118,23 +120,23 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// What all handles share. The threads that watch have no part in it, lest the engine never end.
+/// The state behind all handles. Watchdogs hold it weakly, so that the engine can end.
 struct Shared {
-    /// At least one, and all of the same model.
-    lanes: Vec<Lane>,
+    /// At least one, all with the same model.
+    workers: Vec<WorkerHandle>,
     load: Arc<Load>,
-    /// How long a call into the model may hang before only a restart helps.
+    /// How long a model call may hang before only a restart helps.
     give_up: Duration,
-    /// Its slots are those of all lanes.
+    /// The slots of all workers together.
     info: ModelInfo,
     _alive: Sender<()>,
 }
 
 impl Engine {
-    /// Starts the engine's thread, which builds the model by `load_model` and keeps it.
+    /// Starts one worker, whose thread builds the model by calling `load_model`.
     ///
     /// # Errors
-    /// What `load_model` fails with.
+    /// [`StartError::Model`] with the error of `load_model`.
     pub fn start<E: Send + 'static>(
         config: &Config,
         load_model: impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static,
@@ -142,27 +144,28 @@ impl Engine {
         Self::start_each(config, vec![load_model])
     }
 
-    /// Starts a thread for each of `load_models`, which build the same model on a device each, all at once.
+    /// Starts a worker for each of `load_models`, which build the same model on a device each, all at once.
     ///
     /// # Errors
-    /// What one of them fails with; [`StartError::Died`] where there are none.
+    /// [`StartError::Model`] with the error of one of them; [`StartError::Died`] if there are none.
     pub fn start_each<E: Send + 'static>(
         config: &Config,
         load_models: Vec<impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static>,
     ) -> Result<Self, StartError<E>> {
         let load = Arc::new(Load::new(config));
-        let starting = load_models.into_iter().map(|load_model| Starting::new(load.clone(), load_model));
+        let starting =
+            load_models.into_iter().map(|load_model| StartingWorker::new(load.clone(), load_model));
         let starting = starting.collect::<Result<Vec<_>, _>>()?;
-        let started = starting.into_iter().map(Starting::wait).collect::<Result<Vec<_>, _>>()?;
+        let started = starting.into_iter().map(StartingWorker::wait).collect::<Result<Vec<_>, _>>()?;
         let slots = started.iter().map(|(_, info)| info.slots).sum();
         let info = ModelInfo { slots, ..started.first().ok_or(StartError::Died)?.1.clone() };
         load.started(started.len(), slots);
-        let lanes: Vec<Lane> = started.into_iter().map(|(lane, _)| lane).collect();
+        let workers: Vec<WorkerHandle> = started.into_iter().map(|(worker, _)| worker).collect();
         let (_alive, alive) = crossbeam_channel::bounded(0);
         let give_up = Duration::try_from_secs_f64(config.give_up_seconds).unwrap_or(Duration::MAX);
-        let shared = Arc::new(Shared { lanes, load, give_up, info, _alive });
-        for lane in 0..shared.lanes.len() {
-            let (watch, alive) = (Watch::new(config, Arc::downgrade(&shared), lane), alive.clone());
+        let shared = Arc::new(Shared { workers, load, give_up, info, _alive });
+        for worker in 0..shared.workers.len() {
+            let (watch, alive) = (Watch::new(config, Arc::downgrade(&shared), worker), alive.clone());
             let watch = move || watch.run(&alive);
             std::thread::Builder::new()
                 .name("engine-watch".into())
@@ -176,28 +179,41 @@ impl Engine {
         &self.shared.info
     }
 
-    /// Shares the engine between the organisations that `tenants` counts; without this it serves one.
+    /// Shares the engine between the organisations that `tenants` counts; by default it serves one.
     pub fn share_between(&self, tenants: Tenants) {
         self.shared.load.share_between(tenants);
     }
 
-    /// Lets a request in before its audio is read. `caller` is the same number whenever the same caller asks
-    /// for the same thing: clients that retry after `Retry-After` are let in ahead of new ones.
+    /// Admits a request before its audio is read. `caller` identifies a client and its request: clients that retry
+    /// after `Retry-After` are admitted ahead of new ones.
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], [`Error::Unwell`].
-    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<Place, Error> {
+    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<RequestPermit, Error> {
         self.unless_unwell()?;
         self.shared.load.enter(tenant, caller, Instant::now()).inspect_err(count_refusal)
     }
 
-    /// Leave to hand in windows of so much audio in all.
+    /// Admits `audio`, to be handed in as windows.
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], [`Error::Unwell`].
-    pub fn admit(&self, tenant: TenantId, audio: impl Into<Audio>) -> Result<Admission, Error> {
+    pub fn admit(&self, tenant: TenantId, audio: impl Into<Audio>) -> Result<AudioPermit, Error> {
         self.unless_unwell()?;
         self.shared.load.admit(tenant, audio.into()).inspect_err(count_refusal)
+    }
+
+    /// Admits the audio of the request that holds `permit`.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub fn admit_request(
+        &self,
+        permit: &RequestPermit,
+        audio: impl Into<Audio>,
+    ) -> Result<AudioPermit, Error> {
+        self.unless_unwell()?;
+        permit.admit(audio.into()).inspect_err(count_refusal)
     }
 
     fn unless_unwell(&self) -> Result<(), Error> {
@@ -208,17 +224,17 @@ impl Engine {
         Err(Error::Unwell)
     }
 
-    /// Whether windows are recognised: on some device at least.
+    /// The state of the engine: working if any worker is.
     pub fn condition(&self) -> Condition {
-        let mut conditions = self.shared.lanes.iter().map(|lane| lane.board.condition());
+        let mut conditions = self.shared.workers.iter().map(|worker| worker.board.condition());
         let first = conditions.next().unwrap_or(Condition::Ended);
         if conditions.any(|condition| condition == Condition::Working) { Condition::Working } else { first }
     }
 
-    /// Whether only a restart of the process helps: its thread is gone, or no device works and a call into the model
-    /// has hung for [`Config::give_up_seconds`].
+    /// Whether only a restart of the process helps: the workers have ended, or none works and a model call has hung
+    /// for [`Config::give_up_seconds`].
     pub fn is_lost(&self) -> bool {
-        let hung = self.shared.lanes.iter().map(|lane| lane.board.hung_for()).max().unwrap_or_default();
+        let hung = self.shared.workers.iter().map(|worker| worker.board.hung_for()).max().unwrap_or_default();
         match self.condition() {
             Condition::Working => false,
             Condition::Ended => true,
@@ -226,58 +242,59 @@ impl Engine {
         }
     }
 
-    /// Recognises half a second of silence on every device: whether the model works. Takes its turn with live
-    /// windows.
+    /// Checks the model on every device with half a second of silence, which takes its turn with live windows.
     ///
     /// # Errors
-    /// Those of the model, [`Error::Unwell`] where it hangs.
+    /// The model's error, or [`Error::Unwell`] if it hangs.
     pub async fn probe(&self) -> Result<(), Error> {
-        let probes = self.shared.lanes.iter().map(Lane::probe);
+        let probes = self.shared.workers.iter().map(WorkerHandle::probe);
         futures_util::future::try_join_all(probes).await.map(drop)
     }
 
-    /// Leave for a job's windows. They are not counted, as they make way for those that are: their
-    /// sender bounds how many there are at once.
-    pub fn admit_job(&self) -> Admission {
-        Admission::uncounted()
+    /// A permit for a job, as soon as there is memory for its audio. Its work is not counted, as it gives way to all
+    /// other work.
+    pub async fn admit_job(&self, tenant: TenantId, audio: impl Into<Audio>) -> AudioPermit {
+        self.shared.load.admit_job(tenant, audio.into().seconds).await
     }
 
-    /// Audio seconds admitted and not done, without those of jobs.
+    /// Admitted audio that is not done, in seconds, without that of jobs.
     pub fn held_seconds(&self) -> f64 {
         self.shared.load.held_seconds()
     }
 
-    pub fn held(&self) -> Held {
-        self.shared.load.held()
+    /// The current load, for monitoring.
+    pub fn load(&self) -> LoadSnapshot {
+        self.shared.load.snapshot()
     }
 
     /// Windows, tokens and steps since the start.
     pub fn counts(&self) -> Counts {
-        let counts = self.shared.lanes.iter().map(|lane| lane.board.counts());
-        counts.fold(Counts::default(), |sum, lane| Counts {
-            windows: sum.windows + lane.windows,
-            tokens: sum.tokens + lane.tokens,
-            steps: sum.steps + lane.steps,
+        let counts = self.shared.workers.iter().map(|worker| worker.board.counts());
+        counts.fold(Counts::default(), |sum, one| Counts {
+            windows: sum.windows + one.windows,
+            tokens: sum.tokens + one.tokens,
+            steps: sum.steps + one.steps,
         })
     }
 
-    /// Sets the metrics of this moment: for whoever is about to read them.
+    /// Sets the gauges to the current values; call before the metrics are read.
     pub fn set_gauges(&self) {
-        let boards = self.shared.lanes.iter().map(|lane| lane.board.as_ref()).collect::<Vec<_>>();
+        let boards = self.shared.workers.iter().map(|worker| worker.board.as_ref()).collect::<Vec<_>>();
         meters::set_gauges(&boards, &self.shared.load, self.shared.info.slots);
     }
 
-    /// Recognises one window. Cancel-safe: dropping the future frees the window's place.
+    /// Recognises one window. Cancel-safe: dropping the future frees the window's slot.
     ///
     /// # Errors
     /// Any [`Error`] but [`Error::Overloaded`].
-    pub async fn recognize(&self, _admission: &Admission, window: Window) -> Result<Recognition, Error> {
+    pub async fn recognize(&self, _permit: &AudioPermit, window: Window) -> Result<Recognition, Error> {
         self.shared.info.check(&window.options)?;
         if window.pcm.len() > WINDOW_SAMPLES {
             return Err(Error::WindowTooLong);
         }
-        let lane = self.shared.lanes.iter().min_by_key(|lane| lane.burden()).ok_or(Error::ShuttingDown)?;
-        lane.recognize(window).await
+        let worker =
+            self.shared.workers.iter().min_by_key(|worker| worker.burden()).ok_or(Error::ShuttingDown)?;
+        worker.recognize(window).await
     }
 }
 

@@ -1,11 +1,11 @@
-//! What the engine asks of a model. Whisper implements it on a device; tests script it.
+//! The interface between the engine and a speech model. Whisper implements it on a device; tests script it.
 
 use super::Error;
 use super::window::{DecodingOptions, LanguageChoice, Task};
 use crate::audio::Pcm;
 use crate::transcript::{DetectedLanguage, Segment};
 
-/// One lane of the decode batch, with its share of the key-value arena.
+/// One row of the decode batch, with its share of the key-value caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub usize);
 
@@ -15,7 +15,7 @@ pub struct ModelInfo {
     pub name: String,
     /// Stable for the same name and weights: clients see it as the model's id.
     pub uuid: uuid::Uuid,
-    /// Codes that may be asked for; `["en"]` for an English-only model.
+    /// Language codes that a request may name; `["en"]` for an English-only model.
     pub languages: Vec<String>,
     pub slots: usize,
     /// The most windows that one call of [`SpeechModel::encode`] takes.
@@ -55,6 +55,15 @@ pub struct EncodeRequest<'a> {
     pub pcm: &'a Pcm,
 }
 
+/// One try at decoding the window in a slot, which was encoded before.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt<'a> {
+    pub slot: SlotId,
+    pub options: &'a DecodingOptions,
+    /// 0 takes the likeliest token each time; above 0 tokens are sampled.
+    pub temperature: f32,
+}
+
 /// Whether a slot's sequence goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepOutcome {
@@ -87,7 +96,7 @@ pub struct Token {
     pub probability: f32,
 }
 
-/// A model on one device, owned by one thread. A slot goes encode → begin → step … → finish;
+/// A model on one device, owned by one worker thread. A slot goes encode → begin → step … → finish;
 /// `begin` may follow `finish` for another attempt at the same encoding. No call depends on which
 /// other slots are in the batch: the same window gives the same tokens alone and in company.
 pub trait SpeechModel {
@@ -97,7 +106,7 @@ pub trait SpeechModel {
     fn encode(&mut self, requests: &[EncodeRequest]) -> Result<(), Error>;
 
     /// Starts attempts: detects languages where asked, runs the prompts.
-    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error>;
+    fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error>;
 
     /// One token for each of `slots`.
     fn step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, Error>;
@@ -108,6 +117,6 @@ pub trait SpeechModel {
     /// Word times for accepted hypotheses of slots that are still held.
     fn align(&mut self, hypotheses: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error>;
 
-    /// The slot's window is done with, finished or not.
+    /// Frees the slot, whether or not its window is finished.
     fn release(&mut self, slot: SlotId);
 }

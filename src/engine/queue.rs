@@ -61,13 +61,14 @@ impl<T> Queue<T> {
         lane.length += 1;
     }
 
-    /// The next item: a more urgent class first, but for the jobs' own turns. Items of flows that `may_begin`
-    /// refuses stay, but for live ones.
-    pub fn pop(&mut self, may_begin: impl Fn(Flow) -> bool) -> Option<T> {
+    /// The next item: a more urgent class first, but for the jobs' own turns. Items of flows that `may_begin` refuses
+    /// stay, but for live ones of flows that `goes_first` lets through.
+    pub fn pop(&mut self, goes_first: impl Fn(Flow) -> bool, may_begin: impl Fn(Flow) -> bool) -> Option<T> {
         let [live, interactive, jobs] = &mut self.lanes;
         let may_have = |tenant| may_begin(Flow::Tenant(tenant));
+        let may_have_live = |tenant| goes_first(Flow::Tenant(tenant)) || may_have(tenant);
         if self.passed_over + 1 < JOB_TURN
-            && let Some(item) = live.pop(|_| true).or_else(|| interactive.pop(may_have))
+            && let Some(item) = live.pop(may_have_live).or_else(|| interactive.pop(may_have))
         {
             self.passed_over += u32::from(jobs.length > 0);
             return Some(item);
@@ -76,7 +77,7 @@ impl<T> Queue<T> {
         if job.is_some() || jobs.length == 0 {
             self.passed_over = 0;
         }
-        job.or_else(|| live.pop(|_| true)).or_else(|| interactive.pop(may_have))
+        job.or_else(|| live.pop(may_have_live)).or_else(|| interactive.pop(may_have))
     }
 
     /// Flows that have items here; some more than once.
@@ -163,7 +164,7 @@ mod tests {
         queue.push(Class::Interactive, TenantId(1), SECOND, "first");
         queue.push(Class::Interactive, TenantId(1), SECOND, "second");
         queue.push(Class::Live, TenantId(1), SECOND, "live");
-        let order: Vec<_> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop(|_| true, |_| true)).collect();
         assert_eq!(order, ["live", "first", "second", "job"]);
         assert!(queue.is_empty());
     }
@@ -176,7 +177,7 @@ mod tests {
             queue.push(Class::Interactive, TenantId(2), SECOND, "interactive");
             queue.push(Class::Live, TenantId(3), SECOND, "live");
         }
-        let position = std::iter::from_fn(|| queue.pop(|_| true)).position(|item| item == "job");
+        let position = std::iter::from_fn(|| queue.pop(|_| true, |_| true)).position(|item| item == "job");
         assert_eq!(position, Some(JOB_TURN as usize - 1));
     }
 
@@ -187,7 +188,7 @@ mod tests {
             queue.push(Class::Job, TenantId(1), 30 * SECOND, 1);
         }
         queue.push(Class::Job, TenantId(2), 30 * SECOND, 2);
-        let position = std::iter::from_fn(|| queue.pop(|_| true)).position(|tenant| tenant == 2);
+        let position = std::iter::from_fn(|| queue.pop(|_| true, |_| true)).position(|tenant| tenant == 2);
         assert!(position.is_some_and(|position| position <= 1), "served at {position:?}");
     }
 
@@ -203,7 +204,7 @@ mod tests {
             }
             let mut seen: Vec<usize> = Vec::new();
             let mut last = std::collections::HashMap::new();
-            while let Some(index) = queue.pop(|_| true) {
+            while let Some(index) = queue.pop(|_| true, |_| true) {
                 let (class, tenant, _) = entries[index];
                 prop_assert!(last.insert((class, tenant), index).is_none_or(|before| before < index));
                 seen.push(index);
@@ -233,7 +234,7 @@ mod tests {
             prop_assert_eq!(thinned.lengths(), never.lengths());
             prop_assert_eq!(thinned.oldest(|&index| index), never.oldest(|&index| index));
             let order = |mut queue: Queue<usize>| {
-                let mut order: Vec<usize> = std::iter::from_fn(|| queue.pop(|_| true)).collect();
+                let mut order: Vec<usize> = std::iter::from_fn(|| queue.pop(|_| true, |_| true)).collect();
                 // Between tenants turns may differ, as whoever came first may be gone.
                 order.sort_by_key(|&index| (entries[index].0, entries[index].1));
                 order
@@ -253,7 +254,7 @@ mod tests {
             let mut left = [lengths.len(), lengths.len()];
             let mut served = [0i64, 0];
             while left[0] > 0 && left[1] > 0 {
-                let Some((tenant, seconds)) = queue.pop(|_| true) else { break };
+                let Some((tenant, seconds)) = queue.pop(|_| true, |_| true) else { break };
                 left[tenant] -= 1;
                 served[tenant] += seconds as i64;
                 prop_assert!((served[0] - served[1]).abs() <= 60, "{served:?}");

@@ -1,5 +1,5 @@
-//! Watches one of the engine's threads, from a thread of its own: a call into the model that does not come back, calls
-//! that fail, and long quiet, after which a short piece of silence is sent through as a probe.
+//! The watchdog of one worker, on a separate thread. It detects model calls that hang or fail, and sends half a second
+//! of silence as a probe after failures and after long idle time.
 //!
 //! ```text
 //!            call > stall_seconds            the call is back
@@ -14,28 +14,27 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use tokio::sync::oneshot;
 
 use super::board::Condition;
-use super::lane::Lane;
+use super::handle::WorkerHandle;
 use super::window::{Class, DecodingOptions, LanguageChoice, Recognition, TenantId, Window};
 use super::{Config, Error, Shared};
 use crate::audio::{Pcm, SAMPLE_RATE};
 
-/// Looks in the time that a call may take: it is found out by so much too late.
+/// Checks within [`Config::stall_seconds`]: a hang is detected late by at most one interval.
 const LOOKS: u32 = 20;
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(10);
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
-/// Calls that fail one after another before it is asked whether any would succeed: bad luck and bad input
-/// come one at a time.
+/// Consecutive failed calls before a probe: single failures may be due to the input.
 const FAILURES: u64 = 3;
-/// From one failed probe to the next.
+/// The interval between probes while they fail.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 pub struct Watch {
     shared: Weak<Shared>,
-    /// Which of its lanes.
-    lane: usize,
+    /// Index into its workers.
+    worker: usize,
     every: Duration,
     looked_at: Option<Instant>,
-    /// The call that was running at the last look, and how long it has been watched.
+    /// The call that was running at the last check, and how long it has been watched.
     call: Option<(u64, Duration)>,
     stall: Duration,
     quiet: Duration,
@@ -44,12 +43,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(config: &Config, shared: Weak<Shared>, lane: usize) -> Self {
+    pub fn new(config: &Config, shared: Weak<Shared>, worker: usize) -> Self {
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         let stall = seconds(config.stall_seconds);
         Self {
             shared,
-            lane,
+            worker,
             every: (stall / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX),
             looked_at: None,
             call: None,
@@ -60,17 +59,17 @@ impl Watch {
         }
     }
 
-    /// Until `alive` is closed, by the last handle on the engine.
+    /// Runs until the last handle on the engine closes `alive`.
     pub fn run(mut self, alive: &Receiver<()>) {
         while alive.recv_timeout(self.every) == Err(RecvTimeoutError::Timeout) {
             let Some(shared) = self.shared.upgrade() else { return };
-            let Some(lane) = shared.lanes.get(self.lane) else { return };
-            self.look(lane, Instant::now());
+            let Some(worker) = shared.workers.get(self.worker) else { return };
+            self.look(worker, Instant::now());
         }
     }
 
-    /// How long the present call has been watched. Time in which this thread did not look does not count: when
-    /// the whole process is stopped for a while, or the machine is, its model does not hang.
+    /// How long the current call has been watched. A gap between checks counts as two intervals at most: if the
+    /// process or the machine was suspended, the model did not hang.
     fn watched(&mut self, call: Option<u64>, now: Instant) -> Duration {
         let since_look =
             self.looked_at.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
@@ -82,15 +81,15 @@ impl Watch {
         self.call.map_or(Duration::ZERO, |(_, watched)| watched)
     }
 
-    fn look(&mut self, lane: &Lane, now: Instant) {
-        let board = &lane.board;
+    fn look(&mut self, worker: &WorkerHandle, now: Instant) {
+        let board = &worker.board;
         let before = board.condition();
         let watched = self.watched(board.in_call(), now);
         let hangs = watched > self.stall;
         board.hangs_for(watched.saturating_sub(self.stall));
         match (before, hangs) {
             (Condition::Ended, _) => {
-                lane.hung.send_replace(true);
+                worker.hung.send_replace(true);
                 return;
             }
             (Condition::Hung, true) => return,
@@ -101,26 +100,26 @@ impl Watch {
                 );
                 board.set_condition(Condition::Hung);
                 self.probe = None;
-                lane.hung.send_replace(true);
+                worker.hung.send_replace(true);
                 return;
             }
             (Condition::Hung, false) => {
                 tracing::warn!("the call into the model came back");
                 board.set_condition(Condition::Failing);
                 self.probed_at = None;
-                lane.hung.send_replace(false);
+                worker.hung.send_replace(false);
             }
             _ => {}
         }
-        self.settle(lane);
-        if self.probe.is_none() && self.wants_probe(lane, now) {
+        self.settle(worker);
+        if self.probe.is_none() && self.wants_probe(worker, now) {
             self.probed_at = Some(now);
-            self.probe = lane.send_probe();
+            self.probe = worker.send_probe();
         }
     }
 
-    /// What the probe has found, if it is back.
-    fn settle(&mut self, lane: &Lane) {
+    /// Updates the condition from the probe's result, once there is one.
+    fn settle(&mut self, worker: &WorkerHandle) {
         let Some(probe) = &mut self.probe else { return };
         let result = match probe.try_recv() {
             Err(oneshot::error::TryRecvError::Empty) => return,
@@ -129,26 +128,26 @@ impl Watch {
             Err(oneshot::error::TryRecvError::Closed) => Err(Error::ShuttingDown),
         };
         self.probe = None;
-        let failed_before = lane.board.condition() != Condition::Working;
+        let failed_before = worker.board.condition() != Condition::Working;
         match result {
             Ok(()) if failed_before => {
                 tracing::info!("the engine works again");
-                lane.board.set_condition(Condition::Working);
+                worker.board.set_condition(Condition::Working);
             }
             Ok(()) => {}
             Err(error) => {
                 if !failed_before {
                     tracing::error!(%error, "the engine fails");
                 }
-                lane.board.set_condition(Condition::Failing);
+                worker.board.set_condition(Condition::Failing);
             }
         }
     }
 
-    fn wants_probe(&self, lane: &Lane, now: Instant) -> bool {
+    fn wants_probe(&self, worker: &WorkerHandle, now: Instant) -> bool {
         let since_probe = self.probed_at.map(|at| now.saturating_duration_since(at));
         let due = |pause: Duration| since_probe.is_none_or(|since| since >= pause);
-        let board = &lane.board;
+        let board = &worker.board;
         if board.condition() != Condition::Working || board.failures() >= FAILURES {
             return due(PROBE_AGAIN);
         }
@@ -156,7 +155,7 @@ impl Watch {
     }
 }
 
-/// Half a second of silence, decoded once and greedily, ahead of all that waits.
+/// Half a second of silence, decoded once and greedily, in the most urgent class.
 pub fn probe_window(language: &str) -> Window {
     Window {
         pcm: Pcm::new(vec![0.0; SAMPLE_RATE as usize / 2]),
@@ -190,10 +189,10 @@ mod tests {
             watched
         };
         assert_eq!(longest(None, 100, every), Duration::ZERO);
-        // The first look at a call tells nothing of when it began.
+        // The first check of a call cannot know when it began.
         assert_eq!(longest(Some(1), 1, every), Duration::ZERO);
         assert_eq!(longest(Some(1), 20, every), 20 * every);
-        // Another one, and then nobody looks for an hour.
+        // Another call, and then an hour without a check.
         assert_eq!(longest(Some(3), 5, every), 4 * every);
         assert_eq!(longest(Some(3), 1, Duration::from_secs(3600)), 6 * every);
         assert_eq!(longest(None, 1, every), Duration::ZERO);

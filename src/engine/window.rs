@@ -1,9 +1,10 @@
-//! What goes into the engine and what comes out.
+//! Windows of speech with their decoding options, and the engine's results.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::audio::{Pcm, SAMPLE_RATE};
+use crate::patience::Deadline;
 use crate::transcript::{DetectedLanguage, Segment};
 
 /// The longest window: Whisper's encoder sees 30 s at a time.
@@ -15,20 +16,20 @@ pub struct Window {
     pub pcm: Pcm,
     pub options: DecodingOptions,
     pub class: Class,
-    /// Whose work it is: capacity is shared fairly between tenants, by audio seconds.
+    /// The tenant that capacity is charged to: tenants share it fairly.
     pub tenant: TenantId,
-    /// Work that has not begun by then is answered with [`super::Error::DeadlineExceeded`].
-    pub deadline: Option<Instant>,
+    /// A window that has not begun by then fails with [`super::Error::DeadlineExceeded`].
+    pub deadline: Option<Deadline>,
 }
 
-/// Lower comes first.
+/// The urgency of a window; lower classes go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// A person waits for the next word.
     Live,
     /// A client waits for the answer.
     Interactive,
-    /// Nobody waits: the result is delivered later.
+    /// No client is connected: the result is delivered later.
     Job,
 }
 
@@ -52,14 +53,14 @@ pub enum Task {
     Translate,
 }
 
-/// The most terms of one request that are heeded.
+/// Terms of one request beyond this many are ignored.
 pub const TERMS_MAX: usize = 600;
 
-/// A word or a few, and how much it is expected.
+/// A word or phrase to expect, and how strongly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
     pub text: String,
-    /// 1: expected; more, the more it is; less than 0: unwanted.
+    /// 1 for an expected term, more for a likelier one; negative for an unwanted one.
     pub weight: f32,
 }
 
@@ -71,8 +72,7 @@ pub struct DecodingOptions {
     pub task: Task,
     /// Text that precedes the window, to condition on: names, terms, the words before.
     pub prompt: Option<String>,
-    /// Terms that are likelier, or less likely, than the model thinks, at most [`TERMS_MAX`]. Windows of one request
-    /// share them.
+    /// Terms to make likelier or less likely, at most [`TERMS_MAX`]. The windows of one request share them.
     pub bias: Arc<[Term]>,
     /// Align words in time. Costs a pass over the decoded tokens.
     pub word_times: bool,
@@ -102,21 +102,65 @@ impl Default for DecodingOptions {
     }
 }
 
-/// What the model heard in one window. Times count from the window's start.
+/// The least progress of a recognition: a model that accounts for less is stuck, and goes on from here.
+const MIN_ADVANCE_SAMPLES: usize = SAMPLE_RATE as usize / 10;
+/// The rest of a window is recognised again if so many frames of 32 ms in it are surely speech: 0.3 s.
+const MIN_REST_FRAMES: usize = 10;
+
+/// The text of one window. Times count from the window's start.
 #[derive(Debug, Clone)]
 pub struct Recognition {
     pub segments: Vec<Segment>,
     pub language: DetectedLanguage,
     /// Samples of the window that `segments` account for; the caller hands in the rest again as
-    /// a new window, so that nothing is lost when decoding stops early. Never 0.
+    /// a new window ([`Self::rest`]), so that nothing is lost when decoding stops early. Never 0.
     pub consumed_samples: usize,
     pub timings: Timings,
 }
 
-/// Where a window's time went.
+impl Recognition {
+    /// Samples of the window after which the next one begins.
+    pub fn advance(&self) -> usize {
+        self.consumed_samples.max(MIN_ADVANCE_SAMPLES)
+    }
+
+    /// The sample of the window from which on it is to be recognised again; `None` if all of its speech is
+    /// accounted for. `sure_frames_after` counts the frames of 32 ms that are surely speech from a sample on.
+    pub fn rest(
+        &self,
+        window_samples: usize,
+        sure_frames_after: impl FnOnce(usize) -> usize,
+    ) -> Option<usize> {
+        let rest = self.advance();
+        (rest < window_samples && sure_frames_after(rest) >= MIN_REST_FRAMES).then_some(rest)
+    }
+}
+
+/// How long a window spent in each stage.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Timings {
     pub queued: Duration,
     pub encoded: Duration,
     pub decoded: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_window_is_tried_again_only_where_there_is_speech() {
+        let consumed = |consumed_samples| Recognition {
+            segments: Vec::new(),
+            language: DetectedLanguage { code: "en".into(), probability: 1.0 },
+            consumed_samples,
+            timings: Timings::default(),
+        };
+        let half = consumed(WINDOW_SAMPLES / 2);
+        assert_eq!(half.rest(WINDOW_SAMPLES, |_| MIN_REST_FRAMES), Some(WINDOW_SAMPLES / 2));
+        assert_eq!(half.rest(WINDOW_SAMPLES, |_| MIN_REST_FRAMES - 1), None);
+        assert_eq!(consumed(WINDOW_SAMPLES).rest(WINDOW_SAMPLES, |_| 100), None);
+        // A model that is stuck moves on all the same.
+        assert_eq!(consumed(1).rest(WINDOW_SAMPLES, |rest| rest), Some(MIN_ADVANCE_SAMPLES));
+    }
 }

@@ -1,4 +1,4 @@
-//! The thread that owns the model: takes windows in, keeps the slots full, answers.
+//! The worker thread, which owns a model: receives windows, keeps the slots full and answers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,19 +10,20 @@ use tokio::sync::oneshot;
 use super::Error;
 use super::board::Board;
 use super::fairness::{Fairness, Flow, Seat};
+use super::fallback::Quality;
 use super::load::Load;
 use super::meters::{Meters, Outcome};
-use super::model::{EncodeRequest, Hypothesis, SlotId, SpeechModel, StepOutcome};
+use super::model::{Attempt, EncodeRequest, Hypothesis, SlotId, SpeechModel, StepOutcome};
 use super::queue::Queue;
-use super::window::{Class, DecodingOptions, Recognition, Timings, Window};
+use super::window::{Class, Recognition, Timings, Window};
 use crate::audio::SAMPLE_RATE;
 
-/// A window on its way, with the channel its answer goes back on.
+/// A submitted window, with the channel for its answer.
 pub struct Entry {
     pub window: Window,
     pub reply: oneshot::Sender<Result<Recognition, Error>>,
     pub queued_at: Instant,
-    /// Sent to see whether the model works: counts for nothing.
+    /// Sent to check the model; not counted in metrics or load.
     pub is_probe: bool,
 }
 
@@ -46,18 +47,18 @@ struct Occupant {
 }
 
 pub struct Worker {
-    hall: Hall,
+    model: TimedModel,
     commands: Receiver<Entry>,
     queue: Queue<Entry>,
     fairness: Fairness,
     slots: Vec<Option<Occupant>>,
-    /// Those in use, in order; kept for its memory.
+    /// The slots of the current step, in order; kept to reuse its memory.
     active: Vec<SlotId>,
     meters: Meters,
 }
 
-/// The model, and who watches its calls.
-struct Hall {
+/// The model, with its calls timed and reported.
+struct TimedModel {
     model: Box<dyn SpeechModel>,
     load: Arc<Load>,
     board: Arc<Board>,
@@ -65,9 +66,9 @@ struct Hall {
     busy: Duration,
 }
 
-impl Hall {
-    /// One call into the model, and how long it took. A panic in there costs the windows of the call: what the
-    /// next one finds in its slots is written anew.
+impl TimedModel {
+    /// Calls the model and measures the time. A panic fails only the windows of this call, as the next use of their
+    /// slots overwrites them.
     fn call<T>(
         &mut self,
         call: impl FnOnce(&mut dyn SpeechModel) -> Result<T, Error>,
@@ -87,7 +88,7 @@ impl Hall {
     }
 }
 
-/// Says so when the thread ends, however it does.
+/// Marks the worker as ended when dropped, even by a panic.
 struct End(Arc<Board>);
 
 impl Drop for End {
@@ -107,7 +108,7 @@ impl Worker {
         Self {
             active: Vec::with_capacity(slots.len()),
             slots,
-            hall: Hall { model, load, board, busy: Duration::ZERO },
+            model: TimedModel { model, load, board, busy: Duration::ZERO },
             commands,
             queue: Queue::new(),
             fairness: Fairness::default(),
@@ -117,10 +118,10 @@ impl Worker {
 
     /// Runs until every handle on the engine is gone and all accepted windows are answered.
     pub fn run(mut self) {
-        let _end = End(self.hall.board.clone());
+        let _end = End(self.model.board.clone());
         while self.receive() {
             self.drop_abandoned();
-            let slots = self.slots.iter().flatten().map(|occupant| (occupant.entry.flow(), occupant.busy));
+            let slots = self.slots.iter().flatten().map(|occupant| occupant.entry.flow());
             self.fairness.begin_round(self.queue.flows(), slots, Instant::now());
             self.admit();
             self.step();
@@ -128,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// Takes what has arrived; waits where there is nothing else to do. False when all is done.
+    /// Takes the windows that have arrived; waits for one when idle. False when all work is done.
     fn receive(&mut self) -> bool {
         if self.is_idle() {
             match self.commands.recv() {
@@ -157,9 +158,9 @@ impl Worker {
         self.queue.push(class, tenant, samples, entry);
     }
 
-    /// Frees what nobody waits for any more. The queue is walked only when somebody has left.
+    /// Frees windows whose callers have gone. Walks the queue only after a caller has left.
     fn drop_abandoned(&mut self) {
-        if !self.hall.board.take_left() {
+        if !self.model.board.take_left() {
             return;
         }
         let meters = &self.meters;
@@ -173,7 +174,7 @@ impl Worker {
         self.queue.retain(|entry| !abandoned(entry));
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if slot.take_if(|occupant| abandoned(&occupant.entry)).is_some() {
-                self.hall.release(SlotId(index));
+                self.model.release(SlotId(index));
             }
         }
     }
@@ -184,7 +185,7 @@ impl Worker {
             return;
         }
         let now = Instant::now();
-        let batch = self.fairness.encode_batch(self.hall.model.info().encode_batch);
+        let batch = self.fairness.encode_batch(self.model.model.info().encode_batch);
         let mut free: Vec<SlotId> =
             (0..self.slots.len()).filter(|&index| self.slots[index].is_none()).map(SlotId).collect();
         let kept = self.fairness.keeps_a_slot(now) && free.len() == 1 && self.slots.len() > 1;
@@ -202,14 +203,14 @@ impl Worker {
             .iter()
             .map(|(slot, entry)| EncodeRequest { slot: *slot, pcm: &entry.window.pcm })
             .collect();
-        let (encoded, took) = self.hall.call(|model| model.encode(&requests));
+        let (encoded, took) = self.model.call(|model| model.encode(&requests));
         let encoded_at = now + took;
         self.meters.encoded(took);
         let flows: Vec<Flow> = admitted.iter().map(|(_, entry)| entry.flow()).collect();
         self.fairness.encoded(&flows, took);
         if let Err(error) = encoded {
             for (slot, entry) in admitted {
-                self.hall.release(slot);
+                self.model.release(slot);
                 self.failed(entry, error.clone());
             }
             return;
@@ -231,16 +232,17 @@ impl Worker {
             let (fairness, slots) = (&self.fairness, &self.slots);
             let has_slot = |flow| slots.iter().flatten().any(|occupant| occupant.entry.flow() == flow);
             let may_begin = |flow| fairness.may_begin(flow) && !(newcomers && has_slot(flow));
-            let next = self.queue.pop(|flow| fairness.is_next(flow) && may_begin(flow));
-            let entry = next.or_else(|| self.queue.pop(may_begin))?;
+            let goes_first = |flow| fairness.goes_first(flow);
+            let next = self.queue.pop(goes_first, |flow| fairness.is_next(flow) && may_begin(flow));
+            let entry = next.or_else(|| self.queue.pop(goes_first, may_begin))?;
             if entry.reply.is_closed() {
-                // Whoever left has not been seen to yet.
+                // Its caller left after the last call of `drop_abandoned`.
                 if !entry.is_probe {
                     self.meters.left(entry.window.class, Outcome::Abandoned);
                 }
                 continue;
             }
-            if entry.window.deadline.is_none_or(|deadline| now < deadline) {
+            if entry.window.deadline.is_none_or(|deadline| !deadline.has_passed(now)) {
                 return Some(entry);
             }
             self.meters.left(entry.window.class, Outcome::Expired);
@@ -249,22 +251,23 @@ impl Worker {
     }
 
     fn begin(&mut self, slots: &[SlotId]) {
-        let attempts: Vec<(SlotId, &DecodingOptions, f32)> = slots
+        let attempts: Vec<Attempt> = slots
             .iter()
             .filter_map(|&slot| {
                 let occupant = self.slots[slot.0].as_ref()?;
                 let options = &occupant.entry.window.options;
-                Some((slot, options, options.temperatures.get(occupant.attempt).copied().unwrap_or(0.0)))
+                let temperature = options.temperatures.get(occupant.attempt).copied().unwrap_or(0.0);
+                Some(Attempt { slot, options, temperature })
             })
             .collect();
-        let (begun, took) = self.hall.call(|model| model.begin(&attempts));
+        let (begun, took) = self.model.call(|model| model.begin(&attempts));
         if let Err(error) = begun {
             return self.fail(slots, &error);
         }
         self.spent(slots, took);
     }
 
-    /// Divides what a call took among those it was for.
+    /// Divides the time of a call among the windows that it was for.
     fn spent(&mut self, slots: &[SlotId], took: Duration) {
         let share = took / slots.len().max(1) as u32;
         for slot in slots {
@@ -275,7 +278,7 @@ impl Worker {
         }
     }
 
-    /// One token for every occupied slot, or for as many as is fair; answers those that are finished.
+    /// Decodes a token for every occupied slot, or for those whose turn it is, and concludes finished ones.
     fn step(&mut self) {
         let mut active = std::mem::take(&mut self.active);
         active.clear();
@@ -296,21 +299,22 @@ impl Worker {
         let seat = |(index, occupant): (usize, &Occupant)| Seat {
             slot: SlotId(index),
             flow: occupant.entry.flow(),
-            is_live: occupant.entry.window.class == Class::Live,
+            goes_first: occupant.entry.window.class == Class::Live
+                && self.fairness.goes_first(occupant.entry.flow()),
             since: occupant.started_at,
         };
         occupied.map(seat).collect()
     }
 
     fn step_with(&mut self, active: &[SlotId]) {
-        let (outcomes, took) = self.hall.call(|model| model.step(active));
+        let (outcomes, took) = self.model.call(|model| model.step(active));
         let outcomes = match outcomes {
             Ok(outcomes) => outcomes,
             Err(error) => return self.fail(active, &error),
         };
         self.spent(active, took);
         self.fairness.stepped(active.len(), took);
-        self.hall.board.stepped(active.len() as u64);
+        self.model.board.stepped(active.len() as u64);
         self.meters.stepped(active.len() as u64);
         let outcomes = active.iter().zip(outcomes);
         let finished: Vec<SlotId> = outcomes
@@ -324,7 +328,7 @@ impl Worker {
 
     /// Accepts the attempts in `slots`, or starts the next ones at a higher temperature.
     fn conclude(&mut self, slots: &[SlotId]) {
-        let (hypotheses, took) = self.hall.call(|model| model.finish(slots));
+        let (hypotheses, took) = self.model.call(|model| model.finish(slots));
         let hypotheses = match hypotheses {
             Ok(hypotheses) => hypotheses,
             Err(error) => return self.fail(slots, &error),
@@ -335,12 +339,13 @@ impl Worker {
         for (&slot, hypothesis) in slots.iter().zip(hypotheses) {
             let Some(occupant) = &mut self.slots[slot.0] else { continue };
             let options = &occupant.entry.window.options;
-            if !needs_fallback(&hypothesis, options) {
+            let quality = Quality::from(&hypothesis);
+            if !quality.needs_fallback(options) {
                 accepted.push((slot, hypothesis));
                 continue;
             }
             let best = match occupant.best.take() {
-                Some(best) if !is_better(&hypothesis, &best, options) => best,
+                Some(best) if !quality.is_better_than(Quality::from(&best), options) => best,
                 _ => hypothesis,
             };
             if occupant.attempt + 1 < options.temperatures.len() {
@@ -360,7 +365,7 @@ impl Worker {
     fn accept(&mut self, mut accepted: Vec<(SlotId, Hypothesis)>) {
         for (slot, hypothesis) in &mut accepted {
             if let Some(occupant) = &self.slots[slot.0]
-                && is_silence(hypothesis, &occupant.entry.window.options)
+                && Quality::from(&*hypothesis).is_silence(&occupant.entry.window.options)
             {
                 hypothesis.segments.clear();
                 hypothesis.consumed_samples = occupant.entry.window.pcm.len().max(1);
@@ -370,13 +375,13 @@ impl Worker {
             .iter_mut()
             .filter(|(slot, hypothesis)| {
                 let wanted = self.slots[slot.0].as_ref().is_some_and(|o| o.entry.window.options.word_times);
-                // Where the last word ends decides what the next window hears: the same whether or not times are wanted.
+                // The end of the last word decides where the next window begins, so align even if no times are wanted.
                 (wanted || !hypothesis.ends_in_silence) && !hypothesis.segments.is_empty()
             })
             .map(|(slot, hypothesis)| (*slot, hypothesis))
             .collect();
         if !to_align.is_empty() {
-            let (aligned, took) = self.hall.call(|model| model.align(&mut to_align));
+            let (aligned, took) = self.model.call(|model| model.align(&mut to_align));
             let slots: Vec<SlotId> = to_align.iter().map(|(slot, _)| *slot).collect();
             if let Err(error) = aligned {
                 let slots: Vec<SlotId> = accepted.iter().map(|(slot, _)| *slot).collect();
@@ -387,7 +392,7 @@ impl Worker {
         let now = Instant::now();
         for (slot, hypothesis) in accepted {
             let Some(occupant) = self.slots[slot.0].take() else { continue };
-            self.hall.release(slot);
+            self.model.release(slot);
             self.recognised(occupant, hypothesis, now);
         }
     }
@@ -402,8 +407,8 @@ impl Worker {
         if !occupant.entry.is_probe {
             let seconds = hypothesis.consumed_samples.min(window.pcm.len()) as f64 / f64::from(SAMPLE_RATE);
             self.meters.recognised(window.class, seconds, timings.decoded);
-            self.hall.load.learn(window.pcm.duration_seconds(), occupant.busy.as_secs_f64());
-            self.hall.board.recognised(now);
+            self.model.load.learn(window.pcm.duration_seconds(), occupant.busy.as_secs_f64());
+            self.model.board.recognised(now);
         }
         let recognition = Recognition {
             segments: hypothesis.segments,
@@ -418,7 +423,7 @@ impl Worker {
     fn fail(&mut self, slots: &[SlotId], error: &Error) {
         for &slot in slots {
             if let Some(occupant) = self.slots[slot.0].take() {
-                self.hall.release(slot);
+                self.model.release(slot);
                 self.failed(occupant.entry, error.clone());
             }
         }
@@ -431,50 +436,23 @@ impl Worker {
         answer(entry, Err(error));
     }
 
-    /// Shows how things stand, once for each step.
+    /// Publishes load and occupancy, once for each step.
     fn publish(&mut self) {
-        let busy = std::mem::take(&mut self.hall.busy).as_secs_f64();
+        let busy = std::mem::take(&mut self.model.busy).as_secs_f64();
         if busy > 0.0 {
-            self.hall.load.busy(busy);
+            self.model.load.busy(busy);
             self.meters.busy(busy);
         }
         let active = self.slots.iter().filter(|slot| slot.is_some()).count();
-        self.hall.board.occupied(active, self.queue.lengths());
+        self.model.board.occupied(active, self.queue.lengths());
         let now = Instant::now();
         if self.meters.ages_due(now) {
-            self.hall.board.oldest_since(self.queue.oldest(|entry| entry.queued_at));
+            self.model.board.oldest_since(self.queue.oldest(|entry| entry.queued_at));
         }
     }
 }
 
 fn answer(entry: Entry, result: Result<Recognition, Error>) {
-    // A caller that has gone meanwhile is no error.
+    // Fails if the caller has gone, which is not an error.
     let _ = entry.reply.send(result);
-}
-
-/// Whether another attempt may do better (openai/whisper `decode_with_fallback`).
-fn needs_fallback(hypothesis: &Hypothesis, options: &DecodingOptions) -> bool {
-    let repeats = options.compression_ratio_threshold.is_some_and(|max| hypothesis.compression_ratio > max);
-    let improbable =
-        options.log_probability_threshold.is_some_and(|min| hypothesis.average_log_probability < min);
-    let no_speech = options.no_speech_threshold.is_some_and(|max| hypothesis.no_speech_probability > max);
-    // Improbable text over likely silence is silence, not a reason to try harder.
-    (repeats || improbable) && !(no_speech && improbable)
-}
-
-/// Where no attempt is good enough: one that does not repeat itself, then the more probable.
-fn is_better(a: &Hypothesis, b: &Hypothesis, options: &DecodingOptions) -> bool {
-    let rank = |hypothesis: &Hypothesis| {
-        let repeats =
-            options.compression_ratio_threshold.is_some_and(|max| hypothesis.compression_ratio > max);
-        (!repeats, hypothesis.average_log_probability)
-    };
-    rank(a) > rank(b)
-}
-
-fn is_silence(hypothesis: &Hypothesis, options: &DecodingOptions) -> bool {
-    let no_speech = options.no_speech_threshold.is_some_and(|max| hypothesis.no_speech_probability > max);
-    let probable =
-        options.log_probability_threshold.is_some_and(|min| hypothesis.average_log_probability > min);
-    no_speech && !probable
 }

@@ -1,4 +1,4 @@
-//! One download: redirects followed by hand, bytes counted, time bounded.
+//! One download: redirects are followed by hand, bytes counted, time bounded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::policy::{self, AllowList, Reach, Reachable};
 use super::resolver::{LookUp, Resolver, system};
 use super::send::without_user;
 use super::{Config, Error, SetupError};
-use crate::patience::{Pace, Rate, within};
+use crate::patience::{Rate, RateTimer, within};
 
 const REDIRECTS_MAX: usize = 3;
 
@@ -21,18 +21,18 @@ const REDIRECTS_MAX: usize = 3;
 #[derive(Clone)]
 pub struct Fetcher {
     clients: Clients,
-    /// For what is no longer HTTP after its first answer: version 1.1 alone can change like that.
+    /// For WebSockets, which only an HTTP/1.1 connection can become.
     pub(super) upgrading: Clients,
     pub(super) reachable: Arc<Reachable>,
     pub(super) look_up: LookUp,
-    /// Until the head of an answer.
+    /// Time limit for the head of an answer.
     answer_timeout: Duration,
     total_timeout: Duration,
     rate: Rate,
     max_bytes: u64,
 }
 
-/// One client for each [`Reach`], since a look-up is told nothing but the name.
+/// One client for each [`Reach`], since a resolver sees nothing but the name.
 #[derive(Clone)]
 pub(super) struct Clients {
     public: Client,
@@ -41,7 +41,7 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// The one that reaches as far as `url` may.
+    /// The client that reaches as far as `url` may.
     pub(super) fn of(&self, url: &Url, reachable: &Reachable) -> Result<&Client, Error> {
         Ok(match policy::check(url, reachable)? {
             Reach::Public => &self.public,
@@ -51,19 +51,19 @@ impl Clients {
     }
 }
 
-/// What a URL gave.
+/// A downloaded file.
 #[derive(Debug, Clone)]
 pub struct Download {
     pub bytes: Bytes,
-    /// Where the last redirect led, without a user.
+    /// The address after the last redirect, without a user.
     pub url: Url,
-    /// Without parameters, in lower case; none where the server gave none.
+    /// Without parameters, in lower case; `None` if the server sent none.
     pub media_type: Option<String>,
 }
 
 impl Fetcher {
     /// # Errors
-    /// [`SetupError`]: an entry of the allow-list that means nothing, or no TLS.
+    /// [`SetupError`]: an invalid entry of the allow-list, or no TLS.
     pub fn new(config: &Config) -> Result<Self, SetupError> {
         Self::with_look_up(config, system())
     }
@@ -99,8 +99,8 @@ impl Fetcher {
         })
     }
 
-    /// Fetches the whole of `url`. A user in it is sent as Basic authentication (RFC 7617) to that very host, and
-    /// to none that a redirect leads to. Dropping the future ends the transfer.
+    /// Fetches the whole of `url`. A user in it is sent as Basic authentication (RFC 7617) to that host only,
+    /// never to the target of a redirect. Dropping the future ends the transfer.
     ///
     /// # Errors
     /// See [`Error`]; past `total_timeout_ms`, and for a host that is too slow, it is [`Error::Failed`].
@@ -122,7 +122,7 @@ impl Fetcher {
         Err(Error::TooManyRedirects)
     }
 
-    /// `named`: the URL with the user that it was given for.
+    /// `named`: the original URL, with its user.
     async fn request(&self, url: &Url, named: &Url) -> Result<Response, Error> {
         let client = self.client(url)?;
         let mut url = url.clone();
@@ -144,7 +144,7 @@ impl Fetcher {
         if status.is_client_error() {
             return Err(Error::ClientError(status.as_u16()));
         }
-        // 206 and 204 have not the media that was asked for.
+        // 206 and 204 do not carry the requested media.
         if status != reqwest::StatusCode::OK || is_encoded(&response) {
             return Err(Error::Failed);
         }
@@ -154,14 +154,14 @@ impl Fetcher {
         }
         let media_type = media_type(&response);
         let mut bytes = BytesMut::new();
-        let mut pace = Pace::new(self.rate);
+        let mut timer = RateTimer::new(self.rate);
         loop {
-            let chunk = pace.wait(response.chunk()).await.ok_or(Error::Failed)?;
+            let chunk = timer.wait(response.chunk()).await.ok_or(Error::Failed)?;
             let Some(chunk) = chunk.map_err(|_| Error::Failed)? else { break };
             if (bytes.len() + chunk.len()) as u64 > self.max_bytes {
                 return Err(too_large);
             }
-            pace.received(chunk.len() as u64);
+            timer.received(chunk.len() as u64);
             bytes.extend_from_slice(&chunk);
         }
         Ok(Download { bytes: bytes.freeze(), url, media_type })
@@ -173,13 +173,13 @@ fn media_type(response: &Response) -> Option<String> {
     Some(value.split(';').next()?.trim().to_ascii_lowercase())
 }
 
-/// Nothing but identity was asked for; what comes encoded all the same is not the media.
+/// The request asks for no encoding; an encoded answer is not the media.
 fn is_encoded(response: &Response) -> bool {
     let encoding = response.headers().get(CONTENT_ENCODING);
     encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
-/// A refusal by the resolver comes back wrapped in the client's error; all else is one error.
+/// The resolver's refusal comes wrapped in the client's error; all others are one error.
 pub(super) fn verdict(error: &reqwest::Error) -> Error {
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
@@ -192,7 +192,7 @@ pub(super) fn verdict(error: &reqwest::Error) -> Error {
 }
 
 fn client(connect_timeout: Duration, resolver: Resolver, upgrades: bool) -> Result<Client, reqwest::Error> {
-    // The process's one provider of cryptography; who installed it first does not matter.
+    // The process has one provider of cryptography; it does not matter who installed it first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let resolver = Arc::new(resolver);
     let builder = || {
@@ -204,11 +204,11 @@ fn client(connect_timeout: Duration, resolver: Resolver, upgrades: bool) -> Resu
             .referer(false)
             .no_proxy()
             .connect_timeout(connect_timeout)
-            // A connection serves one client of ours and is not kept for the next.
+            // A connection serves one request and is not kept for the next.
             .pool_max_idle_per_host(0)
             .dns_resolver(resolver.clone())
     };
-    // A machine without certificates of its own still fetches over http.
+    // A machine without root certificates can still fetch over http.
     builder().build().or_else(|error| {
         tracing::warn!(%error, "no certificates of the system: https URLs cannot be fetched");
         builder().tls_certs_only([]).build()

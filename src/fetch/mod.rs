@@ -1,16 +1,17 @@
-//! What leaves for a URL that a client named: media fetched, results delivered; public addresses only.
+//! Requests to URLs that clients name: fetched media, delivered results; to public addresses only.
 //!
-//! A URL that a client sends is a request made in the server's name, from inside its network. So the
-//! address is judged where it is known for certain: [`policy`] looks at the URL (scheme, user, port,
-//! literal addresses), the resolver looks at what the name resolves to and hands the connector those
-//! very addresses. Nothing is resolved twice, so a name cannot change its mind in between, and each
-//! redirect goes through the same door.
+//! Such a request is made in the server's name, from inside its network. So each address is judged where it
+//! is known for certain: [`policy`] checks the URL (scheme, user, port, literal addresses), and the resolver
+//! checks the addresses of a name and gives the connector exactly those. No name is resolved twice, so it
+//! cannot change in between, and each redirect is checked in the same way.
 //!
-//! Errors say what the client may know and no more: a refused connection, a silence and a broken answer are one error,
-//! and a name that leads inside reads like one that leads nowhere, so that asking maps no network.
+//! Errors tell the client what it may know and no more: a refused connection, a timeout and a broken answer
+//! are one error, and a name that resolves to an internal address looks like one that does not resolve, so
+//! that nothing maps the network.
 //!
-//! Addresses of this machine's interfaces are not public either. An address that only its router or cloud knows as
-//! this machine's (NAT) cannot be told from others: where it leads back in, the network has to refuse.
+//! Addresses of this machine's interfaces are not public either. An address of this machine that only its
+//! router or cloud knows (NAT) cannot be recognised: if it leads back in, the network has to refuse it.
+#![doc = include_str!("README.md")]
 
 mod download;
 mod own;
@@ -27,20 +28,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// What may be reached besides public addresses: host names (`media.internal`), hosts with one
-    /// port (`localhost:9000`), addresses and networks (`10.1.0.0/16`). Default: nothing.
+    /// Destinations allowed besides public addresses: host names (`media.internal`), hosts with one port
+    /// (`localhost:9000`), addresses and networks (`10.1.0.0/16`). Default: none.
     pub allow: Vec<String>,
-    /// Until a connection stands. Default 10 000.
+    /// Time limit for a connection. Default 10 000.
     pub connect_timeout_ms: u64,
-    /// From the first look-up to the last byte, redirects included. Default 60 000.
+    /// Time limit from the first look-up to the last byte, redirects included. Default 60 000.
     pub total_timeout_ms: u64,
-    /// How long a host may send nothing, of the head of its answer as of the body. Default 15 000.
+    /// How long a host may send nothing, of the head of its answer or of the body. Default 15 000.
     pub idle_timeout_ms: u64,
-    /// A body may be slower than `bytes_per_second_min` for this long. Default 10 000.
+    /// How long a body may be slower than `bytes_per_second_min`. Default 10 000.
     pub grace_ms: u64,
-    /// The least mean rate of a body after its grace. Default 4096; 0: any.
+    /// The minimum mean rate of a body after that time. Default 4096; 0: no minimum.
     pub bytes_per_second_min: u64,
-    /// More than this is refused, by the announced length or when it has been read. Default 256 MiB.
+    /// The largest body. A larger one is refused by its declared length, or once that much has arrived.
+    /// Default 256 MiB.
     pub max_bytes: u64,
 }
 
@@ -65,8 +67,8 @@ pub enum Error {
     InvalidUrl,
     #[error("URL for media download must be publicly routable.")]
     NotRoutable,
-    /// It may resolve later. The text is that of [`Self::NotRoutable`], though the wire format has one of its own: it
-    /// would tell names of inner hosts from names that do not exist.
+    /// It may resolve later. The text is that of [`Self::NotRoutable`], though the wire format has one for
+    /// it: that would tell names of internal hosts from names that do not exist.
     #[error("URL for media download must be publicly routable.")]
     Unresolvable,
     #[error("The remote server hosting the media is missing `location` in redirect.")]
@@ -82,7 +84,7 @@ pub enum Error {
     TooLarge { limit: u64 },
 }
 
-/// Why no [`Fetcher`] could be made.
+/// Why no [`Fetcher`] could be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error("`{0}` is neither a host, a host with a port, an address nor a network")]

@@ -1,5 +1,5 @@
-//! The addresses of this machine's own interfaces. Even where they belong to the public internet, a connection to them
-//! may reach services that trust this machine or listen for its neighbours alone.
+//! The addresses of this machine's own interfaces. Even if they are public, a connection to them may reach
+//! services that trust this machine or are meant for its neighbours only.
 
 use std::collections::HashSet;
 use std::io;
@@ -7,10 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Interfaces come and go.
+/// Interfaces come and go, so the addresses are read again this often.
 const READ_EVERY: Duration = Duration::from_secs(10);
 
-/// Addresses that are this machine's, read anew now and then.
+/// The addresses of this machine, refreshed regularly.
 #[derive(Debug)]
 pub struct Own {
     read: fn() -> io::Result<HashSet<IpAddr>>,
@@ -24,7 +24,7 @@ struct Known {
 }
 
 impl Own {
-    /// Those of the interfaces.
+    /// The current addresses.
     pub fn of_interfaces() -> Self {
         Self::read_by(interfaces)
     }
@@ -39,7 +39,7 @@ impl Own {
             known.read_at = Some(Instant::now());
             match (self.read)() {
                 Ok(addresses) => known.addresses = addresses,
-                // Those that were read before are still the best that is known.
+                // The previous addresses are the best that is known.
                 Err(error) => tracing::warn!(%error, "the addresses of this machine cannot be read"),
             }
         }
@@ -47,7 +47,7 @@ impl Own {
     }
 }
 
-/// The list of `getifaddrs`, to be given back.
+/// The list from `getifaddrs`, freed on drop.
 struct List(*mut libc::ifaddrs);
 
 impl Drop for List {
@@ -105,7 +105,7 @@ mod tests {
         let own = Own::of_interfaces();
         assert!(own.has(Ipv4Addr::LOCALHOST.into()));
         assert!(!own.has(Ipv4Addr::new(192, 0, 2, 1).into()));
-        // The address that packets leave by is an interface's, too. Nothing is sent.
+        // The address that packets leave by belongs to an interface too. Nothing is sent.
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         if socket.connect("192.0.2.1:9").is_ok() {
             let way_out = socket.local_addr().unwrap().ip();

@@ -1,4 +1,4 @@
-//! Which URLs and addresses may be reached. No name is looked up here.
+//! Which URLs and addresses may be reached. Looks no name up.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,11 +11,11 @@ use super::{Error, SetupError};
 /// Longer URLs are refused.
 pub const URL_BYTES_MAX: usize = 2048;
 
-/// Ports that may be reached on public hosts; anything goes on those of the allow-list.
+/// Ports that may be reached on public hosts; hosts of the allow-list may use any.
 pub const PUBLIC_PORTS: [u16; 4] = [80, 443, 8080, 8443];
 
-/// Networks of IPv4 that are not the public internet: IANA's special-purpose registry (RFC 6890 and
-/// its updates), multicast (RFC 5771) and the former class E.
+/// IPv4 networks outside the public internet: IANA's special-purpose registry (RFC 6890 and its updates),
+/// multicast (RFC 5771) and the former class E.
 const SPECIAL_V4: [(Ipv4Addr, u8); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -35,9 +35,8 @@ const SPECIAL_V4: [(Ipv4Addr, u8); 16] = [
     (Ipv4Addr::new(224, 0, 0, 0), 3),
 ];
 
-/// Parts of 2000::/3, the only IPv6 space handed out to the public, that are special all the same:
-/// protocol assignments with Teredo, ORCHID and benchmarking (2001::/23), documentation
-/// (2001:db8::/32, 3fff::/20), AS112 (2620:4f:8000::/48).
+/// Special parts of 2000::/3, the only public IPv6 space: protocol assignments with Teredo, ORCHID and
+/// benchmarking (2001::/23), documentation (2001:db8::/32, 3fff::/20), AS112 (2620:4f:8000::/48).
 const SPECIAL_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -47,8 +46,8 @@ const SPECIAL_V6: [(Ipv6Addr, u8); 4] = [
 
 /// Whether `address` belongs to the public internet.
 ///
-/// IPv6 forms that carry an IPv4 address within (mapped, NAT64's 64:ff9b::/96, 6to4) are judged by it;
-/// NAT64 and 6to4 forms of public addresses pass, as they reach just those.
+/// IPv6 addresses that embed an IPv4 address (mapped, NAT64's 64:ff9b::/96, 6to4) are judged by it; NAT64 and
+/// 6to4 forms of public addresses pass, as they reach exactly those.
 pub fn is_globally_routable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => !SPECIAL_V4.iter().any(|(network, prefix)| in_v4(v4, *network, *prefix)),
@@ -62,10 +61,10 @@ pub fn is_globally_routable(address: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 address that packets to `v6` end up at, where there is one.
+/// The IPv4 address that packets to `v6` end up at, if there is one.
 fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = v6.to_bits();
-    // Truncation is meant: the address is 32 bits of the 128.
+    // Truncation is intended: the address is 32 of the 128 bits.
     let at = |shift: u32| Some(Ipv4Addr::from_bits((bits >> shift) as u32));
     match v6.segments() {
         // ::ffff:a.b.c.d (RFC 4291) and NAT64's 64:ff9b::a.b.c.d (RFC 6052).
@@ -84,7 +83,7 @@ fn in_v6(address: Ipv6Addr, network: Ipv6Addr, prefix: u8) -> bool {
     (address.to_bits() ^ network.to_bits()).leading_zeros() >= u32::from(prefix)
 }
 
-/// What may be reached besides the public internet. Empty by default.
+/// Destinations allowed besides the public internet. Empty by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllowList {
     hosts: Vec<(String, Option<u16>)>,
@@ -95,7 +94,7 @@ impl AllowList {
     /// Reads entries of the form `host`, `host:port`, `address`, `address:port` or `network/prefix`.
     ///
     /// # Errors
-    /// [`SetupError::Allow`] with the entry that is none of these.
+    /// [`SetupError::Allow`] with the invalid entry.
     pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, SetupError> {
         let mut list = Self::default();
         for entry in entries.iter().map(|entry| entry.as_ref().trim()).filter(|entry| !entry.is_empty()) {
@@ -120,8 +119,8 @@ impl AllowList {
     }
 }
 
-/// The addresses that may be reached: public ones but for those of this machine's interfaces, and all that a list
-/// allows.
+/// The addresses that may be reached: public ones except those of this machine's interfaces, and those of the
+/// allow-list.
 #[derive(Debug)]
 pub struct Reachable {
     allow: AllowList,
@@ -144,7 +143,7 @@ impl Reachable {
     }
 }
 
-/// Spelled as the `url` crate spells hosts, so that both compare by bytes.
+/// In the `url` crate's spelling of hosts, so that both compare by bytes.
 fn parse_host(entry: &str) -> Option<(String, Option<u16>)> {
     if entry.contains(['/', '@', '?', '#', '\\', '*']) {
         return None;
@@ -162,26 +161,26 @@ fn parse_host(entry: &str) -> Option<(String, Option<u16>)> {
     Some((host, port))
 }
 
-/// Without the dot that roots a name: `localhost.` is `localhost`.
+/// Without the trailing root dot: `localhost.` is `localhost`.
 fn canonical(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// How far a URL that passed may go.
+/// Which addresses an accepted URL may reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// Public addresses, and those of the allow-list.
     Public,
-    /// Addresses of the allow-list only: the port is none of [`PUBLIC_PORTS`].
+    /// Addresses of the allow-list only: the port is not in [`PUBLIC_PORTS`].
     Listed,
     /// Any address: the host itself is on the allow-list.
     Any,
 }
 
-/// Reads a URL that a client sent.
+/// Parses a URL from a client.
 ///
 /// # Errors
-/// [`Error::InvalidUrl`] where it is too long, no URL, or of another scheme.
+/// [`Error::InvalidUrl`] if it is too long, no URL, or of another scheme.
 pub fn parse(text: &str) -> Result<Url, Error> {
     if text.len() > URL_BYTES_MAX {
         return Err(Error::InvalidUrl);
@@ -193,11 +192,11 @@ pub fn parse(text: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-/// Judges all of a URL that can be judged before its host is looked up.
+/// Checks everything about a URL that needs no look-up.
 ///
 /// # Errors
-/// [`Error::InvalidUrl`] for another scheme or a URL with a user in it, [`Error::NotRoutable`] for an
-/// address or a port that is not the public's.
+/// [`Error::InvalidUrl`] for another scheme or a URL with a user, [`Error::NotRoutable`] for a non-public
+/// address or port.
 pub fn check(url: &Url, reachable: &Reachable) -> Result<Reach, Error> {
     let allow = &reachable.allow;
     if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() || url.password().is_some() {
@@ -220,7 +219,7 @@ pub fn check(url: &Url, reachable: &Reachable) -> Result<Reach, Error> {
         Some(address) if allow.allows_address(address) => Ok(Reach::Listed),
         Some(address) if !reachable.is_public(address) => Err(Error::NotRoutable),
         _ if PUBLIC_PORTS.contains(&port) => Ok(Reach::Public),
-        // A name may still lead into a network of the list.
+        // The name may still resolve to an allowed network.
         None if !allow.networks.is_empty() => Ok(Reach::Listed),
         _ => Err(Error::NotRoutable),
     }
@@ -231,11 +230,11 @@ fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Judges all addresses of one look-up: one that is not public spoils the rest, or else a name with
-/// two faces would be tried until the wrong one is met.
+/// Checks all addresses of one look-up. A single non-public one refuses them all: otherwise a name with both
+/// kinds could be retried until the wrong one is used.
 ///
 /// # Errors
-/// [`Error::Unresolvable`] for none at all, [`Error::NotRoutable`].
+/// [`Error::Unresolvable`] if there are none, [`Error::NotRoutable`].
 pub fn may_connect(addresses: &[IpAddr], reach: Reach, reachable: &Reachable) -> Result<(), Error> {
     if addresses.is_empty() {
         return Err(Error::Unresolvable);
@@ -248,10 +247,10 @@ pub fn may_connect(addresses: &[IpAddr], reach: Reach, reachable: &Reachable) ->
     if addresses.iter().all(may) { Ok(()) } else { Err(Error::NotRoutable) }
 }
 
-/// The URL that a redirect from `from` leads to.
+/// The target of a redirect from `from`.
 ///
 /// # Errors
-/// [`Error::InvalidUrl`]; [`Error::NotRoutable`] where it would leave https for http.
+/// [`Error::InvalidUrl`]; [`Error::NotRoutable`] from https to http.
 pub fn redirect(from: &Url, location: &str) -> Result<Url, Error> {
     if location.len() > URL_BYTES_MAX {
         return Err(Error::InvalidUrl);

@@ -1,4 +1,4 @@
-//! Look-ups whose answers are judged before the connector sees them.
+//! Look-ups whose answers are checked before the connector sees them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use super::Error;
 use super::policy::{self, Reach, Reachable};
 
-/// All addresses of a host. The system's, but in tests.
+/// Resolves all addresses of a host. The system's resolver, except in tests.
 pub(super) type LookUp =
     Arc<dyn Fn(String) -> BoxFuture<'static, std::io::Result<Vec<IpAddr>>> + Send + Sync>;
 
@@ -22,7 +22,7 @@ pub(super) fn system() -> LookUp {
     })
 }
 
-/// Hands the connector the addresses that passed: those and no others are connected to.
+/// Gives the connector the addresses that passed the check: it connects to no others.
 pub(super) struct Resolver {
     pub look_up: LookUp,
     pub reach: Reach,

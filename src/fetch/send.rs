@@ -1,5 +1,5 @@
-//! One message out, or a WebSocket for many: the same doors as for downloads, no redirects, an answer that
-//! is hardly read.
+//! Sends one message, or opens a WebSocket for many: with the same checks as downloads, no redirects, and an
+//! answer that is hardly read.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,12 +18,12 @@ use super::policy;
 use super::{Error, Fetcher};
 use crate::patience::within;
 
-/// So much of an answer's body is taken in, to be polite, and dropped.
+/// This much of an answer's body is read and dropped, out of politeness.
 const ANSWER_BYTES_MAX: usize = 8 << 10;
-/// How long a check waits for a look-up. What cannot be looked up now is judged when it is used.
+/// How long a check waits for a look-up. If it takes longer, the address is judged when it is used.
 const LOOK_UP_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// What is sent where.
+/// A message and its destination.
 pub struct Message {
     pub method: Method,
     /// A user in it is sent as Basic authentication (RFC 7617).
@@ -32,7 +32,7 @@ pub struct Message {
     pub body: Bytes,
 }
 
-/// What came back.
+/// The head of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reply {
     pub status: u16,
@@ -50,7 +50,7 @@ pub enum SendError {
 }
 
 impl Fetcher {
-    /// Whether `url` may be reached by what is written in it alone.
+    /// Checks `url` by its text alone.
     ///
     /// # Errors
     /// As [`Self::check`].
@@ -58,9 +58,9 @@ impl Fetcher {
         policy::check(&without_user(url), &self.reachable).map(drop)
     }
 
-    /// Whether `url` may be reached, as far as can be told now: by what is written in it, and by what
-    /// its host resolves to where that is known soon. It is judged again each time it is used. A name that leads
-    /// nowhere is refused as one that leads inside is, so that asking tells no names of inner hosts.
+    /// Checks `url` as far as is possible now: by its text, and by the addresses of its host if they are
+    /// known soon. It is checked again each time it is used. A name that does not resolve is refused like one
+    /// that resolves to an internal address, so that clients learn no internal names.
     ///
     /// # Errors
     /// [`Error::InvalidUrl`], [`Error::NotRoutable`], [`Error::Unresolvable`].
@@ -77,8 +77,8 @@ impl Fetcher {
         }
     }
 
-    /// Sends `message` and waits for the head of the answer. A redirect is an answer like any other.
-    /// Dropping the future breaks the connection off.
+    /// Sends `message` and waits for the head of the answer. A redirect is an answer like any other. Dropping
+    /// the future closes the connection.
     ///
     /// # Errors
     /// [`SendError`]; of [`Error`], the refusals and [`Error::Failed`].
@@ -103,10 +103,10 @@ impl Fetcher {
 }
 
 impl Fetcher {
-    /// Opens a WebSocket at `url`, of scheme `ws` or `wss`, and hands over its bytes after the handshake.
+    /// Opens a WebSocket at `url` (`ws` or `wss`) and returns its byte stream after the handshake.
     ///
     /// # Errors
-    /// As [`Self::send`]; [`Error::Failed`] where there is no WebSocket.
+    /// As [`Self::send`]; [`Error::Failed`] if the server does not open one.
     pub async fn connect(
         &self,
         url: &Url,
@@ -142,7 +142,7 @@ impl Fetcher {
     }
 }
 
-/// `url` as the connection needs it.
+/// `url` in the form that the connection needs.
 pub fn without_user(url: &Url) -> Url {
     let mut url = url.clone();
     // Both fail only for URLs without a host, which have no user.
@@ -151,7 +151,7 @@ pub fn without_user(url: &Url) -> Url {
     url
 }
 
-/// How long `Retry-After` asks to wait: seconds, or a date (RFC 9110, section 10.2.3).
+/// The delay in `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     match value.parse() {
@@ -160,7 +160,7 @@ pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     }
 }
 
-/// Within the request's own time limit; whatever happens here, the answer has been given.
+/// Within the request's own time limit; the answer is known, whatever happens here.
 async fn drain(mut response: Response) {
     let mut taken = 0;
     while let Ok(Some(chunk)) = response.chunk().await {

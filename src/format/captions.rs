@@ -1,4 +1,4 @@
-//! Plain text, SRT and WebVTT.
+//! Transcripts as plain text, SRT and WebVTT.
 //!
 //! Captions follow the practice of subtitling: Netflix, *Timed Text Style Guide: General Requirements* and
 //! *Subtitle Timing Guidelines* (N), and the BBC's *Subtitle Guidelines* (B).
@@ -12,7 +12,7 @@
 //! | early and late | up to 0.5 s before the speech, 1.5 s after it                | B       |
 //! | breaks         | after sentences, at pauses, after punctuation, even lines    | N, B    |
 //!
-//! Nothing that was said is left out, so fast speech may be faster than the reading speed.
+//! No words are left out, so captions of fast speech may exceed the reading speed.
 
 mod atoms;
 mod cues;

@@ -1,7 +1,7 @@
 //! Spoken punctuation of English: `comma` becomes `,`.
 //!
-//! What the model wrote around a command gives way to it. A command after an article or before `of` is
-//! no command: `a period of time`.
+//! A command replaces the model's own punctuation around it. After an article or before `of` the words are
+//! ordinary ones: `a period of time`.
 
 use super::word::{Gap, Word};
 
@@ -43,7 +43,7 @@ pub fn dictate(words: Vec<Word>) -> Vec<Word> {
                     last.written.push_str(mark);
                     capital = match mark {
                         "." | "?" | "!" => Some(true),
-                        // The capital was that of a sentence which is none now.
+                        // The capital began a sentence, which now goes on.
                         _ if stopped => Some(false),
                         _ => None,
                     };
@@ -61,7 +61,7 @@ pub fn dictate(words: Vec<Word>) -> Vec<Word> {
     output
 }
 
-/// The command that `words` begin with, and how many of them it takes.
+/// The command that `words` begin with, and the number of its words.
 fn command(words: &[Word], previous: Option<&Word>) -> Option<(Command, usize)> {
     let bare = |index: usize| words.get(index).map_or("", |word| word.bare.as_str());
     let joined = words.first().is_some_and(|word| !word.is_stop());

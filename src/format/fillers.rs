@@ -1,16 +1,16 @@
 //! Filler words of English.
 //!
-//! Where they are not asked for, `uh` and `um` are left out, and only these; where they are, each has
-//! one spelling however long it was drawn out.
+//! By default `uh` and `um`, and only these, are left out. If a client asks for fillers, each gets one spelling,
+//! however long it was drawn out.
 
 use super::word::{Word, parts, without};
 
-/// Without `uh` and `um`.
+/// Removes `uh` and `um`.
 pub fn strip(words: Vec<Word>) -> Vec<Word> {
     without(words, |word| matches!(spelling(&word.bare), Some("uh" | "um")))
 }
 
-/// Each filler word in its one spelling.
+/// Gives each filler word its one spelling.
 pub fn spell(words: &mut [Word]) {
     for word in words {
         let Some(spelling) = spelling(&word.bare).filter(|spelling| *spelling != word.bare) else { continue };
@@ -23,7 +23,7 @@ pub fn spell(words: &mut [Word]) {
     }
 }
 
-/// Those that the wire format knows, and what models write for them.
+/// The fillers of the wire format, and the spellings of models for them.
 fn spelling(bare: &str) -> Option<&'static str> {
     let drawn = |start: char, rest: char| {
         bare.strip_prefix(start).is_some_and(|tail| !tail.is_empty() && tail.chars().all(|c| c == rest))

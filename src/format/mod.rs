@@ -1,4 +1,5 @@
-//! What was said, in the form that was asked for. Pure: words in, words out.
+//! Formatting of transcripts: numbers, punctuation, fillers, redaction and more, as a client asks. Pure: words in,
+//! words out.
 //!
 //! ```text
 //! transcript::Word ─ gather ─ Word ─ format ─ Word ┬ text, bare_text
@@ -10,11 +11,11 @@
 //! Everything works on a slice of words, so it serves a whole file as well as one final of a stream.
 //!
 //! # Merged words
-//! As the wire format's own service has it: what is written as one is one word, with the time from the
-//! first to the last of the spoken words it came of, and the mean of their confidences. `fifty dollars`
+//! As in the service that the wire format comes from, words that are written as one become one word, with the time
+//! from the first to the last of the spoken words, and the mean of their confidences. `fifty dollars`
 //! becomes the word `$50`; `punctuated_word` adds the punctuation. Where the written form has spaces,
 //! each part is a word with the time of its own spoken words: `(444)` and `814-9913`. No word is
-//! lost or told twice, and times never go back.
+//! lost or repeated, and times never go back.
 
 pub mod captions;
 mod dictation;
@@ -32,9 +33,9 @@ pub use paragraphs::{Paragraph, Sentence, paragraphs, transcript as paragraphs_t
 pub use replace::Replacement;
 pub use search::{Hit, Searcher};
 pub use utterances::{SPLIT_SECONDS, utterances};
-pub use word::{Gap, Word, bare_text, confidence, gather, is_spaced, text};
+pub use word::{Gap, Word, bare_text, confidence, gather, text};
 
-/// What to do with the words. The default leaves them as they are.
+/// The client's options. The default leaves the words as they are.
 ///
 /// `smart`, `numerals`, `measurements`, `dictation`, `filler_words` and `profanity_filter` know English;
 /// for other languages they do nothing.
@@ -43,14 +44,13 @@ pub struct Options<'a> {
     /// The model's code of the words' language.
     pub language: &'a str,
     pub filler_words: FillerWords,
-    /// Spoken punctuation to signs.
+    /// Write spoken punctuation as signs.
     pub dictation: bool,
-    /// Numbers, dates, times, money, percentages, telephone numbers, e-mail and web addresses as they
-    /// are written.
+    /// Write numbers, dates, times, money, percentages, telephone numbers, e-mail and web addresses as in print.
     pub smart: bool,
-    /// Every number in digits.
+    /// Write every number in digits.
     pub numerals: bool,
-    /// Units after a number as their signs, the number in digits.
+    /// Write units after a number as their symbols, and the number in digits.
     pub measurements: bool,
     pub replace: &'a [Replacement],
     pub profanity_filter: bool,
@@ -72,8 +72,8 @@ pub fn is_english(language: &str) -> bool {
     language == "en"
 }
 
-/// Forms `words` as `options` say. Later steps see what earlier ones made: a replacement finds what
-/// the client would read without it, and nothing that is written in goes unmasked.
+/// Formats `words` according to `options`. Each step works on the result of the one before: a replacement finds the
+/// text that the client would read without it, and replacements are masked too.
 pub fn format(mut words: Vec<Word>, options: &Options<'_>) -> Vec<Word> {
     if is_english(options.language) {
         match options.filler_words {

@@ -1,7 +1,7 @@
 //! Sentences and paragraphs.
 //!
-//! As the wire format's own service divides them (seen in its responses): at punctuation alone, five
-//! sentences to a paragraph; pauses do not count. A paragraph that was dictated begins one too.
+//! They are divided as in the responses of the service that the wire format comes from: at punctuation alone, five
+//! sentences to a paragraph; pauses do not count. A dictated paragraph begins one too.
 
 use super::word::{Gap, Word, text};
 
@@ -22,7 +22,7 @@ pub struct Sentence {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Paragraph {
     pub sentences: Vec<Sentence>,
-    /// How many words its sentences hold.
+    /// The number of words in its sentences.
     pub words: usize,
     pub start: f64,
     pub end: f64,
@@ -61,7 +61,7 @@ fn add(paragraphs: &mut Vec<Paragraph>, words: &[Word], first: &Word, last: &Wor
 }
 
 /// The text of `paragraphs` in the wire format's form: a line break, then the paragraphs with an
-/// empty line between them. Empty where there are none.
+/// empty line between them. Empty if there are none.
 pub fn transcript(paragraphs: &[Paragraph]) -> String {
     let mut transcript = String::new();
     for paragraph in paragraphs {

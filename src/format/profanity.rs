@@ -2,10 +2,10 @@
 
 use super::word::Word;
 
-/// What is shown in place of one.
+/// The text shown in place of one.
 pub const MASK: &str = "****";
 
-/// Whole words. What is more often a name or has a decent sense is not among them.
+/// Whole words, without those that are more often names or have a decent sense.
 const WORDS: &[&str] = &[
     "arse",
     "arsehole",

@@ -1,4 +1,4 @@
-//! Redaction: numbers that a transcript must not show. Pure.
+//! Redaction of numbers that a transcript must not show. Pure.
 //!
 //! | class                | hides                                                                     |
 //! |----------------------|---------------------------------------------------------------------------|
@@ -8,13 +8,13 @@
 //! | `pci`                | 13 to 19 digits in a row; digits that `card`, `cvv` or `expires` announce |
 //!
 //! Digits may be written (`123-45`, `1-2-3.`) or spoken in English (`double four`, `oh`, `nineteen
-//! eighty`). A row of them goes on over punctuation, separators (`dash`) and asides (`um, then`), since
+//! eighty`). A row of them continues over punctuation, separators (`dash`) and asides (`um, then`), because
 //! the model breaks numbers into sentences. A word that sounds like a digit (`for`, `to`) between spelled
-//! digits may be one. Where a row may be read as longer or shorter, every reading counts.
+//! digits may be one. If a row may be read as longer or shorter, every reading counts.
 //!
-//! # Numbers that are still being said
+//! # Unfinished numbers
 //!
-//! A row at the end of a result may go on in the next one. A [`Redactor`] therefore remembers how the
+//! A row at the end of a result may continue in the next one. A [`Redactor`] therefore remembers how the
 //! last finals of its channel ended, and hides a row that could still grow into one that a class hides.
 //! In a final, a number that is evidently complete (`in 1984.`, `I have two.`) stays readable; in an
 //! interim result it is held back, with the words behind it, until a later result decides.
@@ -37,7 +37,7 @@ pub enum Class {
     Pci,
 }
 
-/// The classes, for people.
+/// The names of the classes, for messages.
 pub const CLASSES: &str = "numbers, aggressive_numbers, ssn or pci";
 
 impl Class {
@@ -81,7 +81,7 @@ impl Mode {
     }
 }
 
-/// Words of earlier finals that are remembered: more than any number is long, with what announces it.
+/// Words of earlier finals that are kept: more than the longest number and its announcement.
 const REMEMBERED_WORDS: usize = 64;
 /// A number is not taken for finished in an interim result before this many words follow it: the last
 /// words of an interim are the ones that later results correct.
@@ -96,7 +96,7 @@ const OPEN_SOUNDALIKE_DIGITS_MIN: usize = 3;
 pub struct Redactor {
     classes: Vec<Class>,
     mode: Mode,
-    /// The last words of the finals so far, as they were heard.
+    /// The last words of the finals so far, unredacted.
     past: Vec<Word>,
     /// Where in them finals ended.
     seams: Vec<usize>,
@@ -107,7 +107,7 @@ impl Redactor {
         Self { classes: classes.to_vec(), mode, past: Vec::new(), seams: Vec::new() }
     }
 
-    /// The words of a result, without what must not be shown. `words` are all of the result.
+    /// Redacts the words of a result. `words` are all of the result.
     pub fn redact(&mut self, words: Vec<Word>, is_final: bool) -> Vec<Word> {
         if self.classes.is_empty() {
             return words;
@@ -145,7 +145,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// For all of `words`, of which the first `past` were told in earlier results.
+    /// Decides for all of `words`, of which the first `past` were sent in earlier results.
     fn new(words: &[Word], past: usize, seams: &[usize], classes: &[Class], is_final: bool) -> Self {
         let mut readings: Vec<Reading> = words.iter().map(Reading::of).collect();
         for at in 0..readings.len() {
@@ -272,7 +272,7 @@ impl Plan {
         }
     }
 
-    /// `words`, which begin at `past`, as they are to be shown.
+    /// The redacted form of `words`, which begin at `past`.
     fn carry_out(&self, words: &[Word], past: usize, mode: Mode) -> Vec<Word> {
         let mut shown: Vec<Word> = Vec::with_capacity(words.len());
         let kept = self.end.saturating_sub(past).min(words.len());
@@ -299,7 +299,7 @@ impl Plan {
         shown
     }
 
-    /// How many words from `at` on are one number, with the asides within it.
+    /// The number of words from `at` on that are one number, with the asides within it.
     fn length(&self, at: usize, end: usize, hidden: (Class, usize)) -> usize {
         let mut length = 1;
         // Amounts side by side are several; a card's groups are one number however they are parted.

@@ -1,11 +1,11 @@
-//! Terms to be written otherwise, as the caller asked.
+//! Replacement of terms at the caller's request.
 //!
 //! A term in lower case is found in any case, one with capitals only as it is given; the latter go
-//! first, then longer terms before shorter. What replaces a term has its time, shared out evenly.
+//! first, then longer terms before shorter. A replacement takes the time of its term, shared out evenly.
 
 use super::word::{Gap, Word, parts, without};
 
-/// A term and what to write for it.
+/// A term and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replacement {
     pub find: String,
@@ -38,7 +38,7 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// `words` with every term replaced. What was written in is not looked at again.
+/// `words` with every term replaced. Replacements are not searched again.
 pub fn replace(words: Vec<Word>, replacements: &[Replacement]) -> Vec<Word> {
     let mut rules: Vec<Rule<'_>> = replacements.iter().map(Rule::of).collect();
     rules.sort_by_key(|rule| (!rule.exact, std::cmp::Reverse(rule.find.len())));

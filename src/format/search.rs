@@ -1,4 +1,4 @@
-//! Where a term was said, also where it was written otherwise.
+//! Search for spoken terms, even if the model spelled them differently.
 //!
 //! A hit is the run of whole words whose letters, or whose sounds, are nearest to the term's: an
 //! approximate match by edit distance, its start free at every word (Sellers, "The theory and
@@ -8,11 +8,11 @@ use super::word::Word;
 
 /// The least likely hits of a term are left out.
 const HITS_MAX: usize = 10;
-/// Two texts less alike than this have nothing to do with each other.
+/// Texts less alike than this are not a hit.
 const SIMILARITY_MIN: f64 = 0.6;
-/// Hits surer than this are told.
+/// The least confidence of a hit that is returned.
 const CONFIDENCE_MIN: f64 = 0.1;
-/// What likeness of sound is worth beside that of letters: different words sound alike.
+/// The weight of likeness in sound, where likeness in letters has 1: different words sound alike.
 const SOUND_WEIGHT: f64 = 0.95;
 
 /// A place where a term may have been said.
@@ -22,11 +22,11 @@ pub struct Hit {
     pub confidence: f64,
     pub start: f64,
     pub end: f64,
-    /// What was heard there.
+    /// The words there.
     pub snippet: String,
 }
 
-/// The words of a channel, made ready for any number of searches.
+/// The words of a channel, prepared for any number of searches.
 pub struct Searcher<'a> {
     words: &'a [Word],
     letters: Vec<Vec<char>>,
@@ -159,7 +159,7 @@ fn sounds_of_all(term: &str) -> Vec<char> {
 }
 
 /// How a word sounds in English, roughly: one sign for letters that are heard alike, after the idea of
-/// Metaphone (L. Philips, 1990). Vowels are one sound, told once in a row; so are doubled consonants.
+/// Metaphone (L. Philips, 1990). Vowels are one sound, written once for several in a row; so are doubled consonants.
 fn sounds(word: &str) -> Vec<char> {
     let letters = letters(word);
     let mut sounds: Vec<char> = Vec::with_capacity(letters.len());

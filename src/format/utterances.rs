@@ -2,7 +2,7 @@
 
 use super::word::Word;
 
-/// The wire format's `utt_split` where none is given.
+/// The wire format's default for `utt_split`.
 pub const SPLIT_SECONDS: f64 = 0.8;
 
 /// Runs of `words`, none empty, that have less than `split_seconds` of silence inside.

@@ -1,11 +1,9 @@
-//! Words on their way from the model to the reader.
+//! Words between the model and the reader: bare and punctuated forms, and the text made of them.
 
 use crate::transcript;
+use crate::transcript::script::is_unspaced;
 
-/// Languages written without spaces, by the model's codes.
-const UNSPACED_LANGUAGES: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
-
-/// What stands between a word and the one before it.
+/// The separator between a word and the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gap {
     None,
@@ -16,7 +14,7 @@ pub enum Gap {
     Paragraph,
 }
 
-/// One word as it is shown.
+/// One word in the form that is shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Word {
     /// Lower case, without adjoining punctuation: what users compare and search by.
@@ -24,7 +22,7 @@ pub struct Word {
     /// With capitals and punctuation.
     pub written: String,
     pub gap: Gap,
-    /// Seconds, on the clock of the words it was made of.
+    /// Seconds, on the same clock as the words it was made of.
     pub start: f64,
     pub end: f64,
     /// 0 to 1: the mean of the words it was made of.
@@ -61,21 +59,16 @@ impl Word {
         self.written = format!("{open}{first}{}{close}", rest.as_str());
     }
 
-    /// Whether a sentence ends with it, as far as the word itself tells.
+    /// Whether a sentence ends with it, judging by the word alone.
     pub(super) fn is_stop(&self) -> bool {
         self.parts().2.contains(is_stop)
     }
 }
 
-/// Whether words of `language` (the model's code) have spaces between them.
-pub fn is_spaced(language: &str) -> bool {
-    !UNSPACED_LANGUAGES.contains(&language)
-}
-
 /// The words of `spoken`.
 ///
-/// The model tells what it writes without a space, `3` and `.5`, as pieces with times of their own:
-/// they are one word. In a script without spaces each piece stays a word.
+/// The model returns text without spaces, such as `3` and `.5`, in pieces with their own times; here they become
+/// one word. In a script without spaces each piece stays a word.
 pub fn gather<'a>(spoken: impl IntoIterator<Item = &'a transcript::Word>) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     let mut pieces = 0.0;
@@ -118,19 +111,6 @@ fn goes_on(word: &str, text: &str) -> bool {
     }
 }
 
-/// Letters of scripts that set no spaces between words: Thai and Lao, Burmese, Khmer, kana, Han.
-pub(super) fn is_unspaced(letter: char) -> bool {
-    matches!(letter,
-        '\u{0e00}'..='\u{0eff}'
-        | '\u{1000}'..='\u{109f}'
-        | '\u{1780}'..='\u{17ff}'
-        | '\u{3005}'..='\u{30ff}'
-        | '\u{3400}'..='\u{9fff}'
-        | '\u{f900}'..='\u{faff}'
-        | '\u{ff66}'..='\u{ff9f}'
-        | '\u{20000}'..='\u{3ffff}')
-}
-
 /// The words as a text, with capitals and punctuation.
 pub fn text(words: &[Word]) -> String {
     join(words, |word| &word.written)
@@ -157,14 +137,14 @@ fn join(words: &[Word], form: impl Fn(&Word) -> &str) -> String {
     text
 }
 
-/// Mean of the words' confidences, 0 where there are none.
+/// Mean of the words' confidences, 0 without words.
 pub fn confidence(words: &[Word]) -> f32 {
     let sum: f32 = words.iter().map(|word| word.confidence).sum();
     if words.is_empty() { 0.0 } else { sum / words.len() as f32 }
 }
 
-/// Takes out the words of which `remove` is true, and mends what they leave: the sentence they ended
-/// still ends, and the one they began still begins with a capital.
+/// Removes the words for which `remove` is true, and mends their sentences: one that they ended still ends, and
+/// one that they began still begins with a capital.
 pub(super) fn without(words: Vec<Word>, mut remove: impl FnMut(&Word) -> bool) -> Vec<Word> {
     let mut kept: Vec<Word> = Vec::with_capacity(words.len());
     let mut capital = false;
@@ -194,7 +174,7 @@ pub(super) fn without(words: Vec<Word>, mut remove: impl FnMut(&Word) -> bool) -
 /// Lower case, without the punctuation around it. Signs that are spoken stay: `$5`, `50%`, `c++`.
 pub(super) fn bare(text: &str) -> String {
     let (_, core, _) = parts(text);
-    // A dash that the model took for a word is told as it is; a word may also be hidden by asterisks.
+    // A dash that the model took for a word stays; so do the asterisks of a masked word.
     match text.trim_matches(|c| is_punctuation(c) && c != '*') {
         _ if !core.is_empty() => core.to_lowercase(),
         "" => text.to_owned(),
@@ -209,7 +189,7 @@ pub(super) fn parts(text: &str) -> (&str, &str, &str) {
     (open, core, &inner[core.len()..])
 }
 
-/// What ends a sentence.
+/// Marks that end a sentence.
 pub(super) fn is_stop(character: char) -> bool {
     matches!(character, '.' | '!' | '?' | '…' | '؟' | '।' | '。' | '！' | '？')
 }

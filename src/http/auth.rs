@@ -1,4 +1,4 @@
-//! Keys in `Authorization`.
+//! API keys in `Authorization`.
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
@@ -8,13 +8,13 @@ use super::Failure;
 use super::websocket::offered_protocols;
 use crate::keys::{Identity, KeyId, Verifier};
 
-/// Who is let in.
+/// How clients authenticate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Accept `Authorization: Token KEY` beside `Bearer KEY`, as the SDKs of the wire format send it.
-    /// Default true; false is the letter of the contract. `Sec-WebSocket-Protocol: token, KEY` is taken in
-    /// either case, as the contract has it.
+    /// Accept `Authorization: Token KEY` beside `Bearer KEY`, as the SDKs of the wire format send it. Default
+    /// true; with false, only the contract's own form. `Sec-WebSocket-Protocol: token, KEY` is accepted
+    /// either way, as the contract requires.
     pub accept_token_scheme: bool,
 }
 
@@ -32,7 +32,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// RFC 9110, section 11.1: schemes have no case.
+    /// RFC 9110, section 11.1: schemes are case-insensitive.
     fn named(name: &str) -> Option<Self> {
         match name {
             _ if name.eq_ignore_ascii_case("bearer") => Some(Self::Bearer),
@@ -42,17 +42,17 @@ impl Scheme {
     }
 }
 
-/// Who sent a request.
+/// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     pub key: KeyId,
     pub tenant: u64,
-    /// Whether the key is one of those who run the server.
+    /// Whether it is an operator's key.
     pub is_operator: bool,
     pub scheme: Scheme,
 }
 
-/// Tells callers by their keys. Cheap to clone.
+/// Identifies callers by their keys. Cheap to clone.
 #[derive(Clone)]
 pub struct Authenticator {
     verifier: Verifier,
@@ -64,10 +64,10 @@ impl Authenticator {
         Self { verifier, config }
     }
 
-    /// Who sent a request with these headers.
+    /// The caller that sent a request with these headers.
     ///
     /// # Errors
-    /// 401, the same whether the key is missing, malformed or unknown; 500 where keys cannot be read.
+    /// 401, the same whether the key is missing, malformed or unknown; 500 if the keys cannot be read.
     pub async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
         match credentials(headers) {
             Some((scheme, key)) if scheme == Scheme::Bearer || self.config.accept_token_scheme => {
@@ -77,7 +77,7 @@ impl Authenticator {
         }
     }
 
-    /// Who sent a WebSocket's handshake, and the subprotocol to agree to. A browser can set no header
+    /// The caller of a WebSocket handshake, and the subprotocol to agree to. A browser cannot set headers
     /// there: it offers `token` or `bearer` as a subprotocol, and the key as another.
     ///
     /// # Errors
@@ -88,11 +88,11 @@ impl Authenticator {
     ) -> Result<(Caller, Option<HeaderValue>), Failure> {
         let offered = offered_credentials(headers);
         let caller = match (&offered, headers.contains_key(AUTHORIZATION)) {
-            // There it is the contract itself that says `token`.
+            // Here the contract itself uses `token`.
             (Some((scheme, _, key)), false) => self.verify(*scheme, key).await?,
             _ => self.caller(headers).await?,
         };
-        // Clients fail where none of what they offered is agreed to. The key is never sent back.
+        // Clients fail if the server agrees to none of the subprotocols offered. The key is never sent back.
         let agreed = offered.and_then(|(_, name, _)| HeaderValue::from_str(name).ok());
         Ok((caller, agreed))
     }
@@ -108,8 +108,8 @@ impl Authenticator {
     }
 }
 
-/// The scheme and the key of the only `Authorization` field; of two fields neither is believed, as a
-/// proxy in front may have believed the other one.
+/// The scheme and the key of the only `Authorization` field. If there are two, neither counts: a proxy in
+/// front may have trusted the other one.
 fn credentials(headers: &HeaderMap) -> Option<(Scheme, &str)> {
     let mut fields = headers.get_all(AUTHORIZATION).iter();
     let (Some(field), None) = (fields.next(), fields.next()) else { return None };
@@ -117,7 +117,7 @@ fn credentials(headers: &HeaderMap) -> Option<(Scheme, &str)> {
     Some((Scheme::named(scheme)?, key.trim_start()))
 }
 
-/// The scheme, its name as it was sent, and the key among the subprotocols that a WebSocket offers.
+/// The scheme, its name as sent, and the key, from the subprotocols that a WebSocket handshake offers.
 fn offered_credentials(headers: &HeaderMap) -> Option<(Scheme, &str, &str)> {
     let mut offered = offered_protocols(headers);
     let name = offered.next()?;

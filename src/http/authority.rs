@@ -1,4 +1,4 @@
-//! Which server a request names: in `Host`, and with HTTP/2 or in the absolute form in its target.
+//! The server that a request names: in `Host`; in HTTP/2 and in the absolute form, in its target.
 
 use std::net::IpAddr;
 
@@ -9,8 +9,8 @@ use hyper::{HeaderMap, StatusCode, Uri, Version};
 use super::Failure;
 
 /// # Errors
-/// 400 for a request that names no server though its version demands one, several, or none that could be one
-/// (RFC 9112, section 3.2; RFC 9113, section 8.3.1): a proxy in front may have read it otherwise.
+/// 400 if a request names several servers, an impossible one, or none although its version requires one (RFC
+/// 9112, section 3.2; RFC 9113, section 8.3.1): a proxy in front may have read it differently.
 pub(super) fn check(version: Version, headers: &HeaderMap, uri: &Uri) -> Result<(), Failure> {
     let refused = |message: &'static str| Err(Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message));
     let mut hosts = headers.get_all(HOST).iter();
@@ -24,7 +24,7 @@ pub(super) fn check(version: Version, headers: &HeaderMap, uri: &Uri) -> Result<
             _ => Ok(()),
         };
     };
-    // Empty where the target has no authority, which the RFC allows.
+    // Empty if the target has no authority, which the RFC allows.
     if host.is_empty() {
         return Ok(());
     }
@@ -39,12 +39,12 @@ pub(super) fn check(version: Version, headers: &HeaderMap, uri: &Uri) -> Result<
     }
 }
 
-/// The server that a request is for. The target counts before the header.
+/// The server that a request is for. The target takes precedence over the header.
 pub fn named(headers: &HeaderMap, uri: &Uri) -> Option<Authority> {
     uri.authority().cloned().or_else(|| authority(headers.get(HOST)?.to_str().ok()?))
 }
 
-/// Whether a request calls this machine by a name of loopback, wherever it names a server, and names one at all.
+/// Whether every server name in a request is a loopback name of this machine, and there is at least one.
 pub fn is_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
     let hosts = headers.get_all(HOST).iter().map(|host| host.to_str().ok().and_then(authority));
     let mut names = hosts.chain(uri.authority().cloned().map(Some)).peekable();

@@ -1,4 +1,4 @@
-//! Request bodies: counted, timed, and read only on demand.
+//! Request bodies: bounded in memory and time, and read only on demand.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 
 use super::{Config, Failure};
-use crate::patience::{Pace, Rate};
+use crate::patience::{Rate, RateTimer};
 use crate::share::{Part, Refused, Share, Tenants};
 
-/// The unit in which memory for bodies is handed out.
+/// The unit in which memory for bodies is reserved.
 const UNIT_BYTES: u64 = 4096;
-/// Room made for a body of announced length before its bytes come; more grows with them.
+/// Allocated at once for a body of known length; more as its bytes arrive.
 const FIRST_CAPACITY_MAX: u64 = 1 << 20;
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
@@ -25,7 +25,7 @@ pub enum Error {
     TooLarge { limit: u64 },
     #[error("The body came too slowly.")]
     TooSlow,
-    #[error("bodies fill the memory for them: {0}")]
+    #[error("the memory for bodies is full: {0}")]
     NoRoom(Refused),
     #[error("The body ended before its announced length, or was malformed.")]
     Broken,
@@ -43,7 +43,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// One server's limits on bodies.
+/// A server's limits on bodies.
 pub(super) struct Limits {
     rate: Rate,
     bytes_max: u64,
@@ -65,7 +65,7 @@ impl Limits {
     }
 }
 
-/// Holds what the handler has not read, so that the connection can deal with it afterwards.
+/// Holds the unread part of a body, so that the connection can deal with it afterwards.
 #[derive(Clone)]
 pub(super) struct Unread(Arc<Mutex<Rest>>);
 
@@ -84,12 +84,12 @@ impl Unread {
             Rest { incoming: Some(incoming), is_begun: true };
     }
 
-    /// Whether some of it was read, which gives leave to send to a client that asked for it.
+    /// Whether reading has begun. That made hyper send `100 Continue` to a client that asked for it.
     pub(super) fn is_begun(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_begun
     }
 
-    /// The rest of the body, if there is any.
+    /// The rest of the body, unless it has ended.
     pub(super) fn rest(&self) -> Option<Incoming> {
         self.take().filter(|incoming| !incoming.is_end_stream())
     }
@@ -113,14 +113,14 @@ impl Body {
         (Self { unread: unread.clone(), declared, is_empty, limits, tenant: 0 }, unread)
     }
 
-    /// The memory that it takes is a part of `tenant`'s.
+    /// Counts its memory in `tenant`'s share.
     #[must_use]
     pub fn charged_to(mut self, tenant: u64) -> Self {
         self.tenant = tenant;
         self
     }
 
-    /// Known to be empty before it is read.
+    /// Whether it is known to be empty before it is read.
     pub fn is_empty(&self) -> bool {
         self.is_empty
     }
@@ -130,16 +130,16 @@ impl Body {
         self.declared
     }
 
-    /// Reads all of it, up to the server's limit.
+    /// Reads the whole body, up to the server's limit.
     ///
     /// # Errors
-    /// [`Error`]; a length announced above the limit is refused with nothing read.
+    /// [`Error`]. A declared length above the limit is refused unread.
     pub async fn collect(self) -> Result<Buffered, Error> {
         let limit = self.limits.bytes_max;
         self.collect_at_most(limit).await
     }
 
-    /// Reads all of it, up to `limit` bytes or the server's limit, whichever is less.
+    /// Reads the whole body, up to `limit` bytes or the server's limit, whichever is less.
     ///
     /// # Errors
     /// As [`Body::collect`].
@@ -159,19 +159,19 @@ impl Body {
         let mut only = Bytes::new();
         let mut joined = BytesMut::new();
         let mut received = 0u64;
-        let mut pace = Pace::new(self.limits.rate);
+        let mut timer = RateTimer::new(self.limits.rate);
         loop {
-            let frame = pace.wait(incoming.frame()).await.ok_or(Error::TooSlow)?;
+            let frame = timer.wait(incoming.frame()).await.ok_or(Error::TooSlow)?;
             let Some(frame) = frame else { break };
-            // Trailers mean nothing to us.
+            // Trailers are ignored.
             let Ok(data) = frame.map_err(|_| Error::Broken)?.into_data() else { continue };
-            pace.received(data.len() as u64);
+            timer.received(data.len() as u64);
             received += data.len() as u64;
             if received > limit {
                 return Err(Error::TooLarge { limit });
             }
             self.make_room(&mut room, received)?;
-            // A body of one frame is handed on as it came.
+            // A body of one frame is passed on without a copy.
             if only.is_empty() && joined.is_empty() {
                 only = data;
                 continue;
@@ -187,7 +187,7 @@ impl Body {
         Ok(Buffered { bytes, _room: room })
     }
 
-    /// Takes memory for `bytes` in all.
+    /// Reserves memory for `bytes` in total.
     fn make_room(&self, room: &mut Option<Part>, bytes: u64) -> Result<(), Error> {
         let wanted = bytes.next_multiple_of(UNIT_BYTES);
         match room {
@@ -208,7 +208,7 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    /// Shares the bytes; keep `self` for as long as they are used.
+    /// Shares the bytes; keep `self` alive as long as they are used.
     pub fn bytes(&self) -> Bytes {
         self.bytes.clone()
     }

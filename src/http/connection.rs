@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Config;
-use super::admission::Place;
+use super::connection_limit::ConnectionPermit;
 use super::refusals::{Course, Refusals};
 use super::service::{Around, Service};
 use super::stall::StallGuard;
@@ -25,13 +25,13 @@ use crate::patience::within;
 const H2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 const H2_PING_INTERVAL: Duration = Duration::from_secs(20);
-/// Hyper sees up to so many times the head that is let in, and the service refuses what lies in between: over
+/// Hyper accepts heads this many times larger than the limit, and the service refuses those in between: over
 /// HTTP/2, hyper's own refusal has no body.
 const HEADERS_SEEN: usize = 4;
-/// How long a connection that is closed for idleness may take to say goodbye.
+/// How long a connection closed for idleness may take to close cleanly.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// What all connections share.
+/// Shared by all connections.
 pub(super) struct Connections {
     service: Service,
     builder: Builder<TokioExecutor>,
@@ -40,7 +40,7 @@ pub(super) struct Connections {
     idle_timeout: Duration,
     /// WebSockets, which outlive the connections that they began as.
     upgraded: TaskTracker,
-    /// Ends what is left of them when the drain is over.
+    /// Ends the rest of them when the drain is over.
     cut: CancellationToken,
 }
 
@@ -50,7 +50,7 @@ impl Connections {
         builder
             .http1()
             .timer(PatientTimer)
-            // Hyper's clock runs between requests as well: here it bounds both together.
+            // Hyper's timer also runs between requests: here it bounds both together.
             .header_read_timeout(config.idle_timeout())
             .max_headers(config.headers_max.saturating_mul(HEADERS_SEEN));
         builder
@@ -79,12 +79,12 @@ impl Connections {
         self.header_timeout
     }
 
-    /// From here on what is new is refused.
+    /// Refuses new requests from here on.
     pub(super) fn leave(&self) {
         self.service.leave();
     }
 
-    /// Waits for the WebSockets, and the tasks that still take in bodies nobody wants.
+    /// Waits for the WebSockets, and for the tasks that still drain unwanted bodies.
     pub(super) async fn settled(&self) {
         self.service.lingering.close();
         self.service.lingering.wait().await;
@@ -92,7 +92,7 @@ impl Connections {
         self.upgraded.wait().await;
     }
 
-    /// Drops the WebSockets that are left; returns how many there were.
+    /// Drops the remaining WebSockets; returns how many there were.
     pub(super) async fn cut(&self) -> usize {
         let left = self.upgraded.len();
         self.cut.cancel();
@@ -101,13 +101,13 @@ impl Connections {
         left
     }
 
-    /// Serves requests until the peer leaves, `stop` is called and the last one is answered, or
-    /// nothing happens for too long.
+    /// Serves requests until the peer closes, until the last one is answered after `stop`, or until the
+    /// connection has been idle for too long.
     pub(super) async fn serve<S>(
         self: Arc<Self>,
         stream: S,
         peer: SocketAddr,
-        place: Place,
+        permit: ConnectionPermit,
         stop: CancellationToken,
     ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -124,7 +124,7 @@ impl Connections {
         let (connections, begun) = (self.clone(), activity.clone());
         let upgrades = Upgrades {
             tasks: self.upgraded.clone(),
-            place: Arc::new(place),
+            permit: Arc::new(permit),
             stop: stop.clone(),
             cut: self.cut.clone(),
         };
@@ -151,14 +151,14 @@ impl Connections {
     }
 }
 
-/// Which requests a connection is serving. Hyper has no clock for a connection that has not sent its
-/// first byte, nor for an idle one of HTTP/2; this is both.
+/// Counts the requests that a connection is serving. Hyper has no timer for a connection that has not sent
+/// its first byte, nor for an idle HTTP/2 connection; this is both.
 #[derive(Default)]
 struct Activity {
     in_flight: watch::Sender<usize>,
 }
 
-/// One request being served.
+/// A request being served.
 pub(super) struct InFlight {
     in_flight: watch::Sender<usize>,
 }
@@ -170,14 +170,14 @@ impl Activity {
         InFlight { in_flight: self.in_flight.clone() }
     }
 
-    /// Returns when no request has begun within `first`, or none been served for `idle` since.
+    /// Returns when no request has begun within `first`, or when none has been in progress for `idle` since.
     async fn ceases(&self, first: Duration, idle: Duration) {
         let mut changes = self.in_flight.subscribe();
         let mut limit = first;
         loop {
             let is_idle = *changes.borrow_and_update() == 0;
             let change = async {
-                // The sender is ours, so there is always a next change to wait for.
+                // `self` holds the sender, so there is always a next change to wait for.
                 let _ = changes.changed().await;
             };
             if !is_idle {

@@ -1,5 +1,5 @@
-//! Cross-origin reads by browsers (the Fetch standard, «CORS protocol»). None unless configured; never
-//! with credentials, since keys travel in a header that the page sets itself.
+//! Cross-origin reads by browsers (the Fetch standard, «CORS protocol»). None unless configured, and never
+//! with credentials: the page itself sets the header that carries the key.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use hyper::{HeaderMap, Method, StatusCode};
 use super::Error;
 use super::service::{Response, empty};
 
-/// What pages may read besides the headers that any page may: the names of the wire format.
+/// Headers that pages may read besides the safelisted ones: those of the wire format.
 const EXPOSED: &str =
     "dg-model-name,dg-model-uuid,dg-char-count,dg-request-id,dg-project-id,dg-error,x-request-id,retry-after";
 const PREFLIGHT_SECONDS: &str = "7200";
@@ -58,7 +58,7 @@ impl Cors {
         (self.any || listed()).then(|| origin.clone())
     }
 
-    /// Where the page stands that sent a request to the server `named`.
+    /// Where the page comes from that sent a request to the server `named`.
     pub(super) fn page(&self, headers: &HeaderMap, named: Option<&Authority>) -> Page {
         let mut origins = headers.get_all(ORIGIN).iter();
         let origin = match (origins.next(), origins.next()) {
@@ -75,7 +75,7 @@ impl Cors {
         }
     }
 
-    /// The answer to a preflight from an origin that is admitted; `allow` are the path's methods.
+    /// The answer to a preflight from an admitted origin; `allow` lists the path's methods.
     pub(super) fn preflight(
         &self,
         method: &Method,
@@ -90,7 +90,7 @@ impl Cors {
         let out = response.headers_mut();
         out.insert(ACCESS_CONTROL_ALLOW_METHODS, allow.clone());
         out.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_SECONDS));
-        // SDKs in browsers send headers of their own; none of them can do harm, as none is trusted.
+        // SDKs in browsers send headers of their own; none can do harm, since none is trusted.
         if let Some(wanted) = headers.get(ACCESS_CONTROL_REQUEST_HEADERS) {
             out.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
         }
@@ -115,18 +115,18 @@ impl Cors {
     }
 }
 
-/// Where a request's page stands.
+/// Where the page behind a request comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
-    /// The page is of this server or of a listed origin, or no page sent the request.
+    /// From this server or a listed origin, or no page sent the request.
     Own,
-    /// Let in by `*` alone.
+    /// Admitted by `*` alone.
     Any,
     Foreign,
 }
 
-/// Whether `origin` is that of the server `named`. A proxy may have ended TLS, so the scheme says nothing, and
-/// the ports of both schemes go without saying.
+/// Whether `origin` is that of the server `named`. A proxy may have ended TLS, so schemes are not compared,
+/// and the default ports of both count as none.
 fn is_of(origin: &str, named: &Authority) -> bool {
     let Some((scheme, rest)) = origin.split_once("://") else { return false };
     let Ok(origin) = rest.parse::<Authority>() else { return false };

@@ -1,4 +1,4 @@
-//! A request that was not served: what the client is told, and apart from it what the log is told.
+//! A refused or failed request: the message for the client, and apart from it the cause for the log.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::service::{Response, json};
 use crate::share::Refused;
 
-/// An answer other than success. Built by handlers and by this module's own refusals.
+/// An answer other than success. Built by handlers, and by this module for its own refusals.
 #[derive(Debug)]
 pub struct Failure {
     status: StatusCode,
@@ -21,7 +21,7 @@ pub struct Failure {
     cause: Option<String>,
 }
 
-/// The body of every failure: the form that the SDKs of the wire format know how to read.
+/// The body of every failure, in the form that the SDKs of the wire format read.
 #[derive(Serialize)]
 struct ErrorBody<'a> {
     err_code: &'a str,
@@ -40,7 +40,7 @@ impl Failure {
         Self { status, code: code.into(), message: message.into(), headers: Vec::new(), cause: None }
     }
 
-    /// Something of ours broke. The client learns no more than that.
+    /// A fault of the server. The client learns no more than that.
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -63,7 +63,7 @@ impl Failure {
             .header(RETRY_AFTER, whole_seconds(after))
     }
 
-    /// For a part of something that is shared, of which there may be more `after`.
+    /// For a refused part of something shared, of which more may be free `after` this time.
     pub fn refused(refused: Refused, after: Duration) -> Self {
         match refused {
             Refused::Full => Self::busy(after),
@@ -85,13 +85,13 @@ impl Failure {
         .header(ALLOW, allow)
     }
 
-    /// One answer for every way to have no valid key.
+    /// One answer for every way to lack a valid key.
     pub(super) fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "INVALID_AUTH", "Invalid credentials.")
             .header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
     }
 
-    /// For a page of another origin without a key.
+    /// For a page of another origin that shows no key.
     pub fn foreign_origin() -> Self {
         Self::new(
             StatusCode::FORBIDDEN,
@@ -106,8 +106,8 @@ impl Failure {
         self
     }
 
-    /// What the log shall know beside the code. Nothing of the client's goes in here: no text, no
-    /// address, no value of a parameter.
+    /// The cause for the log, beside the code. Never anything from the client: no text, no address, no
+    /// parameter's value.
     #[must_use]
     pub fn because(mut self, cause: impl std::fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
@@ -126,12 +126,12 @@ impl Failure {
         &self.message
     }
 
-    /// Empty where the code says it all. The message is not for the log: it may quote the client.
+    /// Empty if the code says it all. The message stays out of the log: it may quote the client.
     pub(super) fn cause(&self) -> &str {
         self.cause.as_deref().unwrap_or_default()
     }
 
-    /// The body, for whoever is told by other means than an answer.
+    /// The body alone, for errors that are delivered in other ways than as an answer.
     pub fn body(&self, request_id: Uuid) -> impl Serialize + '_ {
         ErrorBody { err_code: &self.code, err_msg: &self.message, request_id }
     }

@@ -1,9 +1,9 @@
 //! Drains the rest of a body after its request is refused.
 //!
-//! A client in the middle of a large upload often reads nothing before it has sent all. Closing under it, or
-//! resetting its stream, costs it the answer: the kernel throws away what the client has not read yet, and
-//! clients of HTTP/2 report the reset instead of the status. So the rest of the body is read and dropped,
-//! within bounds.
+//! A client in the middle of a large upload often reads nothing before it has sent everything. Closing the
+//! connection, or resetting the stream, would cost it the answer: the kernel discards unread data, and HTTP/2
+//! clients report the reset instead of the status. So the rest of the body is read and dropped, within
+//! bounds.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Config;
-use crate::patience::{Pace, Rate};
+use crate::patience::{Rate, RateTimer};
 
-/// Bodies are dropped up to here, or up to twice the largest that is taken: a client that sends one that is
-/// too large learns that.
+/// Bodies are drained up to this size, or up to twice the largest one accepted: so the client of a body that
+/// is too large learns why.
 const BYTES_MAX: u64 = 64 << 20;
-/// In all. Clients of HTTP/2 that send all before they read may be slow at it.
+/// In total. HTTP/2 clients that send everything before they read may be slow.
 const TIME_MAX: Duration = Duration::from_secs(300);
-/// Without a byte, and before the least rate counts.
+/// The longest silence, and the time before the minimum rate applies.
 const IDLE_MAX: Duration = Duration::from_secs(5);
 /// While the server stops.
 const STOPPING_MAX: Duration = Duration::from_secs(2);
 
-/// How much is taken in.
+/// How much is drained.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     bytes: u64,
@@ -45,12 +45,12 @@ impl Bounds {
 /// Drops the rest of one request's body.
 pub(super) async fn drop_body(mut rest: Incoming, bounds: Bounds, stop: CancellationToken) {
     let take_in = async {
-        let (mut pace, mut taken) = (Pace::new(bounds.rate), 0);
+        let (mut timer, mut taken) = (RateTimer::new(bounds.rate), 0);
         while taken <= bounds.bytes
-            && let Some(Some(Ok(frame))) = pace.wait(rest.frame()).await
+            && let Some(Some(Ok(frame))) = timer.wait(rest.frame()).await
         {
             let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
-            pace.received(bytes);
+            timer.received(bytes);
             taken += bytes;
         }
     };

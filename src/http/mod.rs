@@ -1,4 +1,4 @@
-//! The front door: sockets, HTTP/1.1 and HTTP/2, limits and time. Knows nothing of speech.
+//! HTTP front end: sockets, HTTP/1.1 and HTTP/2, limits and timeouts. Knows nothing of speech.
 //!
 //! ```text
 //! listener ─ admission ─ (TLS) ─ stall guard ─ refusals ─ hyper ─ service ─ router ─ handler
@@ -8,12 +8,13 @@
 //! A handler gets a [`Request`] whose [`Body`] is still unread: it refuses first and reads afterwards.
 //! It answers with a [`Response`], or with a [`Failure`], which becomes a JSON body with the request's
 //! id; what went wrong inside goes to the log, never to the client.
+#![doc = include_str!("README.md")]
 
-mod admission;
 pub mod auth;
 pub mod authority;
 pub mod body;
 mod connection;
+mod connection_limit;
 mod cors;
 mod failure;
 mod linger;
@@ -33,52 +34,54 @@ pub use failure::Failure;
 pub use router::{Handler, Later, Router};
 pub use server::{listen, run};
 pub use service::{ReplyBody, Request, Response, json, text};
-pub use shutdown::Stop;
+pub use shutdown::Shutdown;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of the front door. The defaults suit a server that clients reach directly.
+/// Limits of the front end. The defaults suit a server that clients reach directly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Open connections; more wait in the kernel's backlog. Default 4096: keep it under the limit on
-    /// open files.
+    /// Open connections; more wait in the kernel's backlog. Default 4096: keep it below the limit on open
+    /// files.
     pub connections_max: usize,
-    /// Open connections from one address; more are closed. 0: no such limit, the default, since
-    /// behind a proxy all come from one.
+    /// Open connections from one address; more are closed. Default 0, no limit, since behind a proxy all come
+    /// from one address.
     pub connections_per_address_max: usize,
-    /// From a connection's opening to the end of its first request's head. Default 10 000.
+    /// From the opening of a connection to the end of its first request's head. Default 10 000.
     pub header_timeout_ms: u64,
-    /// How long a connection may stand between requests. Default 75 000, a little more than common
-    /// load balancers keep theirs.
+    /// How long a connection may be idle between requests. Default 75 000, a little more than common load
+    /// balancers.
     pub idle_timeout_ms: u64,
-    /// How long a client may take in nothing of an answer. Default 30 000.
+    /// How long a client may accept nothing of an answer. Default 30 000.
     pub write_timeout_ms: u64,
     /// How long a client may send nothing of a body. Default 15 000.
     pub body_idle_timeout_ms: u64,
-    /// A body may be slower than `body_bytes_per_second_min` for this long. Default 10 000.
+    /// How long a body may be slower than `body_bytes_per_second_min`. Default 10 000.
     pub body_grace_ms: u64,
-    /// The least rate of a body after its grace, over as long as a client may send nothing. Default 4096; 0: any.
+    /// The minimum rate of a body after that time, measured over `body_idle_timeout_ms`. Default 4096; 0: no
+    /// minimum.
     pub body_bytes_per_second_min: u64,
-    /// A larger body is refused, by its announced length or when it has been read. Default 256 MiB,
-    /// which holds ten minutes of uncompressed studio sound.
+    /// The largest body. A larger one is refused by its declared length, or once that much has arrived.
+    /// Default 256 MiB, which holds ten minutes of uncompressed studio sound.
     pub body_bytes_max: u64,
-    /// Bodies in memory, of all requests together; above it clients get 503. One organisation may hold four
-    /// fifths of it while others have keys. Default 2 GiB.
+    /// Bytes of bodies in memory, of all requests together; beyond that, clients get 503. While several
+    /// organisations have keys, one may hold four fifths of it. Default 2 GiB.
     pub buffered_bytes_max: u64,
-    /// Fields of a request's head. Default 100.
+    /// Header fields of a request. Default 100.
     pub headers_max: usize,
     /// Bytes of a request's head. Default 32 KiB.
     pub header_bytes_max: usize,
-    /// Requests at once on one HTTP/2 connection. Default 128.
+    /// Concurrent requests on one HTTP/2 connection. Default 128.
     pub streams_max: u32,
     /// How long requests may take to finish after the server has closed its port. Default 30 000.
     pub drain_timeout_ms: u64,
-    /// Origins whose pages may read answers (`https://app.example`), or `*`. Pages of others are refused where
-    /// they show no key. Pages that `*` alone lets in need a key wherever one can be shown. Default: none.
+    /// Origins whose pages may read answers (`https://app.example`), or `*`. Pages of other origins are
+    /// refused unless they show a key. Pages admitted by `*` alone need a key wherever one can be shown.
+    /// Default: none.
     pub cors_origins: Vec<String>,
     /// Serve TLS with these files. Default: plain HTTP.
     pub tls: Option<TlsConfig>,
@@ -88,7 +91,7 @@ pub struct Config {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsConfig {
-    /// The server's certificate, followed by those that lead to the root.
+    /// The server's certificate, followed by its chain.
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
@@ -126,7 +129,7 @@ impl Config {
     }
 }
 
-/// Whether `text` may stand in `cors_origins`.
+/// Whether `text` is valid in `cors_origins`.
 pub fn is_origin(text: &str) -> bool {
     cors::Cors::new(&[text.to_owned()]).is_ok()
 }

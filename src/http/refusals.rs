@@ -1,9 +1,9 @@
-//! Gives hyper's own refusals the JSON body of every failure.
+//! Gives hyper's own refusals the JSON body that every failure has.
 //!
 //! A request whose head hyper cannot read never reaches the service: hyper answers 400, 414 or 431 without a
-//! body and closes, and it has no setting for that. So this layer, between hyper and the socket, recognises that
-//! answer in the bytes written and puts a complete one in its place. Then it keeps reading for a while before
-//! it closes, so that the client can read the answer.
+//! body and closes, and has no setting for that. So this layer, between hyper and the socket, recognises that
+//! answer in the bytes written and replaces it with a complete one. Then it goes on reading for a while
+//! before it closes, so that the client can read the answer.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -19,9 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 const HTTP_1: &[u8] = b"HTTP/1.";
-/// Longer than any head that hyper makes by itself.
+/// Longer than any head that hyper writes by itself.
 const OWN_HEAD_BYTES_MAX: usize = 256;
-/// After its end of the connection is closed, the client's is read for so long and so far.
+/// How long, and how much, is read from the client after the server's half of the connection is closed.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(5);
 const FAREWELL_BYTES_MAX: usize = 64 << 20;
 const FAREWELL_READ_BYTES: usize = 16 << 10;
@@ -37,25 +37,25 @@ struct Signs {
 }
 
 impl Course {
-    /// From here on the connection carries no HTTP: its bytes pass unchanged.
+    /// The connection no longer carries HTTP: its bytes pass unchanged.
     pub(super) fn upgrades(&self) {
         self.0.is_upgraded.store(true, Ordering::Relaxed);
     }
 
-    /// The client may send on after its last answer.
+    /// The client may still send after its last answer.
     pub(super) fn may_go_on(&self) {
         self.0.may_go_on.store(true, Ordering::Relaxed);
     }
 }
 
-/// Makes the whole of an answer, head and body, for a status that hyper refused with.
+/// Makes a complete answer, head and body, for a status that hyper refused with.
 pub(super) type Refuse = Box<dyn Fn(StatusCode) -> Bytes + Send>;
 
 pub(super) struct Refusals<S> {
     stream: S,
     course: Course,
     refuse: Refuse,
-    /// A refusal, as far as it is not yet written.
+    /// The unwritten part of a refusal.
     pending: Bytes,
     farewell: Option<Farewell>,
 }
@@ -70,7 +70,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Refusals<S> {
         Self { stream, course, refuse, pending: Bytes::new(), farewell: None }
     }
 
-    /// Whether `written` ends with a refusal of hyper's own: where it begins, and its status.
+    /// The offset and the status of hyper's own refusal at the end of `written`, if there is one.
     fn own_refusal(&self, written: &[u8]) -> Option<(usize, StatusCode)> {
         if self.course.0.is_upgraded.load(Ordering::Relaxed) { None } else { own_refusal(written) }
     }
@@ -85,8 +85,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Refusals<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what the client still sends, and drops it: closing on unread bytes makes the kernel reset the
-    /// connection, and the client loses what it has not read.
+    /// Reads and drops what the client still sends: closing with unread bytes makes the kernel reset the
+    /// connection, and the client loses the answer.
     fn poll_farewell(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.course.0.may_go_on.load(Ordering::Relaxed) {
             return Poll::Ready(());
@@ -115,7 +115,7 @@ fn own_refusal(written: &[u8]) -> Option<(usize, StatusCode)> {
     let head_at = tail.windows(HTTP_1.len()).rposition(|bytes| bytes == HTTP_1)?;
     let mut lines = std::str::from_utf8(&tail[head_at..]).ok()?.split("\r\n");
     let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
-    // The service's answers have an id, and a body.
+    // The service's own answers have an id, and a body.
     let is_own = matches!(
         status,
         StatusCode::BAD_REQUEST | StatusCode::URI_TOO_LONG | StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -142,7 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Refusals<S> {
             Some((0, status)) => {
                 self.pending = (self.refuse)(status);
                 self.course.may_go_on();
-                // It is written with the next write, flush or shutdown, one of which always comes.
+                // The next write, flush or shutdown sends it, and one of them always follows.
                 Poll::Ready(Ok(buf.len()))
             }
             // The bytes before it go first.

@@ -1,4 +1,4 @@
-//! Paths and methods to handlers.
+//! Routes: paths and methods to handlers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use hyper::header::HeaderValue;
 use super::Failure;
 use super::service::{Request, Response};
 
-/// What answers a request. Dropping its future is how a client that left ends the work.
+/// Answers requests. Dropping its future ends the work for a client that disconnected.
 pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Result<Response, Failure>> + Send + Sync>;
 
 /// The table of routes.
@@ -17,16 +17,16 @@ pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Result<Response, Fa
 pub struct Router {
     routes: Vec<Route>,
     index: matchit::Router<usize>,
-    /// The handler for all other paths, and the table that takes this one's place.
+    /// The handler for all other paths, and the table that replaces this one.
     meanwhile: Option<(Handler, Later)>,
 }
 
-/// A table that is still to come, for a server whose socket opens before it can do its work.
+/// A routing table that is still to come, for a server whose socket opens before it is ready.
 #[derive(Clone, Default)]
 pub struct Later(Arc<OnceLock<Router>>);
 
 impl Later {
-    /// From here on `router` answers. A second one changes nothing.
+    /// `router` answers from here on. A second call changes nothing.
     pub fn set(&self, router: Router) {
         let _ = self.0.set(router);
     }
@@ -35,18 +35,18 @@ impl Later {
 struct Route {
     pattern: String,
     methods: Vec<(Method, Handler)>,
-    /// Answers while the server leaves, too.
+    /// Also answers while the server is leaving.
     is_to_the_end: bool,
 }
 
-/// Where a request goes.
+/// The route of a request.
 pub(super) struct Found {
     pub handler: Handler,
-    /// The route's pattern: unlike the path it takes few values, so it may label a metric.
+    /// The route's pattern: unlike the path it takes few values, so it can label a metric.
     pub pattern: String,
-    /// What the pattern's `{names}` matched.
+    /// The values of the pattern's `{names}`.
     pub captures: Vec<(String, String)>,
-    /// Answers while the server leaves, too.
+    /// Also answers while the server is leaving.
     pub is_to_the_end: bool,
 }
 
@@ -58,7 +58,7 @@ impl Router {
     /// Adds a route. `pattern` is matchit's: `/v1/jobs/{id}`. A route for GET answers HEAD as well.
     ///
     /// # Panics
-    /// Where the pattern conflicts with another one: routes are written in the program.
+    /// If the pattern conflicts with another one: routes are constants of the program.
     #[must_use]
     pub fn route<F, R>(mut self, method: Method, pattern: &str, handler: F) -> Self
     where
@@ -77,8 +77,8 @@ impl Router {
         self
     }
 
-    /// As [`Self::route`], for what is asked of a server that leaves: how it fares. Other routes refuse new requests
-    /// then.
+    /// As [`Self::route`], for routes that report the server's state: they also answer while the server is
+    /// leaving, when others refuse new requests.
     ///
     /// # Panics
     /// As [`Self::route`].
@@ -95,7 +95,7 @@ impl Router {
         router
     }
 
-    /// This table answers until `later` is there, and `handler` at all paths that this one lacks.
+    /// Uses this table until `later` is set, with `handler` for all other paths.
     #[must_use]
     pub fn until<F, R>(mut self, later: Later, handler: F) -> Self
     where
@@ -106,7 +106,7 @@ impl Router {
         self
     }
 
-    /// The table that answers now.
+    /// The table in use.
     fn current(&self) -> &Self {
         match &self.meanwhile {
             Some((_, later)) => later.0.get().map_or(self, Self::current),
@@ -122,7 +122,7 @@ impl Router {
     }
 
     /// # Errors
-    /// 404, or 405 with the methods that there are.
+    /// 404, or 405 with the methods that the path has.
     pub(super) fn find(&self, method: &Method, path: &str) -> Result<Found, Failure> {
         self.current().found(method, path)
     }
@@ -150,7 +150,7 @@ impl Router {
         }
     }
 
-    /// The methods of `path`, as a preflight wants to know them.
+    /// The methods of `path`, for a preflight.
     pub(super) fn methods(&self, path: &str) -> Option<HeaderValue> {
         let current = self.current();
         let matched = current.index.at(path).ok()?;
@@ -164,7 +164,7 @@ impl Route {
         if methods.contains(&"GET") {
             methods.push("HEAD");
         }
-        // Methods are tokens, which every header value may hold.
+        // Methods are tokens, which any header value may hold.
         HeaderValue::from_str(&methods.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 }

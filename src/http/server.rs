@@ -1,4 +1,4 @@
-//! The accept loop and its end.
+//! The accept loop and the drain.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,49 +12,50 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Admission, Place};
 use super::connection::Connections;
+use super::connection_limit::{ConnectionLimit, ConnectionPermit};
 use super::service::Service;
-use super::{Config, Error, Router, Stop, tls};
+use super::{Config, Error, Router, Shutdown, tls};
 use crate::patience::within;
 use crate::share::Tenants;
 
-/// How long to wait when the system has no descriptor or memory left for another connection.
+/// How long to wait when the system has no file descriptor or memory for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// More than any system queues: each takes its own maximum instead, as `net.core.somaxconn` is on Linux.
+/// More than any system allows: each uses its own maximum instead, as Linux does with `net.core.somaxconn`.
 const BACKLOG: u32 = i32::MAX as u32;
 
-/// Listens at `address`, with as long a queue of connections as the system allows: one of 128, as is usual, is full
-/// after a burst, and a client that meets a full queue tries again after a second.
+/// Listens at `address`, with the longest backlog that the system allows: the usual 128 fills up in a burst,
+/// and a client that meets a full backlog retries after a second.
 ///
 /// # Errors
-/// The address is taken, or none of this machine's.
+/// The address is taken, or does not belong to this machine.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A server that is started again takes the port, though connections of the one before it linger there.
+    // Lets a restarted server take the port while connections of its predecessor linger there.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves `router` on `listener` until `stop` closes it, then drains: nothing new is accepted, idle connections close,
-/// requests that are being served finish within `drain_timeout_ms`. From when `stop` leaves, new requests get 503, but
-/// for routes that are there [to the end](Router::route_to_the_end). The memory for bodies is shared between `tenants`.
+/// Serves `router` on `listener` until `stop` closes it, then drains: it accepts nothing new, idle
+/// connections close, and requests in progress finish within `drain_timeout_ms`. Once `stop` leaves, new
+/// requests get 503, except on routes that answer [to the end](Router::route_to_the_end). The memory for
+/// bodies is shared between `tenants`.
 ///
 /// # Errors
-/// Before anything is served: files of TLS that cannot be used, origins that are none.
+/// Before anything is served: unusable TLS files, invalid origins.
 pub async fn run(
     listener: TcpListener,
     router: Router,
     config: &Config,
     tenants: Tenants,
-    stop: Stop,
+    stop: Shutdown,
 ) -> Result<(), Error> {
     let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
     let shared = Arc::new(Connections::new(Service::new(router, config, tenants)?, config));
-    let admission = Admission::new(config.connections_max, config.connections_per_address_max);
+    let limit = ConnectionLimit::new(config.connections_max, config.connections_per_address_max);
     let mut connections = JoinSet::new();
     let mut closed = pin!(async {
         stop.leaving().cancelled().await;
@@ -66,12 +67,12 @@ pub async fn run(
             biased;
             () = &mut closed => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accept(&listener, &admission) => accepted,
+            accepted = accept(&listener, &limit) => accepted,
         };
         let Some((stream, peer, room)) = accepted else { continue };
-        // No room for this address: the stream is dropped, which closes it.
-        let Some(place) = admission.enter(room, peer.ip()) else { continue };
-        connections.spawn(serve(shared.clone(), tls.clone(), stream, peer, place, stop.closing().clone()));
+        // This address is at its limit: dropping the stream closes it.
+        let Some(permit) = limit.enter(room, peer.ip()) else { continue };
+        connections.spawn(serve(shared.clone(), tls.clone(), stream, peer, permit, stop.closing().clone()));
     }
     drop(listener);
     let finish = async {
@@ -87,16 +88,17 @@ pub async fn run(
     Ok(())
 }
 
-/// One connection, and the room it takes. Cancel-safe.
+/// Accepts one connection, once a permit is free. Cancel-safe.
 async fn accept(
     listener: &TcpListener,
-    admission: &Admission,
+    limit: &ConnectionLimit,
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    let room = admission.room().await?;
+    let room = limit.room().await?;
     match listener.accept().await {
         Ok((stream, peer)) => Some((stream, peer, room)),
         Err(error) => {
-            // A peer that left before it was accepted is no trouble of ours; the rest are shortages.
+            // A peer that left before it was accepted is no fault of the server; the other errors are
+            // shortages.
             if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(EXHAUSTED_PAUSE).await;
@@ -111,14 +113,14 @@ async fn serve(
     tls: Option<TlsAcceptor>,
     stream: TcpStream,
     peer: SocketAddr,
-    place: Place,
+    permit: ConnectionPermit,
     stop: CancellationToken,
 ) {
-    // Answers are small and wanted at once; where it fails the peer has gone.
+    // Answers are small and urgent. If this fails, the peer has gone.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return shared.serve(stream, peer, place, stop).await };
+    let Some(tls) = tls else { return shared.serve(stream, peer, permit, stop).await };
     match within(shared.header_timeout(), tls.accept(stream)).await {
-        Some(Ok(stream)) => shared.serve(stream, peer, place, stop).await,
+        Some(Ok(stream)) => shared.serve(stream, peer, permit, stop).await,
         Some(Err(error)) => tracing::debug!(%error, "no TLS"),
         None => tracing::debug!("no TLS in time"),
     }

@@ -1,4 +1,4 @@
-//! One request: its id, its handler, and what every answer has in common.
+//! One request: its id, its handler, and the common parts of every answer.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// While the server leaves: about what a restart takes.
+/// While the server is leaving: about as long as a restart takes.
 const LEAVING_RETRY: Duration = Duration::from_secs(5);
 
 /// The body of an answer, whole or streamed.
@@ -59,18 +59,18 @@ pub struct Request {
     pub version: Version,
     pub headers: HeaderMap,
     pub extensions: Extensions,
-    /// What the names in the route's pattern matched, in order.
+    /// The values of the names in the route's pattern, in order.
     pub captures: Vec<(String, String)>,
     pub peer: SocketAddr,
-    /// A page of another origin sent it, one that is not listed. Its browser lends it the user's place on the
-    /// network, so only what the request shows itself may count for it.
+    /// A page of an unlisted origin sent it. The user's browser may reach more of the network than the page's
+    /// author, so only credentials in the request itself count.
     pub is_foreign: bool,
     pub body: Body,
-    /// Where a WebSocket goes on when its request is answered.
+    /// Where a WebSocket goes on after its request is answered.
     pub(super) upgrades: Upgrades,
 }
 
-/// An answer of JSON.
+/// A JSON answer.
 pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
     let (status, body) = match serde_json::to_vec(value) {
         Ok(body) => (status, body),
@@ -86,7 +86,7 @@ pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
     response
 }
 
-/// An answer of text.
+/// A text answer.
 pub fn text(content_type: &'static str, body: String) -> Response {
     let body = Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync();
     let mut response = Response::new(body);
@@ -100,7 +100,7 @@ pub(super) fn empty(status: StatusCode) -> Response {
     response
 }
 
-/// A request's connection, as far as the request needs it.
+/// The parts of a connection that its requests need.
 pub(super) struct Around {
     pub peer: SocketAddr,
     pub upgrades: Upgrades,
@@ -117,7 +117,7 @@ pub(super) struct Service {
     linger: linger::Bounds,
     /// New requests are refused, and connections end with their answers.
     is_leaving: AtomicBool,
-    /// The tasks that take in unread bodies. They end with their connections at the latest.
+    /// Tasks that drain unread bodies. They end with their connections at the latest.
     pub(super) lingering: TaskTracker,
 }
 
@@ -145,12 +145,12 @@ impl Service {
         request: hyper::Request<Incoming>,
         around: Around,
         in_flight: InFlight,
-    ) -> Result<hyper::Response<Held>, Infallible> {
+    ) -> Result<hyper::Response<CountedBody>, Infallible> {
         let id = Uuid::new_v4();
         let span = tracing::info_span!("request", %id, method = %request.method());
         let in_flight = Arc::new(in_flight);
         let response = self.answer_as(id, request, around, &in_flight).instrument(span).await;
-        Ok(response.map(|body| Held { body, _in_flight: in_flight }))
+        Ok(response.map(|body| CountedBody { body, _in_flight: in_flight }))
     }
 
     async fn answer_as(
@@ -182,15 +182,15 @@ impl Service {
         let is_http2 = version >= Version::HTTP_2;
         let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let rest = if is_upgrade { None } else { unread.rest() };
-        // The client's next request goes over another connection: to another server, where this one leaves.
+        // The client's next request should use a new connection; to another server if this one is leaving.
         if !is_upgrade && !is_http2 && (rest.is_some() || self.is_leaving.load(Relaxed)) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if is_upgrade {
             course.upgrades();
         } else if let Some(rest) = rest {
-            // To read on would give leave to send to a client that asks for it. Most that are refused send
-            // nothing then; what the others send is taken in when the connection closes.
+            // Reading on would send `100 Continue` to a client that waits for it. Most refused clients then
+            // send nothing; whatever the others send is drained when the connection closes.
             if awaits_continue && !unread.is_begun() && !is_http2 {
                 course.may_go_on();
             } else {
@@ -206,7 +206,7 @@ impl Service {
         response
     }
 
-    /// The whole of an answer, head and body, to what hyper could not read and refuses with `status`.
+    /// A complete answer, head and body, to a request that hyper could not read and refuses with `status`.
     pub(super) fn refuse(&self, status: StatusCode) -> Bytes {
         let id = Uuid::new_v4();
         let failure = match status {
@@ -291,15 +291,15 @@ impl Service {
             body,
             upgrades,
         };
-        // One request's bug costs that request. Nothing of ours is left half-changed behind it: state
-        // that outlives a request is owned by threads or stores of its own.
+        // A bug costs only its own request. Nothing is left half-changed behind it: state that outlives a
+        // request is owned by threads or stores of its own.
         let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;
         served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")))
     }
 }
 
-/// Whether a request carries anything that may be a credential; the handler decides whether it is a good one.
-/// Browsers add none of these by themselves, so a page can send only credentials that it was given.
+/// Whether a request carries anything that may be a credential; the handler decides whether it is valid.
+/// Browsers add none of these by themselves, so a page can only send credentials that it was given.
 fn shows_credentials(headers: &HeaderMap, uri: &Uri) -> bool {
     [AUTHORIZATION, X_API_KEY, SEC_WEBSOCKET_PROTOCOL].iter().any(|name| headers.contains_key(name))
         || url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
@@ -348,24 +348,33 @@ fn report(failure: &Failure) {
 fn observe(method: Option<&Method>, route: &str, status: StatusCode, elapsed: Duration) {
     let seconds = elapsed.as_secs_f64();
     tracing::info!(route, status = status.as_u16(), seconds, "answered");
-    // Methods are the client's to invent; labels are not.
-    let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
-    let method = method.filter(|method| known.contains(method)).map_or("other", Method::as_str).to_owned();
+    let (method, route) = labels(method, route, status);
     let labels = vec![
-        Label::new("method", method),
+        Label::new("method", method.to_owned()),
         Label::new("route", route.to_owned()),
         Label::new("status", status.as_str().to_owned()),
     ];
     HTTP_REQUEST.with_owned(labels).record(seconds);
 }
 
-/// An answer's body that counts its request as being served until the last byte is handed over.
-pub(super) struct Held {
+/// The method and route that label an answer. A client can invent methods, and can make any route refuse it
+/// in many ways; each pair of labels is a histogram of its own. So unknown methods share one label, and
+/// refusals and errors are labelled by their status alone.
+fn labels<'a>(method: Option<&'a Method>, route: &'a str, status: StatusCode) -> (&'a str, &'a str) {
+    if status.is_client_error() || status.is_server_error() {
+        return ("any", "any");
+    }
+    let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
+    (method.filter(|method| known.contains(method)).map_or("other", Method::as_str), route)
+}
+
+/// An answer's body that keeps its request counted as in progress until the last byte is handed over.
+pub(super) struct CountedBody {
     body: ReplyBody,
     _in_flight: Arc<InFlight>,
 }
 
-impl hyper::body::Body for Held {
+impl hyper::body::Body for CountedBody {
     type Data = Bytes;
     type Error = std::io::Error;
 

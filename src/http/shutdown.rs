@@ -1,7 +1,8 @@
 //! How a server stops: it leaves, then it closes.
 //!
-//! While it leaves, its port stays open and new requests get 503. Load balancers and orchestrators notice a stop when
-//! they next probe, or a little after the signal: this way they send requests elsewhere before any connection is refused.
+//! While it leaves, its port stays open and new requests get 503. Load balancers and orchestrators notice a
+//! stop at their next probe, or a little after the signal, so they redirect requests before any connection is
+//! refused.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// After SIGTERM the port stays open for so long: `/readyz` and what is new get 503, and what was begun goes on.
-    /// Then it is closed, and `http.drain_timeout_ms` begins. A load balancer that asks for readiness should have seen
-    /// it fail by then. Seconds, default 5; 0: closed at once, as after Ctrl-C.
+    /// After SIGTERM, the port stays open for this long: `/readyz` and new requests get 503, and requests in
+    /// progress go on. Then it closes, and `http.drain_timeout_ms` begins. Load balancers should notice
+    /// within this time. Seconds, default 5; 0: closes at once, as after Ctrl-C.
     pub grace_seconds: f64,
 }
 
@@ -30,26 +31,26 @@ impl Config {
     }
 }
 
-/// Tells servers to stop. Clones are one.
+/// Stops servers. All clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct Stop {
+pub struct Shutdown {
     leaving: CancellationToken,
     closing: CancellationToken,
 }
 
-impl Stop {
-    /// One that stops with this one, or before it.
+impl Shutdown {
+    /// A signal that stops with this one, or before it.
     #[must_use]
     pub fn child(&self) -> Self {
         Self { leaving: self.leaving.child_token(), closing: self.closing.child_token() }
     }
 
-    /// From here on what is new is refused.
+    /// Refuses new requests from here on.
     pub fn leave(&self) {
         self.leaving.cancel();
     }
 
-    /// The port is closed, and what was begun is finished.
+    /// Closes the port; requests in progress finish.
     pub fn close(&self) {
         self.leaving.cancel();
         self.closing.cancel();

@@ -1,7 +1,7 @@
-//! A stream whose peer must take what is written to it.
+//! A stream whose peer must keep reading.
 //!
-//! Hyper bounds the time in which a client sends; one that asks and then never reads would hold its
-//! answer, and its connection, for ever.
+//! Hyper bounds the time in which a client sends. A client that never reads its answer would hold it, and the
+//! connection, for ever.
 
 use std::future::Future as _;
 use std::io;

@@ -1,4 +1,4 @@
-//! Hyper's clock: how long it waits for a request's head, and for the answer to a ping of HTTP/2.
+//! Hyper's clock, for the head of a request and for HTTP/2 pings.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use hyper::rt::{Sleep, Timer};
 
 use crate::patience::Lapse;
 
-/// Counts the time that this process lived through.
+/// Counts only time that the process lived through.
 pub(super) struct PatientTimer;
 
 impl Sleep for Lapse {}

@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::{Error, TlsConfig};
 
 /// # Errors
-/// [`Error::TlsFile`] where a file cannot be read, [`Error::Tls`] where the two do not belong together.
+/// [`Error::TlsFile`] if a file cannot be read, [`Error::Tls`] if the two do not belong together.
 pub(super) fn acceptor(config: &TlsConfig) -> Result<TlsAcceptor, Error> {
     let unreadable = |path: &std::path::Path| {
         let path = path.to_owned();

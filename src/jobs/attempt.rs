@@ -1,4 +1,4 @@
-//! One attempt to deliver: what is sent, and what is noted of it.
+//! One delivery attempt: the message that is sent, and the outcome that is recorded.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,14 +13,14 @@ use crate::fetch::Message;
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-/// The same as `webhook-id`, under the name that receivers which de-duplicate may know.
+/// Repeats `webhook-id` under the name that some receivers de-duplicate by.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The wire format's: the id of the API key, which is no secret.
+/// Part of the wire format: the id of the API key, which is no secret.
 const DG_TOKEN: HeaderName = HeaderName::from_static("dg-token");
-/// Which attempt this is, from 1.
+/// The number of this attempt, from 1.
 const ATTEMPT: HeaderName = HeaderName::from_static("verbatim-attempt");
 
-/// Sends the result, and says what comes next.
+/// Sends the result and returns the next step.
 pub async fn attempt(shared: &Shared, delivery: Delivery) -> Next {
     let (tried, finished) = (delivery.tried, delivery.finished);
     let began = shared.world.now();
@@ -61,7 +61,7 @@ fn message(secret: &SigningSecret, delivery: Delivery, now: SystemTime) -> Messa
         (DG_TOKEN, &delivery.key),
     ];
     for (name, text) in texts {
-        // All of them are of letters, digits and a few signs.
+        // All of these consist of letters, digits and a few signs.
         if let Ok(value) = HeaderValue::from_str(text) {
             headers.insert(name, value);
         }

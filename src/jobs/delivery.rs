@@ -1,5 +1,5 @@
-//! Sends results that are due: many at once, but few to one receiver and for one tenant, so that a
-//! receiver which is dead, or slow to say so, holds up its own results alone.
+//! Sends results that are due: many at once, but few to one receiver and few for one tenant. A receiver that
+//! is dead, or slow to fail, delays only its own results.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::room::Resource;
 use super::store::{Delivery, JobId, Next, Phase};
 use super::{Shared, insist, rest};
 
-/// Receivers without anything on its way are remembered up to here, for how they fared.
+/// The history of receivers with nothing in flight is kept for at most this many.
 const IDLE_RECEIVERS_MAX: usize = 4096;
 
-/// Who is being sent how much.
+/// Deliveries in flight, by receiver and by tenant.
 #[derive(Default)]
 struct Traffic {
     receivers: HashMap<String, Receiver>,
@@ -35,7 +35,7 @@ impl Traffic {
         *self.tenants.entry(tenant).or_default() += 1;
     }
 
-    /// `took`: whether the receiver took it, where that is known.
+    /// `took`: whether the receiver accepted the result, if that is known.
     fn end(&mut self, receiver: &str, tenant: u64, took: Option<bool>) {
         if let Some(entry) = self.receivers.get_mut(receiver) {
             entry.on_their_way = entry.on_their_way.saturating_sub(1);
@@ -55,7 +55,7 @@ impl Traffic {
         }
     }
 
-    /// Receivers that get no more for now. One that fails is tried with one result at a time.
+    /// Receivers that are at their limit. A failing receiver gets one result at a time.
     fn busy_receivers(&self, max: usize) -> Vec<String> {
         let busy = |entry: &Receiver| entry.on_their_way >= if entry.fails { 1 } else { max };
         self.receivers.iter().filter(|(_, entry)| busy(entry)).map(|(name, _)| name.clone()).collect()
@@ -66,7 +66,7 @@ impl Traffic {
     }
 }
 
-/// What an attempt came to, told by the task that made it.
+/// The outcome of an attempt, reported by its task.
 struct Done {
     receiver: String,
     tenant: u64,
@@ -78,7 +78,7 @@ pub async fn run(shared: &Arc<Shared>, stop: &CancellationToken) {
     let mut attempts = JoinSet::new();
     let config = &shared.config;
     let per_host = config.deliveries_per_host.max(1);
-    // A tenant with many receivers that hang leaves half of the places to others.
+    // A tenant with many hanging receivers leaves half of the slots to others.
     let per_tenant = config.deliveries.div_ceil(2).max(1);
     while !stop.is_cancelled() {
         let mut next = None;
@@ -102,7 +102,7 @@ pub async fn run(shared: &Arc<Shared>, stop: &CancellationToken) {
             () = rest(shared.world.as_ref(), &shared.finished, next) => {}
         }
     }
-    // Each has its own time limit; a little more for noting what came of it.
+    // Each attempt has its own time limit; the rest is for recording its outcome.
     let limit = Duration::from_millis(config.delivery_timeout_ms) + Duration::from_secs(1);
     let finish = async { while attempts.join_next().await.is_some() {} };
     if tokio::time::timeout(limit, finish).await.is_err() {
@@ -113,7 +113,7 @@ pub async fn run(shared: &Arc<Shared>, stop: &CancellationToken) {
 fn note(traffic: &mut Traffic, done: Result<Done, tokio::task::JoinError>) {
     match done {
         Ok(Done { receiver, tenant, took }) => traffic.end(&receiver, tenant, Some(took)),
-        // A bug: its place is lost until the next start, and its job is sent then.
+        // A bug: this slot is lost until the next start, and its job is sent then.
         Err(error) => tracing::error!(%error, "an attempt to deliver failed in itself"),
     }
 }
@@ -124,10 +124,10 @@ async fn deliver(shared: Arc<Shared>, delivery: Delivery, stop: CancellationToke
     report(id, &next);
     let took = next == Next::Delivered;
     let keep = shared.config.result_retention_seconds > 0;
-    // Where it cannot be noted before the process ends, it is sent again: at least once.
+    // If the process ends before this is recorded, the result is sent again: at least once.
     let noted = insist(&stop, || shared.store.attempted(id, shared.world.now(), next.clone(), keep)).await;
     if noted.is_some() && !matches!(next, Next::Again { .. }) {
-        shared.pace.note(Resource::Places, tenant, 1, shared.world.now());
+        shared.drain_rate.note(Resource::Places, tenant, 1, shared.world.now());
     }
     Done { receiver, tenant, took }
 }

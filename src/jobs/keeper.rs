@@ -1,4 +1,4 @@
-//! Throws away what has been kept long enough, and counts what there is.
+//! Deletes what has been kept long enough, and sets the gauges.
 //!
 //! | metric                                    | |
 //! |-------------------------------------------|-|
@@ -39,7 +39,7 @@ async fn keep(shared: &Arc<Shared>) -> Result<(), Error> {
     let now = shared.world.now();
     let ago = |seconds| now.checked_sub(Duration::from_secs(seconds)).unwrap_or(UNIX_EPOCH);
     let config = &shared.config;
-    // Before the database is asked: where the disk is full, this may make room for its answer.
+    // Before the database is asked: on a full disk, this may free the space that it needs.
     match shared.audio.expire(ago(config.job_retention_seconds)).await {
         Ok(left) => metrics::gauge!("verbatim_jobs_quarantined").set(left as f64),
         Err(error) => tracing::error!(%error, "cannot look after the quarantine"),
@@ -48,7 +48,7 @@ async fn keep(shared: &Arc<Shared>) -> Result<(), Error> {
     let census = shared.store.census().await?;
     for phase in Phase::ALL {
         let count = census.phases.get(&phase).copied().unwrap_or_default();
-        // Two phases of one state are told apart: what waits and what is on its way.
+        // Both phases of `delivering` are shown: waiting, and being sent.
         metrics::gauge!("verbatim_jobs", "phase" => phase.name()).set(count as f64);
     }
     let age = census.oldest.and_then(|oldest| now.duration_since(oldest).ok()).unwrap_or_default();

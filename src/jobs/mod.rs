@@ -8,21 +8,22 @@
 //!               └─────────┘           ▼  │ retry
 //!          busy, stopped, crashed    dead
 //! ```
-//! What is acknowledged is on disk, so a job outlives the process, however that ends. A job that was
-//! running then is run again, alone where its audio may have ended the process (`watch.rs`). The result is stored
-//! before it is sent, once, and sent in those very bytes until the receiver takes it. So a receiver gets each
-//! result **at least once**, and knows a second one by its `webhook-id`.
+//! Everything acknowledged is on disk, so a job outlives the process, however the process ends. A job that
+//! was running at that moment runs again, alone if its audio may have ended the process (`watch.rs`). Its
+//! result is stored once, before it is sent, and the same bytes are sent until the receiver accepts them. So
+//! a receiver gets each result **at least once**, and recognises a repetition by its `webhook-id`.
 //!
 //! [`Jobs`] is the handle that doors use. [`Jobs::run`] does the work: `runner.rs` transcribes through
 //! the [`Work`] that is handed in, `delivery.rs` sends, `keeper.rs` throws away. None of them knows HTTP
 //! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database, `spool.rs` has
 //! the audio, and `quarantine.rs` what the two do not agree about. `room.rs` says how much may wait, `pace.rs`
 //! when there will be room again.
+#![doc = include_str!("README.md")]
 
 mod attempt;
 mod delivery;
+mod drain_rate;
 mod keeper;
-mod pace;
 mod quarantine;
 mod room;
 mod runner;
@@ -38,13 +39,13 @@ mod tests;
 mod watch;
 mod world;
 
-pub use room::{Bounds, Held, Refusal, Resource};
+pub use room::{Bounds, Refusal, Resource, Usage};
 pub use runner::{Again, Fault, Input, Setback, Task, Work};
 pub use signature::{HIDDEN, SecretError, SigningSecret};
 pub use sqlite::Sqlite;
 pub use store::{
     Acceptance, Answer, Census, Delivery, Finished, INTERRUPTIONS_MAX, Idempotency, Job, JobId, Next, Order,
-    Phase, Run, Source, Stamp, State, Store,
+    Phase, Run, SUSPECT_PATIENCE, Source, Stamp, State, Store, Submission,
 };
 pub use watch::Watch;
 
@@ -63,49 +64,51 @@ use url::Url;
 use crate::fetch::{self, Fetcher, without_user};
 use crate::share::{Refused, Tenants};
 use crate::state;
-use pace::Pace;
+use drain_rate::DrainRate;
 use spool::{Audio, Spool};
 use world::World;
 
-/// How jobs are taken, run and delivered.
+/// How jobs are accepted, run and delivered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Take requests with `callback`. Default true. Off, several servers may share a state directory.
+    /// Accept requests with `callback`. Default true. If false, several servers may share a state directory.
     pub enabled: bool,
-    /// Jobs transcribed at once. Each holds its audio in memory. Default 4.
+    /// Jobs transcribed at once. Each holds its audio in memory, which counts in `engine.max_held_seconds`.
+    /// Default 4.
     pub concurrency: usize,
-    /// How often a job is tried that fails, or whose audio ends the process when it is decoded. After that the
-    /// receiver gets an error object. Default 5.
+    /// Runs before a job is given up that fails, or whose decoding ends the process. The receiver then gets
+    /// an error object. Default 5.
     pub runs_max: u32,
-    /// A run that takes longer counts as failed. Default 3 600 000, an hour.
+    /// A run that takes longer counts as failed. Time in which the process stood still does not count.
+    /// Default 3 600 000, an hour.
     pub run_timeout_ms: u64,
-    /// Jobs that are not delivered yet; beyond them clients get 503, and beyond its share of them an organisation
+    /// Jobs not delivered yet. Beyond this many, clients get 503; an organisation beyond its share of them
     /// gets 429. Default 10 000.
     pub pending_max: u64,
     /// Bytes of audio on disk, bounded in the same way. Default 16 GiB.
     pub spool_bytes_max: u64,
-    /// What is left free on that disk all the same. Default 1 GiB.
+    /// Free space to leave on that disk in any case, in bytes. Default 1 GiB.
     pub disk_free_bytes_min: u64,
-    /// What results are signed with: `whsec_…`, 24 to 64 bytes in Base64. Several, separated by spaces,
-    /// sign side by side while receivers change over. Default: made once and kept in the state directory;
-    /// `verbatim jobs secret` prints it.
+    /// Secrets that results are signed with: `whsec_…`, 24 to 64 bytes in Base64. Several, separated by
+    /// spaces, sign side by side while receivers change over. Default: generated once and kept in the state
+    /// directory; `verbatim jobs secret` prints it.
     pub secret: Option<SigningSecret>,
-    /// Pauses between attempts to deliver; after the last one the job is dead. Each is a random part of
-    /// what stands here (full jitter). Seconds, default 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 10 h, which is
-    /// the schedule that the Standard Webhooks specification recommends.
+    /// Pauses between delivery attempts; after the last attempt the job is dead. Each pause is a random part
+    /// of the value here (full jitter). Seconds, default 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 10 h, the
+    /// schedule that the Standard Webhooks specification recommends.
     pub retry_delays_seconds: Vec<f64>,
-    /// From the look-up to the end of the receiver's answer. Default 15 000.
+    /// Time limit for an attempt, from the DNS look-up to the end of the receiver's answer. Default 15 000.
     pub delivery_timeout_ms: u64,
-    /// Results on their way at once. Default 256.
+    /// Results in flight at once. Default 256.
     pub deliveries: usize,
-    /// Results on their way to one host at once; one alone while the host fails. Default 8.
+    /// Results in flight to one host at once; only one while the host fails. Default 8.
     pub deliveries_per_host: usize,
-    /// How long a delivered result is kept, and shown by `GET /v1/listen/jobs/{request_id}`. Seconds,
-    /// default 0: it is thrown away when it is delivered.
+    /// How long a delivered result is kept and shown by `GET /v1/listen/jobs/{request_id}`. Seconds, default
+    /// 0: deleted on delivery.
     pub result_retention_seconds: u64,
-    /// How long it is known that there was a job; of dead ones, how long they can be delivered after all. And how
-    /// long audio is kept that was found to belong to no job. Seconds, default 604 800, a week.
+    /// How long a job is remembered after it ended; a dead one can be redelivered for that long. Also how
+    /// long audio without a job is kept in quarantine. Seconds, default 604 800, a week.
     pub job_retention_seconds: u64,
 }
 
@@ -132,18 +135,18 @@ impl Default for Config {
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing is wrong with the request: there is no room for its job now.
-    #[error("there is no room for one more job")]
+    /// The request is valid, but there is no room for its job now.
+    #[error("there is no room for another job")]
     Full { retry_after: Duration },
-    /// The tenant holds its share of that room; others may still come.
+    /// The tenant holds its share of the room; there is room for others.
     #[error("the organisation holds its share of the room for jobs")]
     OverShare { retry_after: Duration },
     #[error("something else was submitted under the same idempotency key")]
     Conflict,
     #[error("cannot use `{path}` for jobs")]
     File { path: PathBuf, source: io::Error },
-    /// Disk space, memory, file descriptors, or the right to write. Nothing was changed.
-    #[error("the machine is short of what jobs need")]
+    /// Too little disk space, memory or file descriptors, or no right to write. Nothing was changed.
+    #[error("the machine is short of disk space, memory or file descriptors")]
     Exhausted(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(
         "another server keeps its jobs in `{}`: give this one a state_dir of its own, or set jobs.enabled = false",
@@ -155,8 +158,8 @@ pub enum Error {
     /// Nothing was changed.
     #[error("the job database failed")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Whether the change was made will be known when the database is opened again.
-    #[error("the job database failed to say that a change is on the disk")]
+    /// The next opening of the database will show whether the change was made.
+    #[error("the job database did not confirm a change")]
     Unsure(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error(
         "the job database `{}` is damaged ({problem}): put back a copy of it; or move it away with its -wal file, \
@@ -166,17 +169,17 @@ pub enum Error {
     Damaged { path: PathBuf, problem: String },
     #[error("the job database is of format {found}, and this program knows formats up to {known}")]
     Newer { found: i64, known: i64 },
-    /// It is not known how far it came.
+    /// It is unknown how far the thread came.
     #[error("a thread that works on jobs failed")]
     Interrupted,
 }
 
 const LOCK: &str = "jobs.lock";
-/// The longest that a change by another process (`verbatim jobs retry`) goes unnoticed, or that work
-/// rests after the database failed.
+/// The longest that a change by another process (`verbatim jobs retry`) goes unnoticed, and the pause after a
+/// database error.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A cheap handle on the jobs of one state directory. There is one such in all processes.
+/// A cheap handle on the jobs of one state directory. Only one process holds one.
 #[derive(Clone)]
 pub struct Jobs {
     shared: Arc<Shared>,
@@ -190,17 +193,17 @@ struct Shared {
     fetcher: Fetcher,
     config: Config,
     bounds: Bounds,
-    pace: Pace,
-    /// Something may be there to run.
+    drain_rate: DrainRate,
+    /// A job may be ready to run.
     queued: Notify,
-    /// Something may be there to deliver.
+    /// A result may be ready for delivery.
     finished: Notify,
     _lock: File,
 }
 
 impl Jobs {
-    /// Opens the jobs of `state_dir`, and puts those back in line that a process left when it ended. Audio that
-    /// belongs to none of them is set aside.
+    /// Opens the jobs of `state_dir` and puts the jobs of an ended process back in line. Audio that belongs
+    /// to no job is set aside.
     ///
     /// # Errors
     /// Any but [`Error::Full`], [`Error::OverShare`] and [`Error::Conflict`].
@@ -231,7 +234,7 @@ impl Jobs {
         let spool = Spool::open(state_dir, config.disk_free_bytes_min)?;
         let now = SystemTime::now();
         store.recover(now).await?;
-        // The lock is held and nothing runs yet: no file is between its writing and its row, and none is read.
+        // The lock is held and nothing runs yet, so no file is about to get its row, and none is being read.
         let findings = quarantine::reconcile(&store, &spool, now).await?;
         quarantine::report(&findings, store.is_new(), spool.quarantine(), config.job_retention_seconds);
         state::sync_directory(state_dir).map_err(failed(state_dir))?;
@@ -243,7 +246,7 @@ impl Jobs {
             fetcher,
             bounds: config.bounds(tenants),
             config: config.clone(),
-            pace: Pace::default(),
+            drain_rate: DrainRate::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             _lock: lock,
@@ -251,7 +254,7 @@ impl Jobs {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Whether results may be sent to `callback`, as far as can be told now.
+    /// Checks whether results may be sent to `callback`, as far as is known now.
     ///
     /// # Errors
     /// [`fetch::Error`].
@@ -259,15 +262,16 @@ impl Jobs {
         self.shared.fetcher.check(&without_user(callback)).await
     }
 
-    /// The value of `webhook-signature` for what is sent beside jobs; `timestamp` is in seconds since 1970.
+    /// The value of `webhook-signature` for messages that belong to no job; `timestamp` is in seconds since
+    /// 1970.
     pub fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         self.shared.secret.sign(id, timestamp, body)
     }
 
-    /// Whether a job of `tenant` with so many bytes of audio would be taken now.
+    /// Checks whether a job of `tenant` with this many bytes of audio would be accepted now.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::OverShare`], or where that cannot be known.
+    /// [`Error::Full`], [`Error::OverShare`], or a database error.
     pub async fn has_room(&self, tenant: u64, bytes: u64) -> Result<(), Error> {
         let shared = &self.shared;
         let held = shared.store.held(tenant).await.map_err(|error| shared.told(error, bytes))?;
@@ -275,16 +279,26 @@ impl Jobs {
         if shared.audio.has_room(bytes) { Ok(()) } else { Err(shared.no_disk(bytes)) }
     }
 
-    /// Takes a job. When this returns it is on disk, with `audio`, which an order by URL has none of.
-    /// Where the future is dropped the job may be taken all the same. Returns the job: this one, or the one that the
-    /// same submission made before.
+    /// Whether `tenant` has submitted a job under this idempotency key. If so, the repeated submission needs
+    /// no room.
     ///
     /// # Errors
-    /// [`Error::Unsure`], [`Error::Interrupted`]: it is not known whether it is taken. Any other: it is not, and
-    /// nothing is left of it.
+    /// If the database cannot be read.
+    pub async fn is_known(&self, tenant: u64, idempotency_key: &str) -> Result<bool, Error> {
+        let known = self.shared.store.submitted(tenant, idempotency_key.to_owned()).await;
+        known.map(|known| known.is_some()).map_err(|error| self.shared.told(error, 0))
+    }
+
+    /// Accepts a job. When this returns, the job is on disk with its `audio`, `None` for an order by URL. If
+    /// the future is dropped, the job may be accepted all the same. Returns the id of the job: this one, or
+    /// the one that the same submission made before.
+    ///
+    /// # Errors
+    /// After [`Error::Unsure`] and [`Error::Interrupted`] it is unknown whether the job was accepted. After
+    /// any other error it was not, and nothing is left of it.
     pub async fn submit(&self, order: Order, audio: Option<Bytes>) -> Result<JobId, Error> {
         let shared = self.shared.clone();
-        // A task of its own: a client that leaves must not stop it between the file and the row.
+        // In a task of its own: a client that disconnects must not stop it between the file and the row.
         let submission = tokio::spawn(async move { shared.submit(order, audio).await });
         submission.await.unwrap_or(Err(Error::Interrupted))
     }
@@ -292,7 +306,7 @@ impl Jobs {
     /// The job `id` of `tenant`.
     ///
     /// # Errors
-    /// Where the database cannot be read.
+    /// If the database cannot be read.
     pub async fn job(&self, id: JobId, tenant: u64) -> Result<Option<Job>, Error> {
         let mut job = self.shared.store.job(id).await?.filter(|job| job.tenant == tenant);
         if let Some(job) = &mut job
@@ -303,9 +317,8 @@ impl Jobs {
         Ok(job)
     }
 
-    /// Runs and delivers jobs until `stop`; then puts back what is running and lets go what is on its
-    /// way, for no longer than one attempt may take. Where the future is dropped, it is as if the process
-    /// had died.
+    /// Runs and delivers jobs until `stop`. Then running jobs go back in line, and deliveries in flight may
+    /// finish, for no longer than one attempt may take. Dropping the future has the effect of a crash.
     pub async fn run(&self, work: Arc<dyn Work>, stop: CancellationToken) {
         tokio::join!(
             runner::run(&self.shared, work, &stop),
@@ -325,6 +338,13 @@ impl Shared {
     async fn submit(self: Arc<Self>, order: Order, audio: Option<Bytes>) -> Result<JobId, Error> {
         let (id, tenant) = (order.id, order.tenant);
         let bytes = audio.as_ref().map_or(0, |audio| audio.len() as u64);
+        // Before the audio is written: a full disk must not refuse a job that exists.
+        if let Some(Idempotency { key, fingerprint }) = &order.idempotency {
+            let known = self.store.submitted(tenant, key.clone()).await;
+            if let Some(known) = known.map_err(|error| self.told(error, bytes))? {
+                return self.answered(tenant, known.again(*fingerprint), id);
+            }
+        }
         let sha256 = match audio {
             Some(audio) => {
                 let written = self.audio.write(id, audio).await;
@@ -338,11 +358,9 @@ impl Shared {
                 self.queued.notify_one();
                 return Ok(id);
             }
-            Ok(Acceptance::Known(known)) => Ok(known),
-            Ok(Acceptance::Conflict) => Err(Error::Conflict),
-            Ok(Acceptance::Refused(refusal)) => Err(self.refused(tenant, refusal)),
-            // The row may be there, now or when the database is opened again, so its audio stays. The next start
-            // sets it aside if it belongs to no job.
+            Ok(acceptance) => self.answered(tenant, acceptance, id),
+            // The row may exist, now or when the database is opened again, so its audio stays. If it belongs
+            // to no job, the next start sets it aside.
             Err(error @ (Error::Unsure(_) | Error::Interrupted)) => return Err(error),
             Err(error) => Err(self.told(error, bytes)),
         };
@@ -350,22 +368,33 @@ impl Shared {
         refused
     }
 
-    /// An error as a client may act on it, and its cause in the log.
+    /// The job that the order `id` resulted in.
+    fn answered(&self, tenant: u64, acceptance: Acceptance, id: JobId) -> Result<JobId, Error> {
+        match acceptance {
+            Acceptance::Taken => Ok(id),
+            Acceptance::Known(known) => Ok(known),
+            Acceptance::Conflict => Err(Error::Conflict),
+            Acceptance::Refused(refusal) => Err(self.refused(tenant, refusal)),
+        }
+    }
+
+    /// The error for the client; its cause goes to the log.
     fn told(&self, error: Error, bytes: u64) -> Error {
         let Error::Exhausted(cause) = error else { return error };
         tracing::warn!(error = &*cause as &dyn std::error::Error, "a job is refused");
         self.no_disk(bytes)
     }
 
-    /// A refusal for want of disk space. Jobs give back their part of it; what else fills the disk is not known.
+    /// Refuses for lack of disk space. The wait is for space that jobs give back; nothing else on the disk is
+    /// known.
     fn no_disk(&self, bytes: u64) -> Error {
         count_refusal("disk");
-        Error::Full { retry_after: self.pace.wait(Resource::Bytes, None, bytes, self.world.now()) }
+        Error::Full { retry_after: self.drain_rate.wait(Resource::Bytes, None, bytes, self.world.now()) }
     }
 
     fn refused(&self, tenant: u64, refusal: Refusal) -> Error {
         let Refusal { why, of, short } = refusal;
-        let wait = |whose| self.pace.wait(of, whose, short, self.world.now());
+        let wait = |whose| self.drain_rate.wait(of, whose, short, self.world.now());
         match why {
             Refused::Full => {
                 count_refusal("room");
@@ -383,13 +412,13 @@ fn count_refusal(reason: &'static str) {
     metrics::counter!("verbatim_jobs_refused_total", "reason" => reason).increment(1);
 }
 
-/// Waits until `wake`, until `at`, or until [`LOOK_INTERVAL`] is over, whichever is first. Cancel-safe.
+/// Waits until `wake`, until `at`, or for [`LOOK_INTERVAL`], whichever comes first. Cancel-safe.
 async fn rest(world: &dyn World, wake: &Notify, at: Option<SystemTime>) {
     let left = at.map_or(LOOK_INTERVAL, |at| at.duration_since(world.now()).unwrap_or_default());
     let _ = tokio::time::timeout(left.min(LOOK_INTERVAL), wake.notified()).await;
 }
 
-/// Does what must be done, however often the database fails first. `None`: stopped before it was.
+/// Repeats `action` until the database accepts it. `None` if stopped before that.
 async fn insist<'a, T>(stop: &CancellationToken, mut action: impl FnMut() -> Answer<'a, T>) -> Option<T> {
     loop {
         match action().await {

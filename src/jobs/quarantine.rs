@@ -1,8 +1,9 @@
-//! Files that belong to no job: moved aside, logged, counted, and removed after a time; never deleted in silence.
+//! Files that belong to no job: moved aside, logged, counted, and removed after a time; never deleted
+//! silently.
 //!
-//! A row says what a file in the spool is for. A database that is lost, damaged or restored from a copy therefore
-//! leaves orphans: audio whose receipt was acknowledged. A crash between file and row leaves one, too, whose
-//! receipt was not. The two look alike, so both are kept.
+//! A row says what a file in the spool is for. So a database that is lost, damaged or restored from a backup
+//! leaves orphans: audio whose job was acknowledged. A crash between file and row also leaves one, whose job
+//! was not. The two look alike, so both are kept.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +18,7 @@ use crate::state;
 
 const FOLDER: &str = "jobs-quarantine";
 
-/// A folder of the state directory, made when there is something to put into it.
+/// A folder of the state directory, created when the first file is set aside.
 #[derive(Debug, Clone)]
 pub struct Quarantine {
     folder: PathBuf,
@@ -32,20 +33,20 @@ impl Quarantine {
         &self.folder
     }
 
-    /// Moves `file` here. Its time becomes `now`, so that it is kept as long as others.
+    /// Moves `file` here. Its modification time becomes `now`, so that it is kept for the full time.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the file system.
     pub fn set_aside(&self, file: &Path, name: &OsStr, now: SystemTime) -> io::Result<()> {
         state::make_directory(&self.folder)?;
         fs::File::open(file)?.set_modified(now)?;
         fs::rename(file, self.folder.join(name))
     }
 
-    /// Moves a file from here to `place`. Returns whether there was one.
+    /// Moves a file from here to `place`. Returns whether it existed.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the file system.
     pub fn bring_back(&self, name: &str, place: &Path) -> io::Result<bool> {
         match fs::rename(self.folder.join(name), place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -53,10 +54,10 @@ impl Quarantine {
         }
     }
 
-    /// Removes what was set aside before `before`, and counts what is left. Blocks.
+    /// Removes files set aside before `before` and counts the rest. Blocks.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the file system.
     pub fn expire(&self, before: SystemTime) -> io::Result<usize> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -89,11 +90,12 @@ pub struct Findings {
     pub brought_back: Vec<JobId>,
 }
 
-/// Makes files and rows agree, before anything is taken or run: drafts and what belongs to jobs that need it no
-/// longer go, what belongs to no job is set aside, and what had been set aside comes back where its row has.
+/// Makes files and rows agree, before any job is accepted or run: drafts and audio that is no longer needed
+/// are removed, files that belong to no job are set aside, and set-aside files whose row is back are
+/// restored.
 ///
 /// # Errors
-/// Where rows cannot be read, or files not be listed. What cannot be moved is left for the next start.
+/// If rows cannot be read, or files cannot be listed. A file that cannot be moved is left for the next start.
 pub async fn reconcile(store: &dyn Store, spool: &Spool, now: SystemTime) -> Result<Findings, Error> {
     let needed = store.with_audio().await?;
     let mut findings = Findings::default();
@@ -125,7 +127,7 @@ pub async fn reconcile(store: &dyn Store, spool: &Spool, now: SystemTime) -> Res
     Ok(findings)
 }
 
-/// Says what was found. `is_new`: the database has just been made.
+/// Logs the findings. `is_new`: the database has just been created.
 pub fn report(findings: &Findings, is_new: bool, quarantine: &Quarantine, kept_seconds: u64) {
     let (count, folder) = (findings.set_aside.len(), quarantine.folder().display());
     if count > 0 && is_new {

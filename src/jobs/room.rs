@@ -1,4 +1,4 @@
-//! How much may wait: so many jobs, so much audio, and no tenant more than its share of either.
+//! How much may wait: a number of jobs, an amount of audio, and for each tenant a share of both.
 
 use crate::share::{Refused, Tenants, may_hold};
 
@@ -12,9 +12,9 @@ pub struct Bounds {
     pub tenants: Tenants,
 }
 
-/// How much is held now, by all tenants and by the one that asks.
+/// Jobs and audio that wait: of all tenants, and of the tenant that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Held {
+pub struct Usage {
     pub jobs: u64,
     pub bytes: u64,
     pub own_jobs: u64,
@@ -29,23 +29,23 @@ pub enum Resource {
     Bytes,
 }
 
-/// Why there is no room for one more job.
+/// Why there is no room for another job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     pub why: Refused,
     pub of: Resource,
-    /// How much has to be given back first: for [`Refused::OverShare`] by the same tenant.
+    /// How much has to be given back first; by the tenant itself for [`Refused::OverShare`].
     pub short: u64,
 }
 
 impl Bounds {
-    /// Whether one more job may wait, with so many bytes of audio.
+    /// Checks whether another job with this many bytes of audio may wait.
     ///
     /// # Errors
     /// [`Refusal`].
-    pub fn may_take(&self, held: Held, bytes: u64) -> Result<(), Refusal> {
+    pub fn may_take(&self, held: Usage, bytes: u64) -> Result<(), Refusal> {
         self.check(Resource::Places, (held.own_jobs, held.jobs), 1, self.jobs)?;
-        // A job without audio of its own takes nothing of what its tenant may hold too much of.
+        // A job by URL takes up no audio, so the share of audio does not apply to it.
         if bytes > 0 {
             self.check(Resource::Bytes, (held.own_bytes, held.bytes), bytes, self.bytes)?;
         }
@@ -53,11 +53,17 @@ impl Bounds {
     }
 
     fn check(&self, of: Resource, (own, total): (u64, u64), more: u64, capacity: u64) -> Result<(), Refusal> {
-        let after = |freed: u64| {
-            may_hold(own.saturating_sub(freed), total.saturating_sub(freed), more, capacity, &self.tenants)
-        };
-        after(0).map_err(|why| {
-            // The least that is enough, between what is not and all.
+        let may_hold = |own, total| may_hold(own, total, more, capacity, &self.tenants);
+        may_hold(own, total).map_err(|why| {
+            // Given back by the tenant itself if it is over its share, otherwise by the others first.
+            let after = |freed: u64| {
+                let left = total.saturating_sub(freed);
+                match why {
+                    Refused::OverShare => may_hold(own.saturating_sub(freed), left),
+                    Refused::Full => may_hold(own.min(left), left),
+                }
+            };
+            // Binary search for the least amount that is enough.
             let (mut too_little, mut enough) = (0, total.max(1));
             while enough - too_little > 1 {
                 let middle = too_little + (enough - too_little) / 2;
@@ -81,16 +87,19 @@ mod tests {
     #[test]
     fn a_tenant_leaves_room_to_others_and_knows_how_much_it_has_to_give_back() {
         let bounds = bounds(100, 1000, 2);
-        let held = Held { jobs: 80, own_jobs: 80, bytes: 0, own_bytes: 0 };
+        let held = Usage { jobs: 80, own_jobs: 80, bytes: 0, own_bytes: 0 };
         let refused = |why, of, short| Err(Refusal { why, of, short });
         assert_eq!(bounds.may_take(held, 0), refused(Refused::OverShare, Resource::Places, 1));
-        assert_eq!(bounds.may_take(Held { own_jobs: 0, ..held }, 0), Ok(()));
+        assert_eq!(bounds.may_take(Usage { own_jobs: 0, ..held }, 0), Ok(()));
         // Others came in since: with nine of its own ended, it would hold 72, four times the 18 that are free.
-        let crowded = Held { jobs: 90, ..held };
+        let crowded = Usage { jobs: 90, ..held };
         assert_eq!(bounds.may_take(crowded, 0), refused(Refused::OverShare, Resource::Places, 9));
-        let full = Held { jobs: 100, own_jobs: 0, ..held };
+        let full = Usage { jobs: 100, own_jobs: 0, ..held };
         assert_eq!(bounds.may_take(full, 0), refused(Refused::Full, Resource::Places, 1));
-        let heavy = Held { jobs: 1, own_jobs: 1, bytes: 700, own_bytes: 700 };
+        // The others hold more than it does: it waits for them.
+        let small = Usage { jobs: 100, own_jobs: 2, ..held };
+        assert_eq!(bounds.may_take(small, 0), refused(Refused::Full, Resource::Places, 2));
+        let heavy = Usage { jobs: 1, own_jobs: 1, bytes: 700, own_bytes: 700 };
         assert_eq!(bounds.may_take(heavy, 200), refused(Refused::OverShare, Resource::Bytes, 100));
         assert_eq!(bounds.may_take(heavy, 0), Ok(()), "a URL takes no room on the disk");
     }
@@ -98,10 +107,10 @@ mod tests {
     #[test]
     fn a_tenant_alone_may_hold_it_all() {
         let bounds = bounds(2, 100, 1);
-        let held = Held { jobs: 1, own_jobs: 1, bytes: 50, own_bytes: 50 };
+        let held = Usage { jobs: 1, own_jobs: 1, bytes: 50, own_bytes: 50 };
         assert_eq!(bounds.may_take(held, 50), Ok(()));
         let short = |short| Err(Refusal { why: Refused::Full, of: Resource::Bytes, short });
         assert_eq!(bounds.may_take(held, 60), short(10));
-        assert_eq!(bounds.may_take(Held::default(), 101), short(1), "and never fits");
+        assert_eq!(bounds.may_take(Usage::default(), 101), short(1), "and never fits");
     }
 }

@@ -1,4 +1,4 @@
-//! Transcribes jobs that are due, a few at once, through the [`Work`] that is handed in.
+//! Transcribes jobs that are due, a few at once, through [`Work`].
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,28 +16,29 @@ use super::spool::{Unread, is_shortage};
 use super::store::{Finished, JobId, Phase, Run};
 use super::watch::Watch;
 use super::{Shared, insist, rest};
+use crate::patience;
 
-/// How transcription is done, and what its results look like.
+/// How jobs are transcribed, and how their results are written.
 pub trait Work: Send + Sync + 'static {
-    /// Transcribes `input` as `task` asks. Dropping the future gives the work up.
+    /// Transcribes `input` as `task` asks. Dropping the future abandons the work.
     fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>>;
 
-    /// The body for the receiver of a job that ends by a fault of the server.
+    /// The body that the receiver gets if the server gives the job up.
     fn given_up(&self, task: &Task, fault: Fault) -> Vec<u8>;
 }
 
-/// Why a job ends without a result or an error of its [`Work`].
+/// Why a job ends without a result or an error from its [`Work`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Its last run took too long or failed in itself, or its audio could not be read.
+    /// Its last run took too long or panicked, or its audio could not be read.
     Failed,
-    /// The process ended as often as it may while it decoded the job's audio.
+    /// Decoding its audio ended the process as often as is allowed.
     Crashed,
-    /// Its audio is gone, or no longer what was sent.
+    /// Its audio is missing, or differs from what was sent.
     AudioLost,
 }
 
-/// What was asked for.
+/// A job as [`Work`] sees it.
 pub struct Task {
     pub id: JobId,
     pub accepted: SystemTime,
@@ -45,7 +46,7 @@ pub struct Task {
     /// As in [`super::Order`].
     pub query: String,
     pub words: bool,
-    /// To be kept over the decoding of its audio.
+    /// To be held while the audio is decoded.
     pub watch: Watch,
 }
 
@@ -56,24 +57,24 @@ pub enum Input {
 
 /// A run without a result.
 pub struct Setback {
-    /// For programs: `REMOTE_CONTENT_ERROR`.
+    /// Machine-readable: `REMOTE_CONTENT_ERROR`.
     pub error: String,
-    /// What the receiver is told if this was the last run.
+    /// The receiver gets this if it was the last run.
     pub body: Vec<u8>,
     pub again: Again,
 }
 
-/// Whether another run may help.
+/// Whether the job runs again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
     Never,
-    /// It may; it counts as a failure.
+    /// It does, and this run counts as a failure.
     Later,
-    /// The job was not begun, for reasons that have nothing to do with it.
+    /// It does; it was not begun, for reasons that have nothing to do with it.
     Busy(Duration),
 }
 
-/// Before a job is run again whose audio could not be read for want of file descriptors or memory.
+/// Pause before a job runs again whose audio could not be read for lack of file descriptors or memory.
 const SHORTAGE_PAUSE: Duration = Duration::from_secs(5);
 
 pub async fn run(shared: &Arc<Shared>, work: Arc<dyn Work>, stop: &CancellationToken) {
@@ -98,7 +99,7 @@ pub async fn run(shared: &Arc<Shared>, work: Arc<dyn Work>, stop: &CancellationT
             () = rest(shared.world.as_ref(), &shared.queued, next) => {}
         }
     }
-    // Each sees `stop` and puts its job back.
+    // Each run sees `stop` and puts its job back.
     while runs.join_next().await.is_some() {}
 }
 
@@ -113,7 +114,7 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
         None => {
             let given_back = shared.store.give_back(id, shared.world.now()).await;
             if let Err(error) = given_back {
-                // The next start finds it as if the process had died here.
+                // The next start treats it as if the process had died here.
                 tracing::error!(error = &error as &dyn std::error::Error, "cannot put a job back");
             }
             "given_back"
@@ -126,7 +127,7 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
             };
             if insist(&stop, finish).await.is_some() {
                 shared.audio.remove(id);
-                shared.pace.note(Resource::Bytes, tenant, bytes, shared.world.now());
+                shared.drain_rate.note(Resource::Bytes, tenant, bytes, shared.world.now());
                 shared.finished.notify_one();
             }
             outcome
@@ -146,7 +147,7 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
     metrics::counter!("verbatim_jobs_runs_total", "outcome" => outcome).increment(1);
 }
 
-/// What becomes of a job after a run.
+/// The next step for a job after a run.
 enum After {
     Finish(Finished),
     Again { after: Duration, error: String },
@@ -181,7 +182,7 @@ async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
                 tracing::error!(%id, %error, "cannot read a job's audio");
                 return again("AUDIO_UNREADABLE".into(), None);
             }
-            // No other run would find it.
+            // Another run would not find it either.
             Err(error @ (Unread::Gone | Unread::Altered)) => {
                 tracing::error!(%id, %error, "a job's audio is lost");
                 return given_up(Fault::AudioLost, "AUDIO_LOST");
@@ -189,15 +190,15 @@ async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
         },
     };
     let limit = Duration::from_millis(shared.config.run_timeout_ms);
-    let result = AssertUnwindSafe(tokio::time::timeout(limit, work.run(&task, input))).catch_unwind().await;
+    let result = AssertUnwindSafe(patience::within(limit, work.run(&task, input))).catch_unwind().await;
     match result {
-        Ok(Ok(Ok(body))) => After::Finish(Finished { body, error: None }),
-        Ok(Ok(Err(Setback { error, body, again: when }))) => match when {
+        Ok(Some(Ok(body))) => After::Finish(Finished { body, error: None }),
+        Ok(Some(Err(Setback { error, body, again: when }))) => match when {
             Again::Never => After::Finish(Finished { body, error: Some(error) }),
             Again::Later => again(error, Some(body)),
             Again::Busy(after) => After::Busy { after },
         },
-        Ok(Err(_)) => again("TIMEOUT".into(), None),
+        Ok(None) => again("TIMEOUT".into(), None),
         Err(_) => again("PANIC".into(), None),
     }
 }

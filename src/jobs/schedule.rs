@@ -1,15 +1,16 @@
-//! When to try again. Pure, but for chance, which is handed in.
+//! When to retry. Pure; chance is an argument.
 
 use std::time::Duration;
 
 use crate::fetch::{Error, Reply, SendError};
 
-/// Attempts for an answer that will hardly change: a redirect, or a client error that is not about time.
+/// Attempts after an answer that will hardly change: a redirect, or a client error that has nothing to do
+/// with time.
 const STUBBORN_ATTEMPTS_MAX: usize = 4;
-/// However long a receiver asks to be left alone.
+/// The longest pause that a receiver's `Retry-After` can ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// What an attempt says about the next one.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Delivered,
@@ -17,8 +18,8 @@ pub enum Verdict {
     Dead { error: String },
 }
 
-/// Judges the attempt after `tried` others. `delays` are the pauses between attempts, in seconds, of
-/// which a part of `chance` (0 to 1) is taken: full jitter
+/// Judges the attempt after `tried` others. `delays` are the pauses between attempts, in seconds, of which
+/// the part `chance` (0 to 1) is taken: full jitter
 /// (<https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>).
 pub fn judge(attempt: &Result<Reply, SendError>, tried: u32, delays: &[f64], chance: f64) -> Verdict {
     let tried = usize::try_from(tried).unwrap_or(usize::MAX);
@@ -31,7 +32,8 @@ pub fn judge(attempt: &Result<Reply, SendError>, tried: u32, delays: &[f64], cha
         }
         Err(SendError::Timeout) => ("TIMEOUT".into(), false),
         Err(SendError::Refused(Error::InvalidUrl)) => ("INVALID_URL".into(), true),
-        // One for names that lead inside and names that lead nowhere: clients see it.
+        // The same error for names that resolve to internal addresses and names that do not resolve: clients
+        // see it.
         Err(SendError::Refused(_)) => ("UNREACHABLE".into(), false),
     };
     let delay = delays.get(tried).filter(|_| !stubborn || tried + 1 < STUBBORN_ATTEMPTS_MAX);
@@ -40,14 +42,13 @@ pub fn judge(attempt: &Result<Reply, SendError>, tried: u32, delays: &[f64], cha
     Verdict::Again { after: part(*delay, chance).max(asked.min(RETRY_AFTER_MAX)), error }
 }
 
-/// The pause before a job is run again that has failed `failures` times: up to 10 s, 40 s, 160 s, then
-/// 10 min.
+/// The pause before a job runs again that has failed `failures` times: up to 10 s, 40 s, 160 s, then 10 min.
 pub fn rerun_after(failures: u32, chance: f64) -> Duration {
     part(10.0 * 4f64.powi(failures.min(10).cast_signed()).min(60.0), chance)
 }
 
 fn part(seconds: f64, chance: f64) -> Duration {
-    // What is no duration is none: the configuration has been checked.
+    // An invalid duration means no pause: the configuration has been checked.
     Duration::try_from_secs_f64(seconds * chance).unwrap_or_default()
 }
 

@@ -1,8 +1,8 @@
-//! Signatures by which a receiver knows that a result is ours: those of Standard Webhooks
+//! Signatures that prove to a receiver where a result comes from, as Standard Webhooks defines them
 //! (<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>).
 //!
-//! `webhook-signature` is `v1,` and Base64 of HMAC-SHA256(secret, `id.timestamp.body`); of several
-//! secrets, one after the other with a space between.
+//! `webhook-signature` is `v1,` and the Base64 of HMAC-SHA256(secret, `id.timestamp.body`); several secrets
+//! give several, separated by spaces.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use sha2::Sha256;
 use crate::state;
 
 const PREFIX: &str = "whsec_";
-/// What a secret is written as where it is not to be seen.
+/// Shown in place of a secret.
 pub const HIDDEN: &str = "whsec_…";
-/// By the specification.
+/// Required by the specification.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 const GENERATED_BYTES: usize = 32;
 const FILE: &str = "jobs.secret";
@@ -30,17 +30,17 @@ pub enum SecretError {
     Malformed,
     #[error("cannot use `{path}` for the secret that results are signed with")]
     File { path: PathBuf, source: std::io::Error },
-    #[error("`{path}` holds no signing secret; restore it, or receivers know no result any more")]
+    #[error("`{path}` holds no signing secret; restore it, or receivers will recognise no result")]
     Damaged { path: PathBuf },
 }
 
-/// One secret, or several that sign side by side. Neither `Debug` nor `Serialize` shows it.
+/// One secret, or several that sign side by side. Neither `Debug` nor `Serialize` reveals it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SigningSecret(Vec<Vec<u8>>);
 
 impl SigningSecret {
-    /// The secret of `state_dir`, made where there is none.
+    /// The secret of `state_dir`, generated if there is none.
     ///
     /// # Errors
     /// [`SecretError::File`], [`SecretError::Damaged`].
@@ -58,7 +58,7 @@ impl SigningSecret {
         text.and_then(|text| text.parse().ok()).ok_or(SecretError::Damaged { path })
     }
 
-    /// As receivers are given it.
+    /// The secret as receivers need it.
     pub fn expose(&self) -> String {
         let secrets: Vec<String> =
             self.0.iter().map(|secret| format!("{PREFIX}{}", STANDARD.encode(secret))).collect();
@@ -118,7 +118,7 @@ impl std::fmt::Debug for SigningSecret {
 mod tests {
     use super::*;
 
-    /// The example of the official libraries' own tests.
+    /// The example from the tests of the official libraries.
     #[test]
     fn the_official_example_is_signed_as_officially() {
         let secret: SigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap();

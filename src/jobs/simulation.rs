@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use self::disk::{Disk, FaultyStore, wait};
 use self::world::{Received, Simulated};
-use super::pace::Pace;
+use super::drain_rate::DrainRate;
 use super::quarantine::reconcile;
 use super::spool::Spool;
 use super::{
@@ -37,7 +37,7 @@ use crate::share::Tenants;
 const JOBS: u128 = 8;
 /// Lives that end in a crash; the next one is let live.
 const CRASHES_MAX: usize = 4;
-/// Of simulated time; the schedule below comes to less.
+/// Simulated time; the schedule below takes less.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 fn config() -> Config {
@@ -54,7 +54,7 @@ fn config() -> Config {
     }
 }
 
-/// What one seed is about, kept over its lives.
+/// The history of one seed, kept over its lives.
 struct History {
     folder: PathBuf,
     /// Given an answer that says so.
@@ -176,7 +176,7 @@ async fn live(
             fetcher,
             bounds: config().bounds(Tenants::default()),
             config: config(),
-            pace: Pace::default(),
+            drain_rate: DrainRate::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             _lock: std::fs::File::open(&history.folder).map_err(|error| error.to_string())?,
@@ -267,7 +267,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What must be so in the end, whatever happened.
+/// Checks what must hold in the end, whatever happened.
 fn check(history: &History) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
     let sqlite = Sqlite::open(&history.folder).map_err(|error| error.to_string())?;

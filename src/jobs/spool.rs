@@ -1,4 +1,4 @@
-//! Audio that waits, one file for each job.
+//! Audio of waiting jobs, one file each.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;
@@ -19,46 +19,46 @@ use super::store::{Answer, JobId, Stamp};
 use crate::state;
 
 const FOLDER: &str = "jobs-audio";
-/// The extension of a file that is still being written; it is of no use after a crash.
+/// The extension of a file that is still being written; after a crash it is useless.
 const DRAFT: &str = "part";
 
-/// Where audio waits. Each of these is on the disk when it returns.
+/// Storage for audio. A change is durable when its method returns.
 pub trait Audio: Send + Sync {
-    /// Whether there is room for so many bytes more.
+    /// Whether there is room for this many bytes more.
     fn has_room(&self, bytes: u64) -> bool;
 
-    /// Returns the SHA-256 of what is written.
+    /// Returns the SHA-256 of the bytes written.
     ///
     /// # Errors
-    /// [`Error::Exhausted`], [`Error::File`]. Nothing is left of it.
+    /// [`Error::Exhausted`], [`Error::File`]. Nothing is left behind.
     fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, [u8; 32]>;
 
     /// # Errors
     /// [`Unread`].
     fn read(&self, id: JobId, stamp: Stamp) -> BoxFuture<'_, Result<Bytes, Unread>>;
 
-    /// What stays behind where this fails, the next start removes.
+    /// If this fails, the next start removes the file.
     fn remove(&self, id: JobId);
 
     /// As [`Quarantine::expire`].
     fn expire(&self, before: SystemTime) -> BoxFuture<'_, io::Result<usize>>;
 }
 
-/// Why audio could not be had.
+/// Why audio could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unread {
     #[error("the file is gone")]
     Gone,
     #[error("the file is not what was written")]
     Altered,
-    /// Another time it may be read.
+    /// Reading may succeed later.
     #[error("the file cannot be read")]
     Failed(#[from] io::Error),
 }
 
 impl Audio for Spool {
     fn has_room(&self, bytes: u64) -> bool {
-        // Where the system does not say, writing will tell.
+        // If the system does not report it, writing will.
         free_bytes(&self.folder).is_none_or(|free| free >= bytes.saturating_add(self.free_bytes_min))
     }
 
@@ -104,7 +104,7 @@ impl Spool {
         }
     }
 
-    /// Writes a job's audio; on the disk, name and all, when this returns. Blocks.
+    /// Writes a job's audio; file and name are durable when this returns. Blocks.
     fn write_now(&self, id: JobId, bytes: &[u8]) -> Result<[u8; 32], Error> {
         let path = self.path(id);
         let draft = path.with_extension(DRAFT);
@@ -143,7 +143,7 @@ impl Spool {
     /// The job whose audio has this name.
     pub fn job_of(name: &OsStr) -> Option<JobId> {
         let id = JobId(Uuid::parse_str(name.to_str()?).ok()?);
-        // A UUID can be written in several ways; its file has one name.
+        // A UUID has several spellings; its file has one name.
         (id.to_string().as_str() == name).then_some(id)
     }
 
@@ -159,12 +159,12 @@ impl Spool {
     /// As [`Quarantine::set_aside`].
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the file system.
     pub fn set_aside(&self, name: &OsStr, now: SystemTime) -> io::Result<()> {
         self.quarantine.set_aside(&self.folder.join(name), name, now)
     }
 
-    /// As [`Quarantine::bring_back`], where the job's audio is missing.
+    /// As [`Quarantine::bring_back`], if the job's audio is missing.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -188,7 +188,7 @@ impl Spool {
 
 fn read_now(path: &Path, stamp: Stamp) -> Result<Bytes, Unread> {
     let read = || -> Result<Vec<u8>, Unread> {
-        // Looked at first: a file that has become larger may not fit in memory.
+        // Checked first: a file that has grown may not fit in memory.
         if fs::metadata(path)?.len() != stamp.bytes {
             return Err(Unread::Altered);
         }
@@ -202,8 +202,7 @@ fn read_now(path: &Path, stamp: Stamp) -> Result<Bytes, Unread> {
     if stamp.sha256.is_none_or(is_same) { Ok(bytes.into()) } else { Err(Unread::Altered) }
 }
 
-/// Whether the machine has too little of something that it will have again: disk space, file descriptors,
-/// memory.
+/// Whether the machine is short of something that it will have again: disk space, file descriptors, memory.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
         || matches!(
@@ -212,12 +211,11 @@ pub fn is_shortage(error: &io::Error) -> bool {
         )
 }
 
-/// What a process without privileges may still write to the disk that holds `folder`.
+/// Bytes that an unprivileged process may still write to the disk that holds `folder`.
 fn free_bytes(folder: &Path) -> Option<u64> {
     let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
     let mut stats = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `path` is a string that ends in a zero and lives through the call, and `stats` has room for
-    // what is written.
+    // SAFETY: `path` is a NUL-terminated string that outlives the call, and `stats` has room for the result.
     let result = unsafe { libc::statvfs(path.as_ptr(), stats.as_mut_ptr()) };
     if result != 0 {
         return None;
@@ -253,7 +251,7 @@ mod tests {
         assert!(matches!(spool.read(ID, stamp(13, None)).await, Err(Unread::Altered)), "by its length");
         spool.remove(ID);
         assert!(matches!(spool.read(ID, stamp(13, sha256)).await, Err(Unread::Gone)));
-        // A folder is none that can be read, and may be a file another time.
+        // A folder cannot be read as a file; there may be a file another time.
         fs::create_dir(spool.path(ID)).unwrap();
         let length = fs::metadata(spool.path(ID)).unwrap().len();
         assert!(matches!(spool.read(ID, stamp(length, sha256)).await, Err(Unread::Failed(_))));

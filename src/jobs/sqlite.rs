@@ -11,10 +11,10 @@ use std::time::SystemTime;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
 use super::Error;
-use super::room::{Bounds, Held};
+use super::room::{Bounds, Usage};
 use super::store::{
     Acceptance, Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, Stamp,
-    State, Store,
+    State, Store, Submission,
 };
 use rows::{JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver, time, unix_ms};
 
@@ -59,8 +59,8 @@ impl From<rusqlite::Error> for Error {
     }
 }
 
-/// A full disk stops SQLite before the log has the frame that makes the transaction count. After any other error,
-/// such as one of fsync, the frame may be there, and be found by the next process that reads the log.
+/// A full disk stops SQLite before the log has the frame that commits the transaction. After any other error,
+/// such as one of fsync, the frame may be in the log, and the next process to read it would find it.
 fn not_committed(error: rusqlite::Error) -> Error {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => error.into(),
@@ -69,6 +69,10 @@ fn not_committed(error: rusqlite::Error) -> Error {
 }
 
 impl Store for Sqlite {
+    fn submitted(&self, tenant: u64, idempotency_key: String) -> Answer<'_, Option<Submission>> {
+        self.transact(move |db| submitted(db, tenant, &idempotency_key))
+    }
+
     fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance> {
         self.transact(move |db| {
             let (bytes, url) = match order.source {
@@ -76,10 +80,9 @@ impl Store for Sqlite {
                 Source::Url(url) => (0, Some(url)),
             };
             if let Some(idempotency) = &order.idempotency
-                && let Some((known, fingerprint)) = submitted(db, order.tenant, &idempotency.key)?
+                && let Some(known) = submitted(db, order.tenant, &idempotency.key)?
             {
-                let same = fingerprint == idempotency.fingerprint;
-                return Ok(if same { Acceptance::Known(known) } else { Acceptance::Conflict });
+                return Ok(known.again(idempotency.fingerprint));
             }
             if let Err(refusal) = bounds.may_take(held(db, order.tenant)?, bytes) {
                 return Ok(Acceptance::Refused(refusal));
@@ -111,7 +114,7 @@ impl Store for Sqlite {
         })
     }
 
-    fn held(&self, tenant: u64) -> Answer<'_, Held> {
+    fn held(&self, tenant: u64) -> Answer<'_, Usage> {
         self.transact(move |db| held(db, tenant))
     }
 
@@ -121,7 +124,7 @@ impl Store for Sqlite {
 
     fn set_decoding(&self, id: JobId, is_decoding: bool) -> Answer<'_, ()> {
         self.transact(move |db| {
-            // Audio that was decoded to its end is not what ended a process.
+            // Audio that was decoded to its end did not end the process.
             db.execute(
                 "UPDATE jobs SET decoding = ?2, crashes = iif(?2, crashes, 0)
                  WHERE id = ?1 AND phase = 'running'",
@@ -242,7 +245,7 @@ impl Store for Sqlite {
         self.transact(move |db| {
             let (id, now) = (id.to_string(), unix_ms(now));
             match next {
-                // The error of the transcription, if its result was one, stays.
+                // If the result is an error, that error stays.
                 Next::Delivered => db.execute(
                     "UPDATE jobs SET phase = 'delivered', attempts = attempts + 1, ended_ms = ?2, callback = '',
                             body = iif(?3, body, NULL) WHERE id = ?1 AND phase = 'sending'",
@@ -346,7 +349,7 @@ impl Store for Sqlite {
     }
 }
 
-fn held(db: &Connection, tenant: u64) -> rusqlite::Result<Held> {
+fn held(db: &Connection, tenant: u64) -> rusqlite::Result<Usage> {
     db.query_row(
         "SELECT count(*), coalesce(sum(audio_bytes), 0), count(*) FILTER (WHERE tenant = ?1),
                 coalesce(sum(audio_bytes) FILTER (WHERE tenant = ?1), 0) FROM jobs
@@ -354,17 +357,16 @@ fn held(db: &Connection, tenant: u64) -> rusqlite::Result<Held> {
         [tenant.cast_signed()],
         |row| {
             let number = |column| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)?.cast_unsigned());
-            Ok(Held { jobs: number(0)?, bytes: number(1)?, own_jobs: number(2)?, own_bytes: number(3)? })
+            Ok(Usage { jobs: number(0)?, bytes: number(1)?, own_jobs: number(2)?, own_bytes: number(3)? })
         },
     )
 }
 
-/// The job that a tenant made under an idempotency key, and what it asked for.
-fn submitted(db: &Connection, tenant: u64, key: &str) -> rusqlite::Result<Option<(JobId, [u8; 32])>> {
+fn submitted(db: &Connection, tenant: u64, idempotency_key: &str) -> rusqlite::Result<Option<Submission>> {
     db.query_row(
         "SELECT id, fingerprint FROM jobs WHERE tenant = ?1 AND idempotency_key = ?2",
-        params![tenant.cast_signed(), key],
-        |row| Ok((id(row, 0)?, row.get(1)?)),
+        params![tenant.cast_signed(), idempotency_key],
+        |row| Ok(Submission { id: id(row, 0)?, fingerprint: row.get(1)? }),
     )
     .optional()
 }

@@ -1,11 +1,11 @@
-//! What is kept of a job, and what a database must do with it.
+//! A job as it is stored, and the interface to the database.
 //!
-//! All states change by the methods of [`Store`] alone, each one of which is atomic, and durable when it
-//! returns. A change that comes too late, for a job that is no longer in the state it starts from, does
-//! nothing: of two workers who finish one job the first one counts.
+//! Only the methods of [`Store`] change states. Each is atomic, and durable when it returns. A change that
+//! comes too late, for a job that has left the state it starts from, does nothing: if two workers finish one
+//! job, the first one counts.
 
 use std::collections::{HashMap, HashSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::BoxFuture;
 use reqwest::Method;
@@ -13,7 +13,7 @@ use url::Url;
 use uuid::Uuid;
 
 use super::Error;
-use super::room::{Bounds, Held, Refusal};
+use super::room::{Bounds, Refusal, Usage};
 
 /// The id of the request that made the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,17 +25,17 @@ impl std::fmt::Display for JobId {
     }
 }
 
-/// Where a job is, as its client sees it.
+/// The state of a job, as its client sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// Waits to be transcribed.
     Queued,
     Running,
-    /// The result is there; it is being sent, or waits to be sent again.
+    /// The result exists; it is being sent, or waits to be sent again.
     Delivering,
     /// The receiver has it.
     Delivered,
-    /// The receiver did not take it, and it is not sent again by itself.
+    /// The receiver did not accept it, and it is not sent again automatically.
     Dead,
 }
 
@@ -57,7 +57,7 @@ impl State {
     }
 }
 
-/// Where a job is, to the letter.
+/// The state of a job in full detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     Queued,
@@ -95,41 +95,56 @@ impl Phase {
     }
 }
 
-/// A job as it is taken. No `Debug`: addresses may hold passwords, queries names.
+/// A job as it is submitted. No `Debug`: addresses may hold passwords, queries names.
 #[derive(Clone)]
 pub struct Order {
     pub id: JobId,
     pub accepted: SystemTime,
     pub tenant: u64,
-    /// The id of the key that it came under; the receiver is told.
+    /// The id of the API key; the receiver gets it.
     pub key: String,
-    /// What was asked for, for [`super::Work`] to read.
+    /// The request's query, for [`super::Work`] to read.
     pub query: String,
-    /// Whether the result shall have words.
+    /// Whether the result has words.
     pub words: bool,
     pub source: Source,
-    /// With user and password, where the receiver wants them.
+    /// With user and password, if the receiver requires them.
     pub callback: Url,
     /// POST or PUT.
     pub method: Method,
-    /// What the client tells its submissions apart by.
+    /// Marks repetitions of one submission.
     pub idempotency: Option<Idempotency>,
 }
 
-/// A client that does not know whether its submission arrived sends it again with the same key, and gets the job
-/// that it made the first time.
+/// A client that does not know whether its submission arrived sends it again under the same key, and gets the
+/// job that the first one made.
 #[derive(Debug, Clone)]
 pub struct Idempotency {
     pub key: String,
-    /// SHA-256 of all that was asked for: the same key with anything else is a mistake.
+    /// SHA-256 of the whole submission: anything else under the same key is a mistake.
     pub fingerprint: [u8; 32],
 }
 
-/// What became of an order.
+/// A job that was made under an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submission {
+    pub id: JobId,
+    /// As in [`Idempotency`].
+    pub fingerprint: [u8; 32],
+}
+
+impl Submission {
+    /// The answer to another submission with `fingerprint` under the same key.
+    pub fn again(self, fingerprint: [u8; 32]) -> Acceptance {
+        if self.fingerprint == fingerprint { Acceptance::Known(self.id) } else { Acceptance::Conflict }
+    }
+}
+
+/// The answer to an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acceptance {
     Taken,
-    /// The same was submitted before, and is this job.
+    /// The same was submitted before, as this job.
     Known(JobId),
     /// Something else was submitted before under the same idempotency key.
     Conflict,
@@ -137,28 +152,32 @@ pub enum Acceptance {
     Refused(Refusal),
 }
 
-/// So many deaths of the process in a row may be others' doing that a job ran at, while its audio was not being
-/// decoded.
+/// This many deaths of the process in a row do not make a job suspect that ran at each of them, if its audio
+/// was not being decoded.
 pub const INTERRUPTIONS_MAX: u32 = 5;
+
+/// A suspected job that is due waits this long for a moment in which nothing else runs. After that, no other
+/// job is begun before it.
+pub const SUSPECT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the audio is.
 #[derive(Clone)]
 pub enum Source {
-    /// On disk, so many bytes of it.
+    /// On disk; its length.
     Spooled { bytes: u64 },
     /// To be fetched when the job runs.
     Url(String),
 }
 
-/// Audio as it was when its job was taken: a file that is otherwise now has been damaged.
+/// Length and hash of a job's audio when the job was accepted: a file that differs has been damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     pub bytes: u64,
-    /// `None` for jobs of a format that kept none: for those the length has to do.
+    /// `None` for jobs of a format that stored none: for those the length has to do.
     pub sha256: Option<[u8; 32]>,
 }
 
-/// A job to be run now.
+/// A job to run now.
 pub struct Run {
     pub id: JobId,
     pub accepted: SystemTime,
@@ -167,21 +186,21 @@ pub struct Run {
     pub words: bool,
     /// `None`: the audio is on disk.
     pub url: Option<String>,
-    /// The audio on disk; means nothing for a job with a `url`.
+    /// The audio on disk; meaningless for a job with a `url`.
     pub stamp: Stamp,
     /// How often it failed, or ended the process.
     pub failures: u32,
 }
 
-/// What a run came to.
+/// The outcome of a run.
 pub struct Finished {
-    /// What the receiver gets, in these bytes each time.
+    /// The receiver gets exactly these bytes, each time.
     pub body: Vec<u8>,
-    /// The kind of error that `body` tells of; `None` where it is a transcript.
+    /// The code of the error in `body`; `None` for a transcript.
     pub error: Option<String>,
 }
 
-/// A result to be sent now.
+/// A result to send now.
 pub struct Delivery {
     pub id: JobId,
     pub tenant: u64,
@@ -191,14 +210,14 @@ pub struct Delivery {
     /// Host and port of `callback`.
     pub receiver: String,
     pub body: Vec<u8>,
-    /// Attempts before this one, since the job was made or told to be sent again.
+    /// Attempts before this one, since the job was made or last redriven.
     pub tried: u32,
-    /// Attempts before this one, in all.
+    /// Attempts before this one, in total.
     pub attempts: u32,
     pub finished: SystemTime,
 }
 
-/// What comes after an attempt.
+/// The next step after an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     Delivered,
@@ -206,7 +225,7 @@ pub enum Next {
     Dead { error: String },
 }
 
-/// What is known of a job. No addresses but the receiver's host.
+/// A job's status. No addresses but the receiver's host.
 #[derive(Clone)]
 pub struct Job {
     pub id: JobId,
@@ -214,25 +233,25 @@ pub struct Job {
     pub state: State,
     pub receiver: String,
     pub accepted: SystemTime,
-    /// When it is run or sent next, where it waits for that.
+    /// When it runs or is sent next, if it waits for that.
     pub due: Option<SystemTime>,
     pub runs: u32,
     pub attempts: u32,
-    /// The kind of the last error, of transcription or of delivery.
+    /// The code of the last error, of transcription or of delivery.
     pub error: Option<String>,
-    /// When the result was there.
+    /// When the result was stored.
     pub finished: Option<SystemTime>,
     /// When it was delivered, or given up.
     pub ended: Option<SystemTime>,
-    /// The result, where it is kept.
+    /// The result, if it is kept.
     pub result: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census {
-    /// How many jobs are in each phase that has any.
+    /// How many jobs are in each phase.
     pub phases: HashMap<Phase, u64>,
-    /// When the oldest job came that has not ended.
+    /// When the oldest job was accepted that has not ended.
     pub oldest: Option<SystemTime>,
     /// Audio that waits.
     pub audio_bytes: u64,
@@ -240,47 +259,54 @@ pub struct Census {
 
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// A database of jobs. Times are given, so that tests own the clock.
+/// A database of jobs. Times are arguments, so that tests own the clock.
 ///
-/// A change that fails has not been made, but where the error is [`Error::Unsure`] or [`Error::Interrupted`]: then
-/// that is not known, and it may be made again. A claim that fails has claimed nothing, whatever the error.
+/// After an error, the change was not made, except after [`Error::Unsure`] and [`Error::Interrupted`]: then
+/// that is unknown, and the change may be repeated. A claim that fails has claimed nothing, whatever the
+/// error.
 pub trait Store: Send + Sync {
-    /// Takes a job whose audio has this hash, unless its tenant's idempotency key is known, or `bounds` leave no
-    /// room for it.
+    /// The job that `tenant` submitted under this idempotency key, if it did.
+    fn submitted(&self, tenant: u64, idempotency_key: String) -> Answer<'_, Option<Submission>>;
+
+    /// Accepts a job whose audio has this hash, unless its tenant's idempotency key is known, or `bounds`
+    /// leave no room for it.
     fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance>;
 
     /// Jobs that have not ended, and bytes of audio that wait: of all tenants, and of this one.
-    fn held(&self, tenant: u64) -> Answer<'_, Held>;
+    fn held(&self, tenant: u64) -> Answer<'_, Usage>;
 
-    /// After a process has ended: results that were being sent are due, and jobs that were running wait again.
+    /// To be called after a process has ended: results that were being sent are due again, and running jobs
+    /// are queued.
     ///
-    /// A process that died while it decoded a job's audio may have died of that audio: the job waits, each time
-    /// longer, and runs alone from now on. If the process dies in the same way again, before the audio was once
-    /// decoded to its end, that is a failure of the job. In any other work the process more likely died of
-    /// something else, such as a kill, and the job keeps its place in the line. Only a job that runs at more than
-    /// [`INTERRUPTIONS_MAX`] deaths in a row is suspected all the same, so that nothing ends the process for ever.
+    /// A process that died while it decoded a job's audio may have died of it: the job waits, longer each
+    /// time, and runs alone from then on. If the process dies that way again before the audio has once been
+    /// decoded to its end, the job has failed once. At any other point the process more likely died of
+    /// something else, such as a kill, and the job keeps its place in the line. Only a job that ran at more
+    /// than [`INTERRUPTIONS_MAX`] deaths in a row is suspected all the same, so that no job can end the
+    /// process for ever.
     fn recover(&self, now: SystemTime) -> Answer<'_, ()>;
 
-    /// The audio of this running job is being decoded, or no longer is.
+    /// Records whether the audio of this running job is being decoded.
     fn set_decoding(&self, id: JobId, is_decoding: bool) -> Answer<'_, ()>;
 
-    /// Jobs whose audio is needed.
+    /// Jobs whose audio is still needed.
     fn with_audio(&self) -> Answer<'_, HashSet<JobId>>;
 
-    /// The next job, now running: of the tenant that has the fewest running, the one that waited longest.
-    /// A job that is suspected of ending the process runs alone, so that it takes no other with it.
+    /// Claims the next job: of the tenant with the fewest running jobs, the one that has waited longest. A
+    /// job suspected of ending the process runs alone, so that it takes no other with it: it is claimed when
+    /// nothing runs, and others are claimed in the meantime until it has waited for [`SUSPECT_PATIENCE`].
     fn claim(&self, now: SystemTime) -> Answer<'_, Option<Run>>;
 
     /// Running to queued, as if it had not been begun.
     fn give_back(&self, id: JobId, due: SystemTime) -> Answer<'_, ()>;
 
-    /// Running to queued, with one failure more.
+    /// Running to queued, with one more failure.
     fn run_again(&self, id: JobId, due: SystemTime, error: String) -> Answer<'_, ()>;
 
-    /// Running to waiting, to be sent at once. What only the run needed is forgotten.
+    /// Running to waiting, due at once. The query and the address of the audio are deleted.
     fn finish(&self, id: JobId, now: SystemTime, finished: Finished) -> Answer<'_, ()>;
 
-    /// The next result that is due, now being sent, but none for these receivers and tenants.
+    /// Claims the next result that is due, except for these receivers and tenants.
     fn claim_delivery(
         &self,
         now: SystemTime,
@@ -288,10 +314,10 @@ pub trait Store: Send + Sync {
         busy_tenants: Vec<u64>,
     ) -> Answer<'_, Option<Delivery>>;
 
-    /// Sending to what comes next. A delivered result is forgotten at once, or else at [`Store::purge`].
+    /// Sending to `next`. A delivered result is deleted at once, or by [`Store::purge`] if it is kept.
     fn attempted(&self, id: JobId, now: SystemTime, next: Next, keep_result: bool) -> Answer<'_, ()>;
 
-    /// Sending to waiting, due at `now`, for an attempt that was broken off.
+    /// Sending to waiting, due at `now`, after an attempt that was cut short.
     fn unsent(&self, id: JobId, now: SystemTime) -> Answer<'_, ()>;
 
     /// When the next job is due in `phase`, after `now`.
@@ -302,13 +328,13 @@ pub trait Store: Send + Sync {
     /// The newest first, without results.
     fn list(&self, state: Option<State>, limit: u32) -> Answer<'_, Vec<Job>>;
 
-    /// Sends a dead job's result from the start of the schedule, and a waiting one's at once. Returns
-    /// whether it was either.
+    /// Sends a dead job's result again from the start of the schedule, and a waiting one at once. Returns
+    /// whether the job was either.
     fn redrive(&self, id: JobId, now: SystemTime) -> Answer<'_, bool>;
 
-    /// Forgets results delivered before `results` and jobs ended before `jobs`.
+    /// Deletes results delivered before `results` and jobs that ended before `jobs`.
     fn purge(&self, results: SystemTime, jobs: SystemTime) -> Answer<'_, ()>;
 
-    /// What there is, for those who watch.
+    /// Counts for monitoring.
     fn census(&self) -> Answer<'_, Census>;
 }

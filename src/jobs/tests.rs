@@ -15,13 +15,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::pace::Pace;
+use super::drain_rate::DrainRate;
 use super::spool::{Audio, Spool, Unread};
 use super::store::{Answer, Finished};
 use super::world::World;
 use super::{
-    Config, Error, Fault, Input, Job, JobId, Jobs, Order, Setback, Shared, SigningSecret, Source, Sqlite,
-    Stamp, State, Store, Task, Work,
+    Config, Error, Fault, Idempotency, Input, Job, JobId, Jobs, Order, Setback, Shared, SigningSecret,
+    Source, Sqlite, Stamp, State, Store, Task, Work,
 };
 use crate::fetch::{self, Fetcher, Message, Reply, SendError};
 use crate::share::Tenants;
@@ -103,7 +103,7 @@ impl Work for Echo {
     }
 }
 
-struct Place {
+struct Fixture {
     jobs: Jobs,
     sqlite: Sqlite,
     audio: Arc<Failing>,
@@ -111,7 +111,7 @@ struct Place {
     _state: TempDir,
 }
 
-impl Place {
+impl Fixture {
     fn new(config: Config) -> Self {
         let state = tempfile::tempdir().expect("a directory");
         let path = state.path();
@@ -128,7 +128,7 @@ impl Place {
             fetcher,
             bounds: config.bounds(Tenants::default()),
             config,
-            pace: Pace::default(),
+            drain_rate: DrainRate::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             _lock: File::open(path).expect("a directory"),
@@ -149,8 +149,8 @@ impl Place {
     }
 
     /// With a query of so many characters.
-    async fn submit(&self, number: u128, query: usize) -> Result<JobId, Error> {
-        let order = Order {
+    fn order(&self, number: u128, query: usize) -> Order {
+        Order {
             id: id(number),
             accepted: self.now(),
             tenant: 1,
@@ -161,7 +161,18 @@ impl Place {
             callback: "http://receiver.example/".parse().expect("an address"),
             method: reqwest::Method::POST,
             idempotency: None,
-        };
+        }
+    }
+
+    /// With a query of so many characters.
+    async fn submit(&self, number: u128, query: usize) -> Result<JobId, Error> {
+        self.jobs.submit(self.order(number, query), Some(Bytes::from_static(AUDIO))).await
+    }
+
+    /// Under an idempotency key.
+    async fn submit_as(&self, number: u128, key: &str) -> Result<JobId, Error> {
+        let idempotency = Some(Idempotency { key: key.into(), fingerprint: [7; 32] });
+        let order = Order { idempotency, ..self.order(number, 1) };
         self.jobs.submit(order, Some(Bytes::from_static(AUDIO))).await
     }
 
@@ -193,98 +204,112 @@ const MUCH: usize = 200_000;
 
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_refuses_for_now_leaves_nothing_behind_and_loses_nothing() {
-    let mut place = Place::new(Config::default());
-    place.submit(1, 1).await.expect("taken");
-    place.sqlite.set_full(true);
+    let mut fixture = Fixture::new(Config::default());
+    fixture.submit(1, 1).await.expect("taken");
+    fixture.sqlite.set_full(true);
     for number in 2..5 {
-        let refused = place.submit(number, MUCH).await;
+        let refused = fixture.submit(number, MUCH).await;
         assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
-        assert!(place.job(number).await.is_none());
+        assert!(fixture.job(number).await.is_none());
     }
-    assert_eq!(place.audio.spool.names().expect("readable").len(), 1, "the audio of the one that was taken");
+    assert_eq!(
+        fixture.audio.spool.names().expect("readable").len(),
+        1,
+        "the audio of the one that was taken"
+    );
 
     // A result that there is no room for is lost no more than its job is.
-    let claimed = place.sqlite.claim(place.now()).await.expect("claimed").expect("a job");
+    let claimed = fixture.sqlite.claim(fixture.now()).await.expect("claimed").expect("a job");
     let finish = || {
         let finished = Finished { body: vec![b'r'; MUCH], error: None };
-        place.sqlite.finish(claimed.id, place.now(), finished)
+        fixture.sqlite.finish(claimed.id, fixture.now(), finished)
     };
     let failed = finish().await;
     assert!(matches!(failed, Err(Error::Exhausted(_))), "{failed:?}");
-    assert_eq!(place.job(1).await.map(|job| job.state), Some(State::Running));
+    assert_eq!(fixture.job(1).await.map(|job| job.state), Some(State::Running));
 
-    place.sqlite.set_full(false);
+    fixture.sqlite.set_full(false);
     finish().await.expect("room");
-    place.submit(5, MUCH).await.expect("taken");
-    place.run(Duration::ZERO);
-    let mut bodies = [place.next().await.len(), place.next().await.len()];
+    fixture.submit(5, MUCH).await.expect("taken");
+    fixture.run(Duration::ZERO);
+    let mut bodies = [fixture.next().await.len(), fixture.next().await.len()];
     bodies.sort_unstable();
     assert_eq!(bodies, [AUDIO.len(), MUCH]);
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_full_disk_refuses_no_submission_that_is_sent_again() {
+    let fixture = Fixture::new(Config::default());
+    let first = fixture.submit_as(1, "order").await.expect("taken");
+    fixture.fail_writes(&[libc::ENOSPC]);
+    assert_eq!(fixture.submit_as(2, "order").await.expect("known"), first);
+    assert!(matches!(fixture.submit_as(3, "another").await, Err(Error::Full { .. })));
+    assert!(fixture.job(2).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shortage_of_file_descriptors_refuses_for_now_and_fails_no_job() {
-    let mut place = Place::new(Config { runs_max: 2, ..Config::default() });
-    place.fail_writes(&[libc::EMFILE, libc::ENFILE]);
+    let mut fixture = Fixture::new(Config { runs_max: 2, ..Config::default() });
+    fixture.fail_writes(&[libc::EMFILE, libc::ENFILE]);
     for _ in 0..2 {
-        let refused = place.submit(1, 1).await;
+        let refused = fixture.submit(1, 1).await;
         assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
     }
-    place.submit(1, 1).await.expect("taken");
+    fixture.submit(1, 1).await.expect("taken");
     // More often than a job may fail.
-    place.fail_reads(&[libc::EMFILE; 10]);
-    place.run(Duration::ZERO);
-    assert_eq!(place.next().await, SAID);
+    fixture.fail_reads(&[libc::EMFILE; 10]);
+    fixture.run(Duration::ZERO);
+    assert_eq!(fixture.next().await, SAID);
 }
 
 #[tokio::test(start_paused = true)]
 async fn audio_that_cannot_be_read_is_tried_again_and_audio_that_is_lost_is_not() {
-    let mut place = Place::new(Config { runs_max: 3, ..Config::default() });
-    place.run(Duration::ZERO);
-    place.fail_reads(&[libc::EIO; 2]);
-    place.submit(1, 1).await.expect("taken");
-    assert_eq!(place.next().await, SAID);
-    place.fail_reads(&[libc::EIO; 3]);
-    place.submit(2, 1).await.expect("taken");
-    assert_eq!(place.next().await, "Failed");
+    let mut fixture = Fixture::new(Config { runs_max: 3, ..Config::default() });
+    fixture.run(Duration::ZERO);
+    fixture.fail_reads(&[libc::EIO; 2]);
+    fixture.submit(1, 1).await.expect("taken");
+    assert_eq!(fixture.next().await, SAID);
+    fixture.fail_reads(&[libc::EIO; 3]);
+    fixture.submit(2, 1).await.expect("taken");
+    assert_eq!(fixture.next().await, "Failed");
 
-    let mut place = Place::new(Config::default());
-    place.submit(3, 1).await.expect("taken");
-    place.audio.remove(id(3));
-    place.run(Duration::ZERO);
-    assert_eq!(place.next().await, "AudioLost");
-    let job = place.job(3).await.expect("a job");
+    let mut fixture = Fixture::new(Config::default());
+    fixture.submit(3, 1).await.expect("taken");
+    fixture.audio.remove(id(3));
+    fixture.run(Duration::ZERO);
+    assert_eq!(fixture.next().await, "AudioLost");
+    let job = fixture.job(3).await.expect("a job");
     assert_eq!((job.runs, job.error.as_deref()), (1, Some("AUDIO_LOST")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_refused_comes_back_when_there_is_room() {
     let config = Config { pending_max: 4, concurrency: 1, ..Config::default() };
-    let mut place = Place::new(config);
-    place.run(Duration::from_secs(10));
+    let mut fixture = Fixture::new(config);
+    fixture.run(Duration::from_secs(10));
     let mut number = 0;
-    let mut refused = async |place: &Place| loop {
+    let mut refused = async |fixture: &Fixture| loop {
         number += 1;
-        match place.submit(number, 1).await {
+        match fixture.submit(number, 1).await {
             Ok(_) => {}
             Err(Error::Full { retry_after }) => return retry_after,
             Err(other) => panic!("{other:?}"),
         }
     };
     for _ in 0..6 {
-        let told = refused(&place).await;
+        let told = refused(&fixture).await;
         assert!((Duration::from_secs(1)..=Duration::from_secs(120)).contains(&told), "{told:?}");
-        place.next().await;
+        fixture.next().await;
     }
-    let until_there_is_room = async |place: &Place| {
+    let until_there_is_room = async |fixture: &Fixture| {
         let began = Instant::now();
-        while place.jobs.has_room(1, 1).await.is_err() {
+        while fixture.jobs.has_room(1, 1).await.is_err() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         began.elapsed().as_secs_f64()
     };
-    until_there_is_room(&place).await;
-    let told = refused(&place).await.as_secs_f64();
-    let took = until_there_is_room(&place).await;
+    until_there_is_room(&fixture).await;
+    let told = refused(&fixture).await.as_secs_f64();
+    let took = until_there_is_room(&fixture).await;
     assert!((told - took).abs() <= 0.3 * took, "told to wait {told} s, and it took {took} s");
 }

@@ -1,8 +1,8 @@
-//! A note in the database while a job's audio is being decoded.
+//! A mark in the database while a job's audio is being decoded.
 //!
-//! Decoders read what clients send. Should one of them end the process, with a fault in a codec or a file that
-//! unpacks into more memory than there is, the note is found at the next start, and the job is suspected. Without
-//! it, every kill and every deploy would count against the jobs that happened to run.
+//! Decoders read untrusted data. If one of them ends the process, by a fault in a codec or a file that
+//! unpacks into more memory than there is, the next start finds the mark and suspects the job. Without it,
+//! every kill and every deployment would count against the jobs that happened to run.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Watch {
         Self { store, id }
     }
 
-    /// Awaits `decoding`, which is not begun before the note is on the disk. Where this future is dropped, the note
+    /// Awaits `decoding`, which begins once the mark is on the disk. If this future is dropped, the mark
     /// stays until the job's run ends.
     pub async fn over<T>(&self, decoding: impl Future<Output = T>) -> T {
         self.note(true).await;
@@ -32,7 +32,7 @@ impl Watch {
         done
     }
 
-    /// Where the database fails, the run waits for it, as it would have to do at its end.
+    /// If the database fails, the run waits for it, as it would have to at its end.
     async fn note(&self, is_decoding: bool) {
         let never = CancellationToken::new();
         insist(&never, || self.store.set_decoding(self.id, is_decoding)).await;

@@ -1,5 +1,4 @@
-//! What jobs need of the world besides a database and a disk: the time, chance, and receivers. Tests make
-//! worlds of their own.
+//! Time, chance and receivers, behind a trait so that tests can simulate them.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +16,7 @@ pub trait World: Send + Sync {
     fn send(&self, message: Message, timeout: Duration) -> BoxFuture<'_, Result<Reply, SendError>>;
 }
 
-/// The one outside.
+/// The real one.
 impl World for Fetcher {
     fn now(&self) -> SystemTime {
         SystemTime::now()

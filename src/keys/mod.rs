@@ -1,12 +1,12 @@
-//! API keys: made, listed, revoked and verified; never stored.
+//! API keys: created, listed, revoked and verified; never stored.
 //!
-//! A key is a text `org_…` of high entropy (see `secret.rs` for its layout). What is kept of it is its id
-//! and HMAC-SHA256(pepper, key): whoever reads the database alone learns nothing to log in with. A
-//! fast hash is right here, since 160 random bits cannot be guessed at any speed; slow hashes are for
-//! passwords that people choose.
+//! A key is a text `org_…` of high entropy (`secret.rs` has its layout). The store keeps its id and
+//! HMAC-SHA256(pepper, key): the database alone gives an attacker nothing to log in with. A fast hash is
+//! right here, since 160 random bits cannot be guessed at any speed; slow hashes are for passwords that
+//! people choose.
 //!
-//! [`Store`] is the file, as the command line uses it. [`Verifier`] is what a running server asks: it
-//! answers from memory and notices within [`REFRESH_INTERVAL`] what another process changed.
+//! [`Store`] is the file, as the command line uses it. A running server asks [`Verifier`], which answers from
+//! memory and notices changes by other processes within [`REFRESH_INTERVAL`].
 
 mod secret;
 mod store;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub enum Error {
     #[error("cannot use `{path}` to keep keys in")]
     File { path: PathBuf, source: std::io::Error },
-    #[error("`{path}` is not the {expected} bytes of a pepper; restore it, or all keys are lost")]
+    #[error("`{path}` must hold the {expected} bytes of the pepper; restore it, or all keys are lost")]
     Pepper { path: PathBuf, expected: usize },
     #[error("the key database failed")]
     Database(#[from] rusqlite::Error),

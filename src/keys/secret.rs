@@ -3,15 +3,15 @@
 //! ```text
 //! org_ ‖ base32( id: 5 bytes ‖ secret: 20 bytes ‖ checksum: 5 bytes )      4 + 48 characters
 //! ```
-//! The first 8 characters after the prefix are the id, which may be shown and logged. The checksum is
-//! the start of SHA-256(id ‖ secret): a mistyped key is known for one without a look-up, and a scanner
-//! for leaked secrets tells a key from a random word. Base32 is RFC 4648's alphabet in lower case,
-//! without padding; upper case is refused, so that a key has one spelling.
+//! The first 8 characters after the prefix are the id, which may be shown and logged. The checksum is the
+//! start of SHA-256(id ‖ secret): it exposes a mistyped key without a look-up, and lets a scanner for leaked
+//! secrets tell a key from a random word. Base32 uses RFC 4648's alphabet in lower case, without padding;
+//! upper case is refused, so that a key has one spelling.
 
 use data_encoding::BASE32_NOPAD;
 use sha2::{Digest, Sha256};
 
-/// What every key begins with, by the contract.
+/// The prefix of every key, as the contract requires.
 pub const PREFIX: &str = "org_";
 
 const ID_BYTES: usize = 5;
@@ -26,7 +26,7 @@ const BODY_CHARACTERS: usize = BODY_BYTES * 8 / 5;
 pub struct KeyId(String);
 
 impl KeyId {
-    /// The id that `text` spells, if it is one; a whole key is accepted for its id.
+    /// The id in `text`: an id by itself, or that of a whole key.
     pub fn parse(text: &str) -> Option<Self> {
         match parse(text) {
             Some(id) => Some(id),
@@ -50,7 +50,7 @@ impl std::fmt::Display for KeyId {
     }
 }
 
-/// A whole key. It has no `Display`, and its `Debug` shows the id alone.
+/// A whole key. It has no `Display`, and its `Debug` shows only the id.
 pub struct Secret {
     text: String,
     id: KeyId,
@@ -68,7 +68,7 @@ impl Secret {
         Self { text: format!("{PREFIX}{body}"), id }
     }
 
-    /// The key itself, to be shown once to the one who asked for it.
+    /// The key itself, to show once to the person who created it.
     pub fn expose(&self) -> &str {
         &self.text
     }
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// The id of `text`, if it has the form of a key and its checksum is right.
+/// The id in `text`, if it has the form of a key and its checksum is right.
 pub(super) fn parse(text: &str) -> Option<KeyId> {
     let body = text.strip_prefix(PREFIX)?;
     if body.len() != BODY_CHARACTERS {

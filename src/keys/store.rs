@@ -1,5 +1,5 @@
-//! Keys on disk: `keys.sqlite3` and `keys.pepper` in the state directory, both readable by the owner
-//! only. The database holds nothing but keys, so that its `data_version` changes with them alone.
+//! Keys on disk: `keys.sqlite3` and `keys.pepper` in the state directory, both readable by their owner only.
+//! The database holds nothing else, so that its `data_version` changes only when keys do.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,20 +18,20 @@ pub const LABEL_CHARACTERS_MAX: usize = 100;
 const DATABASE: &str = "keys.sqlite3";
 const PEPPER: &str = "keys.pepper";
 const PEPPER_BYTES: usize = 32;
-/// 2 since there are keys of operators.
+/// 2 since keys may belong to operators.
 const FORMAT: i64 = 2;
-/// How long a command waits for another process that is writing.
+/// How long a command waits while another process writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is known of a key after it was made.
+/// The public facts about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     pub id: KeyId,
-    /// For people: who uses it.
+    /// For people: the user of the key.
     pub label: String,
-    /// Whose work is done under it. Capacity is shared between tenants.
+    /// The tenant whose work is done under it. Capacity is shared between tenants.
     pub tenant: u64,
-    /// Whether it is of those who run the server: it reads the metrics of all tenants as well.
+    /// Whether it is an operator's: such a key also reads the metrics of all tenants.
     pub is_operator: bool,
     pub created: SystemTime,
     pub revoked: Option<SystemTime>,
@@ -40,7 +40,7 @@ pub struct Key {
 /// HMAC-SHA256(pepper, key).
 pub(super) type Tag = [u8; 32];
 
-/// What the verifier holds of a key that is not revoked.
+/// A key that is not revoked, as the verifier holds it.
 #[derive(Debug, Clone)]
 pub(super) struct Record {
     pub tag: Tag,
@@ -54,7 +54,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the keys of `state_dir`, making directory and files where they are missing.
+    /// Opens the keys of `state_dir`; creates directory and files if they are missing.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Pepper`], [`Error::Database`], [`Error::Newer`].
@@ -77,7 +77,7 @@ impl Store {
         if format_of(&self.connection)? == FORMAT {
             return Ok(());
         }
-        // Two processes may come here at once: the second one finds the work of the first.
+        // If two processes come here at once, the second one finds the work of the first.
         let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         match format_of(&transaction)? {
             0 => transaction.execute_batch(
@@ -100,7 +100,7 @@ impl Store {
         Ok(transaction.commit()?)
     }
 
-    /// A new key for a new tenant. The secret is nowhere kept: this is the only time it is seen.
+    /// Creates a key for a new tenant. The secret is not stored: this is the only time it is shown.
     ///
     /// # Errors
     /// [`Error::Label`], [`Error::Database`].
@@ -108,7 +108,7 @@ impl Store {
         self.insert(label, false)
     }
 
-    /// As [`Self::create`], for one who runs the server.
+    /// As [`Self::create`], for an operator.
     ///
     /// # Errors
     /// As [`Self::create`].
@@ -148,7 +148,7 @@ impl Store {
         Ok((key, secret))
     }
 
-    /// All keys, also revoked ones, oldest first.
+    /// All keys, revoked ones included, oldest first.
     ///
     /// # Errors
     /// [`Error::Database`].
@@ -161,10 +161,10 @@ impl Store {
         Ok(keys)
     }
 
-    /// Ends a key for good. Running servers refuse it within [`super::REFRESH_INTERVAL`].
+    /// Revokes a key for good. Running servers refuse it within [`super::REFRESH_INTERVAL`].
     ///
     /// # Returns
-    /// The key, or `None` where there is none of that id. Revoking again keeps the first time.
+    /// The key, or `None` if no key has that id. Revoking it again keeps the first time.
     ///
     /// # Errors
     /// [`Error::Database`].
@@ -184,7 +184,7 @@ impl Store {
         Ok(key)
     }
 
-    /// A number that changes when another connection, in whatever process, has changed the keys.
+    /// A number that changes when another connection, in any process, has changed the keys.
     pub(super) fn version(&self) -> Result<i64, Error> {
         Ok(self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?)
     }
@@ -226,7 +226,7 @@ fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
     })
 }
 
-/// The secret of this installation, without which tags are worth nothing.
+/// The secret of this installation; without it, stored tags are useless.
 #[derive(Clone)]
 pub(super) struct Pepper([u8; PEPPER_BYTES]);
 

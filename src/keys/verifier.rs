@@ -1,4 +1,4 @@
-//! Who holds a key, answered from memory.
+//! Verifies keys from memory.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +12,10 @@ use super::secret::{self, KeyId};
 use super::store::{Pepper, Record, Store};
 use crate::share::Tenants;
 
-/// The longest that a key revoked (or made) by another process goes unnoticed.
+/// The longest that a key revoked or created by another process goes unnoticed.
 pub const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Who presented a key.
+/// The caller that presented a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub key: KeyId,
@@ -32,7 +32,7 @@ pub struct Verifier {
 struct Shared {
     pepper: Pepper,
     tenants: Tenants,
-    /// Locked on the blocking pool only: SQLite reads the disk.
+    /// Locked only on the blocking pool: SQLite reads the disk.
     store: Mutex<Store>,
     /// Held while one caller refreshes; the others wait for its result instead of reading as well.
     snapshot: tokio::sync::Mutex<Snapshot>,
@@ -46,7 +46,7 @@ struct Snapshot {
 }
 
 impl Verifier {
-    /// Takes a store of its own: changes made through the same store would go unnoticed.
+    /// Needs a store of its own: changes made through the same store would go unnoticed.
     ///
     /// # Errors
     /// [`Error::Database`].
@@ -67,20 +67,20 @@ impl Verifier {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// How many organisations have keys, kept up to date.
+    /// The number of organisations with keys, kept up to date.
     pub fn tenants(&self) -> Tenants {
         self.shared.tenants.clone()
     }
 
-    /// Who holds `key`; `None` where nobody does, whatever the reason.
+    /// The holder of `key`; `None` if it is not valid, for any reason.
     ///
     /// # Errors
-    /// Where the keys cannot be read: then nobody is let in.
+    /// If the keys cannot be read: then every caller is refused.
     pub async fn verify(&self, key: &str) -> Result<Option<Identity>, Error> {
-        // The form alone tells an outsider nothing that the documentation does not.
+        // The form of a key reveals nothing that the documentation does not.
         let Some(id) = secret::parse(key) else { return Ok(None) };
         let records = self.records().await?;
-        // An unknown id takes the same steps as a known one with another secret.
+        // An unknown id takes the same steps as a known one with a wrong secret.
         const NOBODY: Record = Record { tag: [0; 32], tenant: 0, is_operator: false };
         let record = records.get(&id);
         let known = subtle::Choice::from(u8::from(record.is_some()));
@@ -113,7 +113,7 @@ fn count(records: &HashMap<KeyId, Record>) -> usize {
 fn refresh(store: &Mutex<Store>, seen: Snapshot) -> Result<Snapshot, Error> {
     // A panic elsewhere leaves the connection usable: SQLite rolls back what was not committed.
     let store = store.lock().unwrap_or_else(PoisonError::into_inner);
-    // Asked before the rows are read: a change in between is seen again next time, never missed.
+    // Read before the rows: a change in between is seen again next time, never missed.
     let (version, checked) = (store.version()?, Instant::now());
     let records = if version == seen.version { seen.records } else { Arc::new(store.active()?) };
     Ok(Snapshot { records, version, checked })
@@ -166,7 +166,7 @@ mod tests {
         let (_, secret) = Store::open(there.path()).unwrap().create("one").unwrap();
         let stolen = Store::open(there.path()).unwrap();
         drop(stolen);
-        // The row alone, without the pepper it was made with, lets nobody in.
+        // A row alone, without the pepper it was made with, is no valid key.
         std::fs::copy(there.path().join("keys.sqlite3"), here.path().join("keys.sqlite3")).unwrap();
         let store = Store::open(here.path()).unwrap();
         assert_eq!(store.list().unwrap().len(), 1);

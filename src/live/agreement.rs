@@ -1,21 +1,21 @@
-//! Which words of a growing span stay. Pure.
+//! Agreement between successive hypotheses: which words of a growing span no longer change. Pure.
 //!
 //! LocalAgreement-2 (Liu et al., «Low-Latency Sequence-to-Sequence Speech Recognition and Translation
-//! by Partial Hypothesis Selection», 2020): what two recognitions in a row begin with alike no longer
-//! changes.
+//! by Partial Hypothesis Selection», 2020): the words with which two recognitions in a row both begin
+//! are committed.
 
-use crate::transcript::Word;
+use crate::transcript::{Word, in_order};
 
 /// Committed words that must be found again at the start of a new hypothesis, counted from the last.
 const ANCHOR_WORDS: usize = 5;
-/// How far from its old place the last committed word is looked for, in words.
+/// The distance from its old place within which the last committed word is looked for, in words.
 const REACH: usize = 4;
 
-/// What has been heard of one span.
+/// The words of one span, committed and not.
 #[derive(Default)]
 pub struct Agreement {
     committed: Vec<Word>,
-    /// What the last hypothesis said after them.
+    /// The words of the last hypothesis after them.
     tail: Vec<Word>,
 }
 
@@ -29,7 +29,7 @@ impl Agreement {
         self.tail = tail;
     }
 
-    /// Committed words, and after them what may still change.
+    /// The committed words, then those that may still change.
     pub fn words(&self) -> Vec<Word> {
         let mut words: Vec<Word> = self.committed.iter().chain(&self.tail).cloned().collect();
         in_order(&mut words);
@@ -37,18 +37,8 @@ impl Agreement {
     }
 }
 
-/// Makes times go forward: neighbours from two hypotheses may overlap by a few hundredths.
-pub fn in_order(words: &mut [Word]) {
-    let mut last = 0.0;
-    for word in words {
-        word.start = word.start.max(last);
-        word.end = word.end.max(word.start);
-        last = word.end;
-    }
-}
-
-/// How many words of `hypothesis` are the committed ones again: where most of the last of them are
-/// found near where they were; failing that, where their time ends.
+/// The number of words of `hypothesis` that repeat the committed ones. It is where most of the last committed
+/// words are found again, near their old place; if none are, it is where their time ends.
 fn after_committed(committed: &[Word], hypothesis: &[Word]) -> usize {
     let count = committed.len();
     let Some(last) = committed.last() else { return 0 };
@@ -58,7 +48,7 @@ fn after_committed(committed: &[Word], hypothesis: &[Word]) -> usize {
         pairs.take(ANCHOR_WORDS).filter(|(a, b)| a.is_like(b)).count()
     };
     let best = candidates.map(|end| (found(end), end)).max_by_key(|&(found, end)| {
-        // The last word itself counts most: the cut lies behind it.
+        // The last word itself counts most, because the cut comes right after it.
         let ends_alike = end > 0 && hypothesis.get(end - 1).is_some_and(|word| word.is_like(last));
         (ends_alike, found, std::cmp::Reverse(end.abs_diff(count)))
     });
@@ -97,7 +87,7 @@ mod tests {
         assert_eq!(text(&agreement.words()), "the cat");
         agreement.update(heard("The cat, sad on"));
         assert_eq!(text(&agreement.committed), "The cat,");
-        // What is committed stays as it was, whatever is heard later.
+        // Committed words stay as they were, whatever is heard later.
         agreement.update(heard("the cat sat on the mat"));
         assert_eq!(text(&agreement.words()), "The cat, sat on the mat");
         agreement.update(heard("the hat sat on the mat again"));

@@ -1,28 +1,28 @@
-//! What was said just before a span. Pure.
+//! The spans just before the open one. Pure.
 //!
-//! A few words by themselves are heard worse than the same words after others. So the window of a short
-//! span begins with the audio of those before it, and what was told of them is taken off again.
+//! A model recognises a few words by themselves worse than the same words after others. So the window of a short
+//! span begins with the audio of the spans before it, and the words already sent for those are removed again.
 
 use super::span::to_seconds;
 use crate::audio::SAMPLE_RATE;
 use crate::transcript::Word;
 
 const SECOND: u64 = SAMPLE_RATE as u64;
-/// Spans that began earlier before the end of the last one are forgotten.
+/// Spans that began longer than this before the end of the last one are dropped.
 const REACH: u64 = 10 * SECOND;
 /// A window with context is no longer than this; a span that fills it needs none.
 const LONGEST_WINDOW: u64 = 20 * SECOND;
-/// After so much silence what was said before helps no more.
+/// After so much silence the words before no longer help.
 const FADED: u64 = 2 * SECOND;
 /// Words compared on this side of the boundary.
 const COMPARED_WORDS: usize = 5;
-/// A word that was told does not begin later after the boundary than this, in seconds; one that was not
-/// does not end earlier before it.
+/// A word that was already sent begins at most so many seconds after the boundary; a new one ends at most so
+/// many before it.
 const SLACK: f64 = 0.4;
-/// What a second on the wrong side of the boundary costs, in words that are found again.
+/// The cost of a second on the wrong side of the boundary, in words that are found again.
 const WORDS_PER_SECOND: f64 = 3.0;
 
-/// The spans before the one that is open.
+/// The spans before the open one.
 #[derive(Default)]
 pub struct Context {
     spans: Vec<Told>,
@@ -45,14 +45,14 @@ impl Context {
         self.spans.clear();
     }
 
-    /// Forgets all, if nobody has spoken for long at `position`.
+    /// Drops everything if there has been long silence at `position`.
     pub fn fade(&mut self, position: u64) {
         if self.spans.last().is_some_and(|span| position > span.voice_end + FADED) {
             self.clear();
         }
     }
 
-    /// Where a window up to `end` begins, whose span's own would begin at `start`.
+    /// The start of a window up to `end`; without context it would be `start`.
     pub fn window_start(&self, start: u64, end: u64) -> u64 {
         let first = self.spans.first().map(|span| span.start);
         first.filter(|first| end <= first + LONGEST_WINDOW).unwrap_or(start)
@@ -63,8 +63,8 @@ impl Context {
         self.spans.first().map(|span| span.start)
     }
 
-    /// How many of `words`, from a window that began at `start`, were told before `boundary`, both in
-    /// samples: where the last words that were told are found again, close to the boundary.
+    /// The number of `words`, from a window that began at `start`, that were already sent for the audio before
+    /// `boundary`, both in samples: up to where the last words sent are found again, close to the boundary.
     pub fn told(&self, words: &[Word], start: u64, boundary: u64) -> usize {
         let (start, boundary) = (to_seconds(start), to_seconds(boundary));
         let told: Vec<&Word> =
@@ -97,7 +97,7 @@ mod tests {
         Word { text: format!(" {text}"), start, end, probability: 1.0 }
     }
 
-    /// «the small dog», told, its voice ending at 2.0 s and its span at 2.3 s.
+    /// «the small dog», already sent, with voice up to 2.0 s and a span up to 2.3 s.
     fn context() -> Context {
         let mut context = Context::default();
         let words = vec![word("the", 1.0, 1.2), word("small", 1.2, 1.5), word("dog.", 1.5, 2.0)];

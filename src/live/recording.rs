@@ -1,16 +1,16 @@
-//! The audio of a channel that may still be needed.
+//! The part of a channel's audio that may still be needed.
 
 use std::ops::Range;
 
 use crate::audio::{Pcm, SAMPLE_RATE};
 
-/// Samples that may be forgotten are, when they are so many.
+/// The least number of samples that are dropped at once.
 const TRIMMED: u64 = SAMPLE_RATE as u64 / 20;
-/// Up to here no room is held in advance: most streams say nothing most of the time.
+/// Up to this length no memory is reserved in advance: most streams are silent most of the time.
 const SMALL: usize = SAMPLE_RATE as usize;
 
-/// Samples, each known by its position in the stream. They are kept in 16 bits, as the model's first
-/// reader had them (openai/whisper `load_audio`): half the memory, and noise at -98 dB at most.
+/// Samples, addressed by their position in the stream. They are kept in 16 bits, as in the reference
+/// (openai/whisper `load_audio`): half the memory, and noise at -98 dB at most.
 #[derive(Default)]
 pub struct Recording {
     samples: Vec<i16>,
@@ -22,16 +22,16 @@ impl Recording {
         if self.samples.len() + samples.len() <= SMALL {
             self.samples.reserve_exact(samples.len());
         }
-        // The cast holds what is too loud at full scale.
+        // The cast saturates: louder samples become full scale.
         self.samples.extend(samples.iter().map(|sample| (sample * 32_768.0).round() as i16));
     }
 
-    /// Samples so far, forgotten ones included.
+    /// Samples so far, including dropped ones.
     pub fn end(&self) -> u64 {
         self.start + self.samples.len() as u64
     }
 
-    /// What is left of `range`.
+    /// The samples of `range` that are still there.
     pub fn pcm(&self, range: Range<u64>) -> Pcm {
         let [start, end] =
             [range.start, range.end].map(|position| position.saturating_sub(self.start) as usize);
@@ -39,7 +39,7 @@ impl Recording {
         Pcm::new(samples.iter().map(|&sample| f32::from(sample) / 32_768.0).collect::<Vec<_>>())
     }
 
-    /// Forgets what lies before `position`.
+    /// Drops the samples before `position`.
     pub fn forget(&mut self, position: u64) {
         let surplus = position.min(self.end()).saturating_sub(self.start);
         if surplus >= TRIMMED {

@@ -1,4 +1,4 @@
-//! One stream: carries audio to its channels, their requests to the engine, and events to the caller.
+//! One stream: it carries audio to the channels, their requests to the engine, and events to the caller.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -10,47 +10,50 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use super::channel::{Channel, Request};
+use super::event::{Error, Event, Results};
+use super::options::Options;
+use super::settings::Settings;
+use super::shared::{Shared, StreamPermit};
 use super::voice::Voice;
-use super::{Error, Event, Options, Place, Results, Shared};
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, Recognition, Term, Window};
 
-/// More channels of one stream are not heard.
+/// Further channels of a stream are ignored.
 const CHANNELS_MAX: usize = 8;
 
 type Answer = (Result<Recognition, engine::Error>, Duration);
 
-/// What has happened to a stream.
+/// The outcome of one step of a stream.
 #[derive(Debug, PartialEq)]
 pub enum Progress {
     Event(Event),
-    /// Nothing to tell; [`Session::wants_audio`] may have changed.
+    /// No event; [`Session::wants_audio`] may have changed.
     Moved,
-    /// All is told.
+    /// There are no more events.
     Ended,
 }
 
-/// An open stream. Dropping it ends it, and frees what it holds of the engine.
+/// An open stream. Dropping it ends it, and frees its share of the engine.
 pub struct Session {
     shared: Arc<Shared>,
-    /// None when it is given back.
-    place: Option<Arc<Place>>,
+    /// `None` once it is given back.
+    permit: Option<Arc<StreamPermit>>,
     options: Options,
     audio: PcmStream,
-    /// None before there is any audio.
+    /// Empty before there is any audio.
     channels: Vec<Channel>,
     /// For each channel, the window that is being recognised.
     windows: Vec<Option<BoxFuture<'static, Answer>>>,
     events: VecDeque<Event>,
-    /// Finalize that waits for audio on its way: which channel, or all.
+    /// Finalize messages that wait for audio still being read: one channel each, or all.
     finalize: Vec<Option<usize>>,
     audio_has_ended: bool,
-    /// Why there is no more audio, to be told when all before it is.
+    /// The error that ended the audio, returned after all events before it.
     failure: Option<Error>,
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, place: Place, options: Options) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, permit: StreamPermit, options: Options) -> Self {
         let audio = PcmStream::new(StreamOptions {
             format: options.format,
             split_channels: options.multichannel,
@@ -59,7 +62,7 @@ impl Session {
         });
         Self {
             shared,
-            place: Some(Arc::new(place)),
+            permit: Some(Arc::new(permit)),
             options,
             audio,
             channels: Vec::new(),
@@ -71,7 +74,7 @@ impl Session {
         }
     }
 
-    /// Whether more audio may be pushed: otherwise call [`Self::next`] first.
+    /// Whether more audio may be pushed; if not, call [`Self::next`] first.
     pub fn wants_audio(&self) -> bool {
         self.audio.is_hungry() && self.has_room()
     }
@@ -81,11 +84,11 @@ impl Session {
         waiting < self.shared.config.ahead_seconds.max(35.0)
     }
 
-    /// Takes the next bytes of audio, cut anywhere, or the next packet where packets come by themselves.
+    /// Takes the next bytes of audio, cut anywhere, or the next packet of a format in packets.
     ///
     /// # Errors
-    /// Bytes that are no audio, where none came before them; otherwise [`Self::next`] tells of them
-    /// after all that was said before.
+    /// The first bytes are not audio. For later ones, [`Self::next`] returns the error after all events of the
+    /// audio before them.
     pub fn push(&mut self, bytes: Bytes) -> Result<(), Error> {
         let pushed = self.audio.push(bytes);
         pushed.or_else(|error| self.broke(error.into()))
@@ -97,7 +100,7 @@ impl Session {
         self.options.bias = bias.clone();
     }
 
-    /// Closes the open span of `channel`, or of all, once what was pushed is recognised.
+    /// Closes the open span of `channel`, or of all, once the audio pushed so far is recognised.
     pub fn finalize(&mut self, channel: Option<usize>) {
         self.finalize.push(channel);
         if self.audio.is_caught_up() {
@@ -105,7 +108,7 @@ impl Session {
         }
     }
 
-    /// There is no more audio; [`Self::next`] ends when all of it is told.
+    /// Ends the audio; [`Self::next`] returns [`Progress::Ended`] after the last event.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -124,13 +127,12 @@ impl Session {
         self.audio.source_channels().unwrap_or(0)
     }
 
-    /// Channels that are heard apart; 1 before there is any audio.
+    /// Channels that are recognised separately; 1 before there is any audio.
     pub fn channels(&self) -> usize {
         self.channels.len().max(1)
     }
 
-    /// Goes on until something has happened; pending while nothing can without more audio.
-    /// Cancel-safe.
+    /// Works until there is something to report; pending while that takes more audio. Cancel-safe.
     ///
     /// # Errors
     /// [`Error`]; the stream is over then.
@@ -155,7 +157,8 @@ impl Session {
             },
             (index, (answer, took)) = first_ready(windows) => {
                 windows[index] = None;
-                self.shared.lag.measured(took);
+                let timings = answer.as_ref().ok().map(|recognition| recognition.timings);
+                self.shared.lag.measured(self.options.tenant, took, timings, Instant::now());
                 let request = self.channels[index].recognised(answer?, took, &mut self.events);
                 if let Some(request) = request {
                     self.windows[index] = Some(self.recognise(request));
@@ -165,23 +168,22 @@ impl Session {
         Ok(Progress::Moved)
     }
 
-    /// Gives back what it holds of the engine, and the audio; there is nothing more to tell.
+    /// Gives back its share of the engine, and the audio; there are no more events.
     pub fn close(&mut self) {
         self.windows.clear();
         self.channels = Vec::new();
         self.events = VecDeque::new();
         self.audio_has_ended = true;
-        self.place = None;
+        self.permit = None;
     }
 
     fn heard(&mut self, piece: Piece) {
         match piece {
             Piece::Pcm(pcm) => {
                 if self.channels.is_empty() {
-                    let shared = &self.shared;
-                    let channel = |index| {
-                        Channel::new(index, &self.options, Voice::new(shared.vad.as_ref()), &shared.config)
-                    };
+                    let Shared { vad, config, .. } = &*self.shared;
+                    let settings = Settings::new(&self.options, config.min_pause_ms, config.hop_ms);
+                    let channel = |index| Channel::new(index, settings.clone(), Voice::new(vad.as_ref()));
                     self.channels = (0..pcm.len()).map(channel).collect();
                     self.windows = pcm.iter().map(|_| None).collect();
                 }
@@ -200,7 +202,7 @@ impl Session {
         self.channels.iter_mut().for_each(Channel::end);
     }
 
-    /// What comes is no audio: what came before it is told first.
+    /// Ends the audio at bytes that can't be decoded; events of the audio before them come first.
     fn broke(&mut self, error: Error) -> Result<(), Error> {
         if self.channels.is_empty() {
             return Err(error);
@@ -226,7 +228,7 @@ impl Session {
     }
 
     fn recognise(&self, request: Request) -> BoxFuture<'static, Answer> {
-        let (shared, place) = (self.shared.clone(), self.place.clone());
+        let (shared, permit) = (self.shared.clone(), self.permit.clone());
         let window = Window {
             pcm: request.pcm,
             options: request.options,
@@ -236,9 +238,9 @@ impl Session {
         };
         Box::pin(async move {
             let begun = Instant::now();
-            // Nothing is recognised for a stream that is closed.
-            let answer = match &place {
-                Some(place) => shared.engine.recognize(&place.admission, window).await,
+            // A closed stream has no share of the engine any more.
+            let answer = match &permit {
+                Some(permit) => shared.engine.recognize(&permit.admission, window).await,
                 None => Err(engine::Error::ShuttingDown),
             };
             (answer, begun.elapsed())

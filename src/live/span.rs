@@ -1,30 +1,28 @@
-//! One stretch of a channel between two results, and where voice is in it. Pure.
+//! A span: the stretch of a channel between two final results, with the voice in it. Pure.
 
 use std::ops::Range;
 
 use crate::audio::SAMPLE_RATE;
 use crate::transcript::Word;
-use crate::vad::FRAME_SAMPLES;
+use crate::vad::{Endpointer, Endpointing, FRAME_SAMPLES, SURE_SPEECH, smoothed_at};
 
-/// Speech begins in a frame of at least this probability, as for whole files…
-const VOICE_BEGINS: f32 = 0.2;
-/// …and ends in one below this: more than for whole files, where nobody waits for the end.
-const VOICE_ENDS: f32 = 0.15;
-/// Voice that is neither so sure in any frame nor so long is a click.
-const SURE: f32 = 0.5;
+/// Voice begins at the same probability as in whole files, and ends sooner, because a client waits for the end.
+/// The channel measures the pauses, which depend on the client's options.
+pub const ENDPOINTING: Endpointing =
+    Endpointing { begin: 0.2, stay: 0.15, resume: 0.2, begin_frames: 1, pause_frames: None };
+/// Voice of fewer frames, none of them [`SURE_SPEECH`], is a click.
 const MIN_VOICED_FRAMES: usize = 4;
-/// Kept before voice is sure: consonants are faint.
+/// Audio kept around voice: consonants are faint.
 const PAD_SAMPLES: u64 = SAMPLE_RATE as u64 * 2 / 5;
-/// Frames on each side over which a probability is smoothed to look for a pause.
-const SMOOTHED_EACH_SIDE: usize = 4;
-/// A gap of so much between words is as good as silence by the voice detector, in seconds.
+/// A gap of so many seconds between words counts as much as silence in the detector.
 const WIDE_GAP: f64 = 0.5;
 
-const FRAME: u64 = FRAME_SAMPLES as u64;
+/// Samples in a frame.
+pub const FRAME: u64 = FRAME_SAMPLES as u64;
 
 /// Positions are samples from the start of the stream.
 pub struct Span {
-    /// Where the span before ended.
+    /// The end of the span before.
     pub start: u64,
     voice: Option<Voiced>,
     /// The probabilities of the frames since the first voiced one.
@@ -44,10 +42,8 @@ impl Span {
         Self { start, voice: None, frames: Vec::new() }
     }
 
-    /// Takes the frame that begins at `position`; `is_speaking`: the one before was voiced. Says
-    /// whether this one is.
-    pub fn push(&mut self, position: u64, probability: f32, is_speaking: bool) -> bool {
-        let is_voiced = probability >= if is_speaking { VOICE_ENDS } else { VOICE_BEGINS };
+    /// Takes the frame that begins at `position`, voiced or not.
+    pub fn push(&mut self, position: u64, probability: f32, is_voiced: bool) {
         if is_voiced {
             let begin = position.max(self.start);
             let voice = self.voice.get_or_insert(Voiced { start: begin, end: begin, frames: 0, peak: 0.0 });
@@ -58,17 +54,18 @@ impl Span {
         if self.voice.is_some() {
             self.frames.push(probability);
         }
-        is_voiced
     }
 
-    /// Where the last voice ended, if there is any.
+    /// The end of the last voice, if there is any.
     pub fn voice_end(&self) -> Option<u64> {
         self.voice.as_ref().map(|voice| voice.end)
     }
 
     /// Whether there is voice worth recognising.
     pub fn is_voiced(&self) -> bool {
-        self.voice.as_ref().is_some_and(|voice| voice.peak >= SURE || voice.frames >= MIN_VOICED_FRAMES)
+        self.voice
+            .as_ref()
+            .is_some_and(|voice| voice.peak >= SURE_SPEECH || voice.frames >= MIN_VOICED_FRAMES)
     }
 
     /// Samples from the first voice to the last.
@@ -76,13 +73,13 @@ impl Span {
         self.voice.as_ref().map_or(0, |voice| voice.end - voice.start)
     }
 
-    /// Where the audio begins that is to be recognised; `position` while there is no voice.
+    /// The start of the audio that is to be recognised; `position` while there is no voice.
     pub fn window_start(&self, position: u64) -> u64 {
         let voice = self.voice.as_ref().map_or(position, |voice| voice.start);
         voice.saturating_sub(PAD_SAMPLES).max(self.start)
     }
 
-    /// Where it ends, for a span that is closed at `end`: silence after the last voice is left out.
+    /// The end of that audio for a span closed at `end`: silence after the last voice is left out.
     pub fn window_end(&self, end: u64) -> u64 {
         self.voice_end().map_or(end, |voice_end| end.min(voice_end + PAD_SAMPLES))
     }
@@ -90,11 +87,11 @@ impl Span {
     /// Frames from `from` on that are surely voice.
     pub fn sure_frames_after(&self, from: u64) -> usize {
         let frames = self.frames.iter().skip(self.index(from));
-        frames.filter(|&&probability| probability >= SURE).count()
+        frames.filter(|&&probability| probability >= SURE_SPEECH).count()
     }
 
-    /// Where to cut a span that has become too long, within `range`: between words, where voice is
-    /// least probable; without words, there alone.
+    /// The place within `range` to cut a span that has become too long: the gap between words where voice is
+    /// least probable or, without words, any place where it is.
     pub fn cut(&self, range: Range<u64>, words: &[Word]) -> u64 {
         let gaps = words.windows(2).map(|pair| {
             let (from, to) = (pair[0].end, pair[1].start.max(pair[0].end));
@@ -111,15 +108,16 @@ impl Span {
         between.or_else(anywhere).map_or(range.end, |(_, middle)| middle)
     }
 
-    /// The span after a cut at `at`, with the frames that it has already.
+    /// The span after a cut at `at`, with the frames that have come since. The cut is taken to be within speech.
     pub fn after(&self, at: u64) -> Self {
         let mut next = Self::new(at);
         let Some(voice) = &self.voice else { return next };
         let first = self.index(at);
-        let mut is_speaking = true;
+        let mut endpointer = Endpointer::speaking(ENDPOINTING);
         for (index, &probability) in self.frames.iter().enumerate().skip(first) {
             let position = frame_start(voice.start) + index as u64 * FRAME;
-            is_speaking = next.push(position, probability, is_speaking);
+            endpointer.frame(probability);
+            next.push(position, probability, endpointer.is_speaking());
         }
         next
     }
@@ -131,11 +129,7 @@ impl Span {
     }
 
     fn smoothed(&self, position: u64) -> f32 {
-        let index = self.index(position);
-        let near =
-            index.saturating_sub(SMOOTHED_EACH_SIDE)..(index + SMOOTHED_EACH_SIDE + 1).min(self.frames.len());
-        let count = near.len().max(1) as f32;
-        self.frames.get(near).unwrap_or_default().iter().sum::<f32>() / count
+        smoothed_at(&self.frames, self.index(position))
     }
 }
 
@@ -158,9 +152,10 @@ mod tests {
     /// A span from 0 with these probabilities.
     fn span(probabilities: &[f32]) -> Span {
         let mut span = Span::new(0);
-        let mut is_speaking = false;
+        let mut endpointer = Endpointer::new(ENDPOINTING);
         for (index, &probability) in probabilities.iter().enumerate() {
-            is_speaking = span.push(index as u64 * FRAME, probability, is_speaking);
+            endpointer.frame(probability);
+            span.push(index as u64 * FRAME, probability, endpointer.is_speaking());
         }
         span
     }

@@ -1,28 +1,25 @@
-//! Where speech starts, and where nobody goes on speaking: what is told beside the words. Pure.
+//! The starts of speech and the ends of utterances in one channel: the events beside the words. Pure.
 
 use std::collections::VecDeque;
 
-use super::Event;
-use super::span::to_seconds;
+use super::event::Event;
+use super::span::{FRAME, to_seconds};
 use crate::audio::SAMPLE_RATE;
-use crate::vad::FRAME_SAMPLES;
 
-const FRAME: u64 = FRAME_SAMPLES as u64;
-/// So many frames of voice in a row are told as the start of speech.
+/// Frames of voice in a row that make a start of speech.
 const STARTED_FRAMES: u64 = 3;
 /// After so much silence speech may start again.
 const RESTARTED: u64 = SAMPLE_RATE as u64 / 2;
 
-/// One channel's.
 pub struct Utterance {
     channel: usize,
     tells_start: bool,
     /// The gap that ends an utterance, in samples.
     gap: Option<u64>,
-    /// Where the voice that goes on began.
+    /// Where the current voice began.
     started: Option<u64>,
     start_is_told: bool,
-    /// The last word of an utterance that is open.
+    /// The end of the last word of an open utterance.
     last_word_end: Option<f64>,
 }
 
@@ -31,12 +28,12 @@ impl Utterance {
         Self { channel, tells_start, gap, started: None, start_is_told: false, last_word_end: None }
     }
 
-    /// Words were told, the last of which ended so.
+    /// Words were sent, the last of which ends at this time.
     pub fn said(&mut self, last_word_end: f64) {
         self.last_word_end = Some(last_word_end);
     }
 
-    /// Takes the frame that begins at `frame`; `voice_end`: where the open span's last voice ended.
+    /// Takes the frame that begins at `frame`. `voice_end` is the end of the last voice in the open span.
     pub fn step(
         &mut self,
         frame: u64,
@@ -58,7 +55,7 @@ impl Utterance {
             let silence = voice_end.map_or(RESTARTED, |end| position.saturating_sub(end));
             self.start_is_told &= silence < RESTARTED;
         }
-        // While there is voice that is not recognised, its words may belong to the utterance.
+        // Voice that is not recognised yet may hold words of the utterance.
         if let (Some(last_word_end), Some(gap), None) = (self.last_word_end, self.gap, voice_end)
             && to_seconds(position) >= last_word_end + to_seconds(gap)
         {

@@ -1,14 +1,14 @@
-//! Whether somebody speaks, frame by frame.
+//! The detector of voice in one channel, frame by frame.
 
 use crate::vad::{FRAME_SAMPLES, Vad, VadStream};
 
-/// Root mean square of a frame that is taken for voice where there is no model: −46 dB.
+/// Without a model, a frame of at least this root mean square is taken for voice: −46 dB.
 const LOUD: f32 = 0.005;
 
 /// One stream's detector.
 pub enum Voice {
     Silero(Box<VadStream>),
-    /// By loudness alone, with the samples that do not make a frame yet.
+    /// By loudness alone, with the samples of an incomplete frame.
     Loudness(Vec<f32>),
 }
 

@@ -1,18 +1,18 @@
-//! What a model takes up in memory, the machine's or a device's own, before it is loaded.
+//! Estimates of the memory that a model will need, on the CPU or on a CUDA device, before it is loaded.
 
 use std::path::Path;
 
 use super::weights::{self, AUDIO_POSITIONS, Dimensions, TEXT_POSITIONS};
-use super::{AudioCache, ComputeType, Config, Error, place};
-use crate::cpu::Level;
+use super::{AudioCacheType, ComputeType, Config, Error, devices};
+use crate::cpu::{Instructions, Level};
 
-/// Of a CUDA device: what libtorch and cuBLASLt take for themselves, logits, and the slots' terms. Estimated.
+/// Device memory for libtorch's and cuBLASLt's own use, logits, and the slots' terms. An estimate.
 const DEVICE_BYTES: usize = 768 << 20;
-/// What the encoder works with at once, for each audio position and number of its width. Estimated: the residual in
-/// f32 and, in bf16, a layer's norm, queries, keys and values, and the wide product before and after its function.
+/// Bytes of the encoder's activations for each audio position and element of its width. An estimate: the residual in
+/// f32 and, in bf16, a layer's norm, queries, keys and values, and the wide product before and after GELU.
 const ENCODER_BYTES: usize = 32;
 
-/// In bytes.
+/// The memory that a model needs, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footprint {
     pub weights: u64,
@@ -20,34 +20,35 @@ pub struct Footprint {
     pub slots: u64,
 }
 
-/// `None` for a model that goes to a device with memory of its own: its memory is looked at when it is opened.
+/// The memory that the model in `folder` needs on the CPU; `None` on CUDA, where [`check_device`] applies once the
+/// device is open.
 ///
 /// # Errors
-/// A folder without weights, or with damaged ones; a device that is not there.
+/// A folder without weights or with damaged ones, or a missing device.
 pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Error> {
-    if place::find(config)?.is_cuda() {
+    if devices::find(config)?.is_cuda() {
         return Ok(None);
     }
     let number_bytes = match config.compute_type {
         ComputeType::F32 => 4,
-        ComputeType::Auto if Level::detect() < Level::Avx512Products => 4,
+        ComputeType::Auto if !Level::detect().has(Instructions::Avx512Products) => 4,
         ComputeType::Auto | ComputeType::Bf16 | ComputeType::Int8 => 2,
     };
     let dimensions = weights::dimensions(folder)?;
     Ok(Some(Footprint::new(&dimensions, config.slots(false), number_bytes, number_bytes)))
 }
 
-/// Whether the model fits into what is `free` of a CUDA device's memory, in bf16.
+/// Checks that the model in bf16 fits into the `free` bytes of a CUDA device.
 ///
 /// # Errors
-/// [`Error::DeviceMemory`], with what would help.
+/// [`Error::DeviceMemory`], which names settings that would help.
 pub fn check_device(
     dimensions: &Dimensions,
     config: &Config,
     encode_batch: usize,
     free: u64,
 ) -> Result<(), Error> {
-    let audio_bytes = if config.audio_cache == AudioCache::Fp8 { 1 } else { 2 };
+    let audio_bytes = if config.audio_cache == AudioCacheType::Fp8 { 1 } else { 2 };
     let Footprint { weights, slots } = Footprint::new(dimensions, config.slots(true), 2, audio_bytes);
     let encoder = (ENCODER_BYTES * AUDIO_POSITIONS * encode_batch).saturating_mul(dimensions.width);
     let working = DEVICE_BYTES.saturating_add(encoder) as u64;
@@ -60,7 +61,7 @@ pub fn check_device(
 }
 
 impl Footprint {
-    /// `number_bytes`: of a weight, and of a key's or value's number in the text.
+    /// `number_bytes`: size of an element of the weights and the text cache. `audio_bytes`: of the audio cache.
     fn new(dimensions: &Dimensions, slots: usize, number_bytes: usize, audio_bytes: usize) -> Self {
         let &Dimensions { width, decoder_layers, elements } = dimensions;
         let positions = AUDIO_POSITIONS * audio_bytes + TEXT_POSITIONS * number_bytes;
@@ -84,10 +85,10 @@ mod tests {
         let fits = |slots, audio_cache, gigabytes: u64| {
             check_device(&large, &config(slots, audio_cache), 8, gigabytes * 1_000_000_000)
         };
-        assert!(fits(0, AudioCache::Auto, 25).is_ok());
-        assert!(fits(0, AudioCache::Auto, 24).is_err());
-        assert!(fits(0, AudioCache::Fp8, 17).is_ok());
-        let error = fits(128, AudioCache::Auto, 40).expect_err("too many").to_string();
+        assert!(fits(0, AudioCacheType::Auto, 25).is_ok());
+        assert!(fits(0, AudioCacheType::Auto, 24).is_err());
+        assert!(fits(0, AudioCacheType::Fp8, 17).is_ok());
+        let error = fits(128, AudioCacheType::Auto, 40).expect_err("too many").to_string();
         assert!(error.contains("38960 for models.slots"), "{error}");
     }
 }

@@ -1,13 +1,13 @@
 //! Speech models on devices. Only `app` names this module: everyone else knows the engine.
+#![doc = include_str!("README.md")]
 
+mod devices;
 mod footprint;
-pub mod hub;
-mod place;
 mod weights;
 mod whisper;
 
+pub use devices::each_device;
 pub use footprint::{Footprint, footprint};
-pub use place::each_device;
 pub use weights::Shape;
 pub use whisper::{Lengths, LogMel};
 
@@ -16,31 +16,33 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::SpeechModel;
+use crate::hub;
 
-/// Which model, where, and how.
+/// The model to load, its device, and how to compute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// A known name (`base`, `large-v3`, …) or a folder. Default `base`.
     pub model: String,
-    /// Default `auto`: a CUDA device where one works, otherwise the CPU.
+    /// Default `auto`: all CUDA devices if they work, otherwise the CPU.
     pub device: DeviceChoice,
-    /// Default `auto`: on CUDA bf16; on a CPU int8 where it multiplies int8 and bf16, otherwise f32.
+    /// Default `auto`: bf16 on CUDA; on a CPU int8 if it has instructions for products of int8 and bf16, otherwise
+    /// f32.
     pub compute_type: ComputeType,
     /// Threads for inference on the CPU. Default 0: one for each core.
     pub threads: usize,
-    /// How much of its 30 s the encoder sees where a window is shorter. Default `auto`: on a CPU in bf16
-    /// and int8 `short`, otherwise `full`.
+    /// How much of its 30 s context the encoder sees of a shorter window. Default `auto`: `short` on a CPU in bf16
+    /// and int8, otherwise `full`.
     pub audio_context: AudioContext,
-    /// In what a slot keeps the audio's keys and values. Default `auto`: as `compute_type` says.
-    pub audio_cache: AudioCache,
-    /// Windows decoded side by side; each has its share of memory from the start. Default 0: 64 on CUDA, and
-    /// 8 on a CPU, where more gain nothing.
+    /// The number format of the slots' audio caches. Default `auto`: that of `compute_type`.
+    pub audio_cache: AudioCacheType,
+    /// Windows decoded side by side, each with memory allocated at the start. Default 0: 64 on CUDA, 8 on a CPU,
+    /// where more gain nothing.
     pub slots: usize,
-    /// Folder with libtorch_cuda.so, the CUDA part of libtorch 2.11.0. Not set: beside the CPU part, and where the
-    /// loader looks.
+    /// Folder with libtorch_cuda.so, the CUDA part of libtorch 2.11.0. Default: beside the CPU part, then the
+    /// loader's search path.
     pub libtorch_cuda: Option<PathBuf>,
-    /// Where kernels are kept that were compiled for a GPU of this machine; empty: they are not. Default
+    /// Cache folder of kernels compiled for this machine's GPUs; empty for no cache. Default
     /// `$XDG_CACHE_HOME/verbatim/kernels`, or `~/.cache/verbatim/kernels`.
     pub kernel_dir: PathBuf,
     pub hub: hub::Config,
@@ -54,7 +56,7 @@ impl Default for Config {
             compute_type: ComputeType::Auto,
             threads: 0,
             audio_context: AudioContext::Auto,
-            audio_cache: AudioCache::Auto,
+            audio_cache: AudioCacheType::Auto,
             slots: 0,
             libtorch_cuda: None,
             kernel_dir: PathBuf::new(),
@@ -64,7 +66,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Windows side by side, where this is not set: as many as the device makes use of.
+    /// [`Config::slots`], or its default for the device.
     fn slots(&self, on_cuda: bool) -> usize {
         match self.slots {
             0 if on_cuda => 64,
@@ -77,10 +79,10 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum DeviceChoice {
-    /// All CUDA devices where they work, otherwise the CPU.
+    /// All CUDA devices if they work, otherwise the CPU.
     Auto,
     Cpu,
-    /// All CUDA devices, or none but this one.
+    /// All CUDA devices, or the one with this index.
     Cuda(Option<usize>),
 }
 
@@ -125,11 +127,11 @@ impl From<DeviceChoice> for String {
 #[serde(rename_all = "lowercase")]
 pub enum ComputeType {
     Auto,
-    /// The reference.
+    /// f32 throughout: the reference.
     F32,
     /// Weights and caches in bf16, sums in f32.
     Bf16,
-    /// On a CPU the weights and the decoder's audio cache in int8, the rest as `bf16`.
+    /// Weights and audio cache in int8 on a CPU, the rest as `bf16`.
     Int8,
 }
 
@@ -137,18 +139,18 @@ pub enum ComputeType {
 #[serde(rename_all = "lowercase")]
 pub enum AudioContext {
     Auto,
-    /// All of it, padded: what the model was trained on.
+    /// The full context with padding, as in training.
     Full,
-    /// The audio and some padding: several times faster for a few seconds of audio. A window that is not
-    /// understood so is encoded again in full.
+    /// The audio and some padding: several times faster for a few seconds of audio. A window whose first attempt
+    /// fails is encoded again in full.
     Short,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum AudioCache {
+pub enum AudioCacheType {
     Auto,
-    /// On CUDA in bf16: e4m3, in half the memory, of which a step reads half as much. Less exact: benches/RESULTS.md.
+    /// e4m3 on CUDA in bf16: half the memory and half the reads of each step, but less exact (benches/RESULTS.md).
     Fp8,
 }
 
@@ -180,7 +182,7 @@ pub enum Error {
     Torch(#[from] tch::TchError),
 }
 
-/// Reads the model in `folder` and places it on the configured device.
+/// Loads the model in `folder` onto the configured device.
 ///
 /// # Errors
 /// See [`Error`]: the folder's contents, or the device.
@@ -188,8 +190,8 @@ pub fn load(folder: &Path, config: &Config) -> Result<Box<dyn SpeechModel>, Erro
     Ok(Box::new(whisper::Whisper::load(folder, config)?))
 }
 
-/// A model of `shape` on the configured device, with weights that mean nothing: to measure with. Every attempt has
-/// as many tokens as `lengths` says.
+/// A model of `shape` with random weights on the configured device, for benchmarks. `lengths` sets the number of
+/// tokens of each attempt.
 ///
 /// # Errors
 /// See [`Error`]: the device.

@@ -1,45 +1,57 @@
-//! Turns at something that only so many may do at once.
+//! Turns at work that only a limited number of calls may do at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::{Held, Tenants, may_hold};
+use super::{Ledger, Tenants, may_hold};
 
 /// A semaphore that is fair between tenants: waiting calls go in turn by tenant, and by time within one.
-/// Cheap to clone: all clones are one.
+/// Cheap to clone: clones share it.
 #[derive(Clone)]
-pub struct Turns(Arc<Hall>);
+pub struct Turns(Arc<Semaphore>);
 
-struct Hall {
+struct Semaphore {
     capacity: u64,
-    tenants: Tenants,
+    /// `None`: turns are brief.
+    tenants: Option<Tenants>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    held: Held,
+    ledger: Ledger<u64>,
     waiting: HashMap<u64, VecDeque<oneshot::Sender<Turn>>>,
     /// Tenants that wait, in order of turn; each once.
     order: VecDeque<u64>,
 }
 
-/// Leave to go on; dropping it lets the next one in.
+/// A permit; dropping it lets the next call in.
 pub struct Turn {
-    hall: Arc<Hall>,
+    semaphore: Arc<Semaphore>,
     tenant: u64,
     is_held: bool,
 }
 
 impl Turns {
+    /// For turns that may last: no tenant holds more of them than its share.
     pub fn new(capacity: usize, tenants: Tenants) -> Self {
-        let capacity = u64::try_from(capacity.max(1)).unwrap_or(u64::MAX);
-        Self(Arc::new(Hall { capacity, tenants, state: Mutex::default() }))
+        Self::with(capacity, Some(tenants))
     }
 
-    /// Waits for a turn. Cancel-safe: dropping the future gives up the place in the line.
+    /// For turns of a second or so: none is kept free for a tenant that may come, since one is free soon. If there
+    /// are few, such as one for each processor, a busy tenant would otherwise leave half of them idle.
+    pub fn brief(capacity: usize) -> Self {
+        Self::with(capacity, None)
+    }
+
+    fn with(capacity: usize, tenants: Option<Tenants>) -> Self {
+        let capacity = u64::try_from(capacity.max(1)).unwrap_or(u64::MAX);
+        Self(Arc::new(Semaphore { capacity, tenants, state: Mutex::default() }))
+    }
+
+    /// Waits for a turn. Cancel-safe: dropping the future gives up its place in the queue.
     pub async fn take(&self, tenant: u64) -> Turn {
         let turn = {
             let (ready, turn) = oneshot::channel();
@@ -52,8 +64,8 @@ impl Turns {
             self.0.grant(&mut state);
             turn
         };
-        // The sender is dropped only where this future is.
-        turn.await.unwrap_or_else(|_| Turn { hall: self.0.clone(), tenant, is_held: false })
+        // The sender is only dropped together with this future.
+        turn.await.unwrap_or_else(|_| Turn { semaphore: self.0.clone(), tenant, is_held: false })
     }
 
     #[cfg(test)]
@@ -62,13 +74,20 @@ impl Turns {
     }
 }
 
-impl Hall {
+impl Semaphore {
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere cannot leave these numbers inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets in as many as may.
+    fn may_enter(&self, ledger: &Ledger<u64>, tenant: u64) -> bool {
+        match &self.tenants {
+            Some(tenants) => may_hold(ledger.of(tenant), ledger.total, 1, self.capacity, tenants).is_ok(),
+            None => ledger.total < self.capacity,
+        }
+    }
+
+    /// Lets in as many calls as there are turns.
     fn grant(self: &Arc<Self>, state: &mut State) {
         // Tenants looked at since one was let in.
         let mut passed = 0;
@@ -76,19 +95,19 @@ impl Hall {
             && let Some(tenant) = state.order.pop_front()
         {
             let Some(line) = state.waiting.get_mut(&tenant) else { continue };
-            if may_hold(state.held.of(tenant), state.held.total, 1, self.capacity, &self.tenants).is_err() {
+            if !self.may_enter(&state.ledger, tenant) {
                 state.order.push_back(tenant);
                 passed += 1;
                 continue;
             }
             if let Some(ready) = line.pop_front() {
-                let turn = Turn { hall: self.clone(), tenant, is_held: true };
+                let turn = Turn { semaphore: self.clone(), tenant, is_held: true };
                 match ready.send(turn) {
                     Ok(()) => {
-                        state.held.add(tenant, 1);
+                        state.ledger.add(tenant, 1);
                         passed = 0;
                     }
-                    // Its future is gone. The lock is held here, so the turn must not give itself back.
+                    // Its future was dropped. The lock is held here, so the turn must not give itself back.
                     Err(mut turn) => turn.is_held = false,
                 }
             }
@@ -106,9 +125,9 @@ impl Drop for Turn {
         if !self.is_held {
             return;
         }
-        let mut state = self.hall.state();
-        state.held.give_back(self.tenant, 1);
-        self.hall.grant(&mut state);
+        let mut state = self.semaphore.state();
+        state.ledger.give_back(self.tenant, 1);
+        self.semaphore.grant(&mut state);
     }
 }
 
@@ -158,6 +177,18 @@ mod tests {
         let held: Vec<Turn> = busy.into_iter().filter_map(|turn| turn.now_or_never()).collect();
         assert_eq!(held.len(), 6);
         assert!(turns.take(2).now_or_never().is_some());
+    }
+
+    #[test]
+    fn brief_turns_are_kept_free_for_no_tenant_and_still_go_in_turn() {
+        let turns = Turns::brief(2);
+        let mut held: Vec<Turn> = (0..2).filter_map(|_| turns.take(1).now_or_never()).collect();
+        assert_eq!(held.len(), 2);
+        let busy: Vec<_> = (0..5).map(|_| take(&turns, 1)).collect();
+        let other = take(&turns, 2);
+        held.clear();
+        assert!(other.now_or_never().is_some());
+        drop(busy);
     }
 
     #[test]

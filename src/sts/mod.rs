@@ -1,11 +1,13 @@
-//! The door of the voice agent: HTTP and WebSocket endpoints, and the [`Host`] behind them.
+//! The door of the voice agent: HTTP and WebSocket endpoints, and the `Host` behind them.
 //!
 //! ```text
 //! POST /STS/interactiveAgent ─▶ action ─▶ session::Sessions ─ events ─▶ watchers
 //! WebSocket, LiveKit, telephone ─▶ Host ─▶ room::Seat ═ agent::run
 //! ```
-//! [`Host`] alone joins sessions, rooms and agents. A session is kept on disk; its agent runs while a participant
+//! `Host` alone joins sessions, rooms and agents. A session is kept on disk; its agent runs while a participant
 //! is there.
+//!
+#![doc = include_str!("README.md")]
 
 mod access;
 mod action;
@@ -18,7 +20,7 @@ pub mod openapi;
 mod twilio;
 mod wire;
 
-pub use crate::agent::Recognize;
+pub use crate::agent::{Recognize, recognizer};
 pub use config::{Auth, Config};
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Caps on what libraries log, whatever level is asked for: their authors cannot know what is confidential here.
+//! Caps on the log level of libraries, whatever is configured: their authors cannot know what is confidential
+//! here.
 //!
 //! | | |
 //! |---|---|
@@ -12,15 +13,14 @@ use tracing::{Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
 const OWN: &str = env!("CARGO_CRATE_NAME");
-/// Beginnings of targets. Below `warn` they print the sentences that are spoken (misaki), what files say of themselves
-/// (Symphonia), terms and names that are expected (tokenizers), what goes over data channels and how it is encrypted
-/// (str0m, SCTP, DTLS, ICE).
+/// Prefixes of targets. Below `warn` these print spoken sentences (misaki), files' own metadata (Symphonia),
+/// terms and names (tokenizers), the content and the encryption of data channels (str0m, SCTP, DTLS, ICE).
 const CONFIDENTIAL: [&str; 7] = ["misaki", "symphonia", "tokenizers", "str0m", "sctp_proto", "dimpl", "is::"];
-/// The target of all records that come by the `log` crate. They were judged before, by the target that their library
+/// The target of all records from the `log` crate. They were judged before, by the target that their library
 /// gave them.
 const BRIDGE: &str = "log";
 
-/// A layer that keeps out of the log what no directive may let in.
+/// A layer that drops records that no directive may allow.
 pub struct Libraries {
     /// Targets that directives name.
     named: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Libraries {
 impl Libraries {
     pub fn new(directives: &str) -> Self {
         let named = directives.split(',').filter_map(|directive| directive.split_once('='));
-        // A target may be followed by the name of a span.
+        // A span's name may follow a target.
         let target = |text: &str| text.split('[').next().unwrap_or_default().trim().to_owned();
         Self { named: named.map(|(text, _)| target(text)).filter(|target| !target.is_empty()).collect() }
     }
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// The lowest level of `target` that is heard, where `directives` alone keep records out.
+    /// The most verbose level of `target` that passes.
     fn heard(directives: &str, target: &'static str) -> LevelFilter {
         macro_rules! enabled {
             ($target:literal) => {

@@ -1,8 +1,8 @@
-//! Every metric: name, kind, help, buckets, on one page; and how they are read.
+//! The metrics: name, kind, help and buckets of each on one page, and the text that Prometheus reads.
 //!
 //! Names and units follow the conventions of Prometheus (<https://prometheus.io/docs/practices/naming/>):
-//! base units, `_total` on counters. No label takes more than a few values, and none is the client's to choose.
-//! Counters are whole numbers: those of seconds leave out the fraction.
+//! base units, `_total` on counters. No label takes more than a few values, and clients choose none of them.
+//! Counters are whole numbers: those of seconds drop the fraction.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -11,23 +11,28 @@ use metrics::{Label, Unit};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::{Deserialize, Serialize};
 
-/// Where metrics are read without a key. With an operator's, `/metrics` on the server's own port has them always.
+/// Settings of the metrics. `/metrics` on the server's own port always serves them to an operator's key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Address and port of a listener for operators alone: `/metrics`, `/health`, `/livez` and `/readyz`, plain
-    /// HTTP, no key. Default: none.
+    /// Address and port of a listener for operators only: `/metrics`, `/health`, `/livez` and `/readyz`,
+    /// plain HTTP, no key. Default: none.
     pub listen: Option<SocketAddr>,
 }
 
-/// Of the text that [`render`] makes.
+/// The number of series, buckets included, stays below this.
+pub const SERIES_MAX: usize = 2000;
+
+/// The media type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub type Labels<'a> = &'a [(&'static str, &'static str)];
 
-/// Before [`start`] they count nothing; a handle that is made before stays so.
+/// A counter. Handles made before [`start`] never count.
 pub struct Counter(About);
+/// A value that rises and falls. Handles made before [`start`] never count.
 pub struct Gauge(About);
+/// A distribution in buckets. Handles made before [`start`] never count.
 pub struct Histogram(About, &'static [f64]);
 
 struct About {
@@ -48,14 +53,14 @@ const fn seconds(name: &'static str, help: &'static str, buckets: &'static [f64]
     Histogram(About { name, unit: Unit::Seconds, help }, buckets)
 }
 
-/// From a step of a fast device to a file of hours.
+/// Seconds, from a step of a fast device to a file of hours.
 const BUCKETS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
-/// Those of OpenTelemetry's HTTP conventions, and two more for long files.
+/// The buckets of OpenTelemetry's HTTP conventions, and two more for long files.
 const HTTP_BUCKETS: &[f64] =
     &[0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0];
 
-/// From a receiver that is there to one that comes back after days.
+/// Seconds, from a receiver that answers at once to one that comes back after a day.
 const JOB_BUCKETS: &[f64] = &[0.1, 0.5, 1.0, 5.0, 30.0, 300.0, 1800.0, 7200.0, 18_000.0, 86_400.0];
 
 pub const WINDOWS: Counter = counter(
@@ -108,7 +113,7 @@ pub const DECODE: Histogram =
     seconds("stt_decode_duration_seconds", "From a window's encoding to its answer, by class.", BUCKETS);
 pub const HTTP_REQUEST: Histogram = seconds(
     "http_server_request_duration_seconds",
-    "From a request's head to the head of its answer, by method, route and status.",
+    "From a request's head to the head of its answer, by method, route and status; refusals and errors by status alone.",
     HTTP_BUCKETS,
 );
 pub const MEMORY: Gauge =
@@ -117,8 +122,57 @@ pub const MEMORY_PEAK: Gauge =
     gauge("process_resident_memory_peak_bytes", Unit::Bytes, "The most that it ever took up.");
 pub const BUILD: Gauge = gauge("verbatim_build_info", Unit::Count, "1; its label is the version.");
 
-const COUNTERS: [&Counter; 7] = [&WINDOWS, &TOKENS, &STEPS, &AUDIO_IN, &AUDIO_DONE, &BUSY, &REFUSED];
-const GAUGES: [&Gauge; 12] = [
+pub const JOBS_ACCEPTED: Counter = counter("verbatim_jobs_accepted_total", Unit::Count, "Jobs accepted.");
+pub const JOBS_REFUSED: Counter = counter(
+    "verbatim_jobs_refused_total",
+    Unit::Count,
+    "Jobs refused, by the limit that was reached: room, share, disk.",
+);
+pub const JOBS_RUNS: Counter =
+    counter("verbatim_jobs_runs_total", Unit::Count, "Transcriptions of jobs, by how they ended.");
+pub const JOBS_ATTEMPTS: Counter =
+    counter("verbatim_jobs_attempts_total", Unit::Count, "Deliveries of results tried, by how they ended.");
+pub const JOBS: Gauge = gauge("verbatim_jobs", Unit::Count, "Jobs, by phase.");
+pub const JOBS_OLDEST_PENDING: Gauge =
+    gauge("verbatim_jobs_oldest_pending_seconds", Unit::Seconds, "Age of the oldest job that has not ended.");
+pub const JOBS_SPOOL: Gauge =
+    gauge("verbatim_jobs_spool_bytes", Unit::Bytes, "Audio of jobs that waits on disk.");
+pub const JOBS_QUARANTINED: Gauge =
+    gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
+pub const JOBS_DELIVERY_LAG: Histogram =
+    seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const HTTP_ACTIVE: Gauge =
+    gauge("http_server_active_requests", Unit::Count, "HTTP requests in progress.");
+pub const STREAMS: Gauge = gauge("stt_active_streams", Unit::Count, "Open live streams.");
+pub const SESSIONS: Gauge = gauge("sts_sessions", Unit::Count, "Open sessions of the voice agent.");
+pub const SESSIONS_HELD: Gauge = gauge(
+    "sts_held_bytes",
+    Unit::Bytes,
+    "Memory that open sessions hold: their start parameters and everything read for them.",
+);
+pub const SESSIONS_KEPT: Gauge =
+    gauge("sts_kept_sessions", Unit::Count, "Ended sessions of the voice agent that can still be looked at.");
+pub const SESSIONS_KEPT_BYTES: Gauge = gauge("sts_kept_bytes", Unit::Bytes, "Disk space that they take up.");
+pub const FIRST_AUDIO: Histogram = seconds(
+    "sts_first_audio_seconds",
+    "From the end of a caller's speech to the agent's first sound.",
+    BUCKETS,
+);
+
+const COUNTERS: [&Counter; 11] = [
+    &WINDOWS,
+    &TOKENS,
+    &STEPS,
+    &AUDIO_IN,
+    &AUDIO_DONE,
+    &BUSY,
+    &REFUSED,
+    &JOBS_ACCEPTED,
+    &JOBS_REFUSED,
+    &JOBS_RUNS,
+    &JOBS_ATTEMPTS,
+];
+const GAUGES: [&Gauge; 22] = [
     &SLOTS,
     &SLOTS_ACTIVE,
     &QUEUE_WINDOWS,
@@ -131,48 +185,19 @@ const GAUGES: [&Gauge; 12] = [
     &MEMORY,
     &MEMORY_PEAK,
     &BUILD,
+    &JOBS,
+    &JOBS_OLDEST_PENDING,
+    &JOBS_SPOOL,
+    &JOBS_QUARANTINED,
+    &HTTP_ACTIVE,
+    &STREAMS,
+    &SESSIONS,
+    &SESSIONS_HELD,
+    &SESSIONS_KEPT,
+    &SESSIONS_KEPT_BYTES,
 ];
-const HISTOGRAMS: [&Histogram; 4] = [&QUEUE_WAIT, &ENCODE, &DECODE, &HTTP_REQUEST];
-
-/// Counted by rooms that know of metrics no more than their names.
-const COUNTERS_BY_NAME: [&Counter; 4] = [
-    &counter("verbatim_jobs_accepted_total", Unit::Count, "Jobs taken on."),
-    &counter(
-        "verbatim_jobs_refused_total",
-        Unit::Count,
-        "Jobs refused, by what there was no room in: room, share, disk.",
-    ),
-    &counter("verbatim_jobs_runs_total", Unit::Count, "Transcriptions of jobs, by how they ended."),
-    &counter("verbatim_jobs_attempts_total", Unit::Count, "Deliveries of results tried, by how they ended."),
-];
-const GAUGES_BY_NAME: [&Gauge; 10] = [
-    &gauge("verbatim_jobs", Unit::Count, "Jobs, by where they are."),
-    &gauge(
-        "verbatim_jobs_oldest_pending_seconds",
-        Unit::Seconds,
-        "Age of the oldest job that has not ended.",
-    ),
-    &gauge("verbatim_jobs_spool_bytes", Unit::Bytes, "Audio of jobs that waits on disk."),
-    &gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside."),
-    &gauge("http_server_active_requests", Unit::Count, "HTTP requests under way."),
-    &gauge("stt_active_streams", Unit::Count, "Live streams that are open."),
-    &gauge("sts_sessions", Unit::Count, "Sessions of the voice agent that are open."),
-    &gauge(
-        "sts_held_bytes",
-        Unit::Bytes,
-        "Memory that open sessions hold: what they were started with, and what was read for them.",
-    ),
-    &gauge("sts_kept_sessions", Unit::Count, "Sessions of the voice agent that ended and can be looked at."),
-    &gauge("sts_kept_bytes", Unit::Bytes, "What is kept of them on disk."),
-];
-const HISTOGRAMS_BY_NAME: [&Histogram; 2] = [
-    &seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS),
-    &seconds(
-        "sts_first_audio_seconds",
-        "From the end of a caller's speech to the agent's first sound.",
-        BUCKETS,
-    ),
-];
+const HISTOGRAMS: [&Histogram; 6] =
+    [&QUEUE_WAIT, &ENCODE, &DECODE, &HTTP_REQUEST, &JOBS_DELIVERY_LAG, &FIRST_AUDIO];
 
 fn labels(labels: Labels) -> Vec<Label> {
     labels.iter().map(|&(name, value)| Label::from_static_parts(name, value)).collect()
@@ -195,7 +220,7 @@ impl Histogram {
         metrics::histogram!(self.0.name, labels(with))
     }
 
-    /// For labels that are not known before.
+    /// With labels that are made at run time.
     pub fn with_owned(&self, with: Vec<Label>) -> metrics::Histogram {
         metrics::histogram!(self.0.name, with)
     }
@@ -203,7 +228,7 @@ impl Histogram {
 
 static EXPOSITION: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
 
-/// Counts from here on, for the whole process; a second call changes nothing.
+/// Starts counting, for the whole process; a second call changes nothing.
 pub fn start() {
     EXPOSITION.get_or_init(|| {
         let installed = install();
@@ -216,25 +241,25 @@ pub fn start() {
 
 fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
-    for Histogram(about, buckets) in HISTOGRAMS.into_iter().chain(HISTOGRAMS_BY_NAME) {
+    for Histogram(about, buckets) in HISTOGRAMS {
         builder = builder.set_buckets_for_metric(Matcher::Full(about.name.to_owned()), buckets)?;
     }
     let handle = builder.install_recorder()?;
-    for Counter(about) in COUNTERS.into_iter().chain(COUNTERS_BY_NAME) {
+    for Counter(about) in COUNTERS {
         metrics::describe_counter!(about.name, about.unit, about.help);
     }
-    for Gauge(about) in GAUGES.into_iter().chain(GAUGES_BY_NAME) {
+    for Gauge(about) in GAUGES {
         metrics::describe_gauge!(about.name, about.unit, about.help);
     }
-    for Histogram(about, _) in HISTOGRAMS.into_iter().chain(HISTOGRAMS_BY_NAME) {
+    for Histogram(about, _) in HISTOGRAMS {
         metrics::describe_histogram!(about.name, about.unit, about.help);
     }
     BUILD.with(&[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
     Ok(handle)
 }
 
-/// All metrics in the text format of Prometheus; `None` before [`start`]. Gauges of a moment are to be set
-/// before.
+/// All metrics in the text format of Prometheus; `None` before [`start`]. The caller first sets the gauges that show a
+/// momentary state.
 pub fn render() -> Option<String> {
     let handle = EXPOSITION.get()?.as_ref()?;
     if let Some(memory) = memory() {
@@ -245,22 +270,22 @@ pub fn render() -> Option<String> {
     Some(handle.render())
 }
 
-/// Sums up what histograms have gathered. To be called now and then where nobody reads them, as they keep
-/// every value until then.
+/// Merges the values that histograms have gathered. Call it from time to time where nothing reads the metrics, because
+/// histograms keep every value until then.
 pub fn sum_up() {
     if let Some(Some(handle)) = EXPOSITION.get() {
         handle.run_upkeep();
     }
 }
 
-/// Of this process, in bytes.
+/// Memory of this process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
     pub resident: u64,
     pub peak: u64,
 }
 
-/// `VmRSS` and `VmHWM` of `/proc/self/status` (proc(5)); `None` where there is no such file.
+/// `VmRSS` and `VmHWM` of `/proc/self/status` (proc(5)); `None` on systems without it.
 pub fn memory() -> Option<Memory> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let field = |name: &str| {
@@ -280,7 +305,7 @@ mod tests {
     fn names_follow_the_conventions_and_are_all_described() {
         start();
         let mut names = HashSet::new();
-        for Counter(about) in COUNTERS.into_iter().chain(COUNTERS_BY_NAME) {
+        for Counter(about) in COUNTERS {
             assert!(about.name.ends_with("_total") && names.insert(about.name), "{}", about.name);
         }
         for about in GAUGES.map(|gauge| &gauge.0).into_iter().chain(HISTOGRAMS.map(|histogram| &histogram.0))
@@ -300,7 +325,7 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        // Whatever is exposed, also by other tests of this process, has a line of help.
+        // Every metric exposed, also by other tests of this process, has a line of help.
         for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
             let name = line.split(' ').next().expect("a name");
             assert!(text.contains(&format!("# HELP {name} ")), "{name} is not described");

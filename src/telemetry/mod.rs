@@ -1,5 +1,5 @@
-//! Logs, and in `metrics.rs` metrics. Never audio, transcripts, keys or phone numbers: who logs names what
-//! happened, not what was said.
+//! Logs; and metrics, in `metrics.rs`. They never hold audio, transcripts, keys or phone numbers: a log names
+//! what happened, not what was said.
 
 mod libraries;
 pub mod metrics;
@@ -16,10 +16,10 @@ use libraries::Libraries;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,verbatim::http=debug`.
-    /// Default `info`. Libraries are heard up to `info`, and further where a directive names them (`info,hyper=debug`);
-    /// those that would print speech, files or keys up to `warn` whatever is asked. Symphonia says nothing unless a
-    /// directive names it: what it has to say is what strangers' files are like.
+    /// `error`, `warn`, `info`, `debug`, `trace`, or directives such as `info,verbatim::http=debug`. Default
+    /// `info`. Libraries log up to `info`, and more only if a directive names them (`info,hyper=debug`);
+    /// those that would print speech, files or keys never more than `warn`. Symphonia logs nothing unless a
+    /// directive names it: its messages are about clients' files.
     pub level: String,
     /// Default `auto`: text on a terminal, otherwise JSON.
     pub format: Format,
@@ -41,7 +41,7 @@ impl Default for Config {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("`{level}` is no log level")]
+#[error("`{level}` is not a log level")]
 pub struct Error {
     level: String,
     source: tracing_subscriber::filter::ParseError,
@@ -50,10 +50,10 @@ pub struct Error {
 /// Sends logs to standard error from here on; a second call changes nothing.
 ///
 /// # Errors
-/// A level that is none.
+/// An invalid level.
 pub fn start(config: &Config) -> Result<(), Error> {
     let filter = filter(&config.level)?;
-    // Where standard error is closed, saying so there would panic.
+    // If standard error is closed, reporting that would panic.
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
@@ -64,7 +64,7 @@ pub fn start(config: &Config) -> Result<(), Error> {
         Format::Text => false,
         Format::Json => true,
     };
-    // An error says that logs have a place already.
+    // An error means that logging has been started before.
     let _ = if json {
         subscriber.json().flatten_event(true).finish().with(libraries).try_init()
     } else {
@@ -73,12 +73,12 @@ pub fn start(config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// The levels that are allowed, for a sentence that ends in «must be …».
+/// The allowed levels, for a sentence that ends in «must be …».
 pub const LEVELS: &str =
     "error, warn, info, debug, trace or off, or directives such as info,verbatim::http=debug";
 
-/// Whether `level` is one of [`LEVELS`]. The filter itself takes any word for the name of a target, so that a
-/// level with a slip in it would mean silence.
+/// Whether `level` is one of [`LEVELS`]. The filter itself accepts any word as a target, so a mistyped level
+/// would silence the log.
 pub fn is_level(level: &str) -> bool {
     let is_level = |text: &str| {
         ["error", "warn", "info", "debug", "trace", "off"].iter().any(|name| name.eq_ignore_ascii_case(text))

@@ -1,9 +1,9 @@
-//! Spans of speech to windows for the engine. Pure.
+//! The plan of a file's windows, from its spans of speech. Pure.
 //!
 //! A window costs an encoder pass, however full it is, and a cut inside a word costs the word. So the
 //! plan is the cheapest way through the file: a shortest path over places to cut, where a window costs
-//! 1, a cut the probability that somebody speaks there, and uneven windows a trifle. Silence costs
-//! nothing where it is left out; short silence is kept as long as that doesn't take another window.
+//! 1, a cut the probability of speech there, and uneven windows very little. Silence that is left out costs
+//! nothing; short silence is kept as long as it doesn't take another window.
 //!
 //! ```text
 //! file      ....####..###......####..................#####..####....
@@ -18,7 +18,7 @@ use crate::audio::SAMPLE_RATE;
 use crate::engine::WINDOW_SAMPLES;
 use crate::vad::{FRAME_SAMPLES, smoothed};
 
-/// What may be left out between the first and the last speech of a window.
+/// The silence that may be left out between the first and the last speech of a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Policy {
     /// Long silence: a window joins pieces of the file, so that fewer windows are needed and none
@@ -29,26 +29,25 @@ pub enum Policy {
     Contiguous,
 }
 
-/// How long a silence may be, in samples, that is kept beside speech: the longest of these that costs
-/// least. The rhythm of speech tells the model about sentences, and in silence lies what was too faint
-/// to be found.
+/// The longest silence that is kept beside speech, in samples: the longest of these that costs least. The
+/// rhythm of speech helps the model with sentences, and silence may hold speech too faint to be found.
 const KEPT_SILENCES: [usize; 4] =
     [2 * SAMPLE_RATE as usize, SAMPLE_RATE as usize, SAMPLE_RATE as usize / 2, 0];
 
 /// Frames among which one place to cut is chosen: 320 ms, a syllable or two.
 const CUT_FRAMES: usize = 10;
 
-/// How much more a full window costs than an empty one, where another window costs 1: evenness is
-/// worth little, and never a window.
+/// The cost of a full window over an empty one, where another window costs 1: even windows are worth
+/// little, and never a further window.
 const UNEVENNESS: f64 = 0.25;
 
-/// What it costs to leave a silence out of a window: word times near a joint are less sure.
+/// The cost of leaving a silence out of a window: word times near a joint are less sure.
 const JOINT: f64 = 0.01;
 
 /// Windows that hold all of `speech`, each sample once and in order.
 ///
 /// - `speech`: ranges of samples in order, with the silence that must stay around them.
-/// - `probabilities`: what they were made from, one for each frame of [`FRAME_SAMPLES`].
+/// - `probabilities`: of speech in each frame of [`FRAME_SAMPLES`], from which the ranges were made.
 /// - `samples`: the length of the file.
 pub fn plan_windows(
     speech: &[Range<usize>],
@@ -62,7 +61,7 @@ pub fn plan_windows(
     cheapest.map(|(_, windows)| windows).unwrap_or_default()
 }
 
-/// The windows over `spans`, and what they cost but for being uneven.
+/// The windows over `spans`, and their cost without that of unevenness.
 fn cheapest_plan(spans: &[Range<usize>], smoothed: &[f32], policy: Policy) -> (f64, Vec<WindowPlan>) {
     let cuts = places_to_cut(spans, smoothed);
     let path = cheapest_path(&cuts, policy);
@@ -109,13 +108,13 @@ fn within(spans: &[Range<usize>], window: &Range<usize>) -> impl Iterator<Item =
 /// A place where one window may end and the next begin.
 #[derive(Debug)]
 struct Cut {
-    /// Where the window before ends in the file.
+    /// The end of the window before, in the file.
     previous: usize,
-    /// Where the window after begins: later than `previous` where silence lies between.
+    /// The start of the window after: later than `previous` if silence lies between.
     next: usize,
     /// Samples of speech in the file up to here.
     speech: usize,
-    /// The probability that somebody speaks here, 0 to 1.
+    /// The probability of speech here, 0 to 1.
     price: f64,
 }
 
@@ -147,7 +146,7 @@ fn places_to_cut(spans: &[Range<usize>], smoothed: &[f32]) -> Vec<Cut> {
     cuts
 }
 
-/// The cuts between which lie the cheapest windows, the first and last included.
+/// The cuts around the cheapest windows, including the first and the last.
 fn cheapest_path(cuts: &[Cut], policy: Policy) -> Vec<usize> {
     let length = |from: &Cut, to: &Cut| match policy {
         Policy::Pack => to.speech - from.speech,

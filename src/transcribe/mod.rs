@@ -1,91 +1,45 @@
-//! Whole audio to a transcript: cut into windows, recognise them, stitch the results.
+//! Transcription of whole audio: cut into windows, recognise them, stitch the results.
 
 mod chunk;
+mod options;
 mod speech;
 mod window_plan;
 
 pub use chunk::{Policy, plan_windows};
+pub use options::{Config, TranscribeOptions, Windows};
 pub use window_plan::{Piece, WindowPlan};
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::try_join_all;
-use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use self::speech::{Plan, Speech};
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
-    Admission, Audio, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
-    TenantId, Term, WINDOW_SAMPLES, Window,
+    Audio, AudioPermit, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition,
+    WINDOW_SAMPLES, Window,
 };
-use crate::share::Tenants;
-use crate::transcript::{DetectedLanguage, Segment, Transcript};
-use crate::vad::{FRAME_SAMPLES, Vad, VadOptions};
+use crate::transcript::{DetectedLanguage, Segment, Transcript, in_order};
+use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
 
-/// Windows of one request that are in the engine at once, for each of its slots: all slots stay busy while
-/// the next windows are made, and no more than these take up memory.
+/// Windows of one request in the engine at once, for each of its slots: enough to keep all slots busy while the
+/// next windows are made, and the most that take up memory.
 const WINDOWS_PER_SLOT: usize = 2;
-/// A window of which less than this is accounted for is not tried again from so close by: the model
-/// is stuck.
-const MIN_ADVANCE_SAMPLES: usize = SAMPLE_RATE as usize / 10;
-/// What is left of a window is tried again where so many frames of it are surely speech: 0.3 s.
-const MIN_LEFT_FRAMES: usize = 10;
-/// Surely speech, for that purpose.
-const LEFT_PROBABILITY: f32 = 0.5;
-
-/// How whole files are transcribed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// Default `speech`.
-    pub windows: Windows,
-    /// What counts as speech.
-    pub vad: VadOptions,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Windows {
-    /// Windows of speech, cut in its pauses and recognised side by side. Silence costs nothing, and
-    /// nothing is invented over it.
-    #[default]
-    Speech,
-    /// The reference's way, for comparison: 30 s after 30 s, each from where the one before ended.
-    Sequential,
-}
-
-/// What a caller wants of a transcription.
-#[derive(Debug, Clone)]
-pub struct TranscribeOptions {
-    pub language: LanguageChoice,
-    pub task: Task,
-    /// The text before.
-    pub prompt: Option<String>,
-    /// Names and terms to expect.
-    pub bias: Arc<[Term]>,
-    /// Times for every word, not only for segments.
-    pub word_times: bool,
-    pub class: Class,
-    pub tenant: TenantId,
-    /// Windows that have not begun by then fail.
-    pub deadline: Option<Instant>,
-}
 
 /// Cheap handle: clones share the engine.
 #[derive(Clone)]
 pub struct Transcriber {
     engine: Engine,
-    /// None: sequential windows.
+    /// `None`: sequential windows.
     speech: Option<Arc<Speech>>,
 }
 
-/// The part that is the same for all windows of one request.
+/// The state that all windows of one request share.
 struct Work<'a> {
     options: &'a TranscribeOptions,
-    admission: &'a Admission,
-    /// A place here is needed for each window that is in the engine.
+    admission: &'a AudioPermit,
+    /// Every window in the engine holds a permit.
     room: Semaphore,
 }
 
@@ -95,9 +49,9 @@ impl Transcriber {
         Self { engine, speech: None }
     }
 
-    /// Transcribes windows of what `vad` finds to be speech, for `tenants` in turn.
-    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions, tenants: Tenants) -> Self {
-        Self { engine, speech: Some(Arc::new(Speech::new(vad, options, tenants))) }
+    /// Transcribes windows of the speech that `vad` finds.
+    pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions) -> Self {
+        Self { engine, speech: Some(Arc::new(Speech::new(vad, options))) }
     }
 
     pub fn model(&self) -> &ModelInfo {
@@ -108,49 +62,55 @@ impl Transcriber {
         &self.engine
     }
 
-    /// What tells speech from silence; `None` where windows are sequential.
+    /// The detector of speech; `None` if windows are sequential.
     pub fn vad(&self) -> Option<&Vad> {
         self.speech.as_ref().map(|speech| &speech.vad)
     }
 
-    /// Leave to transcribe so much audio, all channels counted.
+    /// Admits so much audio, all channels counted. A job waits for it.
     ///
     /// # Errors
     /// Those of [`Engine::admit`].
-    pub fn admit(&self, audio: impl Into<Audio>, options: &TranscribeOptions) -> Result<Admission, Error> {
+    pub async fn admit(
+        &self,
+        audio: impl Into<Audio>,
+        options: &TranscribeOptions,
+    ) -> Result<AudioPermit, Error> {
         match options.class {
             Class::Live | Class::Interactive => self.engine.admit(options.tenant, audio),
-            Class::Job => Ok(self.engine.admit_job()),
+            Class::Job => Ok(self.engine.admit_job(options.tenant, audio).await),
         }
     }
 
     /// Transcribes one channel.
     ///
     /// # Errors
-    /// Those of [`Engine::admit`] and [`Engine::recognize`]. Nothing is returned in part.
+    /// Those of [`Engine::admit`] and [`Engine::recognize`]. There are no partial results.
     pub async fn transcribe(
         &self,
         sound: impl Into<Sound>,
         options: &TranscribeOptions,
     ) -> Result<Transcript, Error> {
         let sound = sound.into();
-        let admission = self.admit(sound.duration_seconds(), options)?;
+        let admission = self.admit(sound.duration_seconds(), options).await?;
         let transcripts = self.transcribe_all(vec![sound], admission, options).await?;
         let no_transcript = || Error::ModelFailed("a channel without a transcript".into());
         transcripts.into_iter().next().ok_or_else(no_transcript)
     }
 
-    /// Transcribes all channels of a file under one admission, and returns their transcripts in order. Only of
-    /// windows that are in the engine is there a copy in `f32`; dropping the future ends all work.
+    /// Transcribes all channels of a file under one admission, and returns their transcripts in order. Only the
+    /// windows in the engine are copied to `f32`. Dropping the future ends all work.
     ///
     /// # Errors
-    /// Those of [`Engine::recognize`]. Nothing is returned in part.
+    /// Those of [`Engine::recognize`]. There are no partial results.
     pub async fn transcribe_all(
         &self,
         channels: Vec<Sound>,
-        admission: Admission,
+        admission: AudioPermit,
         options: &TranscribeOptions,
     ) -> Result<Vec<Transcript>, Error> {
+        // Dropped before the admission, in which its memory is counted.
+        let channels: Arc<[Sound]> = channels.into();
         let windows = WINDOWS_PER_SLOT * self.model().slots.max(1);
         let room = Semaphore::new(windows.min(Semaphore::MAX_PERMITS));
         let work = Work { options, admission: &admission, room };
@@ -158,12 +118,12 @@ impl Transcriber {
             Some(speech) => self.parallel(speech, &channels, &work).await,
             None => try_join_all(channels.iter().map(|sound| self.sequential(sound, &work))).await,
         }?;
-        // Rounding, and what decoding left because nobody speaks there.
+        // Rounding, and rests of windows that hold no speech.
         admission.done(f64::INFINITY);
         Ok(transcripts)
     }
 
-    /// Windows of speech, side by side.
+    /// Windows of speech, in parallel.
     async fn parallel(
         &self,
         speech: &Arc<Speech>,
@@ -171,11 +131,11 @@ impl Transcriber {
         work: &Work<'_>,
     ) -> Result<Vec<Transcript>, Error> {
         let mut plans = Vec::with_capacity(channels.len());
-        // One after another: a file of many channels keeps no more processors busy than one of a single channel.
+        // One after the other, so that a file of many channels occupies no more processors than one of a single one.
         for sound in channels {
-            plans.push(speech.plan(sound, work.options).await?);
+            plans.push(speech.plan(sound, work.options, work.admission.memory()).await?);
         }
-        // From here on, silence is not held.
+        // From here on, silence no longer counts as admitted audio.
         let windows = plans.iter().flat_map(|plan| &plan.windows);
         work.admission.cut(windows.map(|window| seconds(window.samples())));
         let planned = channels.iter().zip(&plans);
@@ -193,7 +153,7 @@ impl Transcriber {
             return Ok(Transcript { segments: Vec::new(), language, duration });
         };
         let probabilities = plan.probabilities.as_slice();
-        // The first window names the language of them all: it must not change in the middle.
+        // The first window decides the language of all: it must not change in the middle.
         let detects = matches!(work.options.language, LanguageChoice::Detect { .. });
         let (mut language, mut segments, rest) = if detects {
             let (language, segments) = self.planned(first, sound, probabilities, None, work).await?;
@@ -209,12 +169,12 @@ impl Transcriber {
             segments.extend(found);
         }
         let language = language.unwrap_or_else(unknown_language);
-        in_order(&mut segments);
+        in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
         Ok(Transcript { segments, language, duration })
     }
 
-    /// One planned window, and what decoding left of it, until all of its speech is accounted for. Windows take
-    /// their turns in the order in which they first ask.
+    /// One planned window, and the rests that decoding leaves of it, until all of its speech is accounted for.
+    /// Windows get their permits in the order in which they first ask.
     async fn planned(
         &self,
         plan: &WindowPlan,
@@ -223,7 +183,7 @@ impl Transcriber {
         language: Option<&DetectedLanguage>,
         work: &Work<'_>,
     ) -> Result<(DetectedLanguage, Vec<Segment>), Error> {
-        // The semaphore is never closed; if it were, there would be a window too many, and no more.
+        // The semaphore is never closed; if it were, the only harm would be a window too many.
         let _place = work.room.acquire().await.ok();
         let mut language = language.cloned();
         let mut segments = Vec::new();
@@ -231,16 +191,18 @@ impl Transcriber {
         while let Some(plan) = next {
             let window = self.window(plan.pcm(sound), work.options, language.as_ref());
             let recognition = self.engine.recognize(work.admission, window).await?;
-            let consumed = recognition.consumed_samples.max(MIN_ADVANCE_SAMPLES);
+            work.admission.done(seconds(recognition.advance().min(plan.samples())));
+            let sure_frames_after =
+                |sample| plan.after(sample).map_or(0, |rest| sure_frames(&rest, probabilities));
+            let rest = recognition.rest(plan.samples(), sure_frames_after);
             language.get_or_insert(recognition.language);
             segments.extend(recognition.segments.into_iter().map(|segment| in_file(segment, &plan)));
-            work.admission.done(seconds(consumed.min(plan.samples())));
-            next = plan.after(consumed).filter(|rest| holds_speech(rest, probabilities));
+            next = rest.and_then(|sample| plan.after(sample));
         }
         Ok((language.unwrap_or_else(unknown_language), segments))
     }
 
-    /// The reference's way: each window begins where the one before it says that it ended.
+    /// As the reference does: each window begins where the text of the one before it ended.
     async fn sequential(&self, sound: &Sound, work: &Work<'_>) -> Result<Transcript, Error> {
         let mut language = None::<DetectedLanguage>;
         let mut segments = Vec::new();
@@ -249,13 +211,13 @@ impl Transcriber {
             let pcm = sound.pcm(start..start + WINDOW_SAMPLES);
             let window = self.window(pcm, work.options, language.as_ref());
             let recognition = self.engine.recognize(work.admission, window).await?;
-            let consumed = recognition.consumed_samples.max(MIN_ADVANCE_SAMPLES);
+            let consumed = recognition.advance();
             language.get_or_insert_with(|| recognition.language.clone());
             segments.extend(shifted(recognition, seconds(start)));
             work.admission.done(seconds(consumed));
             start += consumed;
         }
-        in_order(&mut segments);
+        in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
         let language = language.unwrap_or_else(unknown_language);
         Ok(Transcript { segments, language, duration: sound.duration_seconds() })
     }
@@ -286,31 +248,18 @@ fn seconds(samples: usize) -> f64 {
     samples as f64 / f64::from(SAMPLE_RATE)
 }
 
-/// Of audio in which nobody speaks.
+/// The language of audio without speech.
 fn unknown_language() -> DetectedLanguage {
     DetectedLanguage { code: "en".into(), probability: 0.0 }
 }
 
-/// Whether enough of `rest` is speech to listen again.
-fn holds_speech(rest: &WindowPlan, probabilities: &[f32]) -> bool {
+/// Whole frames of `rest` that are surely speech.
+fn sure_frames(rest: &WindowPlan, probabilities: &[f32]) -> usize {
     let frames = rest.pieces().iter().flat_map(|piece| {
         let range = piece.file.start.div_ceil(FRAME_SAMPLES)..piece.file.end / FRAME_SAMPLES;
         probabilities.get(range).unwrap_or_default()
     });
-    frames.filter(|&&probability| probability >= LEFT_PROBABILITY).count() >= MIN_LEFT_FRAMES
-}
-
-/// Makes word times go forward: alignment of one word at a time, and of windows apart from each other,
-/// lets neighbours overlap by a few hundredths.
-fn in_order(segments: &mut [Segment]) {
-    let mut last = 0.0;
-    for segment in segments {
-        for word in &mut segment.words {
-            word.start = word.start.max(last);
-            word.end = word.end.max(word.start);
-            last = word.end;
-        }
-    }
+    frames.filter(|&&probability| probability >= SURE_SPEECH).count()
 }
 
 /// A segment of a planned window, in the file's time.

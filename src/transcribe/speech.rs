@@ -1,16 +1,17 @@
-//! Where the speech of a channel is, and the windows that hold it.
+//! The search for speech in a channel, and the plan of windows over it.
 
 use std::num::NonZero;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::TranscribeOptions;
 use super::chunk::{Policy, plan_windows};
+use super::options::TranscribeOptions;
 use super::window_plan::WindowPlan;
 use crate::audio::Sound;
-use crate::engine::{Class, Error};
-use crate::share::{Tenants, Turns};
+use crate::engine::{Class, Error, MemoryReservation};
+use crate::patience::by;
+use crate::share::Turns;
 use crate::vad::{Vad, VadOptions, speech_spans};
 
 /// The windows of one channel.
@@ -20,7 +21,7 @@ pub struct Plan {
     pub probabilities: Vec<f32>,
 }
 
-/// Finds speech. No more channels are listened to at once than there are processors, in turn between tenants.
+/// Finds speech: on at most as many channels at once as there are processors, in turn between tenants.
 pub struct Speech {
     pub vad: Vad,
     options: VadOptions,
@@ -28,35 +29,44 @@ pub struct Speech {
 }
 
 impl Speech {
-    pub fn new(vad: Vad, options: VadOptions, tenants: Tenants) -> Self {
+    pub fn new(vad: Vad, options: VadOptions) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Self { vad, options, turns: Turns::new(processors, tenants) }
+        Self { vad, options, turns: Turns::brief(processors) }
     }
 
-    /// Plans one channel: about 200 ms of a processor for 10 minutes. Dropping the future ends the work, half a
-    /// minute of audio later at most.
+    /// Plans one channel: about 200 ms of a processor for 10 minutes. Dropping the future ends the work after at
+    /// most another half minute of audio.
     ///
     /// # Errors
-    /// [`Error::ModelFailed`] where the network panics.
-    pub async fn plan(self: &Arc<Self>, sound: &Sound, options: &TranscribeOptions) -> Result<Plan, Error> {
+    /// [`Error::ModelFailed`] if the network panics; [`Error::DeadlineExceeded`] if its turn does not come in time.
+    pub async fn plan(
+        self: &Arc<Self>,
+        sound: &Sound,
+        options: &TranscribeOptions,
+        memory: Arc<MemoryReservation>,
+    ) -> Result<Plan, Error> {
         let turn = match options.class {
-            // An utterance takes milliseconds, and a person waits for it.
+            // A live utterance takes milliseconds, and a person waits for it.
             Class::Live => None,
-            Class::Interactive | Class::Job => Some(self.turns.take(options.tenant.0).await),
+            Class::Interactive | Class::Job => {
+                let turn = by(options.deadline, self.turns.take(options.tenant.0)).await;
+                Some(turn.ok_or(Error::DeadlineExceeded)?)
+            }
         };
         let left = CancellationToken::new();
         let _leaves = left.clone().drop_guard();
         let (speech, sound) = (self.clone(), sound.clone());
         let plan = move || {
-            // Held by the work and not by the future that waits for it.
-            let _turn = turn;
+            // The work holds its turn, even after the future that waits for it is dropped, and the memory until the
+            // audio is gone.
+            let (_turn, _memory, sound) = (turn, memory, sound);
             let probabilities = speech.vad.probabilities_while(&sound, || !left.is_cancelled())?;
             let spans = speech_spans(&probabilities, sound.len(), &speech.options);
             let windows = plan_windows(&spans, &probabilities, sound.len(), Policy::default());
             Some(Plan { windows, probabilities })
         };
         let planned = tokio::task::spawn_blocking(plan).await;
-        // Without a plan only where this future is dropped, which then comes to no end.
+        // There is no plan only if this future was dropped, and then nothing awaits the error.
         planned.map_err(|error| Error::ModelFailed(error.to_string()))?.ok_or(Error::ShuttingDown)
     }
 }

@@ -1,4 +1,4 @@
-//! A window as pieces of the file, and time in one as time in the other. Pure.
+//! A window as pieces of the file, with conversion of times between the two. Pure.
 
 use std::ops::Range;
 
@@ -7,9 +7,9 @@ use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 /// A stretch of the file within a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it begins in the window, in samples.
+    /// Its start in the window, in samples.
     pub window_start: usize,
-    /// Where it lies in the file, in samples. Never empty.
+    /// Its range in the file, in samples. Never empty.
     pub file: Range<usize>,
 }
 
@@ -18,14 +18,14 @@ impl Piece {
         self.window_start + self.file.len()
     }
 
-    /// Where `seconds` of the window lie in the file, cut to this piece.
+    /// `seconds` of the window as seconds of the file, clamped to this piece.
     fn to_file(&self, seconds: f64) -> f64 {
         let [start, end] = [self.file.start, self.file.end].map(to_seconds);
         (start + (seconds - to_seconds(self.window_start))).clamp(start, end)
     }
 }
 
-/// What one window hears: pieces of the file, in order, side by side. At least one.
+/// The audio of one window: pieces of the file, in order, side by side. At least one.
 ///
 /// Where two pieces join, one moment of the window is two of the file: things start in the later
 /// piece and end in the earlier one.
@@ -58,7 +58,7 @@ impl WindowPlan {
         self.pieces.last().map_or(0, Piece::window_end)
     }
 
-    /// The window's audio: a copy, so to be made when the engine has room for it.
+    /// The window's audio. It is a copy: make it when the engine has room for it.
     pub fn pcm(&self, file: &Sound) -> Pcm {
         let mut samples = Vec::with_capacity(self.samples());
         for piece in &self.pieces {
@@ -67,7 +67,7 @@ impl WindowPlan {
         Pcm::new(samples)
     }
 
-    /// What is left of the window after its first `consumed_samples`; `None` if nothing is.
+    /// The rest of the window after its first `consumed_samples`; `None` if nothing is left.
     pub fn after(&self, consumed_samples: usize) -> Option<Self> {
         let left = self.pieces.iter().filter(|piece| piece.window_end() > consumed_samples);
         let stretches = left.map(|piece| {
@@ -76,22 +76,22 @@ impl WindowPlan {
         Some(Self::new(stretches)).filter(|rest| !rest.pieces.is_empty())
     }
 
-    /// Where in the file something starts that starts at `seconds` of the window. Never outside the
-    /// window's pieces; never falls where `seconds` rises; at a piece's start exactly its start.
+    /// The time in the file of something that starts at `seconds` of the window. Never outside the window's
+    /// pieces, and monotonic; at a piece's start exactly its start.
     pub fn to_file_time(&self, seconds: f64) -> f64 {
         let after = self.pieces.partition_point(|piece| to_seconds(piece.window_start) <= seconds);
         self.pieces.get(after.saturating_sub(1)).map_or(0.0, |piece| piece.to_file(seconds))
     }
 
-    /// Where in the file something ends that ends at `seconds` of the window. As
-    /// [`Self::to_file_time`], but exact at a piece's end.
+    /// The time in the file of something that ends at `seconds` of the window. As [`Self::to_file_time`], but
+    /// exact at a piece's end.
     pub fn to_file_end(&self, seconds: f64) -> f64 {
         let after = self.pieces.partition_point(|piece| to_seconds(piece.window_start) < seconds);
         self.pieces.get(after.saturating_sub(1)).map_or(0.0, |piece| piece.to_file(seconds))
     }
 
-    /// Where in the file a word lies that has these seconds in the window. No word spans the silence
-    /// that was left out where pieces join: it stays in the piece that holds more of it.
+    /// The range in the file of a word with these seconds in the window. No word spans the silence that was
+    /// left out where pieces join: it stays in the piece that holds more of it.
     pub fn word_to_file(&self, seconds: Range<f64>) -> Range<f64> {
         let share = |piece: &Piece| {
             let [start, end] = [piece.window_start, piece.window_end()].map(to_seconds);

@@ -3,12 +3,12 @@
 //! Weights are packed once into panels, `[panel][input][output]`, so that the innermost loop reads
 //! them in order; a panel stays in the first-level cache while the rows pass by. A tile of sums,
 //! some rows by one panel's outputs, stays in registers for the whole length of the inputs. The
-//! code is plain loops over arrays of constant size, compiled once for each [`Level`].
+//! code is plain loops over arrays of constant size, compiled once for each [`Level`] with tiles of its size.
 //!
 //! Every sum adds its inputs in the same order whatever tile it is in: a row gives the same bits
 //! alone and among others.
 
-use super::simd::{Level, multiply_add};
+use crate::cpu::{Instructions, Level, multiply_add, multiversion};
 
 /// Rows at equal distances in a slice; each has as many values as the layer has inputs.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(super) struct Rows<'a> {
     pub count: usize,
 }
 
-/// Where rows of outputs go.
+/// The places of rows of outputs.
 pub(super) struct RowsMut<'a> {
     pub values: &'a mut [f32],
     pub stride: usize,
@@ -34,7 +34,7 @@ pub(super) enum Activation {
 pub(super) struct Dense {
     level: Level,
     inputs: usize,
-    /// `[panel][input][output of the panel]`; a panel has [`Level::panel_outputs`].
+    /// `[panel][input][output of the panel]`; a panel has [`panel_outputs`].
     packed: Vec<f32>,
     /// `[panel][output of the panel]`.
     bias: Vec<f32>,
@@ -51,7 +51,7 @@ impl Dense {
         activation: Activation,
         weight: impl Fn(usize, usize) -> f32,
     ) -> Self {
-        let width = level.panel_outputs();
+        let width = panel_outputs(level);
         let outputs = bias.len();
         assert!(outputs.is_multiple_of(width), "layer sizes are constants of the network");
         let packed = (0..outputs / width)
@@ -65,49 +65,7 @@ impl Dense {
 
     /// Applies the layer to every row of `x`.
     pub fn apply(&self, x: Rows, y: RowsMut) {
-        match self.level {
-            Level::Portable => self.tiles::<4, 8, false>(x, y),
-            // SAFETY: `Level::available` saw AVX2 and FMA on this processor.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { self.tiles_avx2(x, y) },
-            // SAFETY: `Level::available` saw AVX-512F on this processor.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { self.tiles_avx512(x, y) },
-        }
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    fn tiles_avx2(&self, x: Rows, y: RowsMut) {
-        self.tiles::<6, 16, true>(x, y);
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f")]
-    fn tiles_avx512(&self, x: Rows, y: RowsMut) {
-        self.tiles::<6, 32, true>(x, y);
-    }
-
-    #[inline(always)]
-    fn tiles<const ROWS: usize, const WIDTH: usize, const FMA: bool>(&self, x: Rows, y: RowsMut) {
-        debug_assert_eq!(WIDTH, self.level.panel_outputs());
-        let (lanes, _) = self.packed.as_chunks::<WIDTH>();
-        let (biases, _) = self.bias.as_chunks::<WIDTH>();
-        for (index, (panel, bias)) in lanes.chunks_exact(self.inputs).zip(biases).enumerate() {
-            let column = index * WIDTH;
-            let mut row = 0;
-            while row + ROWS <= x.count {
-                let inputs = std::array::from_fn(|r| self.row(x, row + r));
-                let sums = tile::<ROWS, WIDTH, FMA>(inputs, panel, bias);
-                self.store(&sums, y.values, row * y.stride + column, y.stride);
-                row += ROWS;
-            }
-            while row < x.count {
-                let sums = tile::<1, WIDTH, FMA>([self.row(x, row)], panel, bias);
-                self.store(&sums, y.values, row * y.stride + column, y.stride);
-                row += 1;
-            }
-        }
+        tiles(self.level, self, x, y);
     }
 
     #[inline(always)]
@@ -123,6 +81,42 @@ impl Dense {
                 Activation::None => out.copy_from_slice(sums),
                 Activation::Relu => out.iter_mut().zip(sums).for_each(|(y, sum)| *y = sum.max(0.0)),
             }
+        }
+    }
+}
+
+/// Outputs in a panel of packed weights: with a tile's rows they fill the registers.
+fn panel_outputs(level: Level) -> usize {
+    match level {
+        level if level.has(Instructions::Avx512) => 32,
+        level if level.has(Instructions::Avx2) => 16,
+        _ => 8,
+    }
+}
+
+multiversion! {
+    fn tiles(layer: &Dense, x: Rows, y: RowsMut)
+        = [tiles_body::<4, 8, false>, tiles_body::<6, 16, true>, tiles_body::<6, 32, true>]
+}
+
+#[inline(always)]
+fn tiles_body<const ROWS: usize, const WIDTH: usize, const FMA: bool>(layer: &Dense, x: Rows, y: RowsMut) {
+    debug_assert_eq!(WIDTH, panel_outputs(layer.level));
+    let (lanes, _) = layer.packed.as_chunks::<WIDTH>();
+    let (biases, _) = layer.bias.as_chunks::<WIDTH>();
+    for (index, (panel, bias)) in lanes.chunks_exact(layer.inputs).zip(biases).enumerate() {
+        let column = index * WIDTH;
+        let mut row = 0;
+        while row + ROWS <= x.count {
+            let inputs = std::array::from_fn(|r| layer.row(x, row + r));
+            let sums = tile::<ROWS, WIDTH, FMA>(inputs, panel, bias);
+            layer.store(&sums, y.values, row * y.stride + column, y.stride);
+            row += ROWS;
+        }
+        while row < x.count {
+            let sums = tile::<1, WIDTH, FMA>([layer.row(x, row)], panel, bias);
+            layer.store(&sums, y.values, row * y.stride + column, y.stride);
+            row += 1;
         }
     }
 }
@@ -169,9 +163,7 @@ mod tests {
 
     #[test]
     fn every_level_computes_the_product_for_any_number_of_rows() {
-        for (level, count) in
-            Level::available().into_iter().flat_map(|level| (0..20).map(move |n| (level, n)))
-        {
+        for (level, count) in Level::available().flat_map(|level| (0..20).map(move |n| (level, n))) {
             let x: Vec<f32> = (0..count * STRIDE).map(|i| value(i + 11)).collect();
             let y = apply(level, Activation::None, &x, count);
             for (row, got) in x.chunks(STRIDE).zip(y.chunks(OUTPUTS)) {
@@ -185,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn relu_cuts_what_is_negative() {
+    fn relu_clamps_negative_outputs_to_zero() {
         let x: Vec<f32> = (0..STRIDE).map(|i| -value(i)).collect();
         for level in Level::available() {
             let plain = apply(level, Activation::None, &x, 1);

@@ -4,7 +4,7 @@
 //! them from the second level once, in order. Equations and the order of the gates are those of
 //! PyTorch's `LSTMCell`.
 
-use super::simd::{Level, exponential, multiply_add};
+use crate::cpu::{Level, fine_exp, multiply_add, multiversion};
 
 /// Hidden units.
 pub(super) const UNITS: usize = 128;
@@ -13,7 +13,7 @@ pub(super) const GATES: usize = 4 * UNITS;
 /// Gate sums that stay in registers while the hidden state passes by.
 const PANEL: usize = 64;
 
-/// What a stream remembers from frame to frame.
+/// The state that a stream carries from frame to frame.
 #[derive(Debug, Clone)]
 pub(super) struct LstmState {
     pub hidden: [f32; UNITS],
@@ -43,59 +43,43 @@ impl Recurrence {
         Self { level, packed }
     }
 
-    /// One step: `gates` holds what the frame's input adds to each gate, biases included.
+    /// Advances `state` by one frame. `gates` holds the input's part of each gate's sum, biases included.
     pub fn step(&self, state: &mut LstmState, gates: &[f32; GATES]) {
-        match self.level {
-            Level::Portable => self.step_with::<false>(state, gates),
-            // SAFETY: `Level::available` saw AVX2 and FMA on this processor.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { self.step_avx2(state, gates) },
-            // SAFETY: `Level::available` saw AVX-512F on this processor.
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { self.step_avx512(state, gates) },
-        }
+        step(self.level, &self.packed, state, gates);
     }
+}
 
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,fma")]
-    fn step_avx2(&self, state: &mut LstmState, gates: &[f32; GATES]) {
-        self.step_with::<true>(state, gates);
-    }
+multiversion! {
+    fn step(packed: &[[f32; PANEL]], state: &mut LstmState, gates: &[f32; GATES]) = step_body
+}
 
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f")]
-    fn step_avx512(&self, state: &mut LstmState, gates: &[f32; GATES]) {
-        self.step_with::<true>(state, gates);
-    }
-
-    #[inline(always)]
-    fn step_with<const FMA: bool>(&self, state: &mut LstmState, gates: &[f32; GATES]) {
-        let mut sums = *gates;
-        let (lanes, _) = sums.as_chunks_mut::<PANEL>();
-        for (sums, panel) in lanes.iter_mut().zip(self.packed.chunks_exact(UNITS)) {
-            let mut registers = *sums;
-            for (weights, hidden) in panel.iter().zip(&state.hidden) {
-                for (sum, weight) in registers.iter_mut().zip(weights) {
-                    *sum = multiply_add::<FMA>(*weight, *hidden, *sum);
-                }
+#[inline(always)]
+fn step_body<const FMA: bool>(packed: &[[f32; PANEL]], state: &mut LstmState, gates: &[f32; GATES]) {
+    let mut sums = *gates;
+    let (lanes, _) = sums.as_chunks_mut::<PANEL>();
+    for (sums, panel) in lanes.iter_mut().zip(packed.chunks_exact(UNITS)) {
+        let mut registers = *sums;
+        for (weights, hidden) in panel.iter().zip(&state.hidden) {
+            for (sum, weight) in registers.iter_mut().zip(weights) {
+                *sum = multiply_add::<FMA>(*weight, *hidden, *sum);
             }
-            *sums = registers;
         }
-        let [input, forget, cell, output]: &[[f32; UNITS]; 4] =
-            sums.as_chunks().0.try_into().expect("there are four gates; this is a bug");
-        for unit in 0..UNITS {
-            let kept = sigmoid::<FMA>(forget[unit]) * state.cell[unit];
-            let new = kept + sigmoid::<FMA>(input[unit]) * tanh::<FMA>(cell[unit]);
-            state.cell[unit] = new;
-            state.hidden[unit] = sigmoid::<FMA>(output[unit]) * tanh::<FMA>(new);
-        }
+        *sums = registers;
+    }
+    let [input, forget, cell, output]: &[[f32; UNITS]; 4] =
+        sums.as_chunks().0.try_into().expect("there are four gates; this is a bug");
+    for unit in 0..UNITS {
+        let kept = sigmoid::<FMA>(forget[unit]) * state.cell[unit];
+        let new = kept + sigmoid::<FMA>(input[unit]) * tanh::<FMA>(cell[unit]);
+        state.cell[unit] = new;
+        state.hidden[unit] = sigmoid::<FMA>(output[unit]) * tanh::<FMA>(new);
     }
 }
 
 /// `1 / (1 + e^-x)`
 #[inline(always)]
 pub(super) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
-    1.0 / (1.0 + exponential::<FMA>(-x))
+    1.0 / (1.0 + fine_exp::<FMA>(-x))
 }
 
 /// `tanh x = 2 sigmoid(2x) - 1`: absolute error below 3e-7, which is all that the gates need.

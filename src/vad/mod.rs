@@ -1,30 +1,24 @@
-//! Voice activity: where in the audio somebody speaks.
+//! Voice activity detection: the probability of speech in each frame of 32 ms ([`Vad`]), where utterances begin
+//! and pause ([`Endpointer`]), and the spans of speech in a whole file ([`speech_spans`]).
+//!
+//! The model is Silero VAD v6, and its network is written by hand on the kernels of [`crate::cpu`]: 30 s of
+//! audio take 9 ms on one thread, where ONNX Runtime takes 53 to 137 ms with the same weights (`cargo bench
+//! --bench vad`). All audio passes through it, on machines whose processors are few beside their GPUs. The
+//! probabilities agree with ONNX Runtime's to 2e-5.
 
 mod dense;
+mod endpoint;
+mod error;
 mod lstm;
 mod network;
 mod onnx;
 mod silero;
-mod simd;
 mod spans;
 mod spectrum;
+mod utterance;
 
-use std::path::PathBuf;
-
+pub use endpoint::{Endpointer, Endpointing, SURE_SPEECH, Step};
+pub use error::Error;
 pub use silero::{FRAME_SAMPLES, Vad, VadStream};
-pub use spans::{VadOptions, smoothed, speech_spans};
-
-/// Why the model can't be had.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("can't read {}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("the voice activity model is no whole ONNX file")]
-    Malformed,
-    #[error("tensor `{tensor}` isn't the one that Silero VAD has at 16 kHz")]
-    Unexpected { tensor: String },
-}
+pub use spans::{VadOptions, smoothed, smoothed_at, speech_spans};
+pub use utterance::Utterance;

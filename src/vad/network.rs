@@ -6,24 +6,24 @@
 //! ```
 //!
 //! A convolution over so few columns is a handful of matrix products: for each column of its output,
-//! the columns of its input that the kernel meets lie side by side in memory, and what it meets beyond
-//! the edge is zero and left out. All frames of a batch go through one product.
+//! the columns of its input under the kernel lie side by side in memory, and those beyond the edge are zero
+//! and left out. All frames of a batch go through one product.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use super::Error;
 use super::dense::{Activation, Dense, Rows, RowsMut};
+use super::error::Error;
 use super::lstm::{GATES, Recurrence, UNITS, sigmoid};
-use super::onnx::{self, Tensor};
-use super::simd::Level;
+use super::onnx::{self, TensorProto};
 use super::spectrum::{BINS, COLUMNS, Spectrum};
+use crate::cpu::Level;
 
-/// The file that the weights are read from. The safetensors file that is published beside it won't do:
-/// it holds other weights (snakers4/silero-vad issue 768).
+/// The file that the weights are read from. The safetensors file published beside it holds other weights
+/// (snakers4/silero-vad issue 768).
 pub(super) const FILE: &str = "silero_vad_16k_op15.onnx";
 
-/// What Silero VAD has learnt, packed for this processor.
+/// Silero VAD's weights, packed for this processor.
 pub(super) struct Network {
     pub spectrum: Spectrum,
     pub recurrence: Recurrence,
@@ -40,7 +40,7 @@ struct Convolution {
     /// Channels out.
     outputs: usize,
     columns: usize,
-    /// For each column of the output: the first column of the input that it meets, and the product.
+    /// For each column of the output: the first column of the input under the kernel, and the product.
     products: Vec<(usize, Dense)>,
 }
 
@@ -105,8 +105,8 @@ impl Network {
         })
     }
 
-    /// What each frame adds to the LSTM's gates. `magnitudes` is `[frame][column][bin]`; the result,
-    /// `[frame][gate]`, is left in `layers`.
+    /// The input's part of the LSTM's gate sums for each frame. `magnitudes` is `[frame][column][bin]`; the
+    /// result, `[frame][gate]`, is left in `layers`.
     pub fn gates<'a>(&self, frames: usize, magnitudes: &[f32], layers: &'a mut Layers) -> &'a [[f32; GATES]] {
         let Layers { odd, even, gates } = layers;
         let [first, second, third, fourth] = &self.convolutions;
@@ -121,7 +121,7 @@ impl Network {
         &gates[..frames]
     }
 
-    /// The probability of speech, from what the LSTM holds after a frame.
+    /// The probability of speech in a frame, from the LSTM's hidden state after it.
     pub fn output(&self, hidden: &[f32; UNITS]) -> f32 {
         let weighted = self.output_weight.iter().zip(hidden).map(|(weight, unit)| weight * unit.max(0.0));
         sigmoid::<false>(weighted.sum::<f32>() + self.output_bias)
@@ -154,13 +154,13 @@ struct Shape {
     stride: usize,
 }
 
-/// A weights file, with shapes checked at every look.
-struct Tensors<'a>(HashMap<&'a str, Tensor<'a>>);
+/// A weights file, whose shapes are checked whenever a tensor is read.
+struct Tensors(HashMap<String, TensorProto>);
 
-impl Tensors<'_> {
+impl Tensors {
     fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, Error> {
-        let tensor = self.0.get(name).filter(|tensor| tensor.shape == shape);
-        tensor.and_then(Tensor::values).ok_or_else(|| Error::Unexpected { tensor: name.to_owned() })
+        let values = self.0.get(name).and_then(|tensor| tensor.values(shape));
+        values.ok_or_else(|| Error::Unexpected { tensor: name.to_owned() })
     }
 
     fn convolution(&self, level: Level, name: &str, shape: Shape) -> Result<Convolution, Error> {

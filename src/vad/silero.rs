@@ -7,12 +7,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Error;
+use super::error::Error;
 use super::lstm::LstmState;
 use super::network::{Layers, Network};
-use super::simd::Level;
 use super::spectrum::{BINS, COLUMNS, SPAN, SpectrumScratch};
 use crate::audio::{Pcm, Sound};
+use crate::cpu::Level;
 
 /// Samples in a frame: 32 ms.
 pub const FRAME_SAMPLES: usize = 512;
@@ -23,15 +23,15 @@ const MIRRORED: usize = SPAN - CONTEXT - FRAME_SAMPLES;
 /// Frames that go through the layers together: enough to fill the tiles, few enough that the
 /// activations stay in the second-level cache.
 const BATCH: usize = 96;
-/// Samples of a file that are worked on together: half a minute, in whole batches.
+/// Samples of a file that are converted to `f32` at a time: half a minute, in whole batches.
 const PIECE: usize = 10 * BATCH * FRAME_SAMPLES;
-/// Louder samples are cut: far above any sound, far below where squares leave `f32`.
+/// Louder samples are clamped: far above any sound, far below where squares overflow `f32`.
 const SAMPLE_LIMIT: f32 = 1e4;
 /// The level that the loudest frame of a recording is raised to, as root mean square: that of a
-/// voice close to the microphone. The network hears level, not only sound: of words 40 dB fainter
-/// than usual it misses one in 40, raised one in 1,000, as many as ever.
+/// voice close to the microphone. The network depends on the level: of words 40 dB fainter than usual it misses
+/// one in 40, and of the same words raised one in 1,000, as of usual ones.
 const LOUDEST_FRAME: f32 = 0.1;
-/// Nothing is raised by more than 30 dB, lest the noise of a converter become a sound.
+/// The most that a recording is raised: 30 dB, lest the noise of a converter become a sound.
 const GAIN_LIMIT: f32 = 32.0;
 
 /// The model. Clones share the weights.
@@ -50,7 +50,7 @@ impl Vad {
     }
 
     /// The probability of speech, 0 to 1, in each frame of [`FRAME_SAMPLES`]; silence is added to the
-    /// last one where it isn't whole. A faint recording is raised to a usual level first. Runs on the
+    /// last one if it isn't whole. A faint recording is raised to a usual level first. Runs on the
     /// calling thread: about 9 ms for 30 s of audio.
     pub fn probabilities(&self, pcm: &Pcm) -> Vec<f32> {
         let mut stream = VadStream { gain: gain(loudest(pcm.samples())), ..self.stream() };
@@ -59,8 +59,8 @@ impl Vad {
         probabilities
     }
 
-    /// As [`Self::probabilities`], of a file of which half a minute at a time becomes `f32`. `goes_on` is asked
-    /// before each, and ends the work: `None`.
+    /// As [`Self::probabilities`], for a file of which only half a minute at a time becomes `f32`. `goes_on` is
+    /// called before each; once it returns false the result is `None`.
     pub fn probabilities_while(&self, sound: &Sound, goes_on: impl Fn() -> bool) -> Option<Vec<f32>> {
         let pieces = || sound.pieces(PIECE).map(|piece| goes_on().then_some(piece));
         let mut peak = 0.0_f32;
@@ -76,7 +76,7 @@ impl Vad {
         Some(probabilities)
     }
 
-    /// Starts on a stream of audio, taken at the level it comes at.
+    /// Starts a stream of audio, whose level is left as it is.
     pub fn stream(&self) -> VadStream {
         VadStream {
             network: self.network.clone(),
@@ -88,15 +88,15 @@ impl Vad {
     }
 }
 
-/// One stream of audio on its way through the model. Whatever the lengths of the pieces it is fed,
-/// the probabilities are the same to the bit.
+/// The model's state for one stream of audio. The probabilities do not depend, to the bit, on the lengths of the
+/// pieces that it is fed.
 pub struct VadStream {
     network: Arc<Network>,
     gain: f32,
     lstm: LstmState,
     /// The last samples of the frame before.
     context: [f32; CONTEXT],
-    /// Samples that don't make a frame yet.
+    /// Samples of an incomplete frame.
     pending: Vec<f32>,
 }
 
@@ -116,7 +116,7 @@ impl VadStream {
         }
         let (frames, rest) = samples.as_chunks::<FRAME_SAMPLES>();
         if !frames.is_empty() {
-            // Not kept: of thousands of streams few are being fed at one time.
+            // Not kept in the stream: of thousands of streams few are fed at one time.
             let mut scratch = Scratch::new(&self.network);
             for batch in frames.chunks(BATCH) {
                 self.batch(batch, &mut scratch, &mut probabilities);
@@ -126,7 +126,7 @@ impl VadStream {
         probabilities
     }
 
-    /// Ends the stream: the probability of speech in the samples that don't fill a frame, if any.
+    /// Ends the stream and returns the probability of speech in an incomplete last frame, if there is one.
     pub fn finish(mut self) -> Option<f32> {
         let missing = (FRAME_SAMPLES - self.pending.len()) % FRAME_SAMPLES;
         self.push(&[0.0; FRAME_SAMPLES][..missing]).pop()
@@ -179,7 +179,7 @@ fn gain(loudest: f32) -> f32 {
 }
 
 /// The samples that the network sees for a frame: the context, the frame, and its end mirrored
-/// around its last sample. What is no number becomes silence: it would stay in the state for good.
+/// around its last sample. A NaN becomes silence, or it would stay in the state for good.
 fn with_surroundings(context: &[f32; CONTEXT], frame: &[f32; FRAME_SAMPLES], gain: f32) -> [f32; SPAN] {
     let mut span = [0.0; SPAN];
     span[..CONTEXT].copy_from_slice(context);
@@ -201,8 +201,8 @@ mod tests {
 
     use super::*;
 
-    /// What ONNX Runtime 1.31 makes of [`babble`] with `silero_vad_16k_op15.onnx` of release 6.2.3,
-    /// frame by frame.
+    /// ONNX Runtime 1.31's probabilities for [`babble`], frame by frame, with `silero_vad_16k_op15.onnx` of
+    /// release 6.2.3.
     const REFERENCE: &str = include_str!("reference.json");
 
     fn folder() -> &'static Path {
@@ -264,7 +264,7 @@ mod tests {
             let network = Network::load(folder(), level).expect("`./setup` has put the model there");
             Vad { network: Arc::new(network) }.probabilities(&babble)
         };
-        let portable = of(Level::Portable);
+        let portable = of(Level::BASELINE);
         for level in Level::available() {
             let worst = of(level).iter().zip(&portable).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(worst < 2e-5, "{level:?} is off by {worst}");
@@ -340,9 +340,9 @@ mod tests {
         assert!(matches!(missing, Some(Error::Unreadable { .. })), "{missing:?}");
         let whole =
             std::fs::read(folder().join(super::super::network::FILE)).expect("`./setup` has put it there");
-        let cut = Network::from_bytes(&whole[..whole.len() / 2], Level::Portable).err();
+        let cut = Network::from_bytes(&whole[..whole.len() / 2], Level::BASELINE).err();
         assert!(matches!(cut, Some(Error::Malformed)), "{cut:?}");
-        let none = Network::from_bytes(&[], Level::Portable).err();
+        let none = Network::from_bytes(&[], Level::BASELINE).err();
         assert!(matches!(none, Some(Error::Unexpected { .. })), "{none:?}");
     }
 

@@ -1,22 +1,23 @@
-//! Probabilities of speech to spans of speech. Pure.
+//! Spans of speech in a file, from the probabilities of speech. Pure.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::FRAME_SAMPLES;
+use super::endpoint::{Endpointer, Endpointing, Step};
+use super::silero::FRAME_SAMPLES;
 use crate::audio::SAMPLE_RATE;
 
-/// When a sound counts as speech, and how much around it is kept.
+/// How spans of speech are found in a file, and how much audio around them is kept.
 ///
-/// The names are those of faster-whisper; the defaults are chosen for transcription, where a span too
-/// many costs a little time and a span too few costs words.
+/// The names are those of faster-whisper; the defaults are chosen for transcription, where a needless span
+/// costs a little time and a missing one costs words.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VadOptions {
     /// Speech begins in a frame of at least this probability, 0 to 1. Default 0.2: against it 0.5
     /// loses three to nine times as many words in noise, for 1% to 3% less audio to transcribe. Raise
-    /// it where distant voices or music must not be written.
+    /// it where distant voices or music must not be transcribed.
     pub threshold: f32,
     /// Speech may end in a frame below this probability. Default: 0.15 under `threshold`, at least
     /// 0.01.
@@ -48,9 +49,19 @@ impl VadOptions {
     fn end_threshold(&self) -> f32 {
         self.neg_threshold.unwrap_or((self.threshold - 0.15).max(0.01))
     }
+
+    fn endpointing(&self) -> Endpointing {
+        Endpointing {
+            begin: self.threshold,
+            stay: self.end_threshold().min(self.threshold),
+            resume: self.threshold,
+            begin_frames: 1,
+            pause_frames: Some(frames(self.min_silence_duration_ms).max(1)),
+        }
+    }
 }
 
-/// Where somebody speaks: ranges of samples, in order, apart or touching, none empty, all inside
+/// The spans of speech: ranges of samples, in order, apart or touching, none empty, all inside
 /// `0..samples`. `probabilities` has one value for each frame of [`FRAME_SAMPLES`].
 pub fn speech_spans(probabilities: &[f32], samples: usize, options: &VadOptions) -> Vec<Range<usize>> {
     let smoothed = smoothed(probabilities);
@@ -65,43 +76,41 @@ pub fn speech_spans(probabilities: &[f32], samples: usize, options: &VadOptions)
 }
 
 /// The mean probability of speech in the 288 ms around each frame. It is low only in pauses of that
-/// length, and lowest in their middle: where to cut, if cut one must.
+/// length, and lowest in their middle: the best place to cut speech that is too long.
 pub fn smoothed(probabilities: &[f32]) -> Vec<f32> {
-    const EACH_SIDE: usize = 4;
-    let mean = |frame: usize| {
-        let near = frame.saturating_sub(EACH_SIDE)..(frame + EACH_SIDE + 1).min(probabilities.len());
-        let count = near.len() as f32;
-        probabilities[near].iter().sum::<f32>() / count
-    };
-    (0..probabilities.len()).map(mean).collect()
+    (0..probabilities.len()).map(|frame| smoothed_at(probabilities, frame)).collect()
 }
 
-/// Ranges of frames that begin at one threshold and end, after a silence that is long enough, where
-/// the probability fell below the other.
+/// [`smoothed`] at one frame; 0 beyond the end.
+pub fn smoothed_at(probabilities: &[f32], frame: usize) -> f32 {
+    const EACH_SIDE: usize = 4;
+    let near = frame.saturating_sub(EACH_SIDE)..(frame + EACH_SIDE + 1).min(probabilities.len());
+    let near = probabilities.get(near).unwrap_or_default();
+    near.iter().sum::<f32>() / near.len().max(1) as f32
+}
+
+/// Ranges of frames from the first speech to the last before a pause.
 fn voiced(probabilities: &[f32], options: &VadOptions) -> Vec<Range<usize>> {
-    let min_silence = frames(options.min_silence_duration_ms).max(1);
+    let mut endpointer = Endpointer::new(options.endpointing());
     let mut spans = Vec::new();
-    let mut start = None;
-    let mut silence_start = None;
+    let mut begun = 0;
     for (frame, &probability) in probabilities.iter().enumerate() {
-        if probability >= options.threshold {
-            start.get_or_insert(frame);
-            silence_start = None;
-        } else if let Some(begun) = start
-            && (silence_start.is_some() || probability < options.end_threshold())
-        {
-            let end = *silence_start.get_or_insert(frame);
-            if frame + 1 - end >= min_silence {
-                spans.push(begun..end);
-                (start, silence_start) = (None, None);
+        match endpointer.frame(probability) {
+            Step::Began => begun = frame,
+            Step::Pause => {
+                spans.push(begun..frame + 1 - endpointer.silent_frames());
+                endpointer.end();
             }
+            Step::Outside | Step::Speech | Step::Silence => {}
         }
     }
-    spans.extend(start.map(|begun| begun..silence_start.unwrap_or(probabilities.len())));
+    if endpointer.in_utterance() {
+        spans.push(begun..probabilities.len() - endpointer.silent_frames());
+    }
     spans
 }
 
-/// `span` in pieces of at most `longest` frames, cut in the second half of what may be.
+/// `span` in pieces of at most `longest` frames, each cut in the second half of its permitted length.
 fn divided(smoothed: &[f32], span: Range<usize>, longest: usize) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     let mut rest = span;
@@ -115,7 +124,7 @@ fn divided(smoothed: &[f32], span: Range<usize>, longest: usize) -> Vec<Range<us
     pieces
 }
 
-/// Adds `padding` on both sides of each span; between two that are too close for it, each gets half.
+/// Adds `padding` on both sides of each span, or half of the gap between two that are closer together.
 fn padded(mut spans: Vec<Range<usize>>, samples: usize, padding: usize) -> Vec<Range<usize>> {
     let mut earliest = 0;
     for i in 0..spans.len() {
@@ -137,7 +146,7 @@ fn longest_span(options: &VadOptions) -> usize {
     (samples / FRAME_SAMPLES).max(1)
 }
 
-/// Whole frames that `milliseconds` need.
+/// `milliseconds` in frames, rounded up.
 fn frames(milliseconds: u32) -> usize {
     (milliseconds as usize * SAMPLE_RATE as usize / 1000).div_ceil(FRAME_SAMPLES)
 }
@@ -244,7 +253,37 @@ mod tests {
         }
     }
 
+    /// The loop of faster-whisper's `get_speech_timestamps`, before padding and cuts.
+    fn reference(probabilities: &[f32], options: &VadOptions) -> Vec<Range<usize>> {
+        let min_silence = frames(options.min_silence_duration_ms).max(1);
+        let mut spans = Vec::new();
+        let (mut start, mut silence_start) = (None, None);
+        for (frame, &probability) in probabilities.iter().enumerate() {
+            if probability >= options.threshold {
+                start.get_or_insert(frame);
+                silence_start = None;
+            } else if let Some(begun) = start
+                && (silence_start.is_some() || probability < options.end_threshold())
+            {
+                let end = *silence_start.get_or_insert(frame);
+                if frame + 1 - end >= min_silence {
+                    spans.push(begun..end);
+                    (start, silence_start) = (None, None);
+                }
+            }
+        }
+        spans.extend(start.map(|begun| begun..silence_start.unwrap_or(probabilities.len())));
+        spans
+    }
+
     proptest! {
+        #[test]
+        fn the_endpointer_finds_the_spans_of_the_reference(
+            probabilities in prop::collection::vec(0.0_f32..=1.0, 0..300), options in any_options(),
+        ) {
+            prop_assert_eq!(voiced(&probabilities, &options), reference(&probabilities, &options));
+        }
+
         #[test]
         fn spans_are_in_order_inside_the_file_and_miss_no_speech(
             probabilities in prop::collection::vec(0.0_f32..=1.0, 0..300), cut in 0_usize..512, options in any_options(),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from fissix.refactor import RefactoringTool, get_fixers_from_package
 
-# What has no meaning here: an endless stream that needs Twisted's producers, and compression, which no server
-# of ours agrees to.
+# Cases that don't apply: an endless stream, which needs Twisted's producers, and compression, which this server never
+# negotiates.
 LEFT_OUT = re.compile(r"case(9_9_1|12_|13_)")
 TEXTS = [
     (r"^#.*coding.*$", ""),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Autobahn's test suite against a WebSocket that says again what it is told, strictly.
+"""Autobahn's test suite against a strict WebSocket that echoes every message.
 
     tests/autobahn/run.py --install               # once: into ~/.cache/verbatim, from the package index
     tests/autobahn/run.py --url ws://127.0.0.1:9001/echo --cases 1 2 3 4 5 6 7 10
@@ -80,7 +80,7 @@ def protocol():
         def logTxFrame(self, frameHeader, *_):
             self.txFrameStats[frameHeader.opcode] += 1
 
-        # What cases call.
+        # Methods that the cases call.
         def sendFrame(self, opcode, payload=b"", *rest, **named):
             super().sendFrame(opcode, octets(payload), *rest, **named)
 

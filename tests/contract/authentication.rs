@@ -1,4 +1,4 @@
-//! Section 5, and 3.1 of the wire format: who is let in by which header.
+//! Section 5, and 3.1 of the wire format: the headers that admit a request.
 
 use serde_json::{Value, json};
 use verbatim::http::auth;

@@ -1,4 +1,4 @@
-//! Sections 4.5, 4.6 and 6: telephone calls, and the question whether callers are who they say.
+//! Sections 4.5, 4.6 and 6: telephone calls, and the verification of callers.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -211,7 +211,7 @@ fn bridging() -> Vec<Row> {
     ]
 }
 
-/// A service that asks `hook`, with a caller who is asked for their digits.
+/// A service that asks `hook`, and a caller whom it asks for digits.
 async fn challenged(setup: Setup) -> (Service, String, Caller) {
     let service = Service::start(setup).await;
     let (id, start) = service.session(with_links()).await;

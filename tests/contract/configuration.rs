@@ -1,4 +1,4 @@
-//! Section 4.7: names of the environment, their defaults, and what they do.
+//! Section 4.7: environment variables, their defaults and their effects.
 
 use std::path::Path;
 

@@ -27,7 +27,7 @@ use crate::tones::Listener;
 
 /// The key of the demo's routes.
 pub const DEMO_KEY: &str = "sesame";
-/// A caller whom the demo's records know, with the last four digits and the date of birth.
+/// A caller in the demo's records, with the last four digits and the date of birth.
 pub const CALLER: (&str, &str, &str) = ("+12025550143", "4567", "1984-03-09");
 /// The user that [`Doors::media`] lets in under `/private/`, with the password.
 pub const MEDIA_USER: (&str, &str) = ("reader", "p@ss");
@@ -212,7 +212,7 @@ fn settings(website: &str) -> Vec<(&'static str, String)> {
     .to_vec()
 }
 
-/// The built program as a process of its own.
+/// The built program as a separate process.
 pub struct Program {
     process: Child,
     pub state: TempDir,
@@ -220,7 +220,7 @@ pub struct Program {
     pub key: String,
     /// Transcription and the voice agent; without them, the demo backend.
     pub address: SocketAddr,
-    /// The demo backend, where it runs.
+    /// The demo backend, if it runs.
     pub demo: SocketAddr,
 }
 
@@ -335,7 +335,7 @@ impl Drop for Program {
     }
 }
 
-/// The program with no settings of this machine's but where the models are.
+/// The program without this machine's settings, except the path of the models.
 pub fn bare(state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
     for (name, _) in std::env::vars() {

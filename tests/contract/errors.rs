@@ -1,4 +1,4 @@
-//! Section 7, and 1.3 of the wire format: what goes wrong, under which status, and in which words.
+//! Section 7, and 1.3 of the wire format: errors, their statuses and their bodies.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::http2::Http2;
 use crate::server::{FAILS, RAW, Setup, TestServer, answer, client, read, refusal, say, say_for};
 use crate::tones::Listener;
 
-/// The JSON body of a reply that came as bytes.
+/// The JSON body of a raw reply.
 fn json_of(reply: &str) -> Value {
     let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no body: {reply:?}"));
     assert!(head.to_lowercase().contains("content-type: application/json"), "{head}");
@@ -166,7 +166,7 @@ fn bodies() -> Vec<Row> {
             assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_JSON")));
         }),
         row("7 decided", "a fault of the server is 500, and tells nothing of its insides", async |_| {
-            // A window that fails takes its neighbours in the batch along: this one has a server of its own.
+            // A failing window also fails its neighbours in the batch, so this one gets its own server.
             let server = TestServer::start(Setup::default()).await;
             let (status, body) = answer(server.listen(RAW, say(FAILS))).await;
             assert_eq!((status, &body["err_code"]), (500, &json!("INTERNAL_ERROR")));

@@ -1,4 +1,4 @@
-//! Section 4.1, streaming: how a stream is opened, what it takes, and what its parameters do.
+//! Section 4.1, streaming: opening a stream, its messages and its parameters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ fn opening() -> Vec<Row> {
             assert_eq!(refusal(request).await, (426, "UPGRADE_REQUIRED".into()));
         }),
         row("wire 4", "permessage-deflate may be offered, and is declined", async |doors| {
-            // The harness offers it, and fails where it is taken up.
+            // The test offers it, and fails if the server accepts it.
             assert_eq!(doors.handshake(RAW).await.status, 101);
         }),
     ]

@@ -309,7 +309,7 @@ fn endings() -> Vec<Row> {
             "wire 3.4",
             "a failure of the recogniser closes with 1011, and reveals nothing of its insides",
             async |_| {
-                // A window that fails takes its neighbours in the batch along: this one has a server of its own.
+                // A failing window also fails its neighbours in the batch, so this one gets its own server.
                 let server = crate::live::start(verbatim::live::Config::default()).await;
                 let mut socket = open(&server, RAW).await;
                 socket.audio(&bytes(&utter(&[(FAILS, 0.5, 1.0)]))).await;

@@ -3,7 +3,7 @@
 //! A row is `row("4.1", "a statement in plain words", async |doors| …)`. Its check goes through a public door
 //! of a running server ([`Doors`]) and panics where the statement does not hold. Sections are those of the
 //! contract; `wire 3.2` is a section of the wire format that SDKs speak, and `decided` marks a point that the
-//! contract leaves open and the README settles.
+//! contract leaves open and the documents settle.
 //!
 //! `cargo test --test integration contract` runs all rows and prints how many hold. `CONTRACT=4.2` in the
 //! environment runs the sections that begin so.

@@ -27,7 +27,7 @@ pub async fn step(doors: &Doors, started: &Value, action: &str, fields: Value) -
     doors.program.act(body).await
 }
 
-/// A start whose rules send a link to who is verified.
+/// A start whose rules send a link to verified callers.
 pub fn with_links() -> Value {
     json!({
         "link_catalog": {"forms": "https://front.example/forms", "default": {"url": "https://front.example/"}},

@@ -131,7 +131,7 @@ fn parameters() -> Vec<Row> {
             assert!(word_errors(words, heard).min(word_errors(digits, heard)) <= 1, "{heard}");
         }),
         row("4.1", "lang is an alias of language", async |doors| {
-            // A feature for English alone warns where another language is named.
+            // A feature for English only warns if another language is named.
             for (query, warned) in [("lang=es", true), ("lang=en", false)] {
                 let (_, body) =
                     answer(doors.reader.listen(&format!("{RAW}&numerals=true&{query}"), say(1))).await;

@@ -1,4 +1,4 @@
-//! Sections 0 and 1 of the wire format: what its SDKs send, and every field that they cannot do without.
+//! Sections 0 and 1 of the wire format: requests of its SDKs, and every field that they require.
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

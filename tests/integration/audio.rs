@@ -1,4 +1,4 @@
-//! Containers as they come, and as they should not.
+//! Containers, intact and malformed.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ fn a_file_that_breaks_off_yields_what_came_before() {
         let half = Bytes::copy_from_slice(&bytes[..bytes.len() / 2]);
         match decode(half, &options()) {
             Ok(decoded) => assert!((2.0..7.2).contains(&decoded.duration_seconds), "{name}"),
-            // An MP4 file's index stands at its end, and a WebM file that is no stream refers to its end.
+            // An MP4 file's index is at its end, and a WebM file that isn't a stream refers to its end.
             Err(error) => {
                 let refused = ["m4a", "mp4", "webm"].iter().any(|extension| name.ends_with(extension));
                 assert!(refused && matches!(error, Error::Corrupt(_)), "{name}: {error}");
@@ -106,7 +106,7 @@ fn mutated_files_are_decoded_or_refused_and_take_no_time() {
         for round in 0..60 {
             let mut mutant = bytes.clone();
             for _ in 0..1 << random(7) {
-                // Headers are where lies do harm.
+                // Wrong values do the most harm in headers.
                 let place = if round % 2 == 0 { random(mutant.len().min(300)) } else { random(mutant.len()) };
                 match random(3) {
                     0 => mutant[place] ^= 1 << random(8),

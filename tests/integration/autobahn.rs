@@ -1,4 +1,4 @@
-//! Autobahn's test suite, against a WebSocket of this server that says again what it is told.
+//! Autobahn's test suite, against a WebSocket of this server that echoes every message.
 
 use std::path::PathBuf;
 

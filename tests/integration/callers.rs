@@ -1,4 +1,4 @@
-//! Who is let in.
+//! Keys: which requests are admitted.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn the_token_scheme_can_be_turned_off() {
         .body(say(1));
     assert_eq!(refusal(token).await, (401, "INVALID_AUTH".into()));
     assert_eq!(answer(server.listen(RAW, say(1))).await.0, 200);
-    // A WebSocket's key comes as the contract says: under `token`, in the subprotocol alone.
+    // A WebSocket's key arrives as the contract says: after `token`, in the subprotocol only.
     let path = format!("/v1/listen?{RAW}");
     for (header, value, status) in [
         ("sec-websocket-protocol", format!("token, {}", server.key), 101),

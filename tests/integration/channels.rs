@@ -9,7 +9,6 @@ use verbatim::audio::Sound;
 use verbatim::engine::{
     Class, Config, DecodingOptions, Engine, LanguageChoice, SpeechModel, Task, TenantId, Window,
 };
-use verbatim::share::Tenants;
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::vad::{Vad, VadOptions};
 
@@ -40,9 +39,9 @@ async fn an_idle_engine_takes_all_channels_of_a_long_file_at_once() {
     let engine = engine(&config, ScriptedModel::new(4, Script::default()));
     let transcriber = Transcriber::new(engine.clone());
     let channels = vec![Sound::from(&vec![0.0; 590 * 16_000][..]); 4];
-    let admission = transcriber.admit(4.0 * 590.0, &options()).expect("it is idle");
+    let admission = transcriber.admit(4.0 * 590.0, &options()).await.expect("it is idle");
     // By itself the next channel would find no room.
-    assert!(transcriber.admit(590.0, &options()).is_err());
+    assert!(transcriber.admit(590.0, &options()).await.is_err());
     let transcripts = transcriber.transcribe_all(channels, admission, &options()).await.expect("transcribed");
     let lengths: Vec<f64> = transcripts.iter().map(|transcript| transcript.duration).collect();
     assert_eq!((lengths, engine.held_seconds()), (vec![590.0; 4], 0.0));
@@ -56,14 +55,14 @@ async fn a_long_file_leaves_its_place_in_the_queue_to_others_and_keeps_its_order
     let calls = model.calls.clone();
     let engine = engine(&Config::unbounded(), model);
     let vad = Vad::load(&cache("models/silero-vad")).expect("the model loads");
-    let transcriber = Transcriber::with_vad(engine.clone(), vad, VadOptions::default(), Tenants::default());
+    let transcriber = Transcriber::with_vad(engine.clone(), vad, VadOptions::default());
 
     let read: Vec<f32> = passages().iter().flat_map(|(pcm, _)| pcm.samples().to_vec()).collect();
     let voiced = read.repeat((150 * 16_000_usize).div_ceil(read.len()));
     let voiced_seconds = voiced.len() as f64 / 16_000.0;
     let sound = Sound::from(&[voiced, vec![0.0; SILENCE_SECONDS * 16_000]].concat()[..]);
     let all_seconds = 2.0 * sound.duration_seconds();
-    let admission = transcriber.admit(all_seconds, &options()).expect("it is idle");
+    let admission = transcriber.admit(all_seconds, &options()).await.expect("it is idle");
     let listening = tokio::spawn(async move {
         transcriber.transcribe_all(vec![sound.clone(), sound], admission, &options()).await
     });
@@ -74,7 +73,7 @@ async fn a_long_file_leaves_its_place_in_the_queue_to_others_and_keeps_its_order
     // The windows of both channels are still held.
     assert!(engine.held_seconds() > 1.3 * voiced_seconds, "{} s", engine.held_seconds());
 
-    let leave = engine.admit_job();
+    let leave = engine.admit_job(TenantId(0), 1.0).await;
     let window = Window {
         pcm: speech(7, 1, 1.0),
         options: DecodingOptions { language: options().language, ..DecodingOptions::default() },

@@ -260,7 +260,7 @@ fn write_model_bin(path: &Path, variables: &[Variable]) {
     std::fs::write(path, bytes).expect("written");
 }
 
-/// All byte tokens but small letters and the space: what is left reads as text.
+/// All byte tokens except lower-case letters and the space: the remaining ones read as text.
 fn unreadable() -> Vec<u8> {
     (0..=u8::MAX).filter(|byte| !matches!(byte, b'a'..=b'z' | b' ')).collect()
 }

@@ -1,4 +1,4 @@
-//! The built program and what it is given to work on: files that are there or not, and several at once.
+//! The built program and its input files: present, missing, and several at once.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::commands::{home, model, run, verbatim, write_silence};
 
-/// A model that takes no time, and where the voice activity model is.
+/// A model that takes no time, and the path of the voice activity model.
 struct Desk {
     home: TempDir,
     model: PathBuf,

@@ -1,4 +1,4 @@
-//! `verbatim stream` against a server: what it shows, and how it ends.
+//! `verbatim stream` against a server: its output and its end.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -19,7 +19,7 @@ pub fn verbatim(home: &TempDir, arguments: &[&str]) -> Command {
         }
     }
     command.env_remove("PIP_INDEX_URL");
-    // Nobody listens at port 1.
+    // Nothing listens on port 1.
     command.env("VERBATIM_MODELS__HUB__ADDRESS", "http://127.0.0.1:1");
     command.env("VERBATIM_MODELS__HUB__PACKAGE_INDEX", "http://127.0.0.1:1");
     command
@@ -140,7 +140,7 @@ fn files_are_transcribed_past_the_servers_limit_and_in_any_spelling_of_a_languag
     assert_eq!(texts(&output), (Some(0), String::new(), String::new()));
 }
 
-/// Starts it, waits until `has_begun`, sends the signal: exit code and what it said.
+/// Starts it, waits until `has_begun` and sends the signal; returns the exit code and the output.
 fn stopped(command: &mut Command, signal: &str, has_begun: impl FnOnce()) -> (Option<i32>, String) {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it runs");
     has_begun();
@@ -233,7 +233,7 @@ fn the_demo_and_its_service_begin_with_one_command_and_the_story_that_it_prints_
     );
     assert!(places.iter().all(|place| !place.ends_with(":0")), "{places:?}");
 
-    // Every line as it is, in a shell; needs curl, as whoever types them does.
+    // Every line unchanged, in a shell; needs curl, as a reader does.
     let script: String = steps.lines().map(|line| format!("{line}\n")).collect::<Vec<_>>().join("echo\n");
     let (code, output, error) = run(Command::new("sh").args(["-ec", &script]).stdin(Stdio::null()));
     assert_eq!((code, error.as_str()), (Some(0), ""), "{output}");

@@ -13,7 +13,7 @@ use crate::server::{RAW, answer, client, new_key, say};
 use crate::socket::{self, Said, connect};
 use crate::sts::service::models;
 
-/// Words that no log has for reasons of its own, though dictionaries do.
+/// Dictionary words that no log contains otherwise.
 const SENTENCE: &str = "Periwinkle marmalade.";
 const NUMBER: &str = "+14155552671";
 

@@ -1,4 +1,4 @@
-//! The built program and its configuration: what it reads, what it refuses, and what it says then.
+//! The built program and its configuration: sources, refusals and their messages.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The cost of decoding: estimated from the header, and bounded where the header lies.
+//! The cost of decoding: estimated from the header, and bounded if the header is wrong.
 
 use bytes::Bytes;
 use verbatim::audio::{
@@ -31,7 +31,7 @@ const SPEECH: [&str; 19] = [
     "raw",
 ];
 
-/// Files of every kind, with what the sender says of those that do not tell.
+/// Files of every kind, with the sender's description of raw ones.
 fn files() -> Vec<(String, Bytes, Option<Bare>)> {
     let raw = RawFormat { encoding: RawEncoding::Linear16, sample_rate_hz: 16_000, channels: 1 };
     let file = |name: &str| match name {
@@ -85,7 +85,7 @@ fn what_is_foreseen_is_about_what_is_decoded() {
     for (name, bytes, raw) in files() {
         let foreseen = estimate(&bytes, &options(raw)).expect(&name);
         let decoded = decode(bytes, &options(raw)).expect(&name);
-        // Of speech coders only a usual rate is known, and of bare frames of AAC the average of some.
+        // For speech coders only a usual rate is known, for bare frames of AAC only the average of a few.
         let by_rate = [".amr", "speex_nb.ogg", "speex_wb.ogg", "speex_uwb.ogg", ".aac"];
         let slack = if by_rate.iter().any(|end| name.ends_with(end)) { 2.0 } else { 1.1 };
         let ratio = foreseen.seconds / decoded.duration_seconds;

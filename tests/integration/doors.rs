@@ -1,4 +1,4 @@
-//! The front door over real sockets: what it bounds, what it survives, how it ends.
+//! The front door over real sockets: limits, attacks, shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub async fn door(config: Config) -> Door {
     Door::open(router(Arc::default()), config).await
 }
 
-/// Sends `bytes` as they are; everything that came back until the server closed.
+/// Sends `bytes` unchanged; returns everything until the server closes.
 pub async fn raw(door: &Door, bytes: impl AsRef<[u8]>) -> String {
     let mut stream = TcpStream::connect(door.address).await.unwrap();
     stream.write_all(bytes.as_ref()).await.unwrap();
@@ -247,7 +247,7 @@ async fn a_server_that_leaves_refuses_what_is_new_and_keeps_its_port_open() {
     assert_eq!(refusal(client().post(url("/count")).body(vec![0; 100_000])).await.0, 503);
     assert_eq!(refusal(client().get(url("/no"))).await.0, 404);
     assert_eq!(answer(client().get(url("/health"))).await, (200, json!({"well": true})));
-    // Of HTTP/2, too, which has no such header.
+    // The same over HTTP/2, which has no such header.
     let http2 = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
     let response = http2.get(url("/ok")).send().await.unwrap();
     assert_eq!(response.headers().get("connection"), None);
@@ -270,7 +270,7 @@ async fn a_burst_of_connections_waits_in_the_kernel() {
     // As many as the system lets wait, but no more than a test may open.
     let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     let burst = most.trim().parse::<usize>().unwrap().min(200);
-    // Nobody accepts: a connection that the queue has no room for would not come about.
+    // Nothing accepts: without room in the queue a connection would not be established.
     let mut connections = Vec::new();
     for number in 0..burst {
         let connected = tokio::time::timeout(Duration::from_secs(30), TcpStream::connect(address)).await;
@@ -288,7 +288,7 @@ async fn a_port_is_taken_again_at_once_and_not_by_two() {
         };
         let address = listener.local_addr().unwrap();
         assert!(verbatim::http::listen(address).is_err(), "{address} is taken");
-        // This end closes first, so that what is left of the connection stays here.
+        // This end closes first, so that the connection's TIME_WAIT stays here.
         let peer = TcpStream::connect(address).await.unwrap();
         drop(listener.accept().await.unwrap());
         drop(listener);

@@ -1,4 +1,4 @@
-//! The engine through its handle: what is batched, what waits, what is cancelled.
+//! The engine through its handle: batching, waiting, cancellation.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -7,6 +7,7 @@ use verbatim::engine::{
     Class, Condition, Config, DecodingOptions, Engine, Error, LanguageChoice, SpeechModel, Task, TenantId,
     Window,
 };
+use verbatim::patience::Deadline;
 
 use crate::scripted::{Call, Script, ScriptedModel, speech};
 
@@ -167,7 +168,7 @@ async fn what_cannot_be_honoured_is_refused_before_it_is_queued() {
     long.pcm = speech(1, 1, 30.1);
     assert!(matches!(text(&engine, long).await, Err(Error::WindowTooLong)));
     let mut late = window(1, 1);
-    late.deadline = Some(Instant::now());
+    late.deadline = Some(Deadline::after(Duration::ZERO));
     assert!(matches!(text(&engine, late).await, Err(Error::DeadlineExceeded)));
     assert!(calls.lock().expect("no panic").is_empty());
     let mut translated = window(1, 1);

@@ -1,5 +1,5 @@
-//! Formats beyond the usual ones, and the corners of those: each is heard as what was said, whole and in
-//! pieces, and what is not read is named.
+//! Unusual formats and corner cases of the usual ones: each is transcribed correctly, whole and in pieces, and
+//! unsupported ones are named in the refusal.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ async fn speech_without_a_container_is_what_the_sender_says() {
         (coded("nb.amr")[6..].to_vec(), SpeechCoding::AmrNarrow),
         (coded("nb.amr"), SpeechCoding::AmrNarrow),
         (coded("wb.amr")[9..].to_vec(), SpeechCoding::AmrWide),
-        // A file says itself what it is.
+        // A file identifies itself.
         (coded("wb.amr"), SpeechCoding::AmrNarrow),
         (coded("g729.bin"), SpeechCoding::G729),
     ] {
@@ -196,7 +196,7 @@ async fn what_is_no_frame_of_speech_is_refused_or_passed_over() {
     let too_long = vec![0x55; 100_000];
     let refused = stream(StreamFormat::Speech(coding), std::iter::repeat_n(&too_long[..], 30)).await;
     assert!(matches!(refused, Err(Error::Corrupt(_))));
-    // A few strange bytes between frames cost what they are, and the file counts as damaged.
+    // A few stray bytes between frames cost only themselves, and the file counts as damaged.
     let mut damaged = coded("nb.amr");
     damaged.splice(6 + 32 * 10..6 + 32 * 10, *b"###");
     let heard = file(damaged, None).expect("the rest");
@@ -265,7 +265,7 @@ async fn an_index_behind_the_audio_is_waited_for() {
         assert!(position(b"moov") > position(b"mdat"), "{name} is not of this kind");
         let heard = stream(StreamFormat::Container, bytes.chunks(1_000)).await.expect(name);
         assert!(likeness(&said, &heard) > SAME, "{name}");
-        // Without its end there is no index.
+        // Without its end the file has no index.
         let cut_off = stream(StreamFormat::Container, bytes[..bytes.len() / 2].chunks(1_000)).await;
         assert!(matches!(cut_off, Err(Error::Corrupt(_))), "{name}");
     }

@@ -1,4 +1,4 @@
-//! What parameters make of the words, through the HTTP door.
+//! The effect of parameters on words, over HTTP.
 
 use std::collections::HashMap;
 
@@ -111,7 +111,7 @@ async fn document(server: &TestServer) -> Value {
     document
 }
 
-/// Of the operations in the document, those that no route answers, and the other way round.
+/// Operations in the document without a route, and routes without an operation.
 #[tokio::test]
 async fn every_route_is_described() {
     let server = server(&[]).await;
@@ -131,7 +131,7 @@ pub fn operations(paths: &serde_json::Map<String, Value>) -> Vec<(String, String
     paths.iter().flat_map(operations).collect()
 }
 
-/// Whether `value` has the form of `schema`: members that are told, and no others.
+/// Whether `value` has the form of `schema`: the documented members and no others.
 fn conforms(document: &Value, schema: &Value, value: &Value) {
     if let Some(reference) = schema["$ref"].as_str() {
         let named = document.pointer(reference.trim_start_matches('#')).expect("a schema");

@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets, for a while: with text like what they read, and with damaged files.
+//! The bodies of the fuzz targets, run for a while on text like their usual input and on damaged files.
 
 #[path = "../../fuzz/bodies.rs"]
 mod bodies;
@@ -57,7 +57,7 @@ proptest! {
     }
 }
 
-/// What stands at the beginning of a small file in a container.
+/// The first bytes of a small file in each container.
 fn files() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/fixtures");
     let entries =
@@ -85,7 +85,7 @@ proptest! {
     ) {
         let mut bytes = file;
         for (at, value) in damage {
-            // Half of it where headers are.
+            // Half of the damage goes to headers.
             let reach = if value & 1 == 0 { bytes.len().min(256) } else { bytes.len() };
             bytes[at.index(reach)] = value;
         }

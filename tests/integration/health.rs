@@ -1,4 +1,4 @@
-//! What operators see: readiness that means something, metrics.
+//! Health and metrics: readiness that reflects the model, and the figures for operators.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ async fn an_engine_that_hangs_for_minutes_asks_for_a_restart() {
     assert_eq!(refusal(server.listen(RAW, say(1))).await.0, 503);
     becomes(&server, "/livez", 503).await;
     assert_eq!(status(&server, "/readyz").await, 503);
-    // It came back by itself, so it may stay.
+    // The call returned by itself, so the process may go on.
     drop(open);
     becomes(&server, "/livez", 200).await;
     becomes(&server, "/readyz", 200).await;
@@ -63,7 +63,7 @@ async fn metrics_are_for_operators_and_tell_what_was_done() {
     metrics::start();
     let server = TestServer::start(Setup::default()).await;
     assert_eq!(refusal(client().get(server.url("/metrics"))).await.0, 401);
-    // They tell of all organisations, so no key of one of them opens them.
+    // Metrics cover all organisations, so an organisation's key doesn't open them.
     let request = client().get(server.url("/metrics")).bearer_auth(&server.key);
     assert_eq!(refusal(request).await, (403, "FORBIDDEN".into()));
     for number in 0..5 {
@@ -98,7 +98,7 @@ async fn requests_are_bounded_at_the_door() {
     let api = api::Config::default();
     let server = TestServer::start(Setup { gate: Some(gate), engine, api, ..Setup::default() }).await;
     let held: Vec<_> = (1..3).map(|number| tokio::spawn(answer(server.listen(RAW, say(number))))).collect();
-    while server.engine.held().requests < 2 {
+    while server.engine.load().requests < 2 {
         tokio::task::yield_now().await;
     }
     assert_eq!(refusal(server.listen(RAW, say(3))).await.0, 503);

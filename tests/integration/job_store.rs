@@ -1,4 +1,4 @@
-//! What every [`Store`] must do, with a clock that the test owns; and jobs across restarts.
+//! The contract of every [`Store`], with a clock that the test owns; and jobs across restarts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use verbatim::fetch::{self, Fetcher};
 use verbatim::jobs::{
-    Acceptance, Bounds, Config, Error, Fault, Finished, Held, INTERRUPTIONS_MAX, Idempotency, Input, JobId,
-    Jobs, Next, Order, Refusal, Resource, Setback, Source, Sqlite, State, Store, Task, Work,
+    Acceptance, Bounds, Config, Error, Fault, Finished, INTERRUPTIONS_MAX, Idempotency, Input, JobId, Jobs,
+    Next, Order, Refusal, Resource, SUSPECT_PATIENCE, Setback, Source, Sqlite, State, Store, Task, Usage,
+    Work,
 };
 use verbatim::share::{Refused, Tenants};
 
@@ -130,10 +131,10 @@ async fn a_death_counts_only_where_it_came_while_the_job_was_decoded() {
     }
     assert_eq!(store.claim(at(10)).await.unwrap().expect("at once").failures, 0);
     accept(&store, order(2, 2, at(10))).await;
-    assert_eq!(claim(&store, at(10)).await, Some(2), "it keeps nobody waiting");
+    assert_eq!(claim(&store, at(10)).await, Some(2), "it delays no other job");
     finish(&store, 2, at(10)).await;
 
-    // What is there at every death is not above suspicion.
+    // A job that ran at every death stays under suspicion.
     store.recover(at(10)).await.unwrap();
     assert_eq!(claim(&store, at(10)).await, None);
     assert_eq!(store.claim(at(11)).await.unwrap().expect("a second later").failures, 0);
@@ -169,12 +170,39 @@ async fn audio_that_was_decoded_to_its_end_is_no_longer_suspected() {
 }
 
 #[tokio::test]
+async fn a_suspect_neither_holds_up_other_jobs_nor_is_held_up_by_them() {
+    let dir = TempDir::new().unwrap();
+    let store = Sqlite::open(dir.path()).unwrap();
+    accept(&store, order(1, 1, at(0))).await;
+    claim(&store, at(0)).await.unwrap();
+    set_decoding(&store, 1, true).await;
+    store.recover(at(0)).await.unwrap();
+    for number in 2..=9 {
+        accept(&store, order(number, 2, at(0))).await;
+    }
+    assert_eq!(claim(&store, at(0)).await, Some(2), "the suspect is not due yet");
+    let due = 1;
+    assert_eq!(claim(&store, at(due)).await, Some(3), "the suspect waits for its moment");
+    let patience = SUSPECT_PATIENCE.as_secs();
+    finish(&store, 2, at(due + patience - 1)).await;
+    assert_eq!(claim(&store, at(due + patience - 1)).await, Some(4));
+    // It has waited long enough: nothing is begun beside what runs.
+    finish(&store, 4, at(due + patience)).await;
+    assert_eq!(claim(&store, at(due + patience)).await, None);
+    finish(&store, 3, at(due + patience)).await;
+    assert_eq!(claim(&store, at(due + patience)).await, Some(1));
+    assert_eq!(claim(&store, at(due + patience)).await, None, "it is alone");
+    finish(&store, 1, at(due + patience)).await;
+    assert_eq!(claim(&store, at(due + patience)).await, Some(5));
+}
+
+#[tokio::test]
 async fn of_two_who_finish_a_job_the_first_one_counts() {
     let dir = TempDir::new().unwrap();
     let store = Sqlite::open(dir.path()).unwrap();
     accept(&store, order(1, 1, at(0))).await;
     finish(&store, 1, at(0)).await;
-    assert_eq!(state(&store, 1).await, State::Queued, "nobody runs it");
+    assert_eq!(state(&store, 1).await, State::Queued, "no task runs it");
     claim(&store, at(0)).await.unwrap();
     finish(&store, 1, at(1)).await;
     let late = Finished { body: b"another".to_vec(), error: Some("X".into()) };
@@ -221,7 +249,7 @@ async fn bounds_are_kept_and_room_comes_back() {
     assert_eq!(refused, full(Resource::Places, 1));
     claim(&store, at(0)).await.unwrap();
     finish(&store, 1, at(0)).await;
-    assert_eq!(store.held(1).await.unwrap(), Held { jobs: 2, bytes: 0, own_jobs: 2, own_bytes: 0 });
+    assert_eq!(store.held(1).await.unwrap(), Usage { jobs: 2, bytes: 0, own_jobs: 2, own_bytes: 0 });
     assert!(store.with_audio().await.unwrap().is_empty());
 }
 
@@ -241,7 +269,7 @@ async fn a_tenant_holds_its_share_and_no_more() {
     assert_eq!(next(9, 1).await, Acceptance::Refused(refusal));
     assert_eq!(next(9, 2).await, Acceptance::Taken);
     let held = store.held(2).await.unwrap();
-    assert_eq!(held, Held { jobs: 9, bytes: 90, own_jobs: 1, own_bytes: 10 });
+    assert_eq!(held, Usage { jobs: 9, bytes: 90, own_jobs: 1, own_bytes: 10 });
 }
 
 #[tokio::test]
@@ -335,7 +363,7 @@ async fn life_until_a_call(
     mut called: mpsc::UnboundedReceiver<Uuid>,
 ) -> mpsc::UnboundedReceiver<Uuid> {
     let (state, config) = (state.to_owned(), config.clone());
-    // A runtime of its own takes all that runs in it along when it goes, as a dying process does.
+    // Dropping a runtime ends everything that runs in it, like a dying process.
     let life = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -366,7 +394,7 @@ async fn a_job_that_kills_the_process_does_not_do_so_for_ever() {
     }
     let jobs = open(state.path(), &config, vec![receiver.allowed()]).await;
     let given_up = tokio::select! {
-        () = jobs.run(work, CancellationToken::new()) => panic!("nobody stopped it"),
+        () = jobs.run(work, CancellationToken::new()) => panic!("it ended by itself"),
         given_up = receiver.next() => given_up,
     };
     assert_eq!(given_up.body, format!("Crashed {}", Uuid::from_u128(7)).as_bytes());

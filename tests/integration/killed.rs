@@ -1,4 +1,4 @@
-//! The built program, killed where it hurts most.
+//! The built program, killed at the worst moments.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ impl Program {
         body["request_id"].as_str().expect("an id").to_owned()
     }
 
-    /// As [`Self::send`]; `None` where nothing was acknowledged.
+    /// As [`Self::send`]; `None` if nothing was acknowledged.
     async fn try_send(address: SocketAddr, key: &str, port: u16) -> Option<String> {
         let callback = callback_parameter(&format!("http://127.0.0.1:{port}/"));
         let url = format!("http://{address}/v1/listen?{RAW}&{callback}");
@@ -41,7 +41,7 @@ async fn acknowledged_jobs_are_delivered_whatever_happens_to_the_process() {
     let key = &new_key(state.path());
     let mut receiver = Receiver::start(&[""]).await;
 
-    // Killed while the receiver has the result and has not said so: it comes again, the same.
+    // Killed after the receiver got the result and before it answered: the same result is delivered again.
     let program = Program::start(state.path(), model.path(), &receiver.allowed()).await;
     let id = program.send(key, &receiver).await;
     let first = receiver.next().await;

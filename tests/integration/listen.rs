@@ -1,4 +1,4 @@
-//! `POST /v1/listen` over a real socket: what it answers, and what it refuses.
+//! `POST /v1/listen` over a real socket: answers and refusals.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, mpsc};

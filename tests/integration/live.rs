@@ -112,7 +112,7 @@ async fn a_stream_without_audio_has_metadata_alone() {
     let server = start(Config::default()).await;
     for query in [RAW, "interim_results=true"] {
         let mut socket = open(&server, query).await;
-        // An empty message is the older way to say that there is no more.
+        // An empty message is the older form of CloseStream.
         socket.audio(&[]).await;
         let (messages, end) = socket.rest().await;
         assert_eq!(end, Said::Close(1000, String::new()));
@@ -126,7 +126,7 @@ async fn a_stream_without_audio_has_metadata_alone() {
 async fn finalize_closes_what_is_open_and_the_stream_goes_on() {
     let server = start(Config::default()).await;
     let mut socket = open(&server, RAW).await;
-    // Nothing is there yet: the answer comes all the same.
+    // Nothing has been sent yet; the answer arrives anyway.
     socket.control("Finalize").await;
     let empty = socket.message().await;
     assert_eq!((&empty["from_finalize"], transcript(&empty)), (&json!(true), ""));

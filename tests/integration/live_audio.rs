@@ -1,4 +1,4 @@
-//! Live audio as clients really send it: headers that lie, packets, halves of samples, and what is none.
+//! Live audio as clients really send it: wrong headers, packets, halves of samples, and data that isn't audio.
 
 use serde_json::{Value, json};
 use verbatim::live::Config;
@@ -19,7 +19,7 @@ pub fn wave(rate: u32, declared: u32, samples: &[i16]) -> Vec<u8> {
     file
 }
 
-/// What the server says until it has read all that was sent, which it does in order.
+/// The server's messages until it has read everything that was sent, in order.
 async fn settled(socket: &mut Socket) -> Vec<Value> {
     let mut messages = Vec::new();
     socket.frame(0x89, b"?").await;
@@ -177,7 +177,7 @@ async fn what_breaks_off_into_something_else_is_told_up_to_there_and_closed() {
     let heard: f64 = messages.iter().filter_map(|message| message["duration"].as_f64()).sum();
     assert!(heard > 2.0, "{messages:?}");
 
-    // Text is no audio: there is an answer, and the stream goes on.
+    // Text isn't audio: it is answered, and the stream goes on.
     let mut confused = open(&server, RAW).await;
     confused.text(&"la ".repeat(1000)).await;
     assert_eq!(confused.message().await["variant"], json!("SchemaError"));

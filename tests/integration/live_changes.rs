@@ -1,4 +1,4 @@
-//! What is changed, searched for, or handed through on a live stream.
+//! Live streams: `Configure`, search, and values that are passed through.
 
 use std::collections::HashMap;
 
@@ -45,7 +45,7 @@ async fn features_and_keyterms_can_be_changed_on_the_way() {
     assert_eq!(transcript(&heard(&mut socket, 3000).await), "I have 23 dogs");
     assert_eq!(transcript(&heard(&mut socket, TERMS).await), "New York:1 Ada:1");
 
-    // What cannot be changed leaves all as it was.
+    // A change that isn't possible leaves everything as it was.
     for (change, code) in [
         (r#"{"numerals":false,"telepathy":true}"#, "CONFIGURE_FEATURE_NOT_SUPPORTED"),
         (r#"{"multichannel":true}"#, "CONFIGURE_FEATURE_NOT_SUPPORTED"),

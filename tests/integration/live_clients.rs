@@ -1,4 +1,4 @@
-//! Live clients that leave as no client should, and what is left of them: nothing.
+//! Live clients that leave without closing the stream, of which nothing may remain.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn all_gone(server: &TestServer) {
     tokio::time::timeout(PATIENCE, gone).await.expect("every stream is given up");
 }
 
-/// The connection is reset: the system has no more to send, and tells the other side so at once.
+/// Resets the connection: the system drops unsent data and notifies the other side at once.
 fn kill(socket: Socket) {
     socket.stream.set_zero_linger().expect("a socket");
 }
@@ -47,7 +47,7 @@ async fn killed_clients_leave_no_stream_and_no_reader_behind() {
         }
         all_gone(&server).await;
     }
-    // The one thread for containers is free again, as soon as it has seen that nobody listens.
+    // The one thread for containers is free again once it notices that the client has gone.
     let free = async {
         loop {
             let mut last = open(&server, "").await;
@@ -66,7 +66,7 @@ async fn killed_clients_leave_no_stream_and_no_reader_behind() {
 #[tokio::test]
 async fn half_open_sockets_are_given_up() {
     let server = start(Config { idle_timeout_ms: 200, ..Config::default() }).await;
-    // Nothing comes, and nobody answers the goodbye.
+    // Nothing arrives, and the client doesn't answer the close frame.
     let mut silent = open(&server, RAW).await;
     silent.audio(&bytes(&utter(&[(5, 0.5, 0.5)]))).await;
     // Only their half of it is closed.

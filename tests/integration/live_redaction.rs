@@ -42,13 +42,13 @@ fn say(script: &Script, words: &[&str]) {
         words.iter().map(|word| (*word).to_owned()).collect();
 }
 
-/// Words `from..to` of the script, one after the other.
+/// Words `from..to` of the script, in sequence.
 fn audio(from: usize, to: usize) -> Vec<u8> {
     let words: Vec<(u8, f64, f64)> = (from..to).map(|word| (word as u8 + 1, WORD_SECONDS, 0.0)).collect();
     bytes(&utter(&words))
 }
 
-/// Sends it piece by piece, each when what came before has been answered; what is answered meanwhile.
+/// Sends it piece by piece, each once the previous one is answered; returns all answers.
 async fn send(socket: &mut Socket, audio: &[u8], into: &mut Vec<Value>) {
     for piece in audio.chunks(3200) {
         socket.audio(piece).await;

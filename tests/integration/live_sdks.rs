@@ -11,13 +11,13 @@ use crate::live_audio::wave;
 use crate::sdks::{node, python, rust};
 use crate::tones::utter;
 
-/// However busy the machine is.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn live_clients_of_the_sdks_are_served() {
     let server = start(Config { hop_ms: 200, ..Config::default() }).await;
-    // Six seconds; the middle, where the clients finalize, is in a pause.
+    // Six seconds; the middle, at which the clients finalize, is in a pause.
     let said: Vec<(u8, f64, f64)> = (1..=12).map(|word| (word, 0.3, 0.2)).collect();
     let samples = utter(&said);
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! The built program as a server.
+//! The built program, run as a server by a test.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// With the model of a folder; `allowed` may be reached besides public addresses.
+    /// Starts with the model in a folder; the server may reach `allowed` besides public addresses.
     pub async fn start(state: &Path, model: &Path, allowed: &str) -> Self {
         Self::start_with(state, model, &[("VERBATIM_FETCH_ALLOW", allowed)]).await
     }
 
-    /// With settings, as variables.
+    /// Starts with settings in environment variables.
     pub async fn start_with(state: &Path, model: &Path, settings: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
         command
@@ -52,7 +52,7 @@ impl Program {
                     break entry["address"].as_str().expect("text").parse().expect("an address");
                 }
             };
-            // It must not wait for its log to be read.
+            // Read the log, so that the program never blocks on writing it.
             let kept = log.clone();
             std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| keep(&kept, &line)));
             Self { process, address, log }
@@ -64,24 +64,24 @@ impl Program {
         format!("http://{}{path}", self.address)
     }
 
-    /// Its log up to now.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("no test panics here").clone()
     }
 
-    /// SIGKILL: there is nothing that it could still do.
+    /// Kills it with SIGKILL.
     pub fn kill(mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("it ends");
     }
 
-    /// SIGTERM: it puts away what it has and says that all is well.
+    /// Stops it with SIGTERM, and expects exit code 0.
     pub async fn stop(self) {
         self.signal("-TERM");
         assert_eq!(self.ends().await, Some(0));
     }
 
-    /// `name` as `kill` has it.
+    /// Sends the signal `name`, as `kill` spells it.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.process.id().to_string()]).status();
         assert!(sent.expect("a command").success());
@@ -93,7 +93,7 @@ impl Program {
         tokio::task::spawn_blocking(wait).await.expect("no panic")
     }
 
-    /// SIGSTOP for so long, then SIGCONT; `meanwhile` is done while it stands still.
+    /// Suspends it (SIGSTOP) for `time`, then resumes it; runs `meanwhile` in between.
     pub async fn stands_still(&self, time: Duration, meanwhile: impl Future<Output = ()>) {
         self.signal("-STOP");
         let stat = format!("/proc/{}/stat", self.process.id());
@@ -108,7 +108,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Gone already, where the test killed it.
+        // It may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -53,7 +53,7 @@ async fn http2_carries_many_requests_at_once() {
     assert_eq!(refusal(client.get(server.url("/no"))).await.0, 404);
 }
 
-/// A certificate for `localhost`, and where it and its key lie in `folder`.
+/// A certificate for `localhost`, and the paths of it and its key in `folder`.
 pub fn certified(folder: &Path) -> (rcgen::Certificate, TlsConfig) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
@@ -91,7 +91,7 @@ async fn requests_of_two_meanings_are_refused() {
     let mut wrong = Vec::new();
     let smuggled = "0\r\n\r\nGET /ok HTTP/1.1\r\nhost: x\r\n\r\n";
     for (request, expected) in [
-        // Length told twice, differently.
+        // Two different lengths.
         (count("content-length: 3\r\ncontent-length: 4", "abcd"), &[400][..]),
         (count("content-length: 3, 4", "abcd"), &[400]),
         (count("content-length: 3\r\ncontent-length: 3", "abc"), &[200, 404]),
@@ -266,7 +266,7 @@ async fn leave_to_send_is_not_given_to_what_is_refused() {
     };
     let refused = raw(&door, ask(1001)).await;
     assert_eq!(statuses(&refused), [413], "{refused}");
-    // One that does not wait for leave gets its refusal all the same.
+    // A client that doesn't wait for 100 Continue gets its refusal too.
     let bytes = 20 << 20;
     let sent = raw(&door, [ask(bytes).into_bytes(), vec![0; bytes]].concat()).await;
     assert_eq!(statuses(&sent), [413], "{sent}");

@@ -1,4 +1,4 @@
-//! A receiver of callbacks on loopback, that answers as it is told and shows what it got.
+//! A receiver of callbacks on loopback, which answers by a script and records its requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-/// However busy the machine is.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The query parameter, escaped.
@@ -16,7 +16,7 @@ pub fn callback_parameter(url: &str) -> String {
     url::form_urlencoded::Serializer::new(String::new()).append_pair("callback", url).finish()
 }
 
-/// What came.
+/// A request that arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Received {
     pub method: String,
@@ -38,8 +38,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Answers by `replies` in turn (a status line and headers, `500 Oops`), then with 200 for ever. An
-    /// empty reply is none: the connection is held open.
+    /// Answers with `replies` in turn (a status line and headers, `500 Oops`), then always with 200. An empty reply
+    /// means no answer: the connection is held open.
     pub async fn start(replies: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -55,17 +55,17 @@ impl Receiver {
         Self { port, received }
     }
 
-    /// An entry of the allow-list, for this receiver alone.
+    /// An entry of the allow-list for this receiver.
     pub fn allowed(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The next one to come.
+    /// The next request to arrive.
     pub async fn next(&mut self) -> Received {
         tokio::time::timeout(PATIENCE, self.received.recv()).await.expect("in time").expect("it runs")
     }
 
-    /// Whether nothing more has come so far.
+    /// Whether no further request has arrived so far.
     pub fn is_done(&mut self) -> bool {
         self.received.try_recv().is_err()
     }
@@ -95,7 +95,7 @@ async fn serve(
     let received = Received { method: words.next()?, path: words.next()?, headers, body };
     if reply.is_empty() {
         sender.send(received).ok()?;
-        // Until the other side gives up.
+        // Wait until the other side gives up.
         let _ = stream.read_u8().await;
         return None;
     }

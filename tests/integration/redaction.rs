@@ -198,7 +198,7 @@ fn finals_show_what_is_no_secret_and_every_other_word() {
     report.check("finals hide too much");
 }
 
-/// Whatever a final hides, no interim shows, in any of its beginnings.
+/// No interim result shows, in any prefix, digits that the final one hides.
 #[test]
 fn no_interim_shows_what_the_final_hides() {
     let mut report = Report::default();
@@ -223,7 +223,7 @@ fn no_interim_shows_what_the_final_hides() {
     report.check("interims leak");
 }
 
-/// A result may end within a number: at a pause, or where the client says so.
+/// A result may end inside a number: at a pause, or at the client's request.
 #[test]
 fn no_final_shows_its_part_of_a_number_that_is_cut() {
     let cut = |entry: &Entry, class: &str, mode: Mode, report: &mut Report| {
@@ -265,7 +265,7 @@ fn no_final_of_one_word_shows_its_part_of_a_number() {
     for_each_hidden(pieces, "words by themselves leak");
 }
 
-/// The other features work on what is left.
+/// The other features work on the redacted text.
 #[test]
 fn no_other_feature_brings_a_number_back() {
     let replace = [("dogs", Some("cats")), ("um", None), ("number", Some("figure"))]

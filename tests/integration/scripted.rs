@@ -1,11 +1,11 @@
-//! A model that answers from its input: what it hears in a window is written in the samples.
+//! A scripted model: the samples of a window say what it hears.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use verbatim::audio::Pcm;
 use verbatim::engine::{
-    DecodingOptions, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
+    Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
 };
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -17,7 +17,7 @@ pub fn speech(word: u16, steps: u16, seconds: f64) -> Pcm {
     Pcm::new(samples)
 }
 
-/// What the model was asked to do, in order.
+/// The calls of the model, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
     Encode(Vec<u16>),
@@ -102,13 +102,13 @@ impl SpeechModel for ScriptedModel {
         Ok(())
     }
 
-    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
-        for (slot, _, temperature) in attempts {
-            let running = self.slots.get_mut(slot).expect("encoded before");
+    fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
+        for &Attempt { slot, temperature, .. } in attempts {
+            let running = self.slots.get_mut(&slot).expect("encoded before");
             running.left = running.steps;
-            running.temperature = *temperature;
+            running.temperature = temperature;
             let word = running.word;
-            self.note(Call::Begin(word, *temperature));
+            self.note(Call::Begin(word, temperature));
         }
         Ok(())
     }

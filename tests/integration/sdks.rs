@@ -1,7 +1,7 @@
 //! The wire format's own SDKs against the built program, with nothing changed but address and key.
 //!
-//! `./setup` installs them under `.verbatim/sdks`. Where there is no node its SDK is skipped, and told so; with
-//! `TEST_ALL_SDKS` set, as where every change is tested, that fails.
+//! `./setup` installs them under `.verbatim/sdks`. Without node its SDK is skipped with a message; with `TEST_ALL_SDKS` set, as in
+//! CI, that is a failure.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -18,17 +18,17 @@ use crate::server::new_key;
 use crate::speech::{cache, word_errors, words};
 
 const SAID: &str = "He might even have been made amiable himself.";
-/// However busy the machine is.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// `program` of tests/sdks with an SDK at hand: `python` is the newest, `python-3` is 3.x.
+/// Runs `program` of tests/sdks with an SDK: `python` is the newest, `python-3` is 3.x.
 pub fn python(version: &str, program: &str) -> Command {
     let mut command = Command::new(cache(&format!("sdks/{version}")).join("bin/python"));
     command.arg(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/sdks").join(program));
     command
 }
 
-/// `program` of tests/sdks/node; `None` where the machine has no node.
+/// Runs `program` of tests/sdks/node; `None` if the machine has no node.
 pub fn node(program: &str) -> Option<Command> {
     let folder = cache("sdks/node");
     if !folder.join("node_modules").exists() {
@@ -37,20 +37,20 @@ pub fn node(program: &str) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("node");
-    // A program finds its packages beside itself, and they are in the cache.
+    // Node looks for packages beside the program, but they are in the cache.
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/sdks/node").join(program);
     let script = std::fs::read_to_string(source).expect("readable");
     command.current_dir(folder).args(["--input-type=module", "--eval", &script]);
     Some(command)
 }
 
-/// `program` of tests/sdks/rust.
+/// Runs `program` of tests/sdks/rust.
 pub fn rust(program: &str) -> Command {
     Command::new(cache("sdks/rust").join(program))
 }
 
-/// What a client got, which all of them tell in the same form.
-async fn told(mut client: Command) -> Value {
+/// The result that a client prints; all use the same form.
+async fn printed(mut client: Command) -> Value {
     let output = client.stderr(Stdio::piped()).kill_on_drop(true).output();
     let output = tokio::time::timeout(PATIENCE, output).await.expect("in time").expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -82,7 +82,7 @@ async fn sdks_work_with_another_address_and_key() {
             .env("AUDIO", &audio)
             .env("URL", &url)
             .env("CALLBACK", format!("http://127.0.0.1:{}/done", receiver.port));
-        let told = told(client).await;
+        let told = printed(client).await;
         for way in ["bytes", "url", "utterances"] {
             let heard = &told[way];
             let transcript = heard["transcript"].as_str().expect("text");

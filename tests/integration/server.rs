@@ -1,4 +1,4 @@
-//! The whole server on a port of its own, with a model that says what its input tells it.
+//! The whole server on its own port, with a model that reads its answers from the samples.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -13,11 +13,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use verbatim::api::{self, JobWork, Readiness, Services, State};
 use verbatim::audio::Limits;
 use verbatim::engine::{
-    self, DecodingOptions, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
-    SpeechModel, StepOutcome,
+    self, Attempt, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
+    StepOutcome,
 };
 use verbatim::fetch::{self, Fetcher};
-use verbatim::http::{self, Authenticator, Router, Stop, auth};
+use verbatim::http::{self, Authenticator, Router, Shutdown, auth};
 use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
@@ -73,13 +73,13 @@ impl SpeechModel for Reader {
         Ok(())
     }
 
-    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
-        for (slot, options, _) in attempts {
+    fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
+        for &Attempt { slot, options, .. } in attempts {
             let terms: Vec<_> =
                 options.bias.iter().map(|term| format!("{}:{}", term.text, term.weight)).collect();
-            self.terms.insert(*slot, terms.join(" "));
+            self.terms.insert(slot, terms.join(" "));
             if let LanguageChoice::Named(code) = &options.language
-                && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == *slot)
+                && let Some(heard) = self.heard.iter_mut().find(|heard| heard.0 == slot)
             {
                 heard.3.clone_from(code);
             }
@@ -139,10 +139,10 @@ impl SpeechModel for Reader {
     }
 }
 
-/// What a test wants to be otherwise.
+/// The settings that a test changes.
 #[derive(Default)]
 pub struct Setup {
-    /// That have keys; one where this says nothing.
+    /// Organisations with keys; one by default.
     pub organisations: usize,
     pub http: http::Config,
     pub auth: auth::Config,
@@ -154,7 +154,7 @@ pub struct Setup {
     /// Instead of the one that reads numbers.
     pub model: Option<Box<dyn SpeechModel + Send>>,
     pub jobs: jobs::Config,
-    /// What the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
+    /// The words that the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
     /// second.
     pub says: HashMap<i16, &'static str>,
     /// The model waits for a message here before each batch.
@@ -287,7 +287,7 @@ pub struct Door {
 }
 
 /// A test that drops its server stops it too.
-struct Ends(Stop);
+struct Ends(Shutdown);
 
 impl Drop for Ends {
     fn drop(&mut self) {
@@ -307,14 +307,14 @@ impl Door {
 
     fn shared(listener: TcpListener, router: Router, config: http::Config, tenants: Tenants) -> Self {
         let address = listener.local_addr().expect("bound");
-        let stop = Stop::default();
+        let stop = Shutdown::default();
         let stopped = stop.clone();
         let server =
             tokio::spawn(async move { http::run(listener, router, &config, tenants, stopped).await });
         Self { address, stop: Ends(stop), server }
     }
 
-    /// Tells it to leave: it refuses what is new.
+    /// Makes it leave: it refuses new requests.
     pub fn leave(&self) {
         self.stop.0.leave();
     }
@@ -324,16 +324,16 @@ impl Door {
         self.server.await.expect("no panic").expect("served");
     }
 
-    /// Tells it to stop, and hands over what ends when it has.
+    /// Makes it stop; the handle ends once it has.
     pub fn begin_to_stop(self) -> JoinHandle<Result<(), http::Error>> {
         self.stop.0.close();
         self.server
     }
 }
 
-/// A client with a connection of its own.
+/// A client with its own connection.
 pub fn client() -> reqwest::Client {
-    // What `Fetcher` does in a server, for tests that have none.
+    // `Fetcher` does this in a server; some tests have none.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().build().expect("a client")
 }
@@ -369,7 +369,7 @@ pub async fn refusal(request: reqwest::RequestBuilder) -> (u16, String) {
     (status, body["err_code"].as_str().expect("text").to_owned())
 }
 
-/// The words of an answer's first channel, and what goes with them.
+/// The first alternative of an answer's first channel.
 pub fn alternative(body: &serde_json::Value) -> &serde_json::Value {
     &body["results"]["channels"][0]["alternatives"][0]
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use verbatim::engine::{
-    self, DecodingOptions, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
+    self, Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
 };
 use verbatim::transcript::DetectedLanguage;
 use verbatim::{api, fetch, http, live};
@@ -91,7 +91,25 @@ async fn hosts_that_answer_nothing_hold_up_their_own_organisation_alone() {
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// Takes [`WINDOW`] for each window, one after the other, and hears nothing.
+#[tokio::test]
+async fn a_request_that_waits_for_its_turn_to_download_ends_at_its_deadline() {
+    let mut silent = Silent::start().await;
+    let fetch = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
+    let api = api::Config { downloads: 1, processing_timeout_ms: 1000, ..api::Config::default() };
+    let server = TestServer::start(Setup { fetch, api, ..Setup::default() }).await;
+    let by_url = || {
+        let body = json!({"url": format!("{}/a.raw", silent.url)}).to_string();
+        listen_as(&server, &server.key, body.into()).header("content-type", "application/json")
+    };
+    let requests = [by_url(), by_url(), by_url()].map(|request| tokio::spawn(answer(request)));
+    silent.until(|seen| seen.open == 1).await;
+    for request in requests {
+        let (status, body) = request.await.expect("no panic");
+        assert_eq!((status, &body["err_code"]), (504, &json!("PROCESSING_TIMEOUT")), "{body}");
+    }
+}
+
+/// A model that takes [`WINDOW`] per window, one at a time, and hears nothing.
 struct Slow(ModelInfo);
 
 const WINDOW: Duration = Duration::from_millis(20);
@@ -106,7 +124,7 @@ impl SpeechModel for Slow {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), Error> {
         Ok(())
     }
 

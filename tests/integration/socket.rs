@@ -1,4 +1,4 @@
-//! A WebSocket client that can also do what no client should.
+//! A WebSocket client that can also violate the protocol.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ pub struct Socket {
     input: Vec<u8>,
 }
 
-/// What the server says.
+/// A message of the server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
     Message(Value),

@@ -1,6 +1,6 @@
-//! Real speech through real weights: what is heard, in every container, over silence and over length.
+//! Real speech through real weights: in every container, with silence, and at length.
 //!
-//! The speech, the weights and the encoded copies are what `./setup` fetches and makes.
+//! `./setup` fetches the speech and the weights, and makes the encoded copies.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -8,7 +8,6 @@ use std::sync::{Arc, OnceLock};
 use verbatim::audio::{self, DecodeOptions, Pcm};
 use verbatim::engine::{Class, Config as EngineConfig, Engine, LanguageChoice, Task, TenantId, Term};
 use verbatim::models::{self, ComputeType, Config, DeviceChoice};
-use verbatim::share::Tenants;
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::Transcript;
 use verbatim::vad::{Vad, VadOptions};
@@ -34,7 +33,7 @@ pub fn transcriber() -> Transcriber {
     static TRANSCRIBER: OnceLock<Transcriber> = OnceLock::new();
     let start = || {
         let vad = Vad::load(&cache("models/silero-vad")).expect("the model loads");
-        Transcriber::with_vad(engine(ComputeType::Auto), vad, VadOptions::default(), Tenants::default())
+        Transcriber::with_vad(engine(ComputeType::Auto), vad, VadOptions::default())
     };
     TRANSCRIBER.get_or_init(start).clone()
 }
@@ -145,7 +144,7 @@ async fn a_term_that_is_expected_is_heard_and_one_that_is_not_said_changes_nothi
     }
 }
 
-/// Terms bring out what was said. They write nothing else, whatever their weight: each of these weights once made
+/// Terms help to transcribe what was said, and write nothing else, whatever their weight: each of these weights once made
 /// one word of all.
 #[tokio::test]
 async fn a_term_changes_no_other_word_at_any_weight() {
@@ -281,7 +280,7 @@ async fn nine_minutes_come_back_whole_and_in_time() {
     assert!(errors * 100 <= total * 3, "{errors} errors in {total} words: {}", whole.text());
     let times: Vec<f64> = whole.words().flat_map(|word| [word.start, word.end]).collect();
     assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "word times go back");
-    // The last passage's last word stands where it stands when the passage is heard alone.
+    // The last word of the last passage has the time that it has when the passage is transcribed alone.
     let end = |transcript: &Transcript| transcript.words().last().map(|word| word.end).expect("words");
     let drift = end(&whole) - last_start - end(&alone);
     assert!(drift.abs() <= 0.1, "the last word is {drift:.3} s off");

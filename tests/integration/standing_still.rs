@@ -199,3 +199,32 @@ async fn clients_that_went_on_while_the_process_stood_still_are_kept() {
         assert_eq!(metadata["duration"].as_f64(), Some(seconds), "{kind:?}: {metadata}");
     }
 }
+
+#[tokio::test]
+async fn a_request_has_its_whole_time_though_the_process_stood_still_in_it() {
+    let (state, model) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    Checkpoint::random(1).write_hugging_face(model.path());
+    let key = new_key(state.path());
+    // Less than the process stands still for.
+    let settings =
+        [("VERBATIM_API__PROCESSING_TIMEOUT_MS", "5000"), ("VERBATIM_STS__SPEECH__EMBEDDED", "none")];
+    let program = Program::start_with(state.path(), model.path(), &settings).await;
+    let mut stream = TcpStream::connect(program.address).await.expect("a connection");
+    let head = format!(
+        "POST /v1/listen?{RAW} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {}\r\n\
+         expect: 100-continue\r\n\r\n",
+        2 * PIECE.len()
+    );
+    stream.write_all(head.as_bytes()).await.expect("sent");
+    // Its time has begun when its body is asked for.
+    let mut leave = Vec::new();
+    while !leave.ends_with(b"\r\n\r\n") {
+        assert_ne!(stream.read_buf(&mut leave).await.expect("an answer"), 0);
+    }
+    assert!(leave.starts_with(b"HTTP/1.1 100"), "{}", String::from_utf8_lossy(&leave));
+    stream.write_all(&PIECE).await.expect("sent");
+
+    program.stands_still(STOPPED, async { stream.write_all(&PIECE).await.expect("sent") }).await;
+    let answer = next_answer(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}

@@ -1,4 +1,4 @@
-//! The built program told to stop: first it leaves, then it closes.
+//! The built program on SIGTERM: first it leaves, then it closes.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ async fn a_server_that_is_told_to_stop_says_so_while_its_port_is_open() {
     while answer(get("/readyz")).await.0 == 200 {
         tokio::task::yield_now().await;
     }
-    // Each by a connection of its own, which is still taken.
+    // Each on a new connection, which is still accepted.
     assert_eq!(answer(get("/livez")).await.0, 200);
     assert_eq!(answer(get("/health")).await, (200, json!({"status": "ok", "ready": false})));
     assert_eq!(answer(get("/v1/status")).await.1["system_health"], "Degraded");
@@ -57,7 +57,7 @@ async fn a_server_that_is_told_to_stop_says_so_while_its_port_is_open() {
     let (messages, end) = begun.rest().await;
     assert_eq!(messages.last().map(|message| &message["type"]), Some(&Value::from("Metadata")));
     assert_eq!(end, Said::Close(1000, String::new()));
-    // A second signal is one from a person who has waited long enough.
+    // A second signal comes from a person who has waited long enough.
     program.signal("-TERM");
     assert_eq!(program.ends().await, Some(143));
 }

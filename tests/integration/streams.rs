@@ -1,4 +1,4 @@
-//! Streams without a network: incremental decoding, and recognition of what grows.
+//! Streams without a network: incremental decoding, and recognition of growing audio.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub fn options(format: StreamFormat, split_channels: bool) -> StreamOptions {
     StreamOptions { format, split_channels, max_channels: 8, readers: Arc::new(Semaphore::new(4)) }
 }
 
-/// All that comes of `pieces`.
+/// All audio decoded from `pieces`.
 pub async fn decoded(options: StreamOptions, pieces: &[&[u8]]) -> Result<Vec<Vec<f32>>, audio::Error> {
     let mut stream = PcmStream::new(options);
     let mut output: Vec<Vec<f32>> = Vec::new();
@@ -122,7 +122,7 @@ async fn containers_are_read_as_they_come_and_as_whole_files_are() {
         let limits = audio::Limits::default();
         let file = audio::decode(bytes.into(), &DecodeOptions { raw: None, split_channels: false, limits });
         let file = file.expect(name).channels[0].len();
-        // A file's length may be told at its end; a stream has none.
+        // A file may declare its length at its end; a stream has none.
         assert!(
             whole[0].len().abs_diff(file) <= 2400,
             "{name}: {} samples, {file} of the file",
@@ -136,7 +136,7 @@ pub fn opus_packets() -> Vec<Vec<u8>> {
     ogg_packets(&fixture("opus.ogg"))
 }
 
-/// Packets without the pages of Ogg that they come in (RFC 3533), and without the two that describe them.
+/// Packets without their Ogg pages (RFC 3533), and without the two header packets.
 pub fn ogg_packets(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut packets, mut packet, mut rest) = (Vec::new(), Vec::new(), bytes);
     while let [b'O', b'g', b'g', b'S', ..] = rest {
@@ -324,7 +324,7 @@ async fn a_streamed_passage_says_what_the_file_says() {
     let transcriber = speech::transcriber();
     let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
     let live = Live::new(engine, vad, Config::default(), Tenants::default());
-    // All passages after each other, with the pauses of one who reads them.
+    // All passages in sequence, with a reader's pauses.
     let (mut samples, mut said) = (Vec::new(), String::new());
     for (pcm, text) in speech::passages() {
         samples.extend_from_slice(pcm.samples());

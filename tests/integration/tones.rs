@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use verbatim::engine::{
-    DecodingOptions, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
+    Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
 };
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -30,7 +30,7 @@ pub fn bytes(samples: &[i16]) -> Vec<u8> {
 /// The texts of words 1, 2 and so on, which a test may exchange between two streams.
 pub type Script = Arc<Mutex<Vec<String>>>;
 
-/// Hears `W7,` where the samples are 7/128, or the seventh word of its script.
+/// A model that hears `W7,`, or the seventh word of its script, in samples of 7/128.
 pub struct Listener {
     info: ModelInfo,
     heard: Vec<(SlotId, Vec<Word>, usize)>,
@@ -96,7 +96,7 @@ impl SpeechModel for Listener {
         Ok(())
     }
 
-    fn begin(&mut self, _: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn begin(&mut self, _: &[Attempt]) -> Result<(), Error> {
         Ok(())
     }
 

@@ -12,7 +12,7 @@ PIECE_BYTES = 3200
 
 
 class Seen:
-    """What came, in order, and a way to wait for it."""
+    """The messages that arrived, in order, and a way to wait for one."""
 
     def __init__(self):
         self.messages, self.changed = [], threading.Condition()

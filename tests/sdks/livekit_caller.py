@@ -23,7 +23,7 @@ def tell(event: str, **more) -> None:
 
 
 class Ear:
-    """What the agent was heard to say since the last time it was saved."""
+    """The agent's audio since it was last saved."""
 
     def __init__(self):
         self.samples = array.array("h")

@@ -1,4 +1,4 @@
-//! Events of a stream to messages of the wire format. Pure.
+//! A stream's events as messages of the wire format. Pure.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -15,23 +15,23 @@ use crate::format::redact::Redactor;
 use crate::format::{self, Word};
 use crate::live::{self, Event};
 
-/// What the client said.
+/// The stream's request.
 pub struct Asked {
     pub request_id: Uuid,
     pub created: SystemTime,
     pub parameters: LiveParameters,
 }
 
-/// What came of the whole stream.
+/// Facts about the whole stream.
 pub struct Heard {
     pub sha256: [u8; 32],
     pub duration_seconds: f64,
     pub source_channels: u16,
-    /// That the last words were in.
+    /// When the last words were recognised.
     pub language: Option<String>,
 }
 
-/// Hides numbers, in each channel by itself: one may begin in one result and end in the next.
+/// Hides numbers, separately in each channel: one may begin in one result and end in the next.
 #[derive(Default)]
 pub struct Redactors(Vec<Redactor>);
 
@@ -44,7 +44,7 @@ impl Redactors {
     }
 }
 
-/// The message for `event`, of a stream with so many channels.
+/// The message for `event`, of a stream with this many channels.
 pub fn message(
     asked: &Asked,
     redactors: &mut Redactors,
@@ -85,7 +85,7 @@ fn results(
         words: words.iter().map(each).collect(),
         languages: parameters.is_multilingual().then(|| language.into_iter().collect()),
     };
-    // The next span starts where this one ends, in what is written as well.
+    // The next span starts where this one ends, in the written text as well.
     let (start, end) = (Seconds::new(heard.start), Seconds::new(heard.start + heard.duration));
     Results {
         channel_index: [heard.channel, channels],
@@ -104,9 +104,8 @@ fn results(
     }
 }
 
-/// The words of a result as they are to be shown, and where what was searched for is in them: the one place
-/// for all that changes text. What is hidden is hidden first, so that nothing that is written otherwise, or
-/// searched for, escapes it.
+/// The words of a result as they are shown, and the search hits in them: the only place that changes text.
+/// Redaction comes first, so that neither formatting nor search can reveal what it hides.
 fn shape(
     heard: &live::Results,
     parameters: &Parameters,

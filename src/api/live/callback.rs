@@ -1,6 +1,6 @@
-//! A stream's messages to the address that its client named, in their order, instead of to the client: each
-//! as a request of its own, or all over one WebSocket. Where they are not taken the stream ends: what is
-//! lost of it could not be made good.
+//! Sends a stream's messages to the address that its client named, in order, instead of to the client: each
+//! as a request of its own, or all over one WebSocket. If they are not accepted, the stream ends: lost
+//! messages could not be made up for.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,25 +20,25 @@ use crate::fetch::{Fetcher, Message, SendError};
 use crate::jobs::Jobs;
 use crate::patience::within;
 
-/// Messages on their way.
+/// Messages in flight.
 const QUEUED_MAX: usize = 64;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Before a message is sent again that was not taken.
+/// The pause before a message is sent again that was not accepted.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
-/// Where the messages go, and what is told of them there.
+/// The destination of the messages, and the metadata that goes with them.
 pub struct Address {
     pub fetcher: Fetcher,
     pub url: Url,
     pub method: Method,
-    /// Signs what is sent as it does results of files.
+    /// Signs messages as it signs the results of files.
     pub jobs: Option<Jobs>,
     pub request_id: Uuid,
     /// The id of the API key, which is no secret.
     pub key: String,
 }
 
-/// Why the messages go no further.
+/// Why delivery failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
     #[error("the callback cannot be reached")]
@@ -47,11 +47,11 @@ pub enum Lost {
     Refused(u16),
     #[error("the callback's WebSocket is closed")]
     Closed,
-    #[error("its task broke")]
+    #[error("its task failed")]
     Broken(#[from] JoinError),
 }
 
-/// Dropping it gives up what was not delivered.
+/// Dropping it abandons undelivered messages.
 pub struct Callback {
     queue: Option<mpsc::Sender<Bytes>>,
     delivery: AbortOnDropHandle<Result<(), Lost>>,
@@ -69,14 +69,14 @@ impl Callback {
         Self { queue: Some(queue), delivery: AbortOnDropHandle::new(tokio::spawn(delivery)) }
     }
 
-    /// Takes a message as soon as there is room; none where delivery has failed.
+    /// Queues a message as soon as there is room; drops it if delivery has failed.
     pub async fn send(&self, message: Bytes) {
         if let Some(queue) = &self.queue {
             let _ = queue.send(message).await;
         }
     }
 
-    /// Returns when delivery has failed, and why. Cancel-safe.
+    /// Returns the reason once delivery has failed. Cancel-safe.
     pub async fn lost(&mut self) -> Lost {
         match (&mut self.delivery).await {
             Ok(Ok(())) => Lost::Closed,
@@ -85,7 +85,7 @@ impl Callback {
         }
     }
 
-    /// Waits until all is delivered.
+    /// Waits until everything is delivered.
     ///
     /// # Errors
     /// [`Lost`].
@@ -135,7 +135,7 @@ impl Address {
         let (mut reader, mut writer) =
             WebSocket::after_handshake(stream, Role::Client).split(tokio::io::split);
         let (obliged, mut obligations) = mpsc::channel::<Frame<'static>>(1);
-        // What is read there is dropped, but for pings and the goodbye.
+        // Incoming messages are dropped, except for pings and the close frame.
         let mut oblige = move |frame: Frame<'static>| {
             let obliged = obliged.clone();
             async move { obliged.send(frame).await }
@@ -166,7 +166,7 @@ impl Address {
             let _ = writer.write_frame(Frame::close(1000, b"")).await;
             read.await;
         };
-        // All is sent; whether the goodbye is answered makes no difference.
+        // Everything is sent; whether the close frame is answered makes no difference.
         let _ = tokio::time::timeout(ATTEMPT_TIMEOUT, goodbye).await;
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Address {
 }
 
 fn insert(headers: &mut HeaderMap, name: &'static str, value: &str) {
-    // All that is told is of letters, digits and a few signs.
+    // All of these consist of letters, digits and a few signs.
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(HeaderName::from_static(name), value);
     }

@@ -1,7 +1,7 @@
 //! One client's stream, from the upgrade to the last frame.
 //!
-//! One task does it all: it reads while there is room for audio, and writes what there is to tell. A
-//! client that sends faster than it is heard is read from no further; one that reads nothing is closed.
+//! One task does it all: it reads while there is room for audio, and writes events. If a client sends faster
+//! than its audio is recognised, reading pauses; a client that reads nothing is closed.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::live::{Error, Event, Live, Progress, Session};
 use crate::patience::{Patience, within};
 use crate::{audio, engine};
 
-/// What a client may be late with its goodbye.
+/// How long a client may take to answer a close frame.
 const GOODBYE: Duration = Duration::from_secs(2);
 const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
-/// What a slow reader may be late with what it is being sent.
+/// How long a slow reader may take to accept a message.
 const SLOW_GRACE: Duration = Duration::from_secs(2);
 
 /// How a stream ends: a close code and its reason.
@@ -48,11 +48,11 @@ const UNDELIVERED: End = End(1011, "The callback does not take the stream's mess
 const BUSY: End = End(1013, "The server cannot take another stream of encoded audio.");
 const SLOW: End = End(1013, "The client did not take in its messages in time.");
 
-/// Why the loop is left.
+/// Why the loop ended.
 enum Left {
     /// Close with this.
     With(End),
-    /// The client said goodbye, or broke the protocol: answer with this code.
+    /// The client closed, or broke the protocol: answer with this code.
     Answer(Option<u16>, &'static str),
     Gone,
 }
@@ -76,7 +76,7 @@ impl From<Error> for Left {
     }
 }
 
-/// Counts an open stream, however it ends.
+/// Counts a stream as open, however it ends.
 struct Active;
 
 impl Active {
@@ -98,14 +98,14 @@ pub struct Connection<'a> {
     asked: Asked,
     redactors: Redactors,
     live: &'a Live,
-    /// Takes the messages about what was heard, where the client wants that.
+    /// Delivers the messages instead, if the client wants that.
     callback: Option<Callback>,
     sha256: Sha256,
-    /// That the last words were in.
+    /// When the last words were recognised.
     language: Option<String>,
-    /// The client has sent all that it will.
+    /// The client has sent all of its audio.
     is_closing: bool,
-    /// What the stream ends with when all is told.
+    /// How to close once everything is sent.
     end: End,
 }
 
@@ -132,7 +132,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// The stream, from here to its end.
+    /// Runs the stream to its end.
     pub async fn run(mut self: Box<Self>, stop: CancellationToken) {
         let _active = Active::new();
         let left = self.converse(&stop).await;
@@ -143,7 +143,7 @@ impl<'a> Connection<'a> {
         };
         tracing::info!(code, reason, seconds = self.session.duration(), "stream ended");
         let awaits_goodbye = matches!(left, Left::With(_));
-        // What it holds of the engine is free before the goodbye.
+        // Releases the engine's capacity before the closing handshake.
         self.session.close();
         if !matches!(left, Left::Gone) {
             let _ = timeout(GOODBYE, farewell(&mut self.socket, code, reason, awaits_goodbye)).await;
@@ -156,12 +156,12 @@ impl<'a> Connection<'a> {
         loop {
             let reads = self.is_closing || self.session.wants_audio();
             if !(was_read && reads) {
-                // The client is not idle while the server does not listen.
+                // The client is not idle while the server does not read.
                 idle.renew();
             }
             was_read = reads;
             if self.is_closing {
-                // A client that has said all need not say anything more.
+                // A client that has sent everything need not send anything more.
                 idle = Patience::new(FOR_EVER);
             }
             let moved = tokio::select! {
@@ -200,7 +200,7 @@ impl<'a> Connection<'a> {
     async fn received(&mut self, message: websocket::Message) -> Result<(), Left> {
         match message {
             websocket::Message::Binary(_) | websocket::Message::Text(_) if self.is_closing => Ok(()),
-            // The wire format's older way to say that there is no more.
+            // The wire format's older way to end the audio.
             websocket::Message::Binary(bytes) if bytes.is_empty() => self.finish(),
             websocket::Message::Binary(bytes) => self.audio(bytes),
             websocket::Message::Text(text) => self.control(&text).await,
@@ -233,7 +233,7 @@ impl<'a> Connection<'a> {
         }
     }
 
-    /// From here on: what is open is told as it is to be now.
+    /// Applies to the open span as well.
     async fn configure(&mut self, change: &Change) -> Result<(), Left> {
         let request_id = self.asked.request_id;
         let parameters = &mut self.asked.parameters.common;
@@ -270,7 +270,7 @@ impl<'a> Connection<'a> {
                     language: self.language.take(),
                 };
                 let metadata = answer::metadata(&self.asked, &heard, self.live.model());
-                // The client is told as well: it waits for the end.
+                // The client gets this message as well: it waits for the end.
                 if self.callback.is_some() {
                     self.deliver(&metadata).await?;
                 }
@@ -296,7 +296,7 @@ impl<'a> Connection<'a> {
         within(limit, callback.send(text.into())).await.ok_or(Left::With(UNDELIVERED))
     }
 
-    /// What the stream ends with, once its messages are where they are to go.
+    /// How the stream closes, once its messages are delivered.
     async fn delivered(&mut self) -> End {
         match self.callback.take() {
             Some(callback) => match callback.finish().await {
@@ -316,7 +316,7 @@ impl<'a> Connection<'a> {
         let mut sending = pin!(self.socket.send_text(text));
         match within(limit, sending.as_mut()).await {
             Some(sent) => Ok(sent?),
-            // A frame that is begun must be finished before a reason can be told.
+            // A frame that was begun must be finished before a close frame can be sent.
             None => match timeout(SLOW_GRACE, sending).await {
                 Ok(Ok(())) => Err(Left::With(SLOW)),
                 _ => {
@@ -328,7 +328,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// Pending where there is no callback, or nothing wrong with it.
+/// Pending if there is no callback, or while it works.
 async fn lost(callback: &mut Option<Callback>) -> Lost {
     match callback {
         Some(callback) => callback.lost().await,
@@ -336,7 +336,7 @@ async fn lost(callback: &mut Option<Callback>) -> Lost {
     }
 }
 
-/// Says goodbye, and waits for the client's if it has not said it.
+/// Sends a close frame, and waits for the client's unless it has come.
 async fn farewell(socket: &mut Socket, code: Option<u16>, reason: &str, awaits_goodbye: bool) {
     if socket.close(code, reason).await.is_err() {
         return;

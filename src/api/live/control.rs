@@ -1,4 +1,4 @@
-//! What clients say in text messages. Pure.
+//! Text messages from clients. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,31 @@ use crate::api::parameters::{self, Parameters};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type")]
 pub enum Control {
-    /// Nothing, so that the stream is not taken for dead.
+    /// Keeps the stream alive.
     KeepAlive,
-    /// Close the open span of `channel`, or of all.
+    /// Closes the open span of `channel`, or of all.
     Finalize {
         #[serde(default)]
         channel: Option<usize>,
     },
-    /// No more audio comes.
+    /// Ends the audio.
     CloseStream,
-    /// Change something on the way.
+    /// Changes options of the running stream.
     Configure(Change),
 }
 
-/// What is to be otherwise from here on.
+/// Options to change from here on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Change {
-    /// All that are to be expected, instead of those before.
+    /// All terms to expect, replacing the previous ones.
     #[serde(default)]
     pub keyterms: Option<Vec<String>>,
-    /// What shapes the text, on or off. Older clients call them `processors`.
+    /// Features that shape the text, on or off. Older clients call them `processors`.
     #[serde(default, alias = "processors")]
     pub features: Option<BTreeMap<String, bool>>,
 }
 
-/// Why a change was not made: the wire format's code, where it has one, and a text.
+/// Why a change was not made: the wire format's code, if it has one, and a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{description}")]
 pub struct Unchanged {
@@ -43,7 +43,7 @@ pub struct Unchanged {
 }
 
 impl Change {
-    /// Makes all of the change, or nothing of it.
+    /// Makes the whole change, or none of it.
     ///
     /// # Errors
     /// [`Unchanged`].
@@ -74,7 +74,7 @@ impl Change {
 }
 
 impl Control {
-    /// `None` where it is none.
+    /// `None` if it is not a control message.
     pub fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

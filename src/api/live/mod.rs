@@ -1,8 +1,9 @@
-//! `GET /v1/listen` with an upgrade: audio over a WebSocket, words back while it comes.
+//! `GET /v1/listen` with an upgrade: audio in over a WebSocket, words out while it arrives.
 //!
-//! Whatever can be refused is refused before the upgrade, as JSON with a status, which SDKs can read and
-//! a close code would not tell: no key, bad parameters, no room. After it `connection` speaks, `control`
-//! reads what clients say, `answer` writes the messages of `wire`, and `callback` takes them elsewhere.
+//! Refusals come before the upgrade where possible, as JSON with a status, which SDKs can read and a close
+//! code could not express: no key, bad parameters, no room. After the upgrade, `connection` runs the socket,
+//! `control` parses the client's messages, `answer` writes those of `wire`, and `callback` delivers them
+//! elsewhere.
 
 mod answer;
 mod callback;
@@ -28,7 +29,7 @@ use answer::Asked;
 use callback::{Address, Callback};
 use connection::Connection;
 
-/// What went wrong, in a header: browsers and some SDKs show no more of a refused handshake.
+/// The error, in a header: browsers and some SDKs show nothing else of a refused handshake.
 const DG_ERROR: HeaderName = HeaderName::from_static("dg-error");
 
 pub(super) async fn stream(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
@@ -62,14 +63,14 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     if services.readiness.state() == State::Draining {
         return Err(error::stopping());
     }
-    let place = live.admit(TenantId(caller.tenant))?;
+    let permit = live.admit(TenantId(caller.tenant))?;
     let config = live.config();
     let limits =
         Limits { frame_bytes_max: config.message_bytes_max, message_bytes_max: config.message_bytes_max };
     let asked = Asked { request_id: request.id, created, parameters };
     let shared = services.clone();
-    // On the heap, once: a task is as large as all that ever passes through it.
-    let opening = Box::new((place, options, asked, callback));
+    // Boxed: a task is sized for the largest value it ever holds, and idle streams would pay for it.
+    let opening = Box::new((permit, options, asked, callback));
     let serve = async move |socket, stop| {
         let connection = connection(&shared.live, socket, opening);
         connection.run(stop).await;
@@ -77,18 +78,18 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     websocket::accept(request, limits, protocol, serve)
 }
 
-type Opening = (live::Place, Options, Asked, Option<Address>);
+type Opening = (live::StreamPermit, Options, Asked, Option<Address>);
 
-/// Not inlined: what it moves about is to be on no task.
+/// Not inlined, so that its locals take up no room in the task.
 #[inline(never)]
 fn connection(live: &Live, socket: websocket::Socket, opening: Box<Opening>) -> Box<Connection<'_>> {
-    let (place, options, asked, callback) = *opening;
-    let session = live.open(place, options);
+    let (permit, options, asked, callback) = *opening;
+    let session = live.open(permit, options);
     Box::new(Connection::new(socket, session, asked, live, callback.map(Callback::open)))
 }
 
 /// # Errors
-/// 400 for one that may not be reached.
+/// 400 for an address that may not be reached.
 async fn callback_address(
     services: &Services,
     request_id: Uuid,
@@ -98,7 +99,7 @@ async fn callback_address(
     let Some(url) = &parameters.callback else { return Ok(None) };
     let fetcher = services.fetcher.clone();
     let mut checked = without_user(url);
-    // As far as addresses go, a WebSocket is HTTP.
+    // The rules for addresses treat a WebSocket as HTTP.
     let scheme = if matches!(url.scheme(), "wss" | "https") { "https" } else { "http" };
     checked.set_scheme(scheme).map_err(|()| error::invalid_callback(&fetch::Error::NotRoutable))?;
     fetcher.check(&checked).await.map_err(|error| error::invalid_callback(&error))?;
@@ -115,10 +116,10 @@ async fn callback_address(
     }))
 }
 
-/// How the bytes are to be read.
+/// The format of the stream's bytes.
 ///
 /// # Errors
-/// 415 for an encoding that is not read at the sample rate given.
+/// 415 for an encoding that is not supported at the given sample rate.
 fn format(parameters: &Parameters) -> Result<StreamFormat, Failure> {
     Ok(match (raw::of_parameters(parameters), parameters.encoding) {
         (Some(Bare::Samples(raw)), _) => StreamFormat::Raw(raw),

@@ -1,6 +1,7 @@
 //! The messages of the wire format's streams. No logic.
 //!
-//! Names and nesting are those that the SDKs' types require; what was not asked for is an absent key.
+//! Names and nesting are those that the types of the SDKs require; a feature that was not asked for is an
+//! absent key.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +15,28 @@ use crate::figures::{Probability, Seconds};
 #[serde(tag = "type")]
 pub enum Message {
     Results(Box<Results>),
-    /// Voice begins; only with `vad_events`.
+    /// Speech begins; only with `vad_events`.
     SpeechStarted {
         channel: [usize; 2],
         timestamp: Seconds,
     },
-    /// Nobody went on speaking; only with `utterance_end_ms`.
+    /// A pause after the last word; only with `utterance_end_ms`.
     UtteranceEnd {
         channel: [usize; 2],
         last_word_end: Seconds,
     },
     /// The last message of a stream.
     Metadata(Box<Metadata>),
-    /// A text message that means nothing; the stream goes on.
+    /// An invalid text message; the stream goes on.
     Error {
         variant: &'static str,
         description: &'static str,
         message: &'static str,
     },
-    /// What was to be changed is.
+    /// A change has been made.
     ConfigureSuccess {
         request_id: Uuid,
-        /// Those in effect, where they were replaced.
+        /// The terms in effect, if they were replaced.
         #[serde(skip_serializing_if = "Option::is_none")]
         keyterms: Option<Vec<String>>,
     },
@@ -48,7 +49,7 @@ pub enum Message {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Results {
-    /// Which channel of how many.
+    /// The channel, and how many there are.
     pub channel_index: [usize; 2],
     pub duration: Seconds,
     pub start: Seconds,
@@ -70,7 +71,7 @@ pub struct Channel {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Alternative {
     pub transcript: String,
-    /// Mean of the words' confidences, 0 to 1; 0 where nothing was said.
+    /// Mean of the words' confidences, 0 to 1; 0 without words.
     pub confidence: Probability,
     /// With `language=multi`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,12 +93,12 @@ pub struct Metadata {
     /// Always `deprecated`.
     pub transaction_key: &'static str,
     pub request_id: Uuid,
-    /// Of all audio that came, 64 hexadecimal digits.
+    /// SHA-256 of all audio received, 64 hexadecimal digits.
     pub sha256: String,
     pub created: String,
     /// Seconds of audio.
     pub duration: Seconds,
-    /// Channels of the audio; 0 where there was none.
+    /// Channels of the audio; 0 if there was none.
     pub channels: u16,
     pub models: [Uuid; 1],
     pub model_info: BTreeMap<Uuid, ModelInfo>,

@@ -1,4 +1,4 @@
-//! The query parameters of a live stream: those of a file, and some that make sense there only.
+//! The query parameters of a live stream: those of a file, and some that only streams have.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use super::values::{Once, Reader};
 use super::{Error, Kind, Parameters};
 use crate::format::redact;
 
-/// A pause of so long ends a span where nothing is said about it: the wire format's own default.
+/// The default pause that ends a span: the wire format's own.
 const ENDPOINTING_DEFAULT: Duration = Duration::from_millis(10);
 const PAUSE_MS_MAX: u32 = 60_000;
 const UTTERANCE_END_MS_MIN: u32 = 100;
 
-/// One of the parameters that only streams have.
+/// A parameter that only streams have.
 pub struct Live {
     pub name: &'static str,
     pub kind: Kind,
-    /// As it would be written in a query; empty: none.
+    /// As written in a query; empty for none.
     pub default: &'static str,
     pub about: &'static str,
 }
@@ -26,30 +26,26 @@ const fn row(name: &'static str, kind: Kind, default: &'static str, about: &'sta
     Live { name, kind, default, about }
 }
 
-/// What [`LiveParameters`] reads besides the parameters of a file, and `redact`, which only streams honour.
+/// The parameters that [`LiveParameters`] reads besides those of a file, and `redact`, which only streams
+/// honour.
 pub const LIVE_TABLE: &[Live] = &[
-    row("interim_results", Kind::Flag, "false", "Tell what is heard before it is certain."),
+    row("interim_results", Kind::Flag, "false", "Send results before they are final."),
     row(
         "endpointing",
         Kind::Pause { max_ms: PAUSE_MS_MAX },
         "10",
-        "The pause that ends a span, in milliseconds, or whether one does.",
+        "The pause that ends a span, in milliseconds; or whether pauses end spans.",
     ),
     row(
         "utterance_end_ms",
         Kind::Count { min: UTTERANCE_END_MS_MIN, max: PAUSE_MS_MAX },
         "",
-        "The gap after a word that ends an utterance, which is told by `UtteranceEnd`.",
+        "The gap after a word that ends an utterance; `UtteranceEnd` reports it.",
     ),
-    row("vad_events", Kind::Flag, "false", "Tell where speech begins, by `SpeechStarted`."),
-    row("no_delay", Kind::Flag, "false", "Results are sent as soon as they are there in any case."),
-    row(
-        "redact",
-        Kind::Items { most: 100 },
-        "",
-        "What is not to be shown: pci, ssn, numbers, aggressive_numbers.",
-    ),
-    row("redact_mode", Kind::OneOf(&["mask", "label"]), "mask", "What stands in its place: `*`, or `[PCI]`."),
+    row("vad_events", Kind::Flag, "false", "Report the beginning of speech by `SpeechStarted`."),
+    row("no_delay", Kind::Flag, "false", "Results are always sent as soon as they exist."),
+    row("redact", Kind::Items { most: 100 }, "", "What to redact: pci, ssn, numbers, aggressive_numbers."),
+    row("redact_mode", Kind::OneOf(&["mask", "label"]), "mask", "The replacement: `*`, or `[PCI]`."),
 ];
 
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +59,7 @@ pub struct LiveParameters {
     pub redaction: Redaction,
 }
 
-/// What is not to be shown, and what stands in its place.
+/// The parts to redact, and their replacement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Redaction {
     pub classes: Vec<redact::Class>,
@@ -76,7 +72,7 @@ impl LiveParameters {
     /// Reads a query string, without its `?`.
     ///
     /// # Errors
-    /// The first [`Error`] met.
+    /// The first [`Error`] found.
     pub fn parse(query: &str) -> Result<Self, Error> {
         let mut all = Self {
             common: Parameters::default(),
@@ -123,7 +119,7 @@ impl LiveParameters {
             // A stream's messages may go to another WebSocket.
             "callback" => once
                 .of(name, &given, || given.url(&["http", "https", "ws", "wss"], &mut self.common.callback)),
-            // Results are sent as soon as they are there, whatever is said here.
+            // Results are sent as soon as they exist, whatever this says.
             "no_delay" => once.of(name, &given, || given.flag(&mut false)),
             _ => self.common.read(once, name, value),
         }
@@ -177,7 +173,7 @@ mod tests {
         assert_eq!(parameters.redaction, Redaction::default());
     }
 
-    /// What the table has is read, and its defaults change nothing.
+    /// Every parameter of the table is read, and its default changes nothing.
     #[test]
     fn the_table_is_true() {
         for row in LIVE_TABLE {

@@ -1,12 +1,12 @@
-//! Every query parameter, once: its names, what it takes, what it does, and where it is kept.
+//! The table of query parameters: names, values, effect, and the field of each.
 //!
-//! [`Parameters::read`] looks a name up here and `/openapi.json` is written from here, so that neither
+//! [`Parameters::read`] looks names up here, and `/openapi.json` is generated from here, so that neither
 //! knows a parameter that the other lacks.
 
 use super::values::{Encoding, Once, Reader};
 use super::{Error, Parameters};
 
-/// What a parameter takes.
+/// The values of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// `true` or `false`, in any case.
@@ -35,29 +35,29 @@ pub enum Kind {
         most: usize,
         characters: usize,
     },
-    /// A flag, or the languages to choose among.
+    /// A switch, or the languages to choose among.
     Languages {
         most: usize,
     },
 }
 
-/// What comes of asking for it.
+/// The effect of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     Honoured,
-    /// Accepted and named in the response's warnings: this server has nothing that does it.
+    /// Accepted, and named in the response's warnings: this server does not implement it.
     Warned,
-    /// Refused: what it asks for must not be thought to have happened.
+    /// Refused: the client must not believe that it was done.
     Refused,
 }
 
 /// One row of the table.
 pub struct Parameter {
     pub name: &'static str,
-    /// Other names for the same.
+    /// Aliases.
     pub aliases: &'static [&'static str],
     pub kind: Kind,
-    /// As it would be written in a query; empty: none.
+    /// As written in a query; empty for none.
     pub default: &'static str,
     pub effect: Effect,
     pub about: &'static str,
@@ -99,27 +99,27 @@ const fn intelligence(name: &'static str, kind: Kind, about: &'static str, read:
 const SEARCH_MAX: usize = 50;
 const REPLACE_MAX: usize = 200;
 const KEYWORDS_MAX: usize = 100;
-/// The wire format counts 500 tokens; a term has one at least.
+/// The wire format counts 500 tokens; a term has at least one.
 const KEYTERMS_MAX: usize = 500;
 const _: () = assert!(KEYWORDS_MAX + KEYTERMS_MAX <= crate::engine::TERMS_MAX);
 const TAG_CHARACTERS_MAX: usize = 128;
 const EXTRA_CHARACTERS_MAX: usize = 2048;
-/// For lists that the wire format gives no bound.
+/// For lists that the wire format does not bound.
 const LIST_MAX: usize = 100;
-/// For texts that it gives no bound; a search takes time in proportion.
+/// For texts that it does not bound; the time of a search is proportional.
 const TEXT_CHARACTERS_MAX: usize = 128;
 pub(super) const SECONDS_MAX: f64 = 3600.0;
 const ENCODINGS: &[&str] = &Encoding::names();
 
-/// All of them, by topic.
+/// All parameters, by topic.
 pub const TABLE: &[Parameter] = &[
     row(
         "model",
         Kind::Text,
-        "A model by name or UUID; where it is not the one served, that one is used and a warning says so.",
+        "A model by name or UUID. If it is not the one served, that one is used and a warning is returned.",
         |all, given| given.text(&mut all.model),
     ),
-    row("version", Kind::Text, "Version of the model; there is one.", |all, given| {
+    row("version", Kind::Text, "Version of the model; there is only one.", |all, given| {
         given.text(&mut all.version)
     })
     .by_default("latest")
@@ -129,24 +129,24 @@ pub const TABLE: &[Parameter] = &[
     row(
         "language",
         Kind::Text,
-        "BCP-47 tag of the language spoken; `multi` for several. Detected where absent.",
+        "BCP-47 tag of the spoken language; `multi` for several. Detected if absent.",
         |all, given| given.text(&mut all.language),
     )
     .also(&["lang"]),
     row(
         "detect_language",
         Kind::Languages { most: LIST_MAX },
-        "Detect the language, among these codes where given; overrides `language`.",
+        "Detect the language, among these codes if any are given; overrides `language`.",
         |all, given| given.detect_language(&mut all.detect_language, LIST_MAX),
     )
     .by_default("false"),
-    flag("multichannel", "Transcribe each channel by itself.", |all, given| {
+    flag("multichannel", "Transcribe each channel separately.", |all, given| {
         given.flag(&mut all.multichannel)
     }),
     row(
         "alternatives",
         Kind::Count { min: 1, max: 100 },
-        "How many alternatives; there is one.",
+        "How many alternatives; there is only one.",
         |all, given| given.number(&mut all.alternatives, 1..=100),
     )
     .by_default("1")
@@ -154,7 +154,7 @@ pub const TABLE: &[Parameter] = &[
     row(
         "punctuate",
         Kind::Flag,
-        "`true` adds `punctuated_word`; `false` takes punctuation and capitals away. Absent: the text as the model writes it.",
+        "`true` adds `punctuated_word`; `false` removes punctuation and capitals. Absent: the text as the model writes it.",
         |all, given| given.flag(all.punctuate.insert(false)),
     ),
     flag(
@@ -173,14 +173,14 @@ pub const TABLE: &[Parameter] = &[
         |all, given| given.seconds(&mut all.utterance_split_seconds),
     )
     .by_default("0.8"),
-    flag("diarize", "Tell speakers apart.", |all, given| given.switch(&mut all.diarize))
+    flag("diarize", "Label speakers.", |all, given| given.switch(&mut all.diarize))
         .also(&["diarization"])
         .warned(),
-    row("diarize_model", Kind::Text, "As `diarize`, by the name of a model.", |all, given| {
+    row("diarize_model", Kind::Text, "As `diarize`, naming a model.", |all, given| {
         given.named(&mut all.diarize)
     })
     .warned(),
-    row("diarize_version", Kind::Text, "As `diarize`, by a version.", |all, given| {
+    row("diarize_version", Kind::Text, "As `diarize`, naming a version.", |all, given| {
         given.named(&mut all.diarize)
     })
     .warned(),
@@ -204,34 +204,31 @@ pub const TABLE: &[Parameter] = &[
         ..row(
             "redact",
             Kind::Items { most: LIST_MAX },
-            "Redaction is there on the streaming endpoint alone; here anything but `false` is refused.",
+            "Only the streaming endpoint redacts; here anything but `false` is refused.",
             |all, given| given.redaction(&mut all.redact, LIST_MAX),
         )
     },
     row(
         "replace",
         Kind::Texts { most: REPLACE_MAX, characters: EXTRA_CHARACTERS_MAX },
-        "`FIND:REPLACEMENT`; without one the term is left out. A term in lower case is found in any case.",
+        "`FIND:REPLACEMENT`; without a replacement the term is removed. A term in lower case matches any case.",
         |all, given| given.replacement(&mut all.replace, REPLACE_MAX, EXTRA_CHARACTERS_MAX),
     ),
     row(
         "search",
         Kind::Items { most: SEARCH_MAX },
-        "Terms to be found in what was said, also by likeness of sound.",
+        "Terms to search the speech for, also by similar sound.",
         |all, given| given.items(&mut all.search, SEARCH_MAX, TEXT_CHARACTERS_MAX),
     ),
     row(
         "keywords",
         Kind::Items { most: KEYWORDS_MAX },
-        "`WORD` or `WORD:INTENSIFIER`: words that are likelier, the more the greater the number, or less likely where it is negative.",
+        "`WORD` or `WORD:INTENSIFIER`: words to expect, the more the greater the number, or to avoid if it is negative.",
         |all, given| given.keywords(&mut all.keywords, KEYWORDS_MAX),
     ),
-    row(
-        "keyterm",
-        Kind::Items { most: KEYTERMS_MAX },
-        "Terms to expect: they are likelier in what is heard.",
-        |all, given| given.items(&mut all.keyterms, KEYTERMS_MAX, TEXT_CHARACTERS_MAX),
-    ),
+    row("keyterm", Kind::Items { most: KEYTERMS_MAX }, "Terms to expect in the speech.", |all, given| {
+        given.items(&mut all.keyterms, KEYTERMS_MAX, TEXT_CHARACTERS_MAX)
+    }),
     row(
         "encoding",
         Kind::OneOf(ENCODINGS),
@@ -241,34 +238,36 @@ pub const TABLE: &[Parameter] = &[
     row(
         "sample_rate",
         Kind::Count { min: 4_000, max: 384_000 },
-        "Samples in a second, which `encoding` needs; `s16le` defaults to 16000. Without an `encoding` it announces raw s16le.",
+        "Samples per second, required by `encoding`; `s16le` defaults to 16000. Without an `encoding` it announces raw s16le.",
         |all, given| given.number(&mut all.sample_rate_hz, 4_000..=384_000),
     ),
-    row("channels", Kind::Count { min: 1, max: 20 }, "Channels; read with `encoding`.", |all, given| {
+    row("channels", Kind::Count { min: 1, max: 20 }, "Number of channels, with `encoding`.", |all, given| {
         given.number(&mut all.channels, 1..=20)
     })
     .by_default("1"),
-    row("callback", Kind::Url, "Where the result is sent; the request is answered at once.", |all, given| {
+    row("callback", Kind::Url, "Where to send the result; the request is answered at once.", |all, given| {
         given.callback(&mut all.callback)
     }),
-    row("callback_method", Kind::OneOf(&["POST", "PUT"]), "How it is sent.", |all, given| {
+    row("callback_method", Kind::OneOf(&["POST", "PUT"]), "The HTTP method for sending it.", |all, given| {
         given.callback_method(&mut all.callback_method)
     })
     .by_default("POST"),
-    row("metadata", Kind::Text, "Handed through to the result.", |all, given| given.text(&mut all.metadata)),
+    row("metadata", Kind::Text, "Returned with the result, unchanged.", |all, given| {
+        given.text(&mut all.metadata)
+    }),
     row(
         "tag",
         Kind::Texts { most: LIST_MAX, characters: TAG_CHARACTERS_MAX },
-        "Labels, told again in `metadata.tags`.",
+        "Labels, returned in `metadata.tags`.",
         |all, given| given.tag(&mut all.tags, LIST_MAX, TAG_CHARACTERS_MAX),
     ),
     row(
         "extra",
         Kind::Texts { most: LIST_MAX, characters: EXTRA_CHARACTERS_MAX },
-        "`KEY:VALUE`, told again in `metadata.extra`; of one key the last value.",
+        "`KEY:VALUE`, returned in `metadata.extra`; the last value of a key counts.",
         |all, given| given.pair(&mut all.extra, LIST_MAX, EXTRA_CHARACTERS_MAX),
     ),
-    // Nothing of a request is kept to train on, whatever is said here.
+    // Requests are never kept for training, whatever this says.
     flag("mip_opt_out", "No audio is ever kept to train on.", |_, given| given.flag(&mut false)),
     intelligence("summarize", Kind::Text, "`true` or `v2`: a summary.", |all, given| {
         given.intelligence("summarize", &mut all.intelligence)
@@ -306,7 +305,7 @@ pub const TABLE: &[Parameter] = &[
 ];
 
 impl Parameters {
-    /// Keeps one parameter. A name that the table lacks is ignored.
+    /// Keeps one parameter. Unknown names are ignored.
     pub(super) fn read(&mut self, once: &mut Once, name: &str, value: &str) -> Result<(), Error> {
         let named = |row: &&Parameter| row.name == name || row.aliases.contains(&name);
         let Some(row) = TABLE.iter().find(named) else { return Ok(()) };

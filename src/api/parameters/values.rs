@@ -1,4 +1,4 @@
-//! The kinds of value that parameters take.
+//! The kinds of values that parameters take.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::RangeInclusive;
@@ -8,10 +8,10 @@ use super::table::SECONDS_MAX;
 use super::{CallbackProblem, Error};
 use crate::format::Replacement;
 
-/// Longer values are cut where they are shown to the client.
+/// Longer values are shortened when they are shown to the client.
 const SHOWN_CHARACTERS_MAX: usize = 80;
 const ITEM_CHARACTERS_MAX: usize = 128;
-/// All that asks to tell speakers apart.
+/// Everything that asks for speaker labels.
 const DIARIZE_NAMES: [&str; 4] = ["diarize", "diarization", "diarize_model", "diarize_version"];
 
 /// `detect_language`: a switch, or the languages to choose among.
@@ -24,11 +24,11 @@ pub enum DetectLanguage {
     Among(Vec<String>),
 }
 
-/// How the samples of audio without a container are coded.
+/// The encoding of samples without a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     Linear16,
-    /// The contract's name for `Linear16`, which has a rate where none is said.
+    /// The contract's name for `Linear16`, which has a default rate.
     S16le,
     Linear32,
     Mulaw,
@@ -78,13 +78,13 @@ impl Encoding {
         Self::NAMES.iter().find(|(_, encoding)| *encoding == self).map_or("", |(name, _)| name)
     }
 
-    /// Samples alone do not say how many of them make a second.
+    /// Samples alone do not reveal their rate.
     pub(super) fn needs_sample_rate(self) -> bool {
         matches!(self, Self::Linear16 | Self::Linear32 | Self::Mulaw | Self::Alaw)
     }
 }
 
-/// How a result is delivered.
+/// The HTTP method that delivers a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CallbackMethod {
     #[default]
@@ -92,15 +92,15 @@ pub enum CallbackMethod {
     Put,
 }
 
-/// A word to expect.
+/// A keyword to expect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Keyword {
     pub word: String,
-    /// 1 where none is given; more weighs more, 0 and less ask for no boost.
+    /// 1 by default; more weighs more, 0 and less ask for no boost.
     pub intensifier: f64,
 }
 
-/// Remembers which parameters have had their one value.
+/// Remembers which single-valued parameters have been given.
 #[derive(Default)]
 pub(super) struct Once(HashSet<String>);
 
@@ -115,7 +115,7 @@ impl Once {
     }
 }
 
-/// One parameter as it was sent.
+/// A parameter as it was sent.
 pub(super) struct Reader<'a> {
     pub name: &'a str,
     pub value: &'a str,
@@ -141,7 +141,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// One of several flags for the same: each switches on and none off.
+    /// One of several flags with the same meaning: each can turn it on, none off.
     pub(super) fn switch(&self, into: &mut BTreeSet<&'static str>) -> Result<(), Error> {
         if self.boolean().ok_or_else(|| self.invalid("true or false"))? {
             into.extend(DIARIZE_NAMES.iter().find(|name| **name == self.name));
@@ -149,7 +149,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The name of a model for something switches that on.
+    /// Naming a model for a feature turns it on.
     pub(super) fn named(&self, into: &mut BTreeSet<&'static str>) -> Result<(), Error> {
         if !self.value.is_empty() && self.boolean() != Some(false) {
             into.extend(DIARIZE_NAMES.iter().find(|name| **name == self.name));
@@ -186,7 +186,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The items between the commas, of which there is one at least.
+    /// The items between the commas, at least one.
     fn split(&self, characters: usize) -> Result<Vec<&str>, Error> {
         let items: Vec<&str> = self.value.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
         if items.is_empty() {
@@ -202,7 +202,7 @@ impl Reader<'_> {
         self.split(characters)?.into_iter().try_for_each(|item| self.push(into, limit, item.to_owned()))
     }
 
-    /// One text with something in it, which may hold commas.
+    /// A non-empty text, which may hold commas.
     pub(super) fn text_item(&self, into: &mut Vec<String>) -> Result<(), Error> {
         if self.value.trim().is_empty() || self.value.chars().count() > ITEM_CHARACTERS_MAX {
             return Err(self.invalid("at most 128 characters"));
@@ -236,7 +236,7 @@ impl Reader<'_> {
         self.push(into, limit, self.value.to_owned())
     }
 
-    /// `key:value`; the last one of a key wins.
+    /// `key:value`; the last value of a key counts.
     pub(super) fn pair(
         &self,
         into: &mut BTreeMap<String, String>,
@@ -285,7 +285,7 @@ impl Reader<'_> {
     pub(super) fn detect_language(&self, into: &mut DetectLanguage, limit: usize) -> Result<(), Error> {
         match (self.boolean(), &mut *into) {
             (Some(true), DetectLanguage::Off) => *into = DetectLanguage::Any,
-            // A list says more than a switch.
+            // A list is more specific than a switch.
             (Some(_), _) => {}
             (None, DetectLanguage::Among(tags)) => return self.items(tags, limit, ITEM_CHARACTERS_MAX),
             (None, _) => {

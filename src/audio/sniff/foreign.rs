@@ -1,4 +1,4 @@
-//! Names for what is not read, so that a refusal says what came.
+//! Names of unsupported formats, for refusals.
 
 /// Names `bytes`, as the object of a sentence; some are no audio at all.
 pub fn name(bytes: &[u8]) -> &'static str {

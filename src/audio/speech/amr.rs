@@ -8,15 +8,13 @@ use codec_core::codecs::amr::mode::{AmrFrameType, AmrVariant};
 use codec_core::{CodecConfig, CodecType, CodedFrame, FrameKind, VariableRateCodec as _};
 
 use super::{Decoded, extend};
-use crate::audio::container::Ending;
-use crate::audio::decode::Error;
-use crate::audio::gather::Gather;
+use crate::audio::error::Error;
+use crate::audio::gather::{Ending, Gather};
 use crate::audio::sniff::Band;
 
-/// Bytes that may be no frame before it is asked how many frames there were.
+/// Bytes outside frames after which their proportion is checked.
 const STRAY_BYTES_MAX: usize = 64;
-/// A stream of AMR has no fewer frames for each byte that is in none: other bytes look like a frame now
-/// and then.
+/// The least frames of a stream for each byte outside frames: other bytes look like a frame now and then.
 const FRAMES_TO_STRAY_BYTE: usize = 4;
 /// Bits of a frame's first byte that are zero in all frames.
 const PADDING: u8 = 0b1000_0011;
@@ -52,13 +50,13 @@ impl Band {
 pub struct Frames {
     band: Band,
     codec: Box<AmrCodec>,
-    /// The mode of the last frame that had one.
+    /// The mode of the last frame with one.
     mode: u8,
 }
 
 impl Frames {
     /// # Errors
-    /// [`Error::Unsupported`] where the decoder refuses to be made.
+    /// [`Error::Unsupported`] if there is no such decoder.
     pub fn new(band: Band) -> Result<Self, Error> {
         let kind = match band {
             Band::Narrow => CodecType::AmrNb,
@@ -73,13 +71,13 @@ impl Frames {
         self.band.sample_rate_hz()
     }
 
-    /// The type of the frame that begins with `header`; `None` where none does.
+    /// The type of the frame that begins with `header`; `None` if none does.
     fn frame_type(&self, header: u8) -> Option<AmrFrameType> {
         let index = (header >> 3) & 0x0F;
         (header & PADDING == 0).then(|| AmrFrameType::from_index(self.band.variant(), index).ok()).flatten()
     }
 
-    /// Adds what a frame says to `samples`; `false` where that is a guess.
+    /// Appends a frame's audio to `samples`; `false` if that is a guess.
     fn decode(&mut self, header: u8, kind: AmrFrameType, bits: &[u8], samples: &mut Vec<f32>) -> bool {
         let (kind, mode) = match kind {
             AmrFrameType::Speech(mode) => (FrameKind::Speech, mode.index()),
@@ -95,7 +93,7 @@ impl Frames {
                 extend(samples, &pcm);
                 true
             }
-            // Time goes on.
+            // Silence, so that times stay right.
             Err(_) => {
                 samples.resize(samples.len() + self.band.frame_samples(), 0.0);
                 false
@@ -103,7 +101,7 @@ impl Frames {
         }
     }
 
-    /// Decodes a packet of whole frames, as MP4 has them; `false` where something in it is none.
+    /// Decodes a packet of whole frames, as in MP4; `false` if some of its bytes are not a frame.
     pub fn decode_packet(&mut self, packet: &[u8], samples: &mut Vec<f32>) -> bool {
         let mut rest = packet;
         while let Some((&header, after)) = rest.split_first() {
@@ -121,7 +119,7 @@ impl Frames {
 /// Decodes a file, or frames without its first line.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for what is no AMR.
+/// [`Error::Corrupt`] for bytes that are not AMR.
 pub fn read(
     bytes: impl Read,
     band: Band,
@@ -137,7 +135,7 @@ pub fn read(
     let mut header = [0];
     while bytes.read_exact(&mut header).is_ok() {
         let [header] = header;
-        // No frame begins like this; a file may stand behind another.
+        // No frame begins like this, and files may be concatenated.
         if Some(&header) == band.magic().first() {
             if !skip(&mut bytes, &band.magic()[1..]) {
                 gather.mark_damaged();
@@ -173,7 +171,7 @@ pub fn read(
     if stray * FRAMES_TO_STRAY_BYTE > good { Err(none()) } else { Ok(Ending::Whole) }
 }
 
-/// Passes over `expected`; `false` where something else comes on the way.
+/// Skips `expected`; `false` if other bytes come instead.
 fn skip(bytes: &mut impl BufRead, expected: &[u8]) -> bool {
     for expected in expected {
         match bytes.fill_buf().ok().and_then(|buffer| buffer.first()) {

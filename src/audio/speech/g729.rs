@@ -6,16 +6,15 @@ use oxideav_core::{Decoder as _, Frame, Packet, TimeBase};
 use oxideav_g729::decoder::G729Decoder;
 
 use super::Decoded;
-use crate::audio::container::Ending;
-use crate::audio::decode::Error;
-use crate::audio::gather::Gather;
+use crate::audio::error::Error;
+use crate::audio::gather::{Ending, Gather};
 
 const SAMPLE_RATE_HZ: u32 = 8_000;
 const FRAME_BYTES: usize = 10;
 const FRAME_SAMPLES: usize = 80;
 /// A frame of annex B, which describes the noise of a silence.
 const SILENCE_BYTES: usize = 2;
-/// A telephone's packet is no longer: a longer piece is part of a file, whose cuts mean nothing.
+/// The longest packet of a telephone: a longer piece is part of a file, whose cuts mean nothing.
 const PACKET_BYTES_MAX: usize = 25 * FRAME_BYTES;
 const PIECE_BYTES: usize = 4096;
 

@@ -1,17 +1,17 @@
-//! Codecs of telephones, which code a model of the voice instead of a spectrum. Their streams are frames
-//! of 10 or 20 ms, one after another.
+//! Codecs of telephones, which code a model of the voice instead of a spectrum. Their streams are sequences of
+//! frames of 10 or 20 ms.
 
 pub mod amr;
 pub mod g729;
 pub mod speex;
 
-use super::decode::Error;
+use super::error::Error;
 use super::gather::Gather;
 
-/// Full scale of the samples that these decoders give.
+/// Full scale of the samples from these decoders.
 const FULL_SCALE: f32 = 32_768.0;
 
-/// Called after each frame, as by [`super::container::read`].
+/// The callback after each frame, as in [`super::container::read`].
 pub type Decoded<'a> = &'a mut dyn FnMut(&mut Gather) -> Result<(), Error>;
 
 fn extend(samples: &mut Vec<f32>, pcm: &[i16]) {

@@ -6,14 +6,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use oxideav_speex::{DecodedFrame, SpeexDecoder, SpeexHeader, UltraWidebandDecoder, UwbDecodedFrame};
 
 use super::{Decoded, extend};
-use crate::audio::container::{Ending, MAX_CHAINED};
-use crate::audio::decode::{Error, SpeechCoding};
-use crate::audio::gather::Gather;
+use crate::audio::error::Error;
+use crate::audio::gather::{Ending, Gather};
+use crate::audio::limits::MAX_CHAINED;
 use crate::audio::ogg;
+use crate::audio::options::SpeechCoding;
 
-/// Packets in a row that may be none before what comes is taken for something else.
+/// Invalid packets in a row after which the bytes are taken for another format.
 const BROKEN_MAX: usize = 25;
-/// 255 frames of the highest bit rate are shorter.
+/// The longest packet: 255 frames of the highest bit rate are shorter.
 const PACKET_BYTES_MAX: usize = 1 << 15;
 
 /// Decodes packets of one stream.
@@ -38,7 +39,7 @@ impl Decoder {
         }
     }
 
-    /// `None` where `packet` is none.
+    /// `None` if `packet` is not one.
     fn decode(&mut self, packet: &[u8], sample_rate_hz: u32, samples: &mut Vec<f32>) -> Option<()> {
         match self {
             Self::Ultra(decoder) => {
@@ -51,8 +52,7 @@ impl Decoder {
             Self::Wide(decoder) => {
                 for frame in decoder.decode_packet(packet).ok()? {
                     let Some(pcm) = frame.pcm_i16() else { continue };
-                    // A wideband stream may leave out the upper band of a frame, and a narrowband one
-                    // is not to have any.
+                    // A wideband stream may leave out the upper band of a frame, and a narrowband one has none.
                     match (&frame, sample_rate_hz) {
                         (DecodedFrame::Narrowband(_), 16_000) => {
                             let doubled: Vec<i16> = pcm.iter().flat_map(|&sample| [sample; 2]).collect();
@@ -83,7 +83,7 @@ impl Packets {
     /// Decodes one packet. A few broken ones are 20 ms of silence each.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] where none of many is one.
+    /// [`Error::Corrupt`] if none of many is a packet.
     pub fn push(&mut self, packet: &[u8], gather: &mut Gather) -> Result<(), Error> {
         self.samples.clear();
         let (decoder, rate, samples) = (&mut self.decoder, self.sample_rate_hz, &mut self.samples);
@@ -115,11 +115,11 @@ impl Packets {
 /// Decodes a file, and those that are chained to it.
 ///
 /// # Errors
-/// [`Error::Corrupt`] for what is no Speex.
+/// [`Error::Corrupt`] for bytes that are not Speex.
 pub fn read(bytes: impl Read, gather: &mut Gather, decoded: Decoded<'_>) -> Result<Ending, Error> {
     let mut reader = ogg::Packets::new(bytes);
     let mut packets: Option<Packets> = None;
-    // Comments, and headers of extensions that nothing has.
+    // Comments, and headers of extensions that no encoder writes.
     let mut headers = 0;
     let mut chained = 0.0;
     while let Some(packet) = reader.next() {
@@ -139,7 +139,7 @@ pub fn read(bytes: impl Read, gather: &mut Gather, decoded: Decoded<'_>) -> Resu
         } else if let Some(packets) = &mut packets {
             match packets.push(&packet.bytes, gather) {
                 Ok(()) => decoded(gather)?,
-                // A chained stream of another rate: what was heard stays.
+                // A chained stream of another rate: the audio so far is kept.
                 Err(Error::Corrupt(_)) if !gather.is_empty() => {
                     gather.mark_damaged();
                     return Ok(Ending::Broken);

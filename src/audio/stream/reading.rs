@@ -1,4 +1,4 @@
-//! A container that comes in pieces, read on a thread of its own.
+//! The reader of a container that comes in pieces, on its own thread.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,21 +8,30 @@ use bytes::{Buf as _, Bytes};
 use symphonia::core::io::MediaSource;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use super::Piece;
-use crate::audio::container::{self, Ending, Source};
-use crate::audio::decode::Error;
-use crate::audio::gather::Gather;
+use crate::audio::container::{self, Source};
+use crate::audio::error::Error;
+use crate::audio::gather::{Ending, Gather};
 use crate::audio::mp4;
 use crate::audio::sniff::Container;
+
+/// A piece of a stream's output.
+#[derive(Debug, PartialEq)]
+pub enum Piece {
+    /// Mono at [`crate::audio::SAMPLE_RATE`], of equal length: one, or one for each source channel.
+    Pcm(Vec<Vec<f32>>),
+    /// Everything pushed so far is decoded, except bytes that only make sense with those that follow.
+    CaughtUp,
+    End,
+}
 
 /// Pieces on their way to the thread and back.
 const PIECES_MAX: usize = 4;
 
-/// The near end of a reader's thread.
+/// The handle on a reader's thread.
 pub struct Reading {
     /// `None`: there are no more.
     bytes: Option<mpsc::Sender<Bytes>>,
-    /// Pushed, and not yet on its way.
+    /// Pushed, and not yet sent to the thread.
     pending: Option<Bytes>,
     pushed: u64,
     pieces: mpsc::Receiver<Report>,
@@ -30,9 +39,9 @@ pub struct Reading {
 
 /// The input of a reader.
 pub enum Input {
-    /// The first bytes, which more follow.
+    /// The first bytes; more follow.
     Arriving(Bytes),
-    /// All that there will be.
+    /// The whole input.
     Whole(Bytes),
 }
 
@@ -55,7 +64,7 @@ impl Reading {
     ) -> Result<Self, Error> {
         let (bytes, incoming) = mpsc::channel(PIECES_MAX);
         let (reports, pieces) = mpsc::channel(PIECES_MAX);
-        // A stream has no end that could be trimmed; what comes before its start is in its first packets.
+        // A stream has no known end that could be trimmed, and the padding at its start is in its first packets.
         let trims = container != Container::Mpeg;
         let source = match input {
             Input::Whole(bytes) => Source::whole(bytes, container, trims),
@@ -88,7 +97,7 @@ impl Reading {
         self.pending = Some(bytes);
     }
 
-    /// There will be no more.
+    /// Ends the input.
     pub fn finish(&mut self) {
         if self.pending.is_none() {
             self.bytes = None;
@@ -108,10 +117,10 @@ impl Reading {
                             if let Some(pending) = self.pending.take() {
                                 room.send(pending);
                             }
-                            // Whoever waits to push may.
+                            // A sender that waits to push may go on.
                             return Ok(Piece::Pcm(Vec::new()));
                         }
-                        // The reader has ended: what it ended with is on its way.
+                        // The reader has ended, and its last report is on its way.
                         Err(_) => self.pieces.recv().await,
                     },
                     report = self.pieces.recv() => report,
@@ -135,20 +144,20 @@ impl Reading {
     }
 }
 
-/// The reader's thread: ends with the bytes, with an error, or when nobody listens.
+/// The body of the reader's thread: it ends with the bytes, with an error, or when the handle is dropped.
 fn read_container(source: Source, mut gather: Gather, reports: &mpsc::Sender<Report>) {
     let mut sent = 0;
     let mut send = |gather: &mut Gather| {
-        // A packet that yields nothing is no news.
+        // A packet without output is not reported.
         let decoded = gather.progress().source_samples;
         if std::mem::replace(&mut sent, decoded) == decoded {
             return Ok(());
         }
         let report = Report::Pcm { channels: gather.take(), source_channels: gather.source_channels() };
-        // Nobody listens: whatever ends the reading will do.
+        // The handle was dropped: any error ends the reading.
         reports.blocking_send(report).map_err(|_| Error::Empty)
     };
-    // Readers of untrusted bytes have panicked on arithmetic before: that costs this stream alone.
+    // Readers of untrusted bytes have panicked on arithmetic before: that may cost this stream alone.
     let read = AssertUnwindSafe(|| container::read(source, &mut gather, &mut send));
     let read = catch_unwind(read).unwrap_or_else(|_| Err(Error::Corrupt("it makes no sense".into())));
     let rest = gather.finish_stream().map(|channels| {

@@ -1,6 +1,7 @@
-//! `verbatim bench`: real files through the engine or a server, at a given concurrency; speed, delay, memory
-//! and, where references are given, words wrong. Or the device alone, with random weights.
+//! `verbatim bench`: real files through the engine or a server at a given concurrency, with speed, delay, memory and, if
+//! references are given, word errors; or the device alone, with random weights.
 
+mod percentile;
 mod subject;
 mod synthetic;
 mod words;
@@ -15,13 +16,15 @@ use clap::Args;
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
+use self::percentile::percentile;
 use self::subject::{Answer, Counted, Subject};
 use self::synthetic::Synthetic;
 use self::words::Errors;
-use super::{Failure, complain, input, print};
+use super::input;
+use super::output::{Failure, complain, print};
 use crate::config::Config;
 
-/// All files together: they are in memory while they are measured.
+/// Limit for all files together, because they stay in memory during the measurement.
 const FILES_BYTES_MAX: u64 = 8 << 30;
 
 #[derive(Args)]
@@ -30,8 +33,8 @@ pub struct Arguments {
     /// Audio files.
     #[arg(required_unless_present_any = ["manifest", "synthetic"])]
     files: Vec<PathBuf>,
-    /// Files with references: a JSON object a line, with `file` (beside the manifest), and perhaps `text` and
-    /// `language`.
+    /// Files with references: one JSON object per line, with `file` (relative to the manifest), and optionally
+    /// `text` and `language`.
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
     /// Measure the server at this address instead of an engine in this process.
@@ -40,16 +43,16 @@ pub struct Arguments {
     /// Key for the server.
     #[arg(long, env = "VERBATIM_BENCH_KEY", hide_env_values = true)]
     key: Option<String>,
-    /// Files worked on at once: one where this is not given. Windows with --synthetic: two for each slot.
+    /// Files in progress at once; default one. With --synthetic, windows; default two per slot.
     #[arg(long, value_name = "N", value_parser = input::count)]
     concurrency: Option<usize>,
-    /// How often all files are gone through.
+    /// Number of rounds over all files.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = input::count)]
     rounds: usize,
-    /// Language of files whose manifest names none; detected where absent.
+    /// Language of files without one in the manifest; detected by default.
     #[arg(long, value_name = "TAG")]
     language: Option<String>,
-    /// Write the figures to this file, too.
+    /// Also write the figures to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
@@ -59,10 +62,10 @@ pub struct Arguments {
 }
 
 const BENCH_HELP: &str = "\
-The first file goes through once before anything is measured. RTFx is seconds of audio done in a second; p50, p95
-and p99 are seconds from a file's sending to its transcript, by nearest rank. Peak memory is that of the process
-that has the model. WER: lower case, letters, digits and apostrophes only; letter by letter in languages without
-spaces. Ends with 1 where a file failed; a refusal (503) is counted and is no failure.";
+The first file is transcribed once as a warm-up. RTFx is seconds of audio per second; p50, p95 and p99 are seconds
+from sending a file to its transcript, by nearest rank. Peak memory is that of the process that runs the model. WER
+compares lower-case letters, digits and apostrophes only, letter by letter in languages without spaces. The exit
+code is 1 if a file failed; a refusal (503) is counted and is no failure.";
 
 /// A line of the manifest.
 #[derive(Deserialize)]
@@ -232,12 +235,6 @@ fn figures(outcomes: &[Outcome], wall: Duration, before: Counted, after: Counted
     }
 }
 
-/// By nearest rank, of what is sorted.
-fn percentile(sorted: &[f64], part: f64) -> Option<f64> {
-    let rank = (part * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
-}
-
 fn table(report: &Report) -> String {
     let cells = |name: String, figures: &Figures| {
         let number = |value: Option<f64>, digits: usize| {
@@ -315,6 +312,5 @@ mod tests {
         );
         assert_eq!((figures.p50_seconds, figures.p95_seconds), (Some(0.5), Some(0.95)));
         assert_eq!((figures.p99_seconds, figures.word_error_rate), (Some(0.99), Some(0.1)));
-        assert_eq!(percentile(&[], 0.5), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What is measured: the engine in this process, or a server somewhere.
+//! The subject of a measurement: the engine in this process, or a server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use crate::api::{Parameters, language};
 use crate::audio::{self, DecodeOptions};
 use crate::config::Config;
 use crate::engine::{self, Class, Task, TenantId};
-use crate::share::Tenants;
 use crate::telemetry::metrics;
 use crate::transcribe::{TranscribeOptions, Transcriber};
 
@@ -19,17 +18,17 @@ pub enum Subject {
     Server { client: reqwest::Client, url: String, key: String },
 }
 
-/// What came back for one file.
+/// The answer for one file.
 pub enum Answer {
     Heard {
         text: String,
         audio_seconds: f64,
     },
-    /// 503: too much to do.
+    /// 503: the server is full.
     Refused,
 }
 
-/// Counts since the subject's start, where it tells them.
+/// Counts since the subject's start, if it reports them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counted {
     pub windows: Option<f64>,
@@ -39,15 +38,15 @@ pub struct Counted {
 
 impl Subject {
     pub async fn in_process(mut config: Config) -> anyhow::Result<Self> {
-        // What is brought is bounded by the files worked on at once: none of them need be refused.
+        // The number of files in progress bounds the work already, so the engine need not refuse any.
         config.engine =
             engine::Config { stall_seconds: config.engine.stall_seconds, ..engine::Config::unbounded() };
-        let transcriber = crate::app::transcriber(&config, Tenants::default()).await?;
+        let transcriber = crate::app::transcriber(&config).await?;
         Ok(Self::InProcess { transcriber, limits: config.audio })
     }
 
     pub fn server(url: &str, key: String) -> anyhow::Result<Self> {
-        // Fails where there is one already, which will do.
+        // Fails if one is installed already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build()?;
         Ok(Self::Server { client, url: url.trim_end_matches('/').to_owned(), key })
@@ -64,7 +63,7 @@ impl Subject {
     }
 
     /// # Errors
-    /// Audio that cannot be read, a model that fails, a status other than 200 and 503.
+    /// Audio can't be read, the model fails, or the status is neither 200 nor 503.
     pub async fn transcribe(&self, bytes: Bytes, language: Option<&str>) -> anyhow::Result<Answer> {
         match self {
             Self::InProcess { transcriber, limits } => {
@@ -107,7 +106,7 @@ impl Subject {
         }
     }
 
-    /// What a server tells at `/metrics`, if it has that.
+    /// The counts at a server's `/metrics`, if it serves them.
     pub async fn counted(&self) -> Counted {
         match self {
             Self::InProcess { transcriber, .. } => {

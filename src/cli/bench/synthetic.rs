@@ -1,5 +1,5 @@
-//! `verbatim bench --synthetic`: the device's speed with random weights of a model's shape, every window as long as
-//! it may be and with a given number of tokens. What it reaches is set against what the device could do.
+//! `verbatim bench --synthetic`: the device's speed with random weights of a model's shape, full-length windows and a given
+//! number of tokens, compared with the device's peaks.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,14 +9,16 @@ use clap::Args;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 
-use super::{Failure, input, percentile, print};
+use super::super::input;
+use super::super::output::{Failure, print};
+use super::percentile::percentile;
 use crate::audio::Pcm;
 use crate::config::Config;
 use crate::engine::{self, Class, DecodingOptions, Engine, LanguageChoice, TenantId, WINDOW_SAMPLES, Window};
 use crate::models::{self, Lengths, Shape};
 
 const WINDOW_SECONDS: f64 = 30.0;
-/// Windows measured for each slot, where none are named: the ends, where slots are empty, are a small part.
+/// Default number of windows per slot: enough that the start and the end, when slots are empty, hardly count.
 const ROUNDS: usize = 6;
 
 #[derive(Args)]
@@ -25,22 +27,22 @@ pub struct Synthetic {
     /// large-v3-turbo. Takes no files.
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["files", "manifest", "server"])]
     pub synthetic: Option<String>,
-    /// Tokens of a window: a number, or a range over which they are spread.
+    /// Tokens per window: a number, or a range over which they are spread.
     #[arg(long, default_value = "100", value_name = "N|MIN-MAX", requires = "synthetic")]
     tokens: String,
-    /// Windows to measure; six for each slot where this is not given.
+    /// Windows to measure; default six per slot.
     #[arg(long, value_name = "N", requires = "synthetic", value_parser = input::count)]
     windows: Option<usize>,
-    /// What the device could do at most, in TFLOP/s; known for some.
+    /// The device's peak in TFLOP/s; known for some devices.
     #[arg(long, value_name = "TFLOPS", requires = "synthetic")]
     peak_tflops: Option<f64>,
-    /// What its memory could do at most, in GB/s; known for some.
+    /// The peak of its memory in GB/s; known for some devices.
     #[arg(long, value_name = "GB/S", requires = "synthetic")]
     peak_gbs: Option<f64>,
 }
 
-/// By a part of the name: bf16 TFLOP/s without sparsity and GB/s of memory. H200: what large products and copies
-/// reach on one. The rest: NVIDIA's data sheets.
+/// Peaks by a part of the device's name: bf16 TFLOP/s without sparsity, and GB/s of memory. H200: measured with large
+/// products and copies. The others: NVIDIA's data sheets.
 const PEAKS: [(&str, f64, f64); 5] = [
     ("h200", 790.0, 4300.0),
     ("h100", 989.0, 3350.0),
@@ -62,7 +64,7 @@ struct Report {
     rtfx: f64,
     tokens_per_second: f64,
     steps_per_second: f64,
-    /// Windows that had a token chosen in a step, on average.
+    /// Mean number of windows that got a token in a step.
     windows_in_a_step: f64,
     p50_seconds: Option<f64>,
     p99_seconds: Option<f64>,
@@ -99,10 +101,10 @@ pub async fn run(
     times.sort_by(f64::total_cmp);
 
     let tokens = (min + max) as f64 / 2.0;
-    // Half of a window's tokens are before its average one, and four of the prompt.
+    // A mean token has half of its window's tokens before it, and four of the prompt.
     let text = tokens / 2.0 + 4.0;
     let count = windows as f64;
-    // As the device's name says where it is so.
+    // The name of the device says so if it keeps the audio's keys and values in fp8.
     let audio_bytes = if engine.model().device.contains("fp8") { 1.0 } else { 2.0 };
     let token_bytes = shape.token_bytes(text, audio_bytes);
     let steps = (after.steps - before.steps) as f64;
@@ -156,7 +158,7 @@ fn range(text: &str) -> anyhow::Result<(usize, usize)> {
 }
 
 async fn start(config: &Config, shape: Shape, lengths: Lengths) -> anyhow::Result<Engine> {
-    // What is brought is bounded by the windows worked on at once: none of them need be refused.
+    // The number of windows in progress bounds the work already, so the engine need not refuse any.
     let engine_config =
         engine::Config { stall_seconds: config.engine.stall_seconds, ..engine::Config::unbounded() };
     let load = models::each_device(&config.models)?.into_iter().map(|models| {
@@ -168,7 +170,7 @@ async fn start(config: &Config, shape: Shape, lengths: Lengths) -> anyhow::Resul
     Ok(start.await.map_err(|_| anyhow!("the engine's start was broken off"))??)
 }
 
-/// As many windows, so many at once: the seconds that each took.
+/// Runs the windows at the given concurrency; returns the seconds that each took.
 async fn measure(
     engine: &Engine,
     pcm: &Pcm,
@@ -186,7 +188,7 @@ async fn measure(
     times.into_iter().map(|time| Ok(time?.as_secs_f64())).collect()
 }
 
-/// One attempt, whatever comes of it.
+/// A window that is decoded in a single attempt, whose result is accepted as it is.
 fn window(pcm: Pcm) -> Window {
     Window {
         pcm,
@@ -204,7 +206,7 @@ fn window(pcm: Pcm) -> Window {
     }
 }
 
-/// As long as a window may be.
+/// Noise of a full window's length.
 fn noise() -> Vec<f32> {
     let sample = |n: usize| (n as u32).wrapping_mul(2_654_435_761) >> 20;
     (0..WINDOW_SAMPLES).map(|n| sample(n) as f32 / 8192.0 - 0.25).collect()

@@ -1,12 +1,11 @@
 //! Word error rate.
 //!
-//! Both texts are made lower case; letters, digits and apostrophes inside words are kept, all else parts words
-//! or, at a word's edge, is dropped. Nothing is spelled out: `Mr.` and `mister`, `5` and `five` differ. In
-//! languages that write no spaces every letter is a word, which makes it a character error rate. Other tools
-//! normalise more, so compare only figures of one tool.
+//! Both texts are lowercased. Letters, digits and apostrophes inside words are kept; everything else separates words or,
+//! at a word's edge, is dropped. Nothing is spelled out: `Mr.` and `mister`, `5` and `five` differ. In languages written
+//! without spaces every letter counts as a word, which makes this a character error rate. Other tools normalise more, so
+//! compare figures of one tool only.
 
-/// Languages that write no spaces between words, by their ISO 639 codes.
-const LETTERS: [&str; 7] = ["ja", "zh", "yue", "th", "lo", "my", "km"];
+use crate::transcript::script;
 
 /// Wrong words, and words that should have been heard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,7 +19,7 @@ impl Errors {
     pub fn between(reference: &str, heard: &str, language: Option<&str>) -> Self {
         let by_letter = language.is_some_and(|language| {
             let code = language.split('-').next().unwrap_or(language);
-            LETTERS.contains(&code)
+            !script::is_spaced(code)
         });
         let (reference, heard) = (words(reference, by_letter), words(heard, by_letter));
         let mut row: Vec<usize> = (0..=heard.len()).collect();
@@ -41,7 +40,7 @@ impl Errors {
         self.words += other.words;
     }
 
-    /// Between 0 and, where more is heard than was said, more than 1; none without words.
+    /// 0 or more; above 1 if more words are heard than were said; `None` without words.
     pub fn rate(self) -> Option<f64> {
         (self.words > 0).then(|| self.wrong as f64 / self.words as f64)
     }

@@ -1,4 +1,4 @@
-//! How far a run is, on standard error where that is a terminal, and nowhere else.
+//! The progress bar of `transcribe`, on standard error if that is a terminal.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct Progress {
     files_done: usize,
     /// Seconds of audio in the files that are done.
     seconds_done: f64,
-    /// The most audio that the engine held, and when it held it: what it holds less is done.
+    /// The most audio that the engine held at once. Audio that it holds less of now is done.
     seconds_held: f64,
 }
 
@@ -36,13 +36,13 @@ impl Progress {
         Self { bar, ticks, files, files_done: 0, seconds_done: 0.0, seconds_held: 0.0 }
     }
 
-    /// Waits a moment, then shows what is done when the engine holds so many seconds of audio. Cancel-safe.
+    /// Waits a moment, then shows the progress, given the seconds of audio that the engine holds. Cancel-safe.
     pub async fn tick(&mut self, held_seconds: impl Fn() -> f64) {
         self.ticks.tick().await;
         self.show(held_seconds());
     }
 
-    /// A file of so many seconds is done.
+    /// Counts a file of this many seconds as done.
     pub fn done(&mut self, seconds: f64) {
         self.files_done += 1;
         self.seconds_done += seconds;
@@ -51,7 +51,7 @@ impl Progress {
     }
 
     fn show(&mut self, held: f64) {
-        // Audio comes in whole files: what is held grows at once, and shrinks as windows are done.
+        // Audio arrives in whole files, so the engine's share grows in steps, and shrinks window by window.
         self.seconds_held = self.seconds_held.max(held);
         let under_way = (self.seconds_held - held).max(0.0);
         let part = if self.seconds_held > 0.0 { under_way / self.seconds_held } else { 0.0 };
@@ -65,7 +65,7 @@ impl Progress {
         self.bar.set_message(format!("{files}{} of audio", humantime::format_duration(audio)));
     }
 
-    /// Writes something else meanwhile.
+    /// Hides the bar while `write` prints.
     pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }

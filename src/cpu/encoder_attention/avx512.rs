@@ -6,7 +6,7 @@ use super::super::attention::HEAD;
 use super::super::element::{Bf16, Element, exp};
 use super::super::rows::lanes_max;
 use super::super::threads::Places;
-use super::super::{Line, Threads};
+use super::super::{Instructions, Level, Line, Threads};
 use super::{QUERIES, Shape};
 
 /// Positions whose scores are held at once: 12 KiB for a block of queries.
@@ -19,17 +19,31 @@ const STEP: usize = 2 * LANES;
 /// are inlined into callers that have them.
 pub trait Kind: Sync {
     type Number: Element;
+    /// The instructions that [`Kind::run`] is compiled for.
+    const INSTRUCTIONS: Instructions;
     /// Numbers in a unit of four bytes.
     const IN_UNIT: usize;
     /// A unit of `numbers`, the first [`Kind::IN_UNIT`] of them.
     fn unit(numbers: &[Self::Number]) -> i32;
+    /// a · b + `sum`, unit by unit.
+    ///
     /// # Safety
-    /// The processor has this kind's instructions; here and below.
+    /// The processor has [`Kind::INSTRUCTIONS`]; here and below.
     unsafe fn multiply_add(sum: __m512, a: __m512i, b: __m512i) -> __m512;
     /// e to the power of `difference` / √64, as exactly as it will be stored.
+    ///
+    /// # Safety
+    /// As above.
     unsafe fn weight(difference: __m512) -> __m512;
     /// Sixteen weights to their units, at `units`.
+    ///
+    /// # Safety
+    /// As above, and `units` has room for 16 / [`Kind::IN_UNIT`] of them.
     unsafe fn store_weights(weights: __m512, units: *mut i32);
+    /// [`query_block`], compiled for this kind's instructions.
+    ///
+    /// # Safety
+    /// As above, and that of [`query_block`].
     unsafe fn run(job: &Job<Self>, block: usize, scratch: &mut Scratch);
 }
 
@@ -37,6 +51,7 @@ pub struct Singles;
 
 impl Kind for Singles {
     type Number = f32;
+    const INSTRUCTIONS: Instructions = Instructions::Avx512;
     const IN_UNIT: usize = 1;
 
     #[inline(always)]
@@ -76,6 +91,7 @@ pub struct Doubles;
 
 impl Kind for Doubles {
     type Number = Bf16;
+    const INSTRUCTIONS: Instructions = Instructions::Avx512Products;
     const IN_UNIT: usize = 2;
 
     #[inline(always)]
@@ -126,7 +142,7 @@ impl Kind for Doubles {
     }
 }
 
-/// Everything that a block of queries needs.
+/// The inputs of all blocks of queries, and their output.
 pub struct Job<'a, K: Kind + ?Sized> {
     fused: &'a [K::Number],
     shape: Shape,
@@ -139,7 +155,7 @@ pub struct Job<'a, K: Kind + ?Sized> {
     output: &'a Places<'a, K::Number>,
 }
 
-/// Room of one thread.
+/// The working memory of one thread.
 pub struct Scratch {
     queries: Vec<i32>,
     scores: Vec<f32>,
@@ -148,13 +164,17 @@ pub struct Scratch {
     sums: Vec<f32>,
 }
 
-/// Returns true: it is always done.
+/// Computes the attention and returns true, or false if `level` lacks the instructions.
 pub fn attend<K: Kind>(
+    level: Level,
     threads: &Threads,
     fused: &[K::Number],
     shape: Shape,
     output: &mut [K::Number],
 ) -> bool {
+    if !level.has(K::INSTRUCTIONS) {
+        return false;
+    }
     let padded = shape.length.next_multiple_of(STEP);
     let pairs = shape.windows * shape.heads;
     let lines = padded / LANES * (HEAD / K::IN_UNIT);
@@ -181,8 +201,8 @@ pub fn attend<K: Kind>(
             sums: vec![0.0; QUERIES * HEAD],
         };
         for block in blocks {
-            // SAFETY: the caller's level says that the processor has the instructions; the packed
-            // lengths are those of the shape.
+            // SAFETY: the level proves that the processor has the instructions; the packed lengths are those
+            // of the shape; `split` hands out each block once.
             unsafe { K::run(&job, block, &mut scratch) };
         }
     });
@@ -206,7 +226,7 @@ fn pack<K: Kind>(
         }
     }
     for (unit, first) in (0..shape.length).step_by(K::IN_UNIT).enumerate() {
-        // Behind the last position of an odd length stands a zero.
+        // The last position of an odd length is paired with a zero.
         let rows: [&[K::Number]; 2] = [0, 1].map(|n| {
             fused
                 .get(shape.part(window, first + n, head, 2))
@@ -223,6 +243,10 @@ fn pack<K: Kind>(
 }
 
 /// [`QUERIES`] queries of one head against all its positions.
+///
+/// # Safety
+/// It is inlined into a caller that has the kind's instructions; the keys and values of `job` are packed for its
+/// shape; no other thread works on the same block.
 #[inline(always)]
 unsafe fn query_block<K: Kind>(job: &Job<K>, block: usize, scratch: &mut Scratch) {
     let Shape { length, heads, .. } = job.shape;
@@ -231,7 +255,7 @@ unsafe fn query_block<K: Kind>(job: &Job<K>, block: usize, scratch: &mut Scratch
     let (window, head) = (pair / heads, pair % heads);
     let query_units = HEAD / K::IN_UNIT;
     for (n, units) in scratch.queries.chunks_exact_mut(query_units).enumerate() {
-        // The last block is filled up with its last query, whose result is not written again.
+        // The last block repeats its last query to be whole; the repeats are not written.
         let query = &job.fused[job.shape.part(window, (first + n).min(length - 1), head, 0)];
         for (unit, numbers) in units.iter_mut().zip(query.chunks_exact(K::IN_UNIT)) {
             *unit = K::unit(numbers);
@@ -293,7 +317,7 @@ unsafe fn query_block<K: Kind>(job: &Job<K>, block: usize, scratch: &mut Scratch
     }
     for (n, total) in totals.iter().enumerate().take(length - first) {
         let start = (window * length + first + n) * heads * HEAD + head * HEAD;
-        // SAFETY: every block of queries is one thread's own.
+        // SAFETY: the caller's promise: these rows of the output belong to this block of queries.
         let place = unsafe { job.output.range(start..start + HEAD) };
         let inverse = 1.0 / total;
         let sums = &scratch.sums[n * HEAD..(n + 1) * HEAD];
@@ -302,7 +326,12 @@ unsafe fn query_block<K: Kind>(job: &Job<K>, block: usize, scratch: &mut Scratch
 }
 
 // Plain indices below: an iterator that the compiler does not see through would keep the sums in memory.
+
 /// Scores of all queries at [`STEP`] positions, written at `offset` of each query's tile.
+///
+/// # Safety
+/// The processor has the kind's instructions. `keys` points to two times `units` lines; `queries` holds
+/// [`QUERIES`] times `units` operands; `scores` has [`STEP`] places at `offset` of each of [`QUERIES`] tiles.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
 unsafe fn scores<K: Kind>(
@@ -312,8 +341,7 @@ unsafe fn scores<K: Kind>(
     scores: &mut [f32],
     offset: usize,
 ) {
-    // SAFETY: the caller has two times `units` lines of keys, `QUERIES` times `units` operands, and room
-    // for `STEP` scores at `offset`.
+    // SAFETY: the caller's promise.
     unsafe {
         let mut sums = [[_mm512_setzero_ps(); 2]; QUERIES];
         for unit in 0..units {
@@ -334,6 +362,10 @@ unsafe fn scores<K: Kind>(
 }
 
 /// Adds the weighted values of one half of the dimensions to `sums`: 32 of each query's 64.
+///
+/// # Safety
+/// The processor has the kind's instructions. `values` points to two times `units` lines; `weights` holds `units`
+/// of every query, `weight_units` apart; `sums` holds 32 of every query, 64 apart.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
 unsafe fn weighted<K: Kind>(
@@ -343,8 +375,7 @@ unsafe fn weighted<K: Kind>(
     units: usize,
     sums: &mut [f32],
 ) {
-    // SAFETY: the caller has two lines for each of `units`, so many weights of every query, and 32 sums
-    // of every query, 64 apart.
+    // SAFETY: the caller's promise.
     unsafe {
         let mut lanes = [[_mm512_setzero_ps(); 2]; QUERIES];
         for n in 0..QUERIES {

@@ -36,7 +36,10 @@ fn round_to_int8_body<const FMA: bool>(x: &[f32], rounded: &mut [u8]) -> f32 {
 }
 
 /// Writes the outputs of `blocks` for all rows.
-pub fn blocks(
+///
+/// # Safety
+/// No other thread works on the same blocks of `y`.
+pub unsafe fn blocks(
     level: Level,
     matrix: &Matrix,
     rows: &Rows,
@@ -45,14 +48,18 @@ pub fn blocks(
     epilogue: Epilogue,
 ) {
     #[cfg(target_arch = "x86_64")]
-    if avx512::blocks(level, matrix, rows, blocks.clone(), y, epilogue) {
+    // SAFETY: the caller's promise.
+    if unsafe { avx512::blocks(level, matrix, rows, blocks.clone(), y, epilogue) } {
         return;
     }
-    portable(level, matrix, rows, blocks, y, epilogue);
+    // SAFETY: as above.
+    unsafe { portable(level, matrix, rows, blocks, y, epilogue) };
 }
 
 multiversion! {
-    fn portable(
+    /// # Safety
+    /// That of [`blocks`].
+    unsafe fn portable(
         matrix: &Matrix,
         rows: &Rows,
         blocks: Range<usize>,
@@ -61,8 +68,10 @@ multiversion! {
     ) = portable_body
 }
 
+/// # Safety
+/// That of [`blocks`].
 #[inline(always)]
-fn portable_body<const FMA: bool>(
+unsafe fn portable_body<const FMA: bool>(
     matrix: &Matrix,
     rows: &Rows,
     blocks: Range<usize>,
@@ -112,14 +121,18 @@ fn portable_body<const FMA: bool>(
                 }
                 _ => unreachable!("the operand is made for these weights; this is a bug"),
             }
-            finish::<FMA>(matrix, sums, row, block, y, epilogue);
+            // SAFETY: the caller's promise.
+            unsafe { finish::<FMA>(matrix, sums, row, block, y, epilogue) };
         }
     }
 }
 
-/// Bias, epilogue, and into its place.
+/// Adds the bias, applies the epilogue and writes the outputs of one block in one row.
+///
+/// # Safety
+/// No other thread works on the same block of `y`.
 #[inline(always)]
-fn finish<const FMA: bool>(
+unsafe fn finish<const FMA: bool>(
     matrix: &Matrix,
     mut sums: [f32; LANES],
     row: usize,
@@ -137,7 +150,7 @@ fn finish<const FMA: bool>(
     }
     let valid = LANES.min(matrix.outputs - first);
     let begin = row * matrix.outputs + first;
-    // SAFETY: every block is one thread's own, and so are its outputs in each row.
+    // SAFETY: the caller's promise: the outputs of this block belong to this thread in every row.
     let place = unsafe { y.range(begin..begin + valid) };
     match (<&mut [f32; LANES]>::try_from(&mut *place).ok(), epilogue) {
         (Some(place), Epilogue::Add) => place.iter_mut().zip(&sums).for_each(|(place, sum)| *place += sum),

@@ -1,22 +1,22 @@
-//! What work costs the engine, learned from windows that are done.
+//! The cost of work in engine time, learned from finished windows.
 //!
-//! A window's time is taken to be `a + b · seconds`: a short one costs much of a long one, since the encoder
-//! and the prompt cost about the same for both. Work is therefore kept as windows and seconds, and what it
-//! costs is asked of what is known now: nothing that is held has to be counted anew when more is known.
+//! A window's time is modelled as `a + b · seconds`: a short window costs nearly as much as a long one, as encoder and
+//! prompt cost about the same for both. Work is therefore kept as windows and seconds and converted to time on
+//! demand, so that nothing needs to be recounted when the model changes.
 
 use crate::engine::WINDOW_SAMPLES;
 
-/// Weight that the past keeps with each window: some fifty windows are remembered.
+/// Weight of the past at each new window: about fifty windows are remembered.
 const MEMORY: f64 = 0.98;
-/// Windows, or busy seconds, without which nothing is known.
+/// Windows, or busy seconds, below which an estimate is not used.
 const MIN_WINDOWS: f64 = 8.0;
 const MIN_BUSY_SECONDS: f64 = 0.5;
-/// How far lengths must be spread to tell a slope, in seconds.
+/// The spread of lengths, in seconds, that is needed to estimate the slope.
 const MIN_SPREAD_SECONDS: f64 = 1.0;
-/// Until it is known: the fixed part of a full window's cost.
+/// The fixed part of a full window's cost until it is measured.
 const FIRST_FIXED: f64 = 0.5;
 
-/// No window is taken to have cost more than so many times what was foreseen.
+/// A window counts with at most this multiple of its foreseen cost.
 const OUTLIER: f64 = 10.0;
 
 const WINDOW_SECONDS: f64 = WINDOW_SAMPLES as f64 / crate::audio::SAMPLE_RATE as f64;
@@ -27,7 +27,7 @@ pub struct Work {
     pub windows: f64,
     /// Seconds of audio.
     pub seconds: f64,
-    /// Seconds of a processor until it is decoded.
+    /// Seconds of one core until it is decoded.
     pub reading: f64,
 }
 
@@ -41,7 +41,7 @@ impl Work {
         Self { windows: (seconds / WINDOW_SECONDS).ceil(), seconds, reading: 0.0 }
     }
 
-    /// What is left of it. Sums of fractions: what is less than a sample is nothing.
+    /// The work left after `work`. Less than a sample counts as nothing, as sums of fractions are inexact.
     pub fn without(self, part: Self) -> Self {
         let left = self + part.times(-1.0);
         let nothing_below = |least: f64, value: f64| if value < least { 0.0 } else { value };
@@ -96,7 +96,7 @@ impl Cost {
         }
     }
 
-    /// What `work` costs in full windows.
+    /// The cost of `work` in full windows.
     fn full_windows(&self, work: Work) -> f64 {
         self.fixed * work.windows + (1.0 - self.fixed) * work.seconds / WINDOW_SECONDS
     }
@@ -115,7 +115,7 @@ impl Cost {
 
     /// A window of `seconds` took `busy` seconds of the engine's time, its share of batches counted.
     pub fn learn(&mut self, seconds: f64, busy: f64) {
-        // One that was stopped half-way, with the whole process perhaps, says nothing of the next.
+        // A window that was suspended half-way, perhaps with the process, says nothing about the next.
         let foreseen =
             self.of_full_window().map(|_| self.of(Work::window(seconds))).filter(|&foreseen| foreseen > 0.0);
         let busy = foreseen.map_or(busy, |foreseen| busy.min(OUTLIER * foreseen));
@@ -130,7 +130,7 @@ impl Cost {
         {
             return;
         }
-        // Neither part of a cost is negative, however the samples lie.
+        // Neither part of a cost may be negative, however the samples lie.
         let slope =
             ((self.seconds_busy / self.count - mean * mean_busy) / variance).clamp(0.0, mean_busy / mean);
         let fixed = mean_busy - slope * mean;
@@ -138,9 +138,9 @@ impl Cost {
     }
 }
 
-/// Seconds of a processor for a sample of a file, until that is measured: between MP3 and FLAC.
+/// Seconds of one core to decode a sample, until it is measured: between MP3 and FLAC.
 const FIRST_READING: f64 = 2e-8;
-/// Samples that have to be decoded before the measurement is believed.
+/// Decoded samples before the measurement is used.
 const MIN_SAMPLES: f64 = 1e6;
 
 /// The time that decoding takes for each sample of a file, all of its channels counted.
@@ -151,7 +151,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Seconds of a processor that decoding `samples` takes.
+    /// Seconds of one core to decode `samples`.
     pub fn of(&self, samples: f64) -> f64 {
         let each = if self.samples < MIN_SAMPLES { FIRST_READING } else { self.seconds / self.samples };
         samples * each
@@ -165,19 +165,19 @@ impl Reading {
 
 /// Busy seconds of the engine after which a measurement has lost most of its weight.
 const REMEMBERED_BUSY_SECONDS: f64 = 15.0;
-/// A pace outside this is a measurement that went wrong.
-const PACE: std::ops::RangeInclusive<f64> = 0.1..=2.0;
+/// Bounds of a plausible throughput; anything else is a failed measurement.
+const THROUGHPUT: std::ops::RangeInclusive<f64> = 0.1..=2.0;
 
-/// How what is done compares with what it was to cost, in seconds of the engine's time. Below 1 while the
-/// engine also does work that is not counted here. Time in which it has nothing to do does not count.
+/// Foreseen seconds of work done in a second of the engine's busy time. Below 1 while the engine also does work that
+/// is not counted here. Idle time does not count.
 #[derive(Default)]
-pub struct Pace {
+pub struct Throughput {
     busy: f64,
     foreseen: f64,
     audio: f64,
 }
 
-impl Pace {
+impl Throughput {
     /// Returns the part of all earlier measurements that still counts.
     pub fn busy(&mut self, seconds: f64) -> f64 {
         let kept = (-seconds / REMEMBERED_BUSY_SECONDS).exp();
@@ -187,12 +187,12 @@ impl Pace {
         kept
     }
 
-    /// Busy seconds that still count; `None` where they are too few to say anything.
+    /// Busy seconds that still count; `None` if too few for an estimate.
     pub fn busy_seconds(&self) -> Option<f64> {
         (self.busy >= MIN_BUSY_SECONDS).then_some(self.busy)
     }
 
-    /// Work that was to cost `foreseen` seconds is done.
+    /// Records that work is done whose foreseen cost was `foreseen` seconds.
     pub fn done(&mut self, foreseen: f64, audio_seconds: f64) {
         self.foreseen += foreseen;
         self.audio += audio_seconds;
@@ -204,7 +204,8 @@ impl Pace {
 
     /// Foreseen seconds in a second; 1 before it is measured.
     pub fn get(&self) -> f64 {
-        self.measured(self.foreseen).map_or(1.0, |pace| pace.clamp(*PACE.start(), *PACE.end()))
+        self.measured(self.foreseen)
+            .map_or(1.0, |throughput| throughput.clamp(*THROUGHPUT.start(), *THROUGHPUT.end()))
     }
 
     /// Audio seconds in a second.

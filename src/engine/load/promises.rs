@@ -1,27 +1,26 @@
-//! Callers that were refused, and when each was asked to come again.
+//! Promises to refused callers: when each should retry, and that it then goes ahead of new callers.
 //!
-//! A refused caller gets a place in a line, although it does not wait on its connection: the time at which there
-//! will be room for it if those before it come back and are let in. So each caller gets a time of its own, and
-//! one that comes back then goes before newcomers. A caller is known by a number that is the same each time it
-//! asks for the same thing; callers that look alike take each other's places.
+//! A refused caller gets a turn in a line without a connection: the time at which there will be room for it if those
+//! before it come back and are admitted. A number identifies a caller and its request; callers with the same number
+//! take each other's turns.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A place is kept for so long after its time, and given so long before.
+/// A promise holds for this long after its time, and from this long before it.
 const LATE: Duration = Duration::from_secs(3);
 const EARLY: Duration = Duration::from_millis(100);
-/// More are not remembered: they get the longest wait and no promise.
+/// The most promises kept; further callers get the longest wait and no promise.
 const MOST: usize = 4096;
-/// Weight of the newest promise in the share of those that are kept.
+/// Weight of the newest promise in the share of callers that return.
 const SMOOTHING: f64 = 0.02;
-/// However few come back, some may.
+/// The share of returning callers that is always assumed.
 const MIN_SHARE: f64 = 0.05;
 
 pub struct Promises {
     /// In order of time.
     line: VecDeque<Promise>,
-    /// The part of refused callers that come back, 0 to 1.
+    /// The share of refused callers that return, 0 to 1.
     share: f64,
 }
 
@@ -29,7 +28,7 @@ struct Promise {
     made: Instant,
     due: Instant,
     caller: u64,
-    /// It came once already, and there was no room.
+    /// The caller has returned before and found no room.
     again: bool,
 }
 
@@ -47,7 +46,7 @@ impl Promises {
         self.share = self.share.max(MIN_SHARE);
     }
 
-    /// Forgets those who did not come.
+    /// Removes promises whose callers did not return in time.
     pub fn expire(&mut self, now: Instant) {
         while self.line.front().is_some_and(|promise| promise.due + LATE < now) {
             self.line.pop_front();
@@ -55,7 +54,7 @@ impl Promises {
         }
     }
 
-    /// How long `caller` was told to wait, where it comes when it was told to. It has its place no longer.
+    /// Redeems the promise to `caller`, if it returns in time, and returns the wait that it was given.
     pub fn keep(&mut self, caller: u64, now: Instant) -> Option<Duration> {
         let due = self.line.iter().take_while(|promise| promise.due <= now + EARLY);
         let index = due.into_iter().position(|promise| promise.caller == caller)?;
@@ -64,23 +63,23 @@ impl Promises {
         Some(kept.due.saturating_duration_since(kept.made))
     }
 
-    /// The time that `caller` was given, if it was given one: asking again before that changes nothing.
+    /// When `caller` may return, if it has a promise: asking again before that changes nothing.
     pub fn of(&self, caller: u64) -> Option<Instant> {
         self.line.iter().find(|promise| promise.caller == caller).map(|promise| promise.due)
     }
 
-    /// Requests that are expected back.
+    /// The expected number of returning requests.
     pub fn expected(&self) -> f64 {
         self.share * self.line.len() as f64
     }
 
-    /// Requests that are expected back for the second time, or later: they go before the others.
+    /// The expected number of requests that return for the second time or later, which go ahead of others.
     pub fn expected_again(&self) -> f64 {
         self.share * self.line.iter().filter(|promise| promise.again).count() as f64
     }
 
-    /// Whether a newcomer may take a place while there is room for `room` more, without taking it from anyone
-    /// who is to come: by each one's time there must be room for those before it, at `rate` places a second.
+    /// Whether a new caller may be admitted while there is room for `room` requests, without breaking a promise: at
+    /// the time of each promise there must be room for all callers before it, if `rate` requests a second are done.
     pub fn leave(&self, room: f64, rate: f64, now: Instant) -> bool {
         let mut expected = 0.0;
         self.line.iter().all(|promise| {

@@ -1,22 +1,21 @@
 use super::cost::Work;
 use super::*;
 use proptest::prelude::*;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-const TENANT: TenantId = TenantId(1);
+pub(super) const TENANT: TenantId = TenantId(1);
 
 fn load(max_held_seconds: f64) -> Arc<Load> {
     started(&Config { max_held_seconds, ..Config::default() })
 }
 
-/// Of one device that works on three windows at once.
-fn started(config: &Config) -> Arc<Load> {
+/// The load of one device with three slots.
+pub(super) fn started(config: &Config) -> Arc<Load> {
     let load = Load::new(config);
     load.started(1, 3);
     Arc::new(load)
 }
 
-fn told(result: Result<Place, Error>) -> Duration {
+fn told(result: Result<RequestPermit, Error>) -> Duration {
     match result {
         Err(Error::Overloaded { retry_after }) => retry_after,
         Err(other) => panic!("{other}"),
@@ -30,9 +29,13 @@ fn an_idle_engine_takes_one_long_file_and_then_refuses_until_it_is_done() {
     let long = load.admit(TENANT, 500.0.into()).expect("idle");
     assert!(matches!(load.admit(TENANT, 1.0.into()), Err(Error::Overloaded { .. })));
     assert!(load.enter(TENANT, 1, Instant::now()).is_err());
-    long.done(450.0);
-    let second = load.admit(TENANT, 10.0.into()).expect("50 s are held, 100 s allowed");
+    long.done(500.0);
+    assert!(
+        load.admit(TENANT, 1.0.into()).is_err(),
+        "the audio stays in memory until its transcript is done"
+    );
     drop(long);
+    let second = load.admit(TENANT, 10.0.into()).expect("idle");
     drop(second);
     assert_eq!(load.held_seconds(), 0.0);
 }
@@ -57,16 +60,17 @@ fn work_given_up_makes_room_at_once_and_is_not_taken_for_speed() {
     load.busy(10.0);
     assert!(load.admit(TENANT, 20.0.into()).is_err());
     drop(first);
-    assert_eq!(load.held().real_time_factor, None);
+    assert_eq!(load.snapshot().real_time_factor, None);
     assert!(load.admit(TENANT, 20.0.into()).is_ok());
 }
 
 #[test]
-fn what_turns_out_to_be_silence_is_not_held() {
-    let load = load(100.0);
+fn what_turns_out_to_be_silence_is_no_work_but_takes_up_memory() {
+    let load = load(150.0);
     let first = load.admit(TENANT, 90.0.into()).expect("idle");
     first.cut([20.0, 10.0].into_iter());
     assert_eq!(load.held_seconds(), 30.0);
+    assert!(load.admit(TENANT, 61.0.into()).is_err());
     let second = load.admit(TENANT, 60.0.into()).expect("room");
     first.done(20.0);
     first.done(f64::INFINITY);
@@ -79,10 +83,38 @@ fn what_turns_out_to_be_silence_is_not_held() {
 fn requests_are_bounded_whatever_they_bring() {
     let load = started(&Config { max_requests: 3, ..Config::default() });
     let now = Instant::now();
-    let places: Vec<Place> = (0..3).map(|caller| load.enter(TENANT, caller, now).expect("room")).collect();
+    let permits: Vec<RequestPermit> =
+        (0..3).map(|caller| load.enter(TENANT, caller, now).expect("room")).collect();
     assert!(told(load.enter(TENANT, 9, now)) >= Duration::from_secs(1));
-    drop(places);
+    drop(permits);
     assert!(load.enter(TENANT, 10, now + Duration::from_secs(10)).is_ok());
+}
+
+#[test]
+fn memory_is_held_wherever_the_audio_is() {
+    let load = load(100.0);
+    let admission = load.admit(TENANT, 90.0.into()).expect("idle");
+    let memory = admission.memory();
+    drop(admission);
+    assert_eq!(load.held_seconds(), 0.0, "no work is left");
+    assert!(matches!(load.admit(TENANT, 20.0.into()), Err(Error::Overloaded { .. })));
+    drop(memory);
+    assert!(load.admit(TENANT, 20.0.into()).is_ok());
+}
+
+#[tokio::test]
+async fn a_job_waits_for_memory_and_is_no_work() {
+    use futures_util::FutureExt as _;
+    let load = load(100.0);
+    let file = load.admit(TENANT, 90.0.into()).expect("idle");
+    let mut job = Box::pin(load.admit_job(TENANT, 50.0));
+    assert!((&mut job).now_or_never().is_none());
+    drop(file);
+    let job = job.now_or_never().expect("there is room");
+    assert_eq!(load.held_seconds(), 0.0);
+    assert!(job.grow(80.0).is_ok(), "it is alone");
+    assert!(load.admit(TENANT, 21.0.into()).is_err());
+    assert!(load.admit(TENANT, 20.0.into()).is_ok());
 }
 
 /// Teaches `load` that a full window takes a second.
@@ -93,7 +125,7 @@ fn teach(load: &Load) {
 }
 
 /// Seconds that a refused tenant has to wait, and whether it holds its share.
-fn refused(result: Result<Admission, Error>) -> (u64, bool) {
+fn refused(result: Result<AudioPermit, Error>) -> (u64, bool) {
     match result {
         Err(Error::Overloaded { retry_after }) => (retry_after.as_secs(), false),
         Err(Error::OverShare { retry_after }) => (retry_after.as_secs(), true),
@@ -108,7 +140,7 @@ fn a_tenant_with_little_is_let_in_however_much_another_one_has_waiting() {
     teach(&load);
     let (busy, other, third) = (TenantId(1), TenantId(2), TenantId(3));
     let file = Audio::from(60.0);
-    let mut held: Vec<Admission> = std::iter::from_fn(|| load.admit(busy, file).ok()).collect();
+    let mut held: Vec<AudioPermit> = std::iter::from_fn(|| load.admit(busy, file).ok()).collect();
     // 30 seconds of work, and a quarter more for audio in hand.
     assert_eq!(held.len(), 18);
     assert_eq!(refused(load.admit(busy, file)), (1, false));
@@ -135,7 +167,7 @@ fn each_tenant_has_a_line_of_its_own() {
     let load = load(1e6);
     teach(&load);
     let (busy, other, now) = (TenantId(1), TenantId(2), Instant::now());
-    let _held: Vec<Admission> = std::iter::from_fn(|| load.admit(busy, Audio::from(30.0)).ok()).collect();
+    let _held: Vec<AudioPermit> = std::iter::from_fn(|| load.admit(busy, Audio::from(30.0)).ok()).collect();
     for caller in 0..500 {
         assert!(load.enter(busy, caller, now).is_err());
     }
@@ -147,7 +179,7 @@ fn to_ask_again_before_the_time_changes_nothing() {
     let load = load(1e6);
     teach(&load);
     let now = Instant::now();
-    let _held: Vec<Admission> = std::iter::from_fn(|| load.admit(TENANT, Audio::from(30.0)).ok()).collect();
+    let _held: Vec<AudioPermit> = std::iter::from_fn(|| load.admit(TENANT, Audio::from(30.0)).ok()).collect();
     let ask =
         |caller, seconds| told(load.enter(TENANT, caller, now + Duration::from_secs(seconds))).as_secs();
     let first = ask(1, 0);
@@ -158,6 +190,20 @@ fn to_ask_again_before_the_time_changes_nothing() {
     }
     assert_eq!(ask(1, 2), first - 2);
     assert_eq!(ask(2, 0), second);
+}
+
+#[test]
+fn a_client_that_returns_in_time_brings_its_audio_in_even_if_the_engine_is_behind_the_forecast() {
+    let load = started(&Config { max_wait_seconds: 2.0, ..Config::unbounded() });
+    teach(&load);
+    let (now, file) = (Instant::now(), Audio::from(30.0));
+    let _held: Vec<AudioPermit> = std::iter::from_fn(|| load.admit(TENANT, file).ok()).collect();
+    let wait = told(load.enter(TENANT, 1, now));
+    // By then the engine has done nothing.
+    let mut permit = load.enter(TENANT, 1, now + wait).expect("it was told to come now");
+    drop(permit.take_reservation());
+    assert!(load.admit(TENANT, file).is_err());
+    assert!(permit.admit(file).is_ok());
 }
 
 #[test]
@@ -187,8 +233,8 @@ fn a_tenants_requests_leave_room_for_others() {
     load.share_between(tenants);
     let now = Instant::now();
     let enter = |tenant: u64, caller: u64| load.enter(TenantId(tenant), caller, now);
-    let places: Vec<Place> = (0..10).map_while(|caller| enter(1, caller).ok()).collect();
-    assert_eq!(places.len(), 8);
+    let permits: Vec<RequestPermit> = (0..10).map_while(|caller| enter(1, caller).ok()).collect();
+    assert_eq!(permits.len(), 8);
     assert!(matches!(enter(1, 99), Err(Error::OverShare { .. })));
     assert!(enter(2, 1).is_ok());
 }
@@ -200,7 +246,7 @@ fn decoding_is_work_that_is_waited_for() {
     let processors = load.state().readers;
     let bomb = Audio { seconds: 1.0, source_samples: 2e9 * processors };
     let first = load.admit(TENANT, bomb).expect("idle");
-    assert!(load.held().wait_seconds.is_some_and(|wait| wait > 38.0));
+    assert!(load.snapshot().wait_seconds.is_some_and(|wait| wait > 38.0));
     assert!(load.admit(TENANT, Audio::from(1.0)).is_err());
     // It went faster than was expected of it.
     first.decoded(1.0, 2e9, Duration::from_secs(2));
@@ -247,210 +293,6 @@ fn streams_without_audio_do_not_tell_what_requests_bring() {
     assert_eq!(load.state().usual, usual);
 }
 
-/// A machine that does one window after another, in `fixed + slope · seconds`, and callers whose clocks are
-/// this machine's. What it does is known here to the microsecond, which is what the load has to guess.
-struct Simulation {
-    load: Arc<Load>,
-    start: Instant,
-    now: f64,
-    fixed: f64,
-    slope: f64,
-    queue: VecDeque<(Admission, Place, f64)>,
-    free_at: f64,
-    busy: f64,
-    random: u64,
-}
-
-/// What became of one caller.
-#[derive(Clone, Copy, Default)]
-struct Caller {
-    asked_at: f64,
-    seconds: f64,
-    told: f64,
-    /// How long those before it, and it, needed in truth.
-    truth: f64,
-    attempts: u32,
-    let_in_at: Option<f64>,
-}
-
-impl Simulation {
-    fn new(config: &Config, fixed: f64, slope: f64, seed: u64) -> Self {
-        let (load, start) = (started(config), Instant::now());
-        let random = seed.wrapping_mul(2) + 1;
-        Self { load, start, now: 0.0, fixed, slope, queue: VecDeque::new(), free_at: 0.0, busy: 0.0, random }
-    }
-
-    /// Even between 0 and 1.
-    fn random(&mut self) -> f64 {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) as f64 / (1u64 << 31) as f64
-    }
-
-    fn cost(&self, seconds: f64) -> f64 {
-        self.fixed + self.slope * seconds
-    }
-
-    /// Work in hand at this moment, in seconds of the machine's.
-    fn backlog(&self) -> f64 {
-        let waiting: f64 = self.queue.iter().skip(1).map(|(.., seconds)| self.cost(*seconds)).sum();
-        waiting + if self.queue.is_empty() { 0.0 } else { self.free_at - self.now }
-    }
-
-    /// Works until `time`.
-    fn run(&mut self, time: f64) {
-        while let Some((.., seconds)) = self.queue.front()
-            && self.free_at <= time
-        {
-            let (seconds, busy) = (*seconds, self.cost(*seconds));
-            self.busy += busy;
-            self.load.busy(busy);
-            self.load.learn(seconds, busy);
-            if let Some((admission, ..)) = self.queue.pop_front() {
-                admission.done(f64::INFINITY);
-            }
-            if let Some((.., next)) = self.queue.front() {
-                self.free_at += self.cost(*next);
-            }
-        }
-        self.now = time;
-    }
-
-    fn ask(&mut self, caller: u64, seconds: f64) -> Result<(), Duration> {
-        let now = self.start + Duration::from_secs_f64(self.now);
-        let overloaded = |error| match error {
-            Error::Overloaded { retry_after } => retry_after,
-            other => panic!("{other}"),
-        };
-        let mut place = self.load.enter(TENANT, caller, now).map_err(overloaded)?;
-        drop(place.take_expected());
-        let admission = self.load.admit(TENANT, seconds.into()).map_err(overloaded)?;
-        if self.queue.is_empty() {
-            self.free_at = self.now + self.cost(seconds);
-        }
-        self.queue.push_back((admission, place, seconds));
-        Ok(())
-    }
-}
-
-/// Offers `times` of what the machine can do for `duration` seconds; of those refused, `share` come back when
-/// they were told to, as often as it takes, the others never. Returns the callers, and how much of the time the
-/// machine was at work while the load lasted.
-fn overload(simulation: &mut Simulation, times: f64, duration: f64, share: f64) -> (Vec<Caller>, f64) {
-    const MEAN_SECONDS: f64 = 10.0;
-    let rate = times / simulation.cost(MEAN_SECONDS);
-    let mut callers: Vec<Caller> = Vec::new();
-    // Earliest first; nanoseconds order exactly.
-    let mut events = BinaryHeap::new();
-    let at = |time: f64| std::cmp::Reverse((time * 1e9) as u64);
-    for number in 0..(rate * duration) as usize {
-        let asked_at = number as f64 / rate;
-        let seconds = 2.0 + 16.0 * simulation.random();
-        callers.push(Caller { asked_at, seconds, ..Caller::default() });
-        events.push((at(asked_at), number));
-    }
-    // Who will come back, and what each brings: the line that a refused caller stands in, in truth.
-    let mut line: HashMap<usize, f64> = HashMap::new();
-    let mut busy_until_end = None;
-    while let Some((std::cmp::Reverse(time), number)) = events.pop() {
-        let time = time as f64 / 1e9;
-        if time > duration && busy_until_end.is_none() {
-            simulation.run(duration);
-            busy_until_end = Some(simulation.busy);
-        }
-        simulation.run(time);
-        line.remove(&number);
-        let seconds = callers[number].seconds;
-        match simulation.ask(number as u64, seconds) {
-            Ok(()) => callers[number].let_in_at = Some(time),
-            Err(wait) => {
-                let cost = simulation.cost(seconds);
-                let truth = simulation.backlog() + line.values().sum::<f64>() + cost
-                    - simulation.load.max_wait_seconds;
-                let caller = &mut callers[number];
-                if caller.attempts == 0 {
-                    (caller.told, caller.truth) = (wait.as_secs_f64(), truth);
-                }
-                caller.attempts += 1;
-                if simulation.random() < share {
-                    line.insert(number, cost);
-                    events.push((at(time + wait.as_secs_f64() + 0.05 * simulation.random()), number));
-                }
-            }
-        }
-    }
-    (callers, busy_until_end.unwrap_or(simulation.busy) / duration)
-}
-
-fn part(count: usize, of: usize) -> f64 {
-    count as f64 / of.max(1) as f64
-}
-
-/// The first seconds teach the load how fast the machine is.
-const LEARNING: f64 = 10.0;
-
-#[test]
-fn at_four_times_the_capacity_it_works_all_the_time_and_what_it_tells_is_true() {
-    let config = Config { max_wait_seconds: 10.0, ..Config::default() };
-    for (fixed, slope, seed) in [(0.1, 0.002, 1), (0.01, 0.02, 2), (0.5, 0.05, 3)] {
-        let mut simulation = Simulation::new(&config, fixed, slope, seed);
-        let (callers, goodput) = overload(&mut simulation, 4.0, 45.0, 1.0);
-        assert!(goodput >= 0.95, "goodput {goodput:.3} at {fixed} + {slope} s");
-        assert!(callers.iter().all(|caller| caller.let_in_at.is_some()), "somebody was never let in");
-        let refused: Vec<&Caller> = callers
-            .iter()
-            .filter(|caller| caller.attempts > 0 && caller.asked_at >= LEARNING && caller.told < 120.0)
-            .collect();
-        assert!(refused.len() > 50, "{} refused", refused.len());
-        // A whole second is the finest that can be told.
-        let true_to = |told: f64, truth: f64| (told - truth).abs() <= (0.3 * truth).max(1.5);
-        let foreseen = refused.iter().filter(|caller| true_to(caller.told, caller.truth)).count();
-        assert!(
-            part(foreseen, refused.len()) >= 0.95,
-            "{foreseen} of {} at {fixed} + {slope}",
-            refused.len()
-        );
-        let waited = |caller: &Caller| caller.let_in_at.map_or(f64::INFINITY, |at| at - caller.asked_at);
-        let kept = refused.iter().filter(|caller| true_to(caller.told, waited(caller))).count();
-        assert!(part(kept, refused.len()) >= 0.95, "{kept} of {} let in when told", refused.len());
-        // No more are told a time than can be served by then.
-        let times = refused.iter().map(|caller| caller.asked_at + caller.told);
-        let (first, last) = times.fold((f64::MAX, 0.0f64), |(first, last), at| (first.min(at), last.max(at)));
-        let in_a_second = refused.len() as f64 / (last - first);
-        let served = 1.0 / simulation.cost(10.0);
-        assert!(in_a_second <= 1.3 * served, "{in_a_second} told each second, {served} served");
-    }
-}
-
-#[test]
-fn those_who_do_not_come_back_leave_no_gap_and_those_who_do_are_let_in() {
-    let config = Config { max_wait_seconds: 5.0, ..Config::default() };
-    let mut simulation = Simulation::new(&config, 0.1, 0.005, 7);
-    let (callers, goodput) = overload(&mut simulation, 4.0, 120.0, 0.05);
-    assert!(goodput >= 0.95, "goodput {goodput:.3}");
-    let returned: Vec<&Caller> =
-        callers.iter().filter(|caller| caller.attempts > 0 && caller.let_in_at.is_some()).collect();
-    assert!(returned.len() > 20, "{} came back", returned.len());
-    let at_once = returned.iter().filter(|caller| caller.attempts == 1).count();
-    assert!(part(at_once, returned.len()) >= 0.95, "{at_once} of {}", returned.len());
-}
-
-#[test]
-fn a_short_wait_leaves_no_gap_either() {
-    let config = Config { max_wait_seconds: 0.6, ..Config::default() };
-    let mut simulation = Simulation::new(&config, 0.1, 0.005, 11);
-    let (callers, goodput) = overload(&mut simulation, 4.0, 60.0, 0.05);
-    assert!(goodput >= 0.95, "goodput {goodput:.3}");
-    assert!(callers.iter().any(|caller| caller.let_in_at.is_none()));
-}
-
-#[test]
-fn below_its_capacity_it_refuses_nobody() {
-    let mut simulation = Simulation::new(&Config::default(), 0.2, 0.01, 11);
-    let (callers, _) = overload(&mut simulation, 0.8, 120.0, 1.0);
-    assert!(callers.iter().all(|caller| caller.attempts == 0));
-}
-
 proptest! {
     #[test]
     fn what_is_let_in_and_out_adds_up(
@@ -458,24 +300,24 @@ proptest! {
     ) {
         let load = load(600.0);
         let now = Instant::now();
-        let (mut places, mut admissions) = (Vec::new(), Vec::new());
+        let (mut permits, mut admissions) = (Vec::new(), Vec::new());
         for (number, &(what, amount)) in steps.iter().enumerate() {
             let time = now + Duration::from_secs_f64(number as f64);
             match what {
-                0 => places.extend(load.enter(TENANT, number as u64, time)),
+                0 => permits.extend(load.enter(TENANT, number as u64, time)),
                 1 => admissions.extend(load.admit(TENANT, amount.into())),
-                2 => if let Some(place) = places.last_mut() { drop(place.take_expected()) },
-                3 => if let Some(admission) = admissions.last() { Admission::done(admission, amount) },
+                2 => if let Some(permit) = permits.last_mut() { drop(permit.take_reservation()) },
+                3 => if let Some(admission) = admissions.last() { AudioPermit::done(admission, amount) },
                 4 => if let Some(admission) = admissions.first() { admission.cut([amount].into_iter()) },
-                _ => { load.busy(amount); places.pop(); admissions.pop(); }
+                _ => { load.busy(amount); permits.pop(); admissions.pop(); }
             }
-            let held = load.held();
-            prop_assert_eq!(held.requests, places.len());
+            let held = load.snapshot();
+            prop_assert_eq!(held.requests, permits.len());
             prop_assert!(held.audio_seconds >= 0.0 && held.audio_seconds <= 600.0 + 60.0 * steps.len() as f64);
         }
-        places.clear();
+        permits.clear();
         admissions.clear();
-        let held = load.held();
+        let held = load.snapshot();
         prop_assert_eq!((held.requests, held.audio_seconds), (0, 0.0));
         prop_assert_eq!(load.state().held, Work::default());
     }

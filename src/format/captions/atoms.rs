@@ -1,13 +1,13 @@
-//! The smallest pieces of text that a caption may end with, and when they are said.
+//! Atoms: the smallest pieces of text that a caption may end with, with their times.
 
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::layout::{LINE_COLUMNS, ends_clause};
-use crate::format::word::is_unspaced;
+use crate::transcript::script::is_unspaced;
 use crate::transcript::{Segment, Transcript};
 
-/// Nothing is said more slowly than this and so many seconds a column.
+/// The longest time of an atom: this, and so many seconds a column.
 const SLOW_WORD_SECONDS: f64 = 0.5;
 const SLOW_COLUMN_SECONDS: f64 = 0.15;
 
@@ -67,7 +67,7 @@ pub fn atoms(transcript: &Transcript) -> Vec<Atom> {
     atoms
 }
 
-/// A word that lasts over a silence is said at that end of it where its sentence is.
+/// A word whose time spans a silence belongs to the end of it that is nearer to its sentence.
 fn shorten(atom: &mut Atom, begins_sentence: bool) {
     let longest = SLOW_WORD_SECONDS + SLOW_COLUMN_SECONDS * atom.columns as f64;
     if atom.end - atom.start > longest {
@@ -79,7 +79,7 @@ fn shorten(atom: &mut Atom, begins_sentence: bool) {
     }
 }
 
-/// Takes `word` apart where a line may break within it.
+/// Splits `word` where a line may break within it.
 fn push_word(atoms: &mut Vec<Atom>, word: &str, (start, end): (f64, f64), is_spaced: bool) {
     let graphemes: Vec<&str> = word.graphemes(true).collect();
     let at = |grapheme: usize| start + (end - start) * grapheme as f64 / graphemes.len().max(1) as f64;
@@ -110,7 +110,7 @@ fn push_word(atoms: &mut Vec<Atom>, word: &str, (start, end): (f64, f64), is_spa
     }
 }
 
-/// Whether a line may break between two pieces that no space parts; `is_word`: the model ended a word here.
+/// Whether a line may break between two pieces without a space; `is_word`: the model ended a word here.
 fn may_break(before: &str, after: &str, is_word: bool) -> bool {
     let (Some(last), Some(first)) = (before.chars().next_back(), after.chars().next()) else { return false };
     if !is_spaceless(last) && !is_spaceless(first) {
@@ -205,7 +205,7 @@ fn opens(letter: char) -> bool {
     )
 }
 
-/// Words with their times; where words were not aligned, the segment's time is shared out by length.
+/// Words with their times; without alignment, the segment's time is shared out by length.
 fn timed_words(segment: &Segment) -> Vec<(String, f64, f64)> {
     let is_aligned = segment.words.iter().any(|word| word.start != segment.start || word.end != segment.end);
     if is_aligned {

@@ -1,8 +1,8 @@
-//! Which words share a caption, and when it is on the screen.
+//! Captions: the words that share one, and its time on the screen.
 //!
-//! The words are cut by a shortest path over all places where a caption may end: each caption costs what its
-//! time, its reading speed and the place of its break are worth, so a good break here does not leave a bad
-//! one behind it. Then the times are stretched into the silence around the speech, as far as they need it.
+//! The words are cut by a shortest path over all places where a caption may end: the cost of a caption comes
+//! from its time, its reading speed and the place of its break, so a good break does not leave a bad one after it.
+//! Then the times are stretched into the silence around the speech, as far as needed.
 
 use super::atoms::{Atom, atoms};
 use super::layout::{columns, ends_clause, ends_sentence, fitting, leans_on_next, lines};
@@ -17,9 +17,9 @@ pub struct Cue {
 }
 
 pub const MAX_SECONDS: f64 = 7.0;
-/// Where the audio leaves room.
+/// Seconds, if the audio leaves room.
 pub const GOOD_SECONDS: f64 = 1.0;
-/// In any case, but for words that the model puts into no time at all.
+/// Seconds in any case, except for words that the model gives no time at all.
 pub const MIN_SECONDS: f64 = 5.0 / 6.0;
 pub const MIN_GAP_SECONDS: f64 = 0.083;
 /// A shorter gap is flicker.
@@ -30,7 +30,7 @@ const LATE_SECONDS: f64 = 1.5;
 /// A pause within a caption shows words long before they are said.
 const PAUSE_SECONDS: f64 = 0.6;
 
-/// Costs. A caption of its own costs 1.
+/// Costs. A further caption costs 1.
 const OVERLONG_SECOND: f64 = 40.0;
 const SHORT_SECOND: f64 = 30.0;
 const MISSING_SECOND: f64 = 6.0;
@@ -40,7 +40,7 @@ const ENDS_IN_PHRASE: f64 = 2.4;
 const ENDS_ON_LEANING_WORD: f64 = 3.2;
 /// A sentence that ends within a caption.
 const INNER_SENTENCE: f64 = 1.2;
-/// A second less than two: the eye goes to a caption anew.
+/// Each second below two: the eye has to find every new caption.
 const BRIEF_SECOND: f64 = 0.5;
 const BRIEF_SECONDS: f64 = 2.0;
 
@@ -66,7 +66,7 @@ fn milliseconds(seconds: f64) -> u64 {
 
 /// The cheapest cut of `atoms` into captions.
 fn parts(atoms: &[Atom]) -> Vec<&[Atom]> {
-    // best[n]: what the first n atoms cost, and where their last caption begins.
+    // best[n]: the cost of the first n atoms, and the start of their last caption.
     let mut best: Vec<(f64, usize)> = vec![(f64::INFINITY, 0); atoms.len() + 1];
     if let Some(first) = best.first_mut() {
         first.0 = 0.0;
@@ -96,7 +96,7 @@ fn parts(atoms: &[Atom]) -> Vec<&[Atom]> {
     parts
 }
 
-/// A caption in the making.
+/// A caption under construction.
 #[derive(Default)]
 struct Body {
     start: f64,
@@ -129,7 +129,7 @@ impl Body {
         self.end = atom.end.max(atom.start);
         self.is_leaning = leans_on_next(&atom.text);
         self.ends = match atom.text.as_str() {
-            // The stop of `Mr.` ends no sentence.
+            // The full stop of `Mr.` does not end a sentence.
             _ if self.is_leaning => End::Word,
             text if ends_sentence(text) => End::Sentence,
             text if ends_clause(text) => End::Clause,
@@ -161,7 +161,7 @@ impl Body {
     }
 }
 
-/// When each of `parts` is on the screen.
+/// The time of each of `parts` on the screen.
 fn times(parts: &[&[Atom]]) -> Vec<(f64, f64)> {
     let spoken: Vec<(f64, f64)> = parts
         .iter()
@@ -190,8 +190,8 @@ fn times(parts: &[&[Atom]]) -> Vec<(f64, f64)> {
     times
 }
 
-/// When each caption begins: with its speech, and no sooner after the one before than that can be read at
-/// all. Where the model puts many words into no time, they spread into the time before them, or else after.
+/// The start of each caption: with its speech, but late enough after the one before that that one can be read at
+/// all. Many words that the model gives no time spread into the time before them, or else after.
 fn starts(spoken: &[(f64, f64)]) -> Vec<f64> {
     let slot = MIN_SECONDS + MIN_GAP_SECONDS;
     let mut starts: Vec<f64> = spoken.iter().map(|(start, _)| *start).collect();

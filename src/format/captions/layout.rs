@@ -1,11 +1,11 @@
-//! Text on the lines of one caption.
+//! The division of a caption's text into lines.
 
 use super::atoms::Atom;
 
 pub const LINE_COLUMNS: usize = 42;
 const LINES: usize = 2;
 
-/// The cost of a break that parts a phrase, in columns of unevenness.
+/// The cost of a break within a phrase, in columns of unevenness.
 const NO_PUNCTUATION: usize = 12;
 /// The same for one after a word that belongs to the next: `the`.
 const PARTS_PHRASE: usize = 10;
@@ -18,7 +18,7 @@ pub fn columns(atoms: &[Atom]) -> usize {
     columns - atoms.first().map_or(0, |atom| usize::from(atom.is_spaced))
 }
 
-/// How many of `atoms` one caption can hold.
+/// The number of `atoms` that one caption can hold.
 pub fn fitting(atoms: &[Atom]) -> usize {
     let mut fitting = 0;
     for _ in 0..LINES {
@@ -81,7 +81,7 @@ pub fn ends_clause(text: &str) -> bool {
     ends_sentence(text) || closed.ends_with([',', ';', ':', '—', '–', '、', '，', '；', '：', '،', '؛'])
 }
 
-/// English words that a break should not part from what follows (Timed Text Style Guide §4).
+/// English words that should stay on one line with the next word (Timed Text Style Guide §4).
 pub fn leans_on_next(text: &str) -> bool {
     matches!(
         text.to_lowercase().as_str(),

@@ -3,13 +3,13 @@
 use super::numbers;
 use super::spoken::{Match, Spoken};
 
-/// The ends of host names that are taken for such.
+/// Recognised ends of host names.
 const TOP_LEVELS: [&str; 44] = [
     "ai", "app", "at", "au", "be", "biz", "br", "ca", "ch", "cloud", "co", "com", "de", "dev", "dk", "edu",
     "es", "eu", "fr", "gov", "health", "ie", "in", "info", "int", "io", "it", "jp", "me", "mil", "net", "nl",
     "no", "nz", "online", "org", "pl", "se", "shop", "site", "tech", "tv", "uk", "us",
 ];
-/// Those of them that are common words, and need to be announced: `a polka dot shop`.
+/// Recognised ends that are also common words, and need an announcement: `a polka dot shop`.
 const COMMON_TOP_LEVELS: [&str; 14] =
     ["app", "at", "be", "cloud", "health", "in", "info", "it", "me", "no", "online", "shop", "site", "us"];
 const ANNOUNCING: [&str; 14] = [
@@ -30,14 +30,14 @@ const POSTMASTERS: [&str; 12] = [
     "googlemail",
     "gmx",
 ];
-/// Words that tell that an address follows.
+/// Words that announce an address.
 const MAIL: [&str; 6] = ["email", "e-mail", "mail", "emails", "address", "write"];
 /// Mailboxes that need no announcement.
 const MAILBOXES: [&str; 14] = [
     "info", "support", "sales", "contact", "hello", "admin", "help", "office", "press", "jobs", "billing",
     "team", "noreply", "service",
 ];
-/// Words that are no part of an address: `the dot com bubble`, `meet me at example dot com`.
+/// Words that are not part of an address: `the dot com bubble`, `meet me at example dot com`.
 const PLAIN: [&str; 40] = [
     "a", "an", "the", "this", "that", "of", "and", "or", "to", "is", "are", "was", "us", "me", "him", "her",
     "it", "them", "you", "i", "we", "they", "he", "she", "at", "on", "in", "out", "up", "for", "from",
@@ -63,8 +63,8 @@ pub fn mail(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         .flatten()
 }
 
-/// What stands before `at`: words, letters and digits, joined by signs that were named. The last atom
-/// that fits before `at` ends it.
+/// The part before `at`: words, letters and digits, joined by spoken signs. The last atom that fits before `at`
+/// ends it.
 fn local(spoken: &Spoken<'_>, at: usize) -> Option<Part> {
     let mut text = label(spoken.atom(at))?;
     let mut next = at + 1;
@@ -84,7 +84,7 @@ fn local(spoken: &Spoken<'_>, at: usize) -> Option<Part> {
             next += 2;
             continue;
         }
-        // Without a sign only digits go on, and letters after letters.
+        // Without a sign only digits continue it, and letters after letters.
         let spelled = text.len() == next - at && word.len() == 1;
         match numbers::digit(word) {
             Some(digit) => text.push_str(&digit.to_string()),

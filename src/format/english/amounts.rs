@@ -1,10 +1,10 @@
-//! How many, and of what: numbers in prose, money, percentages, measures, ordinals.
+//! Amounts: numbers in prose, money, percentages, measures, ordinals.
 
 use super::numbers::{self, Number};
 use super::spoken::{Joint, Match, Spoken};
 use super::{Rules, pronouns, sequences};
 
-/// The units that the wire format names, and their signs.
+/// The units of the wire format, and their symbols.
 const UNITS: [(&str, &str); 16] = [
     ("milligram", "mg"),
     ("centigram", "cg"),
@@ -26,7 +26,7 @@ const UNITS: [(&str, &str); 16] = [
 const METRES: [(&str, &str); 4] =
     [("millimetre", "mm"), ("centimetre", "cm"), ("metre", "m"), ("kilometre", "km")];
 
-/// Signs of money before a sum, and the coins.
+/// Currency signs before a sum, and the coins.
 const SIGNS: [(char, &str); 3] = [('$', "cent"), ('€', "cent"), ('£', "penny")];
 const OWNERS: [&str; 6] = ["her", "his", "my", "our", "their", "your"];
 
@@ -75,7 +75,7 @@ fn is_unit(text: &str) -> bool {
     measure || matches!(text, "percent" | "per" | "dollars" | "euros")
 }
 
-/// `point five`, where it is one.
+/// `point five`, if it is a number.
 fn point(spoken: &Spoken<'_>, at: usize) -> Option<Number> {
     let before = spoken.before(at);
     if spoken.atom(at) != "point" || numbers::is_number(before) {
@@ -105,14 +105,14 @@ pub fn money(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     }
     let number = number(spoken, at)?;
     let unit = spoken.open(number.end);
-    // `my two cents` are an opinion.
+    // `my two cents` is an opinion.
     let opinion = number.whole == 2 && OWNERS.contains(&spoken.before(at));
     if matches!(unit, "cent" | "cents") && number.scale.is_none() && !opinion {
         return spoken.one(number.plain(), at, number.end).filter(|_| number.literal.is_none());
     }
     let after = number.end + 1;
     let (sign, change, end) = match unit {
-        // `a million dollar idea` is no sum, and `half a million dollars` is not a million.
+        // `a million dollar idea` is not a sum, and `half a million dollars` is not a million.
         "dollar" if numbers::is_article(spoken, at) => return None,
         _ if numbers::is_article(spoken, at) && is_part(spoken, at) => return None,
         "dollar" | "dollars" => ("$", "cent", after),
@@ -153,7 +153,7 @@ fn sum_and_coins(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     spoken.one(format!("{sum}.{coins:02}"), at, end)
 }
 
-/// Whether only a part of what is at `at` is meant: `half a million`, `a quarter of a million`.
+/// Whether only a part of the number at `at` is meant: `half a million`, `a quarter of a million`.
 fn is_part(spoken: &Spoken<'_>, at: usize) -> bool {
     let part = |text: &str| matches!(text.trim_end_matches('s'), "half" | "quarter" | "third" | "fraction");
     let before = spoken.before(at);
@@ -228,7 +228,7 @@ pub fn ordinal(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     spoken.one(numbers::with_suffix(value), at, end)
 }
 
-/// A number that nothing more is known of.
+/// A plain number.
 pub fn plain(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
     if matches!(spoken.atom(at), "minus" | "negative") && !numbers::is_number(spoken.before(at)) {
         let number = numbers::number(spoken, at + 1).filter(|_| spoken.joint(at + 1) == Joint::Open)?;
@@ -250,7 +250,7 @@ pub fn plain(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
     let idiom = (numbers::is_article(spoken, at) && number.end == at + 2)
         || next == "something"
         || next.strip_suffix('s').is_some_and(|next| next == "hundred" || numbers::scale(next).is_some());
-    // `six forty five` may be a time, a price or a number: it stays as it was said. So does `a dollar fifty`.
+    // `six forty five` may be a time, a price or a number: it stays in words. So does `a dollar fifty`.
     let before = spoken.before(at);
     let doubtful = !rules.numerals
         && number.whole < 100
@@ -267,7 +267,7 @@ pub fn plain(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
         return None;
     }
     let digits = match rules.smart {
-        // A year is announced, a number of things is not.
+        // A year is announced, a count is not.
         true if number.whole == 2000 && !YEARS.contains(&before) => number.grouped(),
         true => number.prose(),
         false => number.plain(),

@@ -42,7 +42,7 @@ pub const COUNTED: [&str; 20] = [
     "hour",
 ];
 
-/// What a date with a month that is also a word, or a year of the first centuries, is announced by.
+/// Words that announce a date whose month is also a word, or a year of the first centuries.
 const ANNOUNCING: [&str; 14] = [
     "on", "by", "in", "since", "until", "till", "of", "last", "next", "before", "after", "from", "year",
     "circa",
@@ -56,7 +56,7 @@ const PRICED: [&str; 7] = ["cost", "costs", "for", "just", "only", "paid", "pay"
 
 const SIGHT_REACH: usize = 3;
 
-/// The month at `at`, if it is one there and not the verb.
+/// The month at `at`, unless it is the verb.
 fn month(spoken: &Spoken<'_>, at: usize) -> bool {
     let name = spoken.atom(at);
     MONTHS.contains(&name)
@@ -116,7 +116,7 @@ pub fn date(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     }
 }
 
-/// `the second` after a month. What goes on with a noun is another thing: `in June the second quarter`.
+/// `the second` after a month, but not before a noun: `in June the second quarter`.
 fn day_with_article(spoken: &Spoken<'_>, at: usize) -> Option<(String, usize)> {
     let (day, end) = numbers::ordinal(spoken, at + 1).filter(|(day, _)| *day <= 31)?;
     let goes_on = spoken.open(end);

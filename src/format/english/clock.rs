@@ -7,7 +7,7 @@ use super::spoken::{Match, Spoken};
 /// Minutes that speakers count to or from the hour: `ten to eight`.
 const TOLD_MINUTES: [u64; 4] = [5, 10, 20, 25];
 
-/// Words before a time such as `ten to eight`. After any other word `ten to twelve` may be a range.
+/// Words before a time such as `ten to eight`. After others `ten to twelve` may be a range.
 const BEFORE_TOLD: [&str; 15] = [
     "about", "after", "almost", "around", "at", "before", "by", "is", "it's", "just", "nearly", "since",
     "till", "until", "was",
@@ -75,8 +75,8 @@ pub fn hour(spoken: &Spoken<'_>, at: usize) -> Option<(String, usize)> {
 struct Clock {
     text: String,
     minutes: bool,
-    /// It was said in words. In digits, `8 37` and `8.37` are times only where the half of the day follows, and
-    /// `8:37` is written as it should be.
+    /// It was in words. In digits, `8 37` and `8.37` are times only if `AM` or `PM` follows, and `8:37` is already
+    /// written well.
     certain: bool,
     end: usize,
 }

@@ -1,8 +1,8 @@
-//! English as it is written: numbers, dates, times, money, addresses.
+//! The written forms of English: numbers, dates, times, money, addresses.
 //!
-//! At each word the rules are tried in turn, the most particular first; the first that matches writes
-//! its words and the reading goes on after them. Rules see the spoken elements of the words and the
-//! punctuation between them, never characters of the text. What is in doubt stays in words.
+//! At each word the rules are tried in turn, the most specific first; the first that matches writes
+//! its words, and reading continues after them. Rules see the spoken elements of the words and the
+//! punctuation between them, never characters of the text. Doubtful cases stay in words.
 
 mod addresses;
 mod amounts;
@@ -18,10 +18,10 @@ mod telephones;
 use self::spoken::{Match, Spoken};
 use super::word::Word;
 
-/// Which rules apply.
+/// The choice of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// All but `measurements`; numbers below ten stay words where they stand alone.
+    /// All but `measurements`; numbers below ten stay words if they stand alone.
     pub smart: bool,
     /// Every number in digits. Alone: without commas, and nothing but numbers.
     pub numerals: bool,
@@ -29,7 +29,7 @@ pub struct Rules {
     pub measurements: bool,
 }
 
-/// `words` with what the rules find in them.
+/// `words` in the form that the rules give them.
 pub fn rewrite(words: Vec<Word>, rules: Rules) -> Vec<Word> {
     if !(rules.smart || rules.numerals || rules.measurements) {
         return words;

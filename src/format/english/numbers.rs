@@ -1,5 +1,5 @@
-//! English number words: cardinals, ordinals, decimals. Grammar only; whether a number is written in
-//! digits is for the rules to say.
+//! English number words: cardinals, ordinals, decimals. Grammar only: the rules decide whether a number is
+//! written in digits.
 
 use super::spoken::Spoken;
 
@@ -122,7 +122,7 @@ pub fn cardinal(spoken: &Spoken<'_>, at: usize) -> Option<(u64, usize)> {
                 total += value * scale;
                 (smallest, next) = (scale, after + 1);
             }
-            // What has a scale of its own is another number.
+            // A number with its own scale is another one.
             Some(_) if next > at => break,
             // `a thousand and one`; but `five thousand and two hundred` are two.
             _ if and == 1 && value >= 100 => break,
@@ -133,7 +133,7 @@ pub fn cardinal(spoken: &Spoken<'_>, at: usize) -> Option<(u64, usize)> {
     (total > 0).then_some((total, next))
 }
 
-/// A number as it is to be written.
+/// A number in the parts that its written form needs.
 pub struct Number {
     /// Before the point.
     pub whole: u64,
@@ -143,7 +143,7 @@ pub struct Number {
     pub scale: Option<&'static str>,
     /// It was in digits already, in this form.
     pub literal: Option<String>,
-    /// Atoms: where the scale is, and what is after all of it.
+    /// Atoms: that of the scale, and the one after the number.
     pub scale_at: usize,
     pub end: usize,
 }
@@ -165,7 +165,7 @@ impl Number {
         }
     }
 
-    /// As prose has it: with commas, but for what may be a year (`nineteen hundred`, `two thousand ten`).
+    /// As in prose: with commas, except for a possible year (`nineteen hundred`, `two thousand ten`).
     pub fn prose(&self) -> String {
         let century = (1100..2000).contains(&self.whole) && self.whole.is_multiple_of(100);
         if century || (2000..2100).contains(&self.whole) { self.plain() } else { self.grouped() }
@@ -218,7 +218,7 @@ pub fn number(spoken: &Spoken<'_>, at: usize) -> Option<Number> {
     Some(number)
 }
 
-/// The number before a million or more, where it has no other parts: it is shorter with the word.
+/// The number before a million or more without other parts, which is shorter with the word.
 fn large(spoken: &Spoken<'_>, at: usize) -> Option<(u64, usize)> {
     let (value, next) = group(spoken, at, spoken.atom(at))?;
     let (_, scale) = scale(spoken.open(next))?;

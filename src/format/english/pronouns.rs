@@ -1,15 +1,15 @@
-//! `one` for a thing or a person: no number, even where every number is to be in digits.
+//! The pronoun `one`, which is not a number, even if every number is to be in digits.
 
 use super::numbers;
 use super::sequences::NUMBERED;
 use super::spoken::{Joint, Spoken};
 
-/// Before these `one` stands for what was spoken of.
+/// Before these `one` is the pronoun.
 const BEFORE: [&str; 22] = [
     "this", "that", "the", "which", "each", "every", "no", "any", "another", "some", "someone", "last",
     "next", "only", "good", "bad", "big", "small", "new", "old", "other", "right",
 ];
-/// Words that may follow the pronoun, and begin nothing that can be counted.
+/// Words that may follow the pronoun, and don't begin a countable noun.
 const AFTER: [&str; 114] = [
     "a", "about", "above", "after", "again", "against", "all", "along", "also", "always", "among", "an",
     "and", "another", "are", "around", "as", "at", "because", "been", "before", "behind", "below", "beside",
@@ -26,10 +26,10 @@ const TURNS: [&str; 8] = ["day", "hand", "last", "moment", "more", "side", "thin
 /// Between two numbers.
 const BETWEEN: [&str; 11] =
     ["and", "by", "equals", "in", "minus", "or", "over", "plus", "point", "through", "to"];
-/// How many words may describe the pronoun: `one very thick one`.
+/// The most words that describe the pronoun: `one very thick one`.
 const DESCRIBING: usize = 3;
 
-/// How far behind it the other thing is: `from one language to another`.
+/// The distance to the other thing: `from one language to another`.
 const OTHER_REACH: usize = 5;
 
 /// Whether the atom at `at` is the pronoun.
@@ -83,12 +83,12 @@ fn is_said_again(spoken: &Spoken<'_>, at: usize) -> bool {
             .any(|back| spoken.atom(at - back) == "one")
 }
 
-/// Whether what follows `before` is a number by itself: `chapter one`.
+/// Whether a number by itself follows `before`: `chapter one`.
 pub fn is_named(before: &str) -> bool {
     NUMBERED.contains(&before) || matches!(before, "floor" | "number" | "question" | "step")
 }
 
-/// Whether a number is next to it, but for a comma or a word between the two.
+/// Whether a number is next to it, with at most a comma or a word between the two.
 fn has_neighbour(spoken: &Spoken<'_>, at: usize) -> bool {
     let number = |text: &str| numbers::is_number(text) || numbers::is_literal(text) || text == "zero";
     let after = |place: usize, joint| number(spoken.after(place, joint));

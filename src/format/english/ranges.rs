@@ -1,4 +1,4 @@
-//! Two numbers that belong together: `5 to 10`, `$5 or $10`, `9 out of 10`. Both are in digits, or none is.
+//! Pairs of numbers: `5 to 10`, `$5 or $10`, `9 out of 10`. Both are written in digits, or neither is.
 
 use super::Rules;
 use super::amounts;
@@ -44,7 +44,7 @@ fn times(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     behind(spoken, hour, at..end, second, later)
 }
 
-/// `text` for the first atoms, the joining words, and what is made of the rest.
+/// `text` for the first atoms, the joining words, and the match of the rest.
 fn behind(
     spoken: &Spoken<'_>,
     text: String,
@@ -100,7 +100,7 @@ impl Pair<'_> {
         }
         let last = numbers::number(spoken, *second)?;
         let goes_on = spoken.open(last.end);
-        // `six to twenty first`, `two in nineteen ninety`, and amounts that were none of [`Self::amounts`].
+        // `six to twenty first`, `two in nineteen ninety`, and amounts that [`Self::amounts`] did not match.
         if numbers::is_article(spoken, *second)
             || numbers::ordinal(spoken, *second).is_some()
             || numbers::is_number(goes_on)

@@ -1,14 +1,14 @@
-//! Digits said one after another: codes, house numbers, accounts.
+//! Sequences of spoken digits: codes, house numbers, accounts.
 
 use super::numbers;
 use super::spoken::{Joint, Match, Spoken};
 
-/// Longer runs are no telephone or house number, whatever they are.
+/// Longer runs are not telephone or house numbers.
 pub const ELEMENTS_MAX: usize = 16;
-/// How far back a word tells what the digits are.
+/// The distance within which a word before the digits says what they are.
 pub const REACH: usize = 8;
 
-/// Digits that are counted otherwise: no telephone number, though it may have the length of one.
+/// Names of digits that are not a telephone number, even if they have the length of one.
 pub const ACCOUNTS: [&str; 12] = [
     "account",
     "tracking",
@@ -37,7 +37,7 @@ const CODES: [&str; 12] = [
     "vin",
     "number",
 ];
-/// After these digits are a name, however they were said: `flight one twenty three`.
+/// After these, digits are a name in any spoken form: `flight one twenty three`.
 pub const NUMBERED: [&str; 18] = [
     "apartment",
     "channel",
@@ -80,13 +80,13 @@ const STREETS: [&str; 20] = [
     "trail",
     "crescent",
 ];
-/// Words that name no street: `six thirty in the square`.
+/// Words that don't name a street: `six thirty in the square`.
 const PASSING: [&str; 32] = [
     "a", "am", "an", "and", "are", "at", "by", "down", "for", "from", "go", "in", "is", "m", "my", "of",
     "off", "on", "or", "our", "p", "pm", "the", "their", "this", "to", "up", "was", "we", "were", "with",
     "your",
 ];
-/// How many words may name a street.
+/// The most words in the name of a street.
 const STREET_WORDS: usize = 4;
 
 /// Digits said as one, and the atom after them.
@@ -144,8 +144,8 @@ pub fn joined(elements: &[Element]) -> String {
     elements.iter().map(|element| element.digits.as_str()).collect()
 }
 
-/// Three digits or more as one number; five where the model wrote digits, which it does in lists too.
-/// Counting is none: `one two three four`.
+/// Three digits or more as one number; five if the model wrote digits, as it does in lists too.
+/// Counting is not a number: `one two three four`.
 pub fn digits(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     let elements = run(spoken, at, Joint::Open, usize::MAX, single);
     let digits = joined(&elements);
@@ -173,7 +173,7 @@ fn is_counting(digits: &str) -> bool {
     values.len() > 3 && values.windows(2).all(|pair| matches!(pair, [a, b] if a + 1 == *b))
 }
 
-/// `1Z57A2B`: letters and digits, where a code is announced.
+/// `1Z57A2B`: letters and digits after the announcement of a code.
 pub fn code(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     if !spoken.is_about(at, REACH, &CODES) {
         return None;
@@ -190,7 +190,7 @@ pub fn code(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     (elements.len() >= 4 && mixed).then(|| spoken.one(text, at, elements.last()?.end)).flatten()
 }
 
-/// `1234 Main Street`, `flight 123`: digits that are a name, however they were said.
+/// `1234 Main Street`, `flight 123`: digits that are a name, in any spoken form.
 pub fn name(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     let elements = run(spoken, at, Joint::Open, ELEMENTS_MAX, element);
     let mut end = elements.last()?.end;
@@ -216,7 +216,7 @@ pub fn name(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     (named && fits).then(|| spoken.one(digits, at, end)).flatten()
 }
 
-/// Whether the words at `at` name a street. After a number that is not evidently a house's, capitals tell:
+/// Whether the words at `at` name a street. After a number that is not evidently a house's, capitals decide:
 /// `five Oak Lane`, but `one way street`.
 fn is_street(spoken: &Spoken<'_>, at: usize, evident: bool) -> bool {
     (at..at + STREET_WORDS + 1)

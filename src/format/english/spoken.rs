@@ -1,14 +1,14 @@
-//! Words as the rules read them, and what rules make of them.
+//! The input of the rules, spoken elements of words, and their output.
 
 use std::ops::Range;
 
 use super::numbers;
 use crate::format::word::{self, Gap, Word};
 
-/// What stands before an atom.
+/// The joint between an atom and the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Joint {
-    /// A space, or a hyphen within a word: what is said goes on.
+    /// A space, or a hyphen within a word: the phrase goes on.
     Open,
     Comma,
     /// Any other punctuation, or the beginning.
@@ -25,13 +25,13 @@ pub struct Atom {
     joint: Joint,
 }
 
-/// Words, read. Atoms are told by their place; beyond the last there is "".
+/// Words with their atoms, which are addressed by index; beyond the last there is "".
 pub struct Spoken<'a> {
     pub words: &'a [Word],
     atoms: Vec<Atom>,
 }
 
-/// What one rule makes of some atoms.
+/// The result of one rule for some atoms.
 pub struct Match {
     /// The atom after it.
     pub end: usize,
@@ -163,8 +163,8 @@ impl Match {
         Self { end, pieces, drops_stop: false }
     }
 
-    /// The words that it makes. The first keeps what the spoken ones opened with, the last what they
-    /// closed with; punctuation between them is the rule's to write.
+    /// The words of the match. The first keeps the opening punctuation of the spoken ones, the last their closing
+    /// punctuation; the rule writes the punctuation between them.
     pub fn words(&self, spoken: &[Word]) -> Vec<Word> {
         let count = self.pieces.len();
         let piece = |(index, piece): (usize, &Piece)| {

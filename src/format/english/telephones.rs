@@ -1,4 +1,4 @@
-//! Telephone numbers, said digit by digit or written in groups of digits.
+//! Telephone numbers, spoken digit by digit or written in groups of digits.
 
 use super::sequences::{self, ACCOUNTS, ELEMENTS_MAX, Element, REACH};
 use super::spoken::{Joint, Match, Spoken};
@@ -7,7 +7,7 @@ const TELEPHONE: [&str; 10] =
     ["phone", "telephone", "call", "dial", "cell", "mobile", "fax", "reach", "text", "callback"];
 const LONG_DIGITS: usize = 10;
 const LOCAL_DIGITS: usize = 7;
-/// How many digits may follow where a group of them begins or ends: country code, area code, exchange, line.
+/// Counts of digits that may follow at the bounds of groups: country code, area code, exchange, line.
 const BOUNDARIES: [usize; 5] = [11, 10, 7, 4, 0];
 
 /// `(444) 814-9913`, `1 (800) 555-1212`, `+1 (415) 555-2671`, and where telephones are the topic `814-9913`.
@@ -21,7 +21,7 @@ pub fn telephone(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         return None;
     }
     let all = sequences::run(spoken, start, Joint::Comma, ELEMENTS_MAX, element);
-    // The run may go on behind a comma with what is another sentence's number.
+    // After a comma the run may go on with the number of another sentence.
     (1..=all.len()).rev().find_map(|count| {
         let elements = all.get(..count)?;
         let end = elements.last()?.end;
@@ -41,7 +41,7 @@ pub fn telephone(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     })
 }
 
-/// As elsewhere, and digits that the model wrote in groups.
+/// Elements as elsewhere, and digits that the model wrote in groups.
 fn element(spoken: &Spoken<'_>, at: usize, text: &str, begun: bool) -> Option<Element> {
     let text = text.strip_prefix('+').filter(|_| !begun).unwrap_or(text);
     let literal = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

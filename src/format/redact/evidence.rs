@@ -1,4 +1,4 @@
-//! Words around a row that tell what its number is.
+//! Evidence in the words around a row: what its number is.
 
 use super::Class;
 use super::reading::{Reading, Spoken};
@@ -14,7 +14,7 @@ pub fn bare(words: &[Word], at: usize) -> String {
     words.get(at).map(|word| word.parts().1.to_lowercase().replace('’', "'")).unwrap_or_default()
 }
 
-/// Words that may stand between a number and what announces it.
+/// Words that may stand between a number and its announcement.
 fn links(word: &str) -> bool {
     is_month(word)
         || matches!(
@@ -160,7 +160,7 @@ fn counts_something(word: &str) -> bool {
     )
 }
 
-/// Years said one after another. No card begins like a year of our time.
+/// Whether these are years in sequence. No card begins like a year of our time.
 pub fn are_years(row: &Row, words: &[Word]) -> bool {
     row.items.iter().all(|item| is_year(&bare(words, item.word)))
 }
@@ -169,7 +169,7 @@ fn is_year(word: &str) -> bool {
     word.len() == 4 && word.parse::<u16>().is_ok_and(|year| (1800..2100).contains(&year))
 }
 
-/// Whether something before the row says that a number comes.
+/// Whether words before the row announce a number.
 pub fn is_announced(row: &Row, words: &[Word], readings: &[Reading]) -> bool {
     before(row, words, readings).any(|(word, _)| announces_anything(&word))
 }

@@ -1,8 +1,8 @@
-//! How many digits a word may stand for.
+//! The number of digits that a word may stand for.
 
 use crate::format::word::Word;
 
-/// The digits that a word or a row may have: bit n is set where n digits are possible.
+/// The digits that a word or a row may have: bit n is set if n digits are possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts(u64);
 
@@ -23,7 +23,7 @@ impl Counts {
         while left != 0 {
             let count = left.trailing_zeros() as usize;
             left &= left - 1;
-            // More than the most is as many as can be told.
+            // Larger counts saturate.
             let lost = count > 0 && self.0 >> (Self::MOST + 1 - count) != 0;
             sums |= self.0 << count | u64::from(lost) << Self::MOST;
         }
@@ -73,13 +73,13 @@ pub enum Reading {
     Zero,
     /// `for`, which may be `four` beside spelled digits.
     Soundalike,
-    /// Digits that are no part of a longer number: `$20`, `3rd`, `5pm`, `three-year-old`.
+    /// Digits that are not part of a longer number: `$20`, `3rd`, `5pm`, `three-year-old`.
     Apart(usize),
     /// Separates the groups of a number: `dash`.
     Separator,
-    /// May be said within a number: `um`, `then`.
+    /// Words that may come within a number: `um`, `then`.
     Aside,
-    /// The same of words that sentences are made of: `let me see`, `the last are`.
+    /// The same for words of ordinary sentences: `let me see`, `the last are`.
     Remark,
     Other,
 }

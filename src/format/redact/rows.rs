@@ -1,4 +1,4 @@
-//! Rows of digits, and what each class hides of them.
+//! Rows of digits, and the part of them that each class hides.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::format::word::Word;
 const ASIDES_MAX: usize = 5;
 const SSN_DIGITS: usize = 9;
 const CARD_DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
-/// An announced number is hidden from so many digits on: people also give only the last four.
+/// The least digits of an announced number that is hidden: people also give only the last four.
 const ANNOUNCED_SSN_DIGITS_MIN: usize = 3;
 
 /// One word of a row.
@@ -44,11 +44,11 @@ pub struct Row {
     pub items: Vec<Item>,
     /// The word after its last item.
     pub end: usize,
-    /// Nothing follows but what may be said within a number.
+    /// Only words that may come within a number follow.
     pub is_open: bool,
 }
 
-/// The rows of `words`; finals ended before the words `seams`, which may include the one behind the last.
+/// The rows of `words`; finals ended before the words `seams`, which may include the one past the last.
 pub fn rows(words: &[Word], readings: &[Reading], seams: &[usize]) -> Vec<Row> {
     let mut builder = Builder { words, readings, seams, rows: Vec::new(), row: None, asides: Vec::new() };
     for at in 0..words.len() {
@@ -208,7 +208,7 @@ impl Reader {
     fn written(&mut self, digits: usize) -> Counts {
         let times = std::mem::replace(&mut self.times, 1);
         *self = Self { has_number: true, ..Self::new() };
-        // `double 4`; `double 44` is said by few.
+        // `double 4`; few people say `double 44`.
         if times > 1 && digits == 1 { Counts::exactly(times) } else { Counts::exactly(digits) }
     }
 
@@ -235,7 +235,7 @@ impl Reader {
             }
             Spoken::Times(times) => {
                 *self = Self { times, ..Self::new() };
-                // The digit that follows counts for it.
+                // The next digit counts for it.
                 Counts::NONE
             }
             Spoken::Plural => Counts::either(1, 9),
@@ -309,7 +309,7 @@ impl Row {
         edges.iter().enumerate().flat_map(ends).filter(|part| !part.is_empty()).collect()
     }
 
-    /// The items that `class` hides, if nothing more is said.
+    /// The items that `class` hides if the row is complete.
     pub fn found(&self, class: Class, words: &[Word], readings: &[Reading]) -> Vec<Range<usize>> {
         let all = 0..self.items.len();
         let counts = self.counts(all.clone());

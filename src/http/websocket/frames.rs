@@ -1,14 +1,14 @@
-//! Bytes of a client to messages, strictly after RFC 6455. Pure.
+//! Assembles messages from a client's bytes, strictly by RFC 6455. Pure.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use fastwebsockets::{CloseCode, OpCode, unmask};
 
-/// The most that is taken.
+/// Size limits, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Of one frame's payload.
+    /// Payload of one frame.
     pub frame_bytes_max: u64,
-    /// Of a message, however many frames it comes in.
+    /// A message, however many frames it comes in.
     pub message_bytes_max: u64,
 }
 
@@ -18,11 +18,11 @@ pub enum Message {
     Binary(Bytes),
     Ping(Bytes),
     Pong,
-    /// The code to answer with; `None` where there was none.
+    /// The close code; `None` if there was none.
     Close(Option<u16>),
 }
 
-/// What the peer did wrong; `code` is the one to close with.
+/// A violation of the protocol by the peer; `code` is the one to close with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Violation {
@@ -39,7 +39,7 @@ const TOO_LARGE: Violation = Violation { code: 1009, reason: "the message is lar
 /// RFC 6455, 5.5.
 const CONTROL_BYTES_MAX: u64 = 125;
 
-/// Puts messages together from the frames that they come in.
+/// Assembles messages from frames.
 pub struct Assembler {
     limits: Limits,
     frame: Option<Header>,
@@ -47,7 +47,7 @@ pub struct Assembler {
     control: Vec<u8>,
 }
 
-/// A frame whose payload is on its way.
+/// A frame whose payload is incomplete.
 struct Header {
     opcode: OpCode,
     is_final: bool,
@@ -59,7 +59,7 @@ struct Header {
 struct Unfinished {
     is_text: bool,
     bytes: Vec<u8>,
-    /// So many of `bytes` are text for sure.
+    /// This many of `bytes` are valid UTF-8 so far.
     checked: usize,
 }
 
@@ -68,14 +68,14 @@ impl Assembler {
         Self { limits, frame: None, message: None, control: Vec::new() }
     }
 
-    /// Bytes of the current frame that have not come.
+    /// Missing bytes of the current frame.
     pub fn missing(&self) -> usize {
         self.frame.as_ref().map_or(0, |frame| usize::try_from(frame.remaining).unwrap_or(usize::MAX))
     }
 
-    /// Takes what it can use from `input`; a message where that completes one.
+    /// Consumes bytes of `input`; returns a message as soon as one is complete.
     ///
-    /// # Errors
+    /// [`Violation`], as soon as it shows. Anything after it is meaningless.
     /// [`Violation`], as soon as it shows. What comes after it means nothing.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Message>, Violation> {
         loop {
@@ -110,7 +110,7 @@ impl Assembler {
         }
     }
 
-    /// The next frame's header, once it is there whole.
+    /// The next frame's header, once it is complete.
     fn header(&mut self, input: &mut BytesMut) -> Result<Option<Header>, Violation> {
         let &[first, second, ref rest @ ..] = &input[..] else { return Ok(None) };
         if first & 0x70 != 0 {
@@ -148,7 +148,7 @@ impl Assembler {
         Ok(Some(Header { opcode, is_final, mask: [a, b, c, d], remaining: length }))
     }
 
-    /// Whether such a frame may come now.
+    /// Whether such a frame is allowed now.
     fn check(&self, opcode: OpCode, is_final: bool, length: u64) -> Result<(), Violation> {
         if is_control(opcode) {
             return match (is_final, length) {
@@ -177,7 +177,7 @@ impl Assembler {
 }
 
 impl Unfinished {
-    /// Room for `more`, doubled as vectors do, but never for more than a message may have.
+    /// Reserves room for `more`, doubling as vectors do, but never beyond the largest message.
     fn reserve(&mut self, more: usize, limit: u64) {
         let (length, room) = (self.bytes.len(), self.bytes.capacity());
         if length + more > room {
@@ -187,7 +187,7 @@ impl Unfinished {
         }
     }
 
-    /// Refuses what can no longer become text.
+    /// Refuses bytes that can no longer become valid UTF-8.
     fn check(&mut self, is_whole: bool) -> Result<(), Violation> {
         if !self.is_text {
             return Ok(());
@@ -202,7 +202,7 @@ impl Unfinished {
 
     fn finish(self) -> Message {
         match (self.is_text, self.bytes) {
-            // Checked as it came.
+            // Checked as it arrived.
             (true, bytes) => Message::Text(String::from_utf8(bytes).unwrap_or_default()),
             (false, bytes) => Message::Binary(Bytes::from(bytes)),
         }
@@ -220,7 +220,7 @@ fn control(opcode: OpCode, payload: Vec<u8>) -> Result<Message, Violation> {
             [] => Ok(Message::Close(None)),
             &[high, low, ref reason @ ..] => {
                 let code = u16::from_be_bytes([high, low]);
-                // RFC 6455, 7.4: below 1000 and from 5000 on there are none; some are never sent.
+                // RFC 6455, 7.4: codes below 1000 and from 5000 on do not exist; some are never sent.
                 if code < 1000 || !CloseCode::from(code).is_allowed() {
                     return Err(protocol("a close code that means nothing"));
                 }

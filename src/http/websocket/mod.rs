@@ -1,8 +1,8 @@
 //! WebSockets (RFC 6455) on the hyper front end.
 //!
-//! The handshake and the frames that go out are fastwebsockets'; what comes in is read by [`frames`],
-//! which is stricter than that: unmasked frames, reserved bits, overlong lengths, messages without end
-//! and text that is none are refused as soon as they show. No extension is ever agreed to.
+//! fastwebsockets does the handshake and the outgoing frames; [`frames`] reads the incoming ones, more
+//! strictly: unmasked frames, reserved bits, overlong lengths, endless messages and invalid text are refused
+//! as soon as they show. No extension is ever agreed to.
 
 mod frames;
 
@@ -23,34 +23,34 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
 use super::Failure;
-use super::admission::Place;
+use super::connection_limit::ConnectionPermit;
 use super::service::{Request, Response, empty};
 use crate::patience::Patience;
 use frames::Assembler;
 
 pub use frames::{Limits, Message, Violation};
 
-/// Room for what comes next where nothing is known of it: small, since most sockets are idle.
+/// Read buffer while the next size is unknown: small, since most sockets are idle.
 const IDLE_READ_BYTES: usize = 1024;
 const READ_BYTES_MAX: usize = 64 << 10;
 
-/// Where sockets go on when their requests are answered.
+/// Lets sockets go on after their requests are answered.
 #[derive(Clone)]
 pub(super) struct Upgrades {
     pub tasks: TaskTracker,
-    /// The connection's place stays taken.
-    pub place: Arc<Place>,
+    /// The connection's permit stays taken.
+    pub permit: Arc<ConnectionPermit>,
     pub stop: CancellationToken,
     pub cut: CancellationToken,
 }
 
-/// Answers a handshake, and then runs `serve` on the socket in a task of its own, with a token that is
-/// cancelled when the server begins to stop: the drain waits for the task.
+/// Answers a handshake, then runs `serve` on the socket in a task of its own, with a token that is cancelled
+/// when the server begins to stop: the drain waits for the task.
 ///
-/// `protocol`: which of the offered subprotocols is agreed to.
+/// `protocol`: the offered subprotocol to agree to.
 ///
 /// # Errors
-/// 426 where the request is no handshake of version 13; 400 where it is a malformed one.
+/// 426 if the request is no handshake of version 13; 400 if it is malformed.
 pub fn accept<F, R>(
     request: Request,
     limits: Limits,
@@ -78,9 +78,9 @@ where
     if let Some(protocol) = protocol {
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, protocol);
     }
-    let Upgrades { tasks, place, stop, cut } = request.upgrades;
+    let Upgrades { tasks, permit, stop, cut } = request.upgrades;
     let run = async move {
-        let _place = place;
+        let _permit = permit;
         let Ok(socket) = upgrade.await else { return };
         let socket = Socket::new(socket.into_inner(), limits);
         tokio::select! {
@@ -88,7 +88,7 @@ where
             () = serve(socket, stop) => {}
         }
     };
-    // The caller's span ends with its answer; this one lives as long as the socket, and by itself.
+    // The caller's span ends with its answer; this one is a root, and lives as long as the socket.
     tasks.spawn(run.instrument(tracing::info_span!(parent: None, "websocket", id = %request.id)));
     Ok(response)
 }
@@ -100,14 +100,13 @@ fn upgrade_required(message: &'static str) -> Failure {
         .header(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"))
 }
 
-/// What a browser can say of itself in a handshake, where it can set no other header: the items of
-/// `Sec-WebSocket-Protocol`.
+/// The items of `Sec-WebSocket-Protocol`, the only header of a handshake that a browser can set.
 pub fn offered_protocols(headers: &hyper::HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(HeaderName::from_static("sec-websocket-protocol")).iter();
     values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Why nothing more comes.
+/// Why reading ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The peer broke the protocol: close with the violation's code.
@@ -117,7 +116,7 @@ pub enum ReadError {
     Gone,
 }
 
-/// An open WebSocket, this end of it being the server's.
+/// The server's end of an open WebSocket.
 pub struct Socket {
     stream: TokioIo<Upgraded>,
     input: BytesMut,
@@ -129,17 +128,17 @@ impl Socket {
         Self { stream, input: BytesMut::new(), assembler: Assembler::new(limits) }
     }
 
-    /// The next message, whole, or control frame. Cancel-safe.
+    /// The next complete message or control frame. Cancel-safe.
     ///
     /// # Errors
-    /// [`ReadError`]; after it nothing more can be read.
+    /// [`ReadError`]; nothing more can be read after it.
     pub async fn next(&mut self) -> Result<Message, ReadError> {
         loop {
             if let Some(message) = self.assembler.next(&mut self.input)? {
                 return Ok(message);
             }
             if self.input.is_empty() {
-                // Gives the memory back: what is idle holds next to none.
+                // Frees the memory: an idle socket holds next to none.
                 self.input = BytesMut::new();
             }
             self.input.reserve(self.assembler.missing().clamp(IDLE_READ_BYTES, READ_BYTES_MAX));
@@ -150,13 +149,13 @@ impl Socket {
         }
     }
 
-    /// [`Self::next`]; `None` where `patience` ends before anything came. Cancel-safe.
+    /// [`Self::next`]; `None` if `patience` ends first. Cancel-safe.
     pub async fn next_by(&mut self, patience: &mut Patience) -> Option<Result<Message, ReadError>> {
         patience.wait(self.next()).await
     }
 
     /// # Errors
-    /// The peer is gone. Not cancel-safe: a frame that is written in part cannot be taken back.
+    /// The peer is gone. Not cancel-safe: a frame written in part cannot be taken back.
     pub async fn send_text(&mut self, text: String) -> io::Result<()> {
         self.send(Frame::text(Payload::Owned(text.into_bytes()))).await
     }
@@ -173,7 +172,8 @@ impl Socket {
         self.send(Frame::new(true, OpCode::Pong, None, Payload::Borrowed(&payload))).await
     }
 
-    /// Says goodbye; `code` `None` answers a goodbye that gave none. `reason` has at most 123 bytes.
+    /// Sends a close frame; `code` `None` answers a close frame without a code. `reason` has at most 123
+    /// bytes.
     ///
     /// # Errors
     /// As [`Self::send_text`].
@@ -185,7 +185,7 @@ impl Socket {
         self.send(frame).await
     }
 
-    /// Sends nothing more, and takes in what comes until the peer is gone.
+    /// Sends nothing more, and drains input until the peer is gone.
     pub async fn linger(&mut self) {
         if self.stream.shutdown().await.is_err() {
             return;

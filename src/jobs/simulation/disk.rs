@@ -18,12 +18,12 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::{Dice, among, roll};
-use crate::jobs::room::{Bounds, Held};
+use crate::jobs::room::{Bounds, Usage};
 use crate::jobs::spool::{Audio, Spool, Unread};
-use crate::jobs::store::{Acceptance, Answer, Census, Stamp};
+use crate::jobs::store::{Acceptance, Answer, Census, Stamp, Submission};
 use crate::jobs::{Delivery, Error, Finished, Job, JobId, Next, Order, Phase, Run, Sqlite, State, Store};
 
-/// Of all calls; so often one fails and has done nothing, or has done it all the same.
+/// The part of all calls that fail without effect, and the part that fail after taking effect.
 const FAILS: f64 = 0.01;
 const FAILS_LATE: f64 = 0.005;
 const LOG: &str = "jobs.sqlite3-wal";
@@ -44,7 +44,7 @@ struct Inside {
     steps: u64,
     /// The database's log when the last call was answered: so much of it is on the disk for sure.
     safe: u64,
-    /// Of audio that was being written when the process died.
+    /// The audio that was being written when the process died.
     torn: Option<JobId>,
     log: Option<PathBuf>,
 }
@@ -134,7 +134,7 @@ impl Disk {
         inside.safe = inside.safe.max(length.unwrap_or_default());
     }
 
-    /// The process has died: what nobody was told of is cut short or spoiled, or has reached the disk.
+    /// The process has died: unacknowledged writes are cut short or spoiled, or have reached the disk.
     pub fn tear(&self, folder: &Path) {
         let inside = self.inside.lock().expect("one thread");
         if let Ok(content) = std::fs::read(folder.join(LOG)) {
@@ -233,6 +233,10 @@ macro_rules! call {
 }
 
 impl Store for FaultyStore {
+    fn submitted(&self, tenant: u64, idempotency_key: String) -> Answer<'_, Option<Submission>> {
+        call!(self, submitted(tenant, idempotency_key))
+    }
+
     fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance> {
         if self.0.forgetful && roll(&self.0.dice, 0.1) {
             return Box::pin(async { Ok(Acceptance::Taken) });
@@ -240,7 +244,7 @@ impl Store for FaultyStore {
         call!(self, accept(order, sha256, bounds))
     }
 
-    fn held(&self, tenant: u64) -> Answer<'_, Held> {
+    fn held(&self, tenant: u64) -> Answer<'_, Usage> {
         call!(self, held(tenant))
     }
 

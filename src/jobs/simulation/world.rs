@@ -11,7 +11,7 @@ use super::{Dice, among};
 use crate::fetch::{Error, Message, Reply, SendError};
 use crate::jobs::world::World;
 
-/// What came to a receiver.
+/// A request that a receiver got.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Received {
     pub at: SystemTime,

@@ -1,4 +1,4 @@
-//! Opening the database, whatever a crash, a broken disk or a hand has left of it.
+//! Opens the database, whatever state a crash, a broken disk or an operator has left it in.
 
 use std::fs;
 use std::io::Read as _;
@@ -16,14 +16,14 @@ use crate::state;
 
 const DATABASE: &str = "jobs.sqlite3";
 const LOG: &str = "jobs.sqlite3-wal";
-/// Each log begins with one of these; the last bit tells how its checksums are made
+/// A log begins with one of these; the last bit is the byte order of its checksums
 /// (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>).
 const LOG_MAGIC: u32 = 0x377f_0682;
 /// How long one process waits for another that is writing.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Sqlite {
-    /// Opens the database of `state_dir`, making directory and file where they are missing.
+    /// Opens the database of `state_dir`; creates directory and file if they are missing.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Damaged`], [`Error::Exhausted`], [`Error::Store`], [`Error::Newer`].
@@ -36,10 +36,11 @@ impl Sqlite {
         prepare(&path).map_err(|error| damaged(error, &path))
     }
 
-    /// Reads all of the database, to see that it is one. A damaged one may answer for long, with jobs missing.
+    /// Reads the whole database to see whether it is intact. A damaged one may work for long, with jobs
+    /// missing.
     ///
     /// # Errors
-    /// [`Error::Damaged`], or where it cannot be read.
+    /// [`Error::Damaged`], or the error of reading it.
     pub fn check(&self, state_dir: &Path) -> Result<(), Error> {
         let path = state_dir.join(DATABASE);
         let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +52,7 @@ impl Sqlite {
         }
     }
 
-    /// Whether the database was empty, or missing, when this opened it.
+    /// Whether the database was empty or missing before this opened it.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
@@ -62,7 +63,7 @@ fn prepare(path: &Path) -> Result<Sqlite, Error> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
-    // Deleted rows are overwritten: results are what people said.
+    // Deleted rows are overwritten: results hold people's words.
     connection.pragma_update(None, "secure_delete", true)?;
     let found = format(&connection)?;
     if found < FORMATS.len() {
@@ -77,7 +78,7 @@ fn prepare(path: &Path) -> Result<Sqlite, Error> {
     Ok(Sqlite { connection: Arc::new(Mutex::new(connection)), is_new: found == 0 })
 }
 
-/// The format of the database: how many of [`FORMATS`] it has been through.
+/// The format of the database: how many of [`FORMATS`] have been applied.
 fn format(db: &Connection) -> Result<usize, Error> {
     let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = FORMATS.len();
@@ -85,7 +86,7 @@ fn format(db: &Connection) -> Result<usize, Error> {
     usize::try_from(found).ok().filter(|found| *found <= known).ok_or(newer)
 }
 
-/// `error`, in clear words where it is about what the database holds.
+/// `error` as [`Error::Damaged`], if it is about the content of the database.
 fn damaged(error: Error, path: &Path) -> Error {
     let Error::Store(source) = &error else { return error };
     let code = source.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
@@ -97,12 +98,12 @@ fn damaged(error: Error, path: &Path) -> Error {
     }
 }
 
-/// SQLite deletes a log whose database is missing or empty, and overwrites one that does not begin as a log does.
-/// Acknowledged jobs may be in there and nowhere else, so it is set aside.
+/// SQLite deletes a log whose database is missing or empty, and overwrites one that does not begin like a
+/// log. It may hold acknowledged jobs that exist nowhere else, so it is set aside.
 fn keep_stray_log(state_dir: &Path) -> std::io::Result<()> {
     let log = state_dir.join(LOG);
     let mut magic = [0; 4];
-    // Too short for a log, or none: then nothing was written to it.
+    // Too short, or missing: then nothing was written to it.
     if fs::File::open(&log).and_then(|mut log| log.read_exact(&mut magic)).is_err() {
         return Ok(());
     }
@@ -121,7 +122,7 @@ fn keep_stray_log(state_dir: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 impl Sqlite {
-    /// As on a disk that is full, the database gets no page more than it has; or as many as it wants, again.
+    /// Simulates a full disk: the database gets no further page; or lifts that limit.
     pub fn set_full(&self, is_full: bool) {
         let connection = self.connection.lock().expect("no panic");
         let count = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);

@@ -1,4 +1,4 @@
-//! How jobs are written in the table, and read from it.
+//! How jobs are stored in the table.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 use crate::jobs::store::{Job, JobId, Phase};
 
-/// What makes the database of each format out of the one before; the first out of nothing.
+/// Statements that turn each format of the database into the next; the first starts from nothing.
 ///
-/// `due_ms`: when it is run or sent next. `receiver`: host and port of `callback`, which is forgotten on
-/// delivery, as `query` and `url` are when the result is there. `idempotency_key`: means one job of its tenant,
-/// for as long as the job is known. `sha256`: of the audio on disk. `line.rs` documents the other columns of
-/// the last format.
+/// `due_ms`: when the job runs or is sent next. `receiver`: host and port of `callback`, which is deleted on
+/// delivery, as `query` and `url` are when the result exists. `idempotency_key`: stands for one job of its
+/// tenant, as long as the job is remembered. `sha256`: the hash of the audio on disk. `line.rs` documents the
+/// other columns of the last format.
 pub const FORMATS: [&str; 3] = [
     "
     CREATE TABLE jobs (
@@ -53,11 +53,11 @@ pub const FORMATS: [&str; 3] = [
     ALTER TABLE jobs ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0;",
 ];
 
-/// What [`read_job`] reads.
+/// The columns that [`read_job`] reads.
 pub const JOB: &str =
     "SELECT id, tenant, phase, receiver, accepted_ms, due_ms, runs, attempts, error, finished_ms,
     ended_ms, body FROM jobs";
-/// All of it but the body, which may be large.
+/// The same without the body, which may be large.
 pub const JOB_WITHOUT_RESULT: &str =
     "SELECT id, tenant, phase, receiver, accepted_ms, due_ms, runs, attempts,
     error, finished_ms, ended_ms, NULL FROM jobs";
@@ -91,7 +91,7 @@ pub fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<JobId> {
 }
 
 pub fn parsed<T: std::str::FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
-    // The parser's own error would quote what could not be read.
+    // The parser's own error would quote the value.
     row.get::<_, String>(column)?.parse().map_err(|_| unreadable(column, "a value that means nothing"))
 }
 
@@ -99,7 +99,7 @@ fn unreadable(column: usize, problem: &'static str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, problem.into())
 }
 
-/// Host and port, without what else is in the address.
+/// Host and port, without the rest of the address.
 pub fn receiver(callback: &Url) -> String {
     let port = callback.port_or_known_default().unwrap_or_default();
     format!("{}:{port}", callback.host_str().unwrap_or_default())

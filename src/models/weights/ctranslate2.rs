@@ -35,7 +35,7 @@ pub fn dimensions(path: &Path) -> Result<Dimensions, Error> {
     })
 }
 
-/// Where a variable lies in the file.
+/// The position of a variable in the file.
 struct Variable {
     shape: Vec<usize>,
     kind: u8,
@@ -43,8 +43,8 @@ struct Variable {
     length: usize,
 }
 
-/// The file's table. Data is read when it is asked for: a map of the whole file would count as this
-/// process's memory, beside the tensors made of it.
+/// The file's table. Data is read on demand: a memory map of the whole file would count as this process's memory,
+/// beside the tensors made of it.
 struct Variables {
     file: File,
     table: HashMap<String, Variable>,
@@ -128,8 +128,8 @@ impl Variables {
             reader.skip(length)?;
             table.insert(name, Variable { shape, kind, position, length: length as usize });
         }
-        // The one alias in use says that the output projection is the embedding, which holds for
-        // every Whisper model: read only to see that the file is whole.
+        // The only alias in use ties the output projection to the embedding, as in every Whisper model: read
+        // just to check that the file is whole.
         for _ in 0..2 * u64::from(reader.u32()?) {
             reader.string()?;
         }

@@ -1,4 +1,4 @@
-//! Whisper checkpoints on disk, in either layout, to one set of named tensors.
+//! Whisper checkpoints: reads either layout on disk into one set of named tensors.
 //!
 //! | folder | files |
 //! |---|---|
@@ -70,7 +70,7 @@ pub struct DecoderLayer {
     pub feed_forward: FeedForward,
 }
 
-/// All weights of one model, in the type that they have on disk (int8 is made f32).
+/// All weights of one model, in the number format of the file (int8 becomes f32).
 pub struct Weights {
     /// weight (d, n_mels, 3)
     pub conv1: Linear,
@@ -90,12 +90,12 @@ pub struct Weights {
     pub decoder_heads: usize,
 }
 
-/// What a model's size follows from.
+/// The dimensions that a model's memory follows from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dimensions {
     pub width: usize,
     pub decoder_layers: usize,
-    /// Numbers in all weights together.
+    /// Elements of all weights together.
     pub elements: usize,
 }
 
@@ -111,16 +111,16 @@ pub fn dimensions(folder: &Path) -> Result<Dimensions, Error> {
     }
 }
 
-/// Of a file that may be damaged: as many as can be counted.
+/// The product of `shape`; saturates, as the file may be damaged.
 fn elements(shape: &[usize]) -> usize {
     shape.iter().fold(1, |product, &length| product.saturating_mul(length))
 }
 
-/// Reads the checkpoint in `folder`, whichever layout it has.
+/// Reads the checkpoint in `folder`, in either layout.
 ///
 /// # Errors
-/// [`Error::NoWeights`] where there is neither, [`Error::BadWeights`] where the file is damaged,
-/// a tensor is missing or has another shape than the rest of the model calls for.
+/// [`Error::NoWeights`] without a file of weights; [`Error::BadWeights`] if the file is damaged, or a tensor is missing
+/// or has a shape that contradicts the others.
 pub fn read(folder: &Path) -> Result<Weights, Error> {
     let weights = if folder.join("model.bin").is_file() {
         ctranslate2::read(&folder.join("model.bin"))?
@@ -136,8 +136,8 @@ pub fn read(folder: &Path) -> Result<Weights, Error> {
 }
 
 impl Weights {
-    /// Every shape follows from the first few; a file that disagrees with itself is refused here
-    /// and not deep inside a product.
+    /// Checks that every shape follows from the first few, so that an inconsistent file fails here and not deep
+    /// inside a product.
     fn check(&self) -> Result<(), Error> {
         let conv1 = self.conv1.weight.size();
         let &[width, _, 3] = conv1.as_slice() else {

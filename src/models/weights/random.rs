@@ -1,4 +1,4 @@
-//! Weights of a model's shape that mean nothing, to measure speed with.
+//! Random weights of a model's shape, to measure speed with.
 
 use tch::{Device, Kind, Tensor};
 
@@ -11,7 +11,7 @@ use crate::models::Error;
 /// Deviation of the weights of a model before it is trained.
 pub const DEVIATION: f64 = 0.02;
 
-/// The sizes that models differ in (openai/whisper `model.py`, and its model card for large-v3 and turbo).
+/// The sizes in which models differ (openai/whisper `model.py`, and its model card for large-v3 and turbo).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub name: &'static str,
@@ -56,7 +56,7 @@ impl Shape {
         convolutions + encoder + 4.0 * d * d * t * self.decoder_layers as f64
     }
 
-    /// The same for one token after `text` others.
+    /// Operations for one token after `text` others.
     pub fn token_flops(&self, text: f64) -> f64 {
         let (d, layers) = (self.width as f64, self.decoder_layers as f64);
         28.0 * d * d * layers
@@ -64,21 +64,21 @@ impl Shape {
             + 4.0 * (AUDIO_POSITIONS as f64 + text) * d * layers
     }
 
-    /// Bytes that a step reads whatever it is for: the decoder's weights, in two bytes each.
+    /// Bytes that every step reads: the decoder's weights, two bytes each.
     pub fn step_bytes(&self) -> f64 {
         let (d, layers) = (self.width as f64, self.decoder_layers as f64);
         28.0 * d * d * layers + 2.0 * self.vocabulary as f64 * d
     }
 
-    /// Bytes that it reads for each token after `text` others: keys and values, of the text in two bytes each, of the
-    /// audio in `audio_bytes`.
+    /// Bytes that a step reads for each slot with `text` tokens: keys and values, two bytes each for text and
+    /// `audio_bytes` each for audio.
     pub fn token_bytes(&self, text: f64, audio_bytes: f64) -> f64 {
         let positions = AUDIO_POSITIONS as f64 * audio_bytes + text * 2.0;
         2.0 * positions * self.width as f64 * self.decoder_layers as f64
     }
 }
 
-/// Weights of normal distribution on `device`, with norms that change nothing.
+/// Normally distributed weights on `device`, with norms that are the identity.
 ///
 /// # Errors
 /// Those of libtorch: memory.
@@ -88,7 +88,7 @@ pub fn random(shape: &Shape, deviation: f64, (device, kind): (Device, Kind)) -> 
     })
 }
 
-/// Weights of which `numbers` gives each tensor by its size, with norms that change nothing.
+/// Weights whose tensors `numbers` makes by their sizes, with norms that are the identity.
 ///
 /// # Errors
 /// Those of `numbers`, and of libtorch: memory.

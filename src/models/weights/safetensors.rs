@@ -16,7 +16,7 @@ use super::{
     SelfAttention, Weights, elements, tensor_from_bytes,
 };
 
-/// Bytes; as in the reference.
+/// In bytes, as in the reference implementation.
 const HEADER_LIMIT: u64 = 100_000_000;
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct Index {
     weight_map: HashMap<String, String>,
 }
 
-/// The heads are not in the tensors.
+/// The numbers of heads, which no tensor shows.
 #[derive(Deserialize)]
 struct Config {
     encoder_attention_heads: usize,
@@ -79,8 +79,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     shards.into_iter().map(inside).collect()
 }
 
-/// The tensors that the file at `path` lists, by the names that they have without a prefix, and where the
-/// data of each lies in the file.
+/// The tensors of the file at `path` by name, without the names' common prefix, and the position of each one's data.
 ///
 /// Format: `u64` length of the header, the header (JSON), data. Source: github.com/huggingface/safetensors.
 fn each_tensor(

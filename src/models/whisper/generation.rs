@@ -1,4 +1,4 @@
-//! What a checkpoint's configuration says about decoding, in either layout.
+//! The decoding settings in a checkpoint's configuration, in either layout.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::tokenizer::TokenId;
 use crate::models::Error;
 
-/// Every field is optional: older checkpoints leave them out.
+/// Every field is optional, as older checkpoints lack them.
 #[derive(Debug, Default)]
 pub struct Generation {
     /// (layer, head) whose cross-attention follows the audio in time.
@@ -27,7 +27,7 @@ struct File {
 }
 
 impl Generation {
-    /// `config.json`, and `generation_config.json` over it where there is one.
+    /// Reads `config.json` and, overriding it, `generation_config.json` if there is one.
     pub fn read(folder: &Path) -> Result<Self, Error> {
         let mut merged = File::default();
         for name in ["config.json", "generation_config.json"] {
@@ -57,8 +57,8 @@ impl Generation {
         })
     }
 
-    /// Checked against the model; where the checkpoint names none, all heads of the upper half of
-    /// the layers (openai/whisper `model.py`).
+    /// The alignment heads, checked against the model. By default all heads of the upper half of the layers
+    /// (openai/whisper `model.py`).
     pub fn alignment_heads(&self, layers: usize, heads: usize) -> Result<Vec<(usize, usize)>, Error> {
         match &self.alignment_heads {
             Some(named) if named.iter().all(|&(layer, head)| layer < layers && head < heads) => {

@@ -1,4 +1,4 @@
-//! What encoder and decoder share on a CPU: weights as plain numbers and packed matrices.
+//! Weights on a CPU, for encoder and decoder: plain numbers, packed matrices, norms.
 
 use tch::{Kind, Tensor};
 
@@ -31,7 +31,7 @@ impl Norm {
         self.gamma.len()
     }
 
-    /// Of one row.
+    /// Normalises one row.
     pub fn apply(&self, level: Level, x: &[f32], normal: &mut [f32]) {
         rows::layer_norm(level, x, &self.gamma, &self.beta, normal);
     }

@@ -1,4 +1,4 @@
-//! The layers that encoder and decoder share, on a device and in a type.
+//! Layers of encoder and decoder in libtorch's operations, on one device and in one number format.
 
 use tch::{Device, Kind, Tensor};
 
@@ -12,11 +12,11 @@ pub struct Linear {
 }
 
 impl Linear {
-    pub fn new(weights: &weights::Linear, device: Device, kind: Kind) -> Result<Self, Error> {
-        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(kind);
+    pub fn new(weights: &weights::Linear, torch_device: Device, kind: Kind) -> Result<Self, Error> {
+        let convert = |tensor: &Tensor| tensor.f_to_device(torch_device)?.f_to_kind(kind);
         Ok(Self {
-            weight: place(&weights.weight)?.f_contiguous()?,
-            bias: weights.bias.as_ref().map(place).transpose()?,
+            weight: convert(&weights.weight)?.f_contiguous()?,
+            bias: weights.bias.as_ref().map(convert).transpose()?,
         })
     }
 
@@ -26,8 +26,8 @@ impl Linear {
     }
 }
 
-/// Normalises in f32 and rounds to the type of the products that follow. What runs past a layer, the
-/// residual, stays f32: in bf16 it would lose a bit of every layer's contribution.
+/// Normalises in f32 and rounds to the format of the products that follow. The residual stays f32: in bf16 it would
+/// lose part of every layer's contribution.
 pub struct LayerNorm {
     pub gamma: Tensor,
     pub beta: Tensor,
@@ -35,12 +35,12 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    pub fn new(weights: &weights::LayerNorm, device: Device, kind: Kind) -> Result<Self, Error> {
-        let place = |tensor: &Tensor| tensor.f_to_device(device)?.f_to_kind(Kind::Float);
-        Ok(Self { gamma: place(&weights.gamma)?, beta: place(&weights.beta)?, kind })
+    pub fn new(weights: &weights::LayerNorm, torch_device: Device, kind: Kind) -> Result<Self, Error> {
+        let convert = |tensor: &Tensor| tensor.f_to_device(torch_device)?.f_to_kind(Kind::Float);
+        Ok(Self { gamma: convert(&weights.gamma)?, beta: convert(&weights.beta)?, kind })
     }
 
-    /// (…, d) f32 to (…, d) of this layer's type.
+    /// (…, d) f32 to (…, d) in this layer's format.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
         let width = self.gamma.size();
         let normal = x.f_layer_norm(&width, Some(&self.gamma), Some(&self.beta), NORM_EPSILON, false)?;
@@ -56,11 +56,11 @@ pub struct FeedForward {
 }
 
 impl FeedForward {
-    pub fn new(weights: &weights::FeedForward, device: Device, kind: Kind) -> Result<Self, Error> {
+    pub fn new(weights: &weights::FeedForward, torch_device: Device, kind: Kind) -> Result<Self, Error> {
         Ok(Self {
-            norm: LayerNorm::new(&weights.norm, device, kind)?,
-            expand: Linear::new(&weights.expand, device, kind)?,
-            contract: Linear::new(&weights.contract, device, kind)?,
+            norm: LayerNorm::new(&weights.norm, torch_device, kind)?,
+            expand: Linear::new(&weights.expand, torch_device, kind)?,
+            contract: Linear::new(&weights.contract, torch_device, kind)?,
         })
     }
 

@@ -1,25 +1,24 @@
-//! From a checkpoint, or from nothing but a shape, to a model on a device.
+//! Loading: a checkpoint, or a mere shape, becomes a model on its hardware.
 
 use std::path::Path;
 
 use tch::{Device, Kind};
 
-use super::decoder::{self, Decoder, Numbers, Placement};
-use super::encoder::Encoder;
-use super::features::DeviceLogMel;
+use super::backend::{Backend, CudaBackend, HostBackend, Sampler, TorchBackend};
+use super::decoder::{self, host, torch};
 use super::generation::Generation;
 use super::rules::Rules;
+use super::sequence::Sequences;
 use super::synthetic::Lengths;
 use super::tokenizer::Tokenizer;
 use super::{Slot, Whisper};
-use crate::audio::LogMel;
-use crate::cpu::{Level, Threads};
+use crate::cpu::{Instructions, Level, Threads};
 use crate::cuda;
 use crate::engine::ModelInfo;
 use crate::models::weights::{self, Shape};
-use crate::models::{AudioCache, AudioContext, ComputeType, Config, Error, footprint, place};
+use crate::models::{AudioCacheType, AudioContext, ComputeType, Config, Error, devices, footprint};
 
-/// What a checkpoint holds.
+/// The contents of a checkpoint.
 pub struct Model {
     pub name: String,
     pub weights: weights::Weights,
@@ -27,46 +26,141 @@ pub struct Model {
     pub generation: Generation,
 }
 
-/// Where a model runs: libtorch's device, and ours there.
-pub struct Hall {
-    pub place: Device,
-    pub device: Option<Box<dyn cuda::Device>>,
-    /// Of the device's own memory, where it is known.
+/// The hardware that a model runs on, opened; each kind has its [`Backend`].
+pub enum Hardware {
+    Cpu,
+    /// A CUDA device in f32, which only libtorch computes in.
+    Torch(Device),
+    /// A device that runs the kernels of [`crate::cuda`].
+    Kernels(Accelerator),
+}
+
+/// A device that runs the kernels of [`crate::cuda`], on memory that libtorch allocates.
+pub struct Accelerator {
+    pub torch_device: Device,
+    pub device: Box<dyn cuda::Device>,
+    /// Free bytes of the device's own memory, where they are known.
     pub free_bytes: Option<u64>,
     /// For people.
     pub name: String,
 }
 
-/// Windows that a CUDA device encodes at once: more gain nothing.
+/// How a model is placed on its hardware.
+struct Plan {
+    slots: usize,
+    /// Not `Auto`.
+    compute_type: ComputeType,
+    /// Whether the audio caches are in e4m3.
+    is_fp8: bool,
+    /// Threads on the CPU.
+    threads: usize,
+    /// (layer, head), by layer.
+    alignment_heads: Vec<(usize, usize)>,
+}
+
+impl Plan {
+    fn numbers(&self) -> host::Numbers {
+        match self.compute_type {
+            ComputeType::F32 => host::Numbers::F32,
+            ComputeType::Bf16 => host::Numbers::BF16,
+            ComputeType::Int8 | ComputeType::Auto => host::Numbers::INT8,
+        }
+    }
+
+    fn on_torch(self, torch_device: Device) -> torch::Placement {
+        let Self { slots, alignment_heads, .. } = self;
+        let kind = if self.compute_type == ComputeType::F32 { Kind::Float } else { Kind::BFloat16 };
+        let audio_kind = if self.is_fp8 { Kind::Float8e4m3fn } else { kind };
+        torch::Placement { slots, torch_device, kind, audio_kind, alignment_heads }
+    }
+}
+
+/// Windows that a CUDA device encodes at once; more gain nothing.
 const ENCODE_BATCH: usize = 8;
 
-impl Hall {
-    /// The device that `config` names. Comes before anything is placed on it.
+impl Hardware {
+    /// Opens the device that `config` names; call it before placing tensors there.
     pub fn open(config: &Config) -> Result<Self, Error> {
-        let place = place::find(config)?;
-        match place {
+        let torch_device = devices::find(config)?;
+        match torch_device {
             // The kernels are written for bf16; the reference is libtorch's.
             Device::Cuda(ordinal) if config.compute_type != ComputeType::F32 => {
                 let rows_max = decoder::device::rows_max(config.slots(true));
                 let runner = cuda::Runner::new(ordinal, &config.kernel_dir, rows_max)?;
-                let name = format!("cuda:{ordinal}, {}", runner.name());
-                let free_bytes = runner.free_bytes();
-                Ok(Self { place, device: Some(Box::new(runner)), free_bytes, name })
+                Ok(Self::Kernels(Accelerator {
+                    torch_device,
+                    name: format!("cuda:{ordinal}, {}", runner.name()),
+                    free_bytes: runner.free_bytes(),
+                    device: Box::new(runner),
+                }))
             }
-            Device::Cuda(ordinal) => Ok(Self::without_kernels(place, format!("cuda:{ordinal}"))),
-            _ => Ok(Self::without_kernels(place, "cpu".into())),
+            Device::Cuda(_) => Ok(Self::Torch(torch_device)),
+            _ => Ok(Self::Cpu),
         }
     }
 
-    pub fn without_kernels(place: Device, name: String) -> Self {
-        Self { place, device: None, free_bytes: None, name }
+    fn torch_device(&self) -> Device {
+        match self {
+            Self::Cpu => Device::Cpu,
+            Self::Torch(torch_device) | Self::Kernels(Accelerator { torch_device, .. }) => *torch_device,
+        }
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Cpu | Self::Torch(_) => None,
+            Self::Kernels(accelerator) => accelerator.free_bytes,
+        }
+    }
+
+    /// For people.
+    fn name(&self) -> String {
+        match self {
+            Self::Kernels(accelerator) => accelerator.name.clone(),
+            Self::Torch(Device::Cuda(ordinal)) => format!("cuda:{ordinal}"),
+            Self::Torch(_) | Self::Cpu => "cpu".into(),
+        }
+    }
+
+    /// Places the network here.
+    fn place(
+        self,
+        weights: weights::Weights,
+        plan: Plan,
+        tokenizer: &Tokenizer,
+        rules: Rules,
+    ) -> Result<Box<dyn Backend>, Error> {
+        let (text_positions, _) = weights.decoder_positions.size2()?;
+        let sampler = |rules| Sampler {
+            rules,
+            no_speech: tokenizer.special.no_speech,
+            text_positions: text_positions as usize,
+        };
+        let threads = plan.threads;
+        Ok(match self {
+            Self::Cpu => {
+                let numbers = plan.numbers();
+                let Plan { slots, alignment_heads, .. } = plan;
+                let threads = Threads::new(threads);
+                let placement = host::Placement { slots, numbers, threads, alignment_heads };
+                Box::new(HostBackend::new(weights, placement, sampler(rules))?)
+            }
+            Self::Torch(torch_device) => {
+                let placement = plan.on_torch(torch_device);
+                Box::new(TorchBackend::new(weights, placement, Threads::new(threads), sampler(rules))?)
+            }
+            Self::Kernels(Accelerator { torch_device, device, .. }) => {
+                let placement = plan.on_torch(torch_device);
+                Box::new(CudaBackend::new(weights, placement, device, rules.table(tokenizer))?)
+            }
+        })
     }
 }
 
 impl Whisper {
     pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
-        let hall = Hall::open(config)?;
-        if let Some(free) = hall.free_bytes {
+        let hardware = Hardware::open(config)?;
+        if let Some(free) = hardware.free_bytes() {
             footprint::check_device(&weights::dimensions(folder)?, config, ENCODE_BATCH, free)?;
         }
         let weights = weights::read(folder)?;
@@ -77,46 +171,39 @@ impl Whisper {
             generation: Generation::read(folder)?,
             weights,
         };
-        Self::build(model, config, hall)
+        Self::build(model, config, hardware)
     }
 
-    /// Of a shape, with weights that mean nothing: every attempt is as long as `lengths` says.
+    /// A model of `shape` with random weights, whose attempts are as long as `lengths` says.
     pub fn synthetic(shape: &Shape, lengths: Lengths, config: &Config) -> Result<Self, Error> {
-        let hall = Hall::open(config)?;
-        let kind = if hall.place.is_cuda() { Kind::BFloat16 } else { Kind::Float };
+        let hardware = Hardware::open(config)?;
+        let torch_device = hardware.torch_device();
+        let kind = if torch_device.is_cuda() { Kind::BFloat16 } else { Kind::Float };
         let model = Model {
             name: shape.name.to_owned(),
-            weights: weights::random(shape, weights::DEVIATION, (hall.place, kind))?,
+            weights: weights::random(shape, weights::DEVIATION, (torch_device, kind))?,
             tokenizer: Tokenizer::synthetic(shape.vocabulary)?,
             generation: Generation::default(),
         };
-        Ok(Self { lengths: Some(lengths), ..Self::build(model, config, hall)? })
+        Ok(Self { lengths: Some(lengths), ..Self::build(model, config, hardware)? })
     }
 
-    pub fn build(model: Model, config: &Config, hall: Hall) -> Result<Self, Error> {
-        let Model { name, mut weights, tokenizer, generation } = model;
-        let Hall { place, device, name: hall, .. } = hall;
-        let on_cuda = place.is_cuda();
+    /// Places `model` on `hardware` as `config` says.
+    pub fn build(model: Model, config: &Config, hardware: Hardware) -> Result<Self, Error> {
+        let Model { name, weights, tokenizer, generation } = model;
+        let torch_device = hardware.torch_device();
+        let on_cuda = torch_device.is_cuda();
         let compute_type = match config.compute_type {
             ComputeType::Auto if on_cuda => ComputeType::Bf16,
             // Without the instructions both are slower than f32.
-            ComputeType::Auto if Level::detect() >= Level::Avx512Products => ComputeType::Int8,
+            ComputeType::Auto if Level::detect().has(Instructions::Avx512Products) => ComputeType::Int8,
             ComputeType::Auto => ComputeType::F32,
             named => named,
         };
-        let (kind, numbers) = match compute_type {
-            ComputeType::F32 => (Kind::Float, Numbers::F32),
-            ComputeType::Bf16 => (Kind::BFloat16, Numbers::BF16),
-            ComputeType::Int8 | ComputeType::Auto => (Kind::BFloat16, Numbers::INT8),
-        };
-        let audio_kind = match config.audio_cache {
-            AudioCache::Fp8 if device.is_some() => Kind::Float8e4m3fn,
-            AudioCache::Fp8 => {
-                tracing::warn!("models.audio_cache = \"fp8\" is for CUDA in bf16, and has no effect");
-                kind
-            }
-            AudioCache::Auto => kind,
-        };
+        let is_fp8 = config.audio_cache == AudioCacheType::Fp8 && matches!(hardware, Hardware::Kernels(_));
+        if config.audio_cache == AudioCacheType::Fp8 && !is_fp8 {
+            tracing::warn!("models.audio_cache = \"fp8\" is for CUDA in bf16, and has no effect");
+        }
         let threads = match config.threads {
             0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             threads => threads,
@@ -125,60 +212,40 @@ impl Whisper {
         let _guard = tch::no_grad_guard();
 
         let (text_positions, _) = weights.decoder_positions.size2()?;
-        let (_, bands, _) = weights.conv1.weight.size3()?;
         let alignment_heads =
             generation.alignment_heads(weights.decoder_layers.len(), weights.decoder_heads)?;
         let languages = tokenizer.languages.iter().map(|(code, _)| code.clone()).collect::<Vec<_>>();
+        let described = hardware.name();
         let info = ModelInfo {
             uuid: uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()),
             name,
             languages: if languages.is_empty() { vec!["en".into()] } else { languages },
             slots: config.slots(on_cuda),
             encode_batch: if on_cuda { ENCODE_BATCH } else { 1 },
-            device: match place {
-                Device::Cpu => format!("{hall}, {compute_type:?}, {threads} threads").to_lowercase(),
-                _ if audio_kind != kind => format!("{hall}, {compute_type:?}, audio in fp8").to_lowercase(),
-                _ => format!("{hall}, {compute_type:?}").to_lowercase(),
+            device: match torch_device {
+                Device::Cpu => format!("{described}, {compute_type:?}, {threads} threads").to_lowercase(),
+                _ if is_fp8 => format!("{described}, {compute_type:?}, audio in fp8").to_lowercase(),
+                _ => format!("{described}, {compute_type:?}").to_lowercase(),
             },
         };
-        let threads = Threads::new(threads);
         let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
-        let log_mel = LogMel::new(bands as usize);
-        let device_log_mel = match &device {
-            Some(_) => Some(DeviceLogMel::new(&log_mel, place)?),
-            None => None,
-        };
-        let host = (place == Device::Cpu && device.is_none()).then(|| (numbers.weights, threads.clone()));
-        let placement = Placement {
-            slots: info.slots,
-            place,
-            kind,
-            audio_kind,
-            numbers,
-            threads: threads.clone(),
-            alignment_heads,
-        };
-        let on_device = device.map(|device| (device, rules.table(&tokenizer)));
-        let encoder = Encoder::new(&weights, (place, kind), host)?;
-        weights.encoder_layers.clear();
+        let slots = info.slots;
+        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads };
+        let backend = hardware.place(weights, plan, &tokenizer, rules)?;
         Ok(Self {
-            rules,
-            log_mel,
-            device_log_mel,
             full_context: match config.audio_context {
                 AudioContext::Auto => on_cuda || compute_type == ComputeType::F32,
                 AudioContext::Full => true,
                 AudioContext::Short => false,
             },
-            encoder,
-            decoder: Decoder::new(weights, placement, on_device)?,
-            slots: (0..info.slots).map(|_| Slot::default()).collect(),
+            backend,
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            sequences: Sequences::new(slots),
             text_positions: text_positions as usize,
             lengths: None,
             biases: Vec::new(),
             info,
             tokenizer,
-            threads,
         })
     }
 }

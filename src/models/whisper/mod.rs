@@ -1,10 +1,8 @@
 //! Whisper (Radford et al., arXiv:2212.04356) behind the engine's [`SpeechModel`].
 
-#[cfg(test)]
-mod backends;
+mod backend;
 mod bias;
 mod decoder;
-mod device;
 mod encoder;
 mod features;
 mod generation;
@@ -19,22 +17,20 @@ mod tokenizer;
 
 use std::sync::{Arc, Weak};
 
+use self::backend::{Backend, Start};
 use self::bias::Bias;
-use self::decoder::{Decoder, Run};
-use self::encoder::{AudioStates, Encoder};
+use self::decoder::Run;
 pub use self::synthetic::Lengths;
 pub use crate::audio::LogMel;
 
-use self::features::{DeviceLogMel, HOP_SAMPLES};
-use self::rules::Rules;
-use self::sequence::Sequence;
+use self::features::HOP_SAMPLES;
+use self::sequence::{Sequence, Sequences};
 use self::tokenizer::{TokenId, Tokenizer};
 use super::Error;
 use crate::audio::Pcm;
-use crate::cpu::Threads;
 use crate::engine::{
-    self, DecodingOptions, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
-    StepOutcome, Task, Term, Token, WINDOW_SAMPLES,
+    self, Attempt, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel, StepOutcome,
+    Task, Term, Token, WINDOW_SAMPLES,
 };
 use crate::transcript::DetectedLanguage;
 
@@ -44,54 +40,30 @@ const WINDOW_FRAMES: usize = WINDOW_SAMPLES / HOP_SAMPLES;
 pub struct Whisper {
     info: ModelInfo,
     tokenizer: Tokenizer,
-    rules: Rules,
-    log_mel: LogMel,
-    /// Where there are kernels for it.
-    device_log_mel: Option<DeviceLogMel>,
     full_context: bool,
-    encoder: Encoder,
-    decoder: Decoder,
-    threads: Threads,
+    backend: Box<dyn Backend>,
     text_positions: usize,
-    /// How long attempts are, where the weights mean nothing.
+    /// Lengths of attempts, for weights that mean nothing.
     lengths: Option<Lengths>,
     slots: Vec<Slot>,
-    /// Of requests that are being worked on: their windows have their terms in common.
+    sequences: Sequences,
+    /// Biases of requests in progress: the windows of a request share its terms.
     biases: Vec<(Weak<[Term]>, Arc<Bias>)>,
 }
 
-/// The fewest frames that the encoder sees where its context is shortened, and the frames of padding it
-/// sees behind the audio: with less it hears words that are not there (benches/RESULTS.md).
+/// Bounds of a shortened encoder context: the fewest frames, and the frames of padding behind the audio. With less the
+/// model hallucinates words (benches/RESULTS.md).
 const MIN_FRAMES: usize = 1000;
 const MARGIN_FRAMES: usize = 300;
 
-/// What a slot holds between calls.
+/// The window in a slot.
 #[derive(Default)]
 struct Slot {
     samples: usize,
-    /// The window's audio, where the encoder has not seen all of its context.
+    /// The window's audio, if the encoder has seen a shortened context.
     shortened: Option<Pcm>,
     language: Option<DetectedLanguage>,
     task: Task,
-    no_speech_probability: f32,
-    sequence: Option<Sequence>,
-    /// Tokens before those of the sequence in the text cache.
-    prompt: usize,
-}
-
-impl Slot {
-    /// Where the sequence's last token goes in the text cache.
-    fn position(&self) -> usize {
-        let written = self.sequence.as_ref().map_or(0, |sequence| sequence.tokens.len());
-        (self.prompt + written).saturating_sub(1)
-    }
-}
-
-/// The tokens that an attempt begins with.
-struct Prompt {
-    tokens: Vec<TokenId>,
-    /// Index of the token that opens the transcript.
-    start_of_transcript: usize,
 }
 
 impl Whisper {
@@ -108,7 +80,7 @@ impl Whisper {
         opening
     }
 
-    /// The prompt before the opening: the end of `text`, if any.
+    /// The tokens before the opening: the end of `text`, if any.
     fn prompt(&self, text: Option<&str>) -> Vec<TokenId> {
         let mut tokens =
             text.map(|text| self.tokenizer.encode(&format!(" {}", text.trim()))).unwrap_or_default();
@@ -135,23 +107,23 @@ impl Whisper {
         Some(bias)
     }
 
-    /// Names the language of every slot of `attempts` that has none yet.
-    fn settle_languages(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    /// Sets the language of each slot of `attempts` that has none yet: as named, or as detected.
+    fn settle_languages(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
         let multilingual = self.info.is_multilingual();
         let mut unknown = Vec::new();
-        for &(id, options, _) in attempts {
-            let slot = &mut self.slots[id.0];
+        for attempt in attempts {
+            let slot = &mut self.slots[attempt.slot.0];
             if slot.language.is_some() {
                 continue;
             }
-            match &options.language {
+            match &attempt.options.language {
                 LanguageChoice::Named(code) => {
                     slot.language = Some(DetectedLanguage { code: code.clone(), probability: 1.0 });
                 }
                 LanguageChoice::Detect { .. } if !multilingual => {
                     slot.language = Some(DetectedLanguage { code: "en".into(), probability: 1.0 });
                 }
-                LanguageChoice::Detect { among } => unknown.push((id, among)),
+                LanguageChoice::Detect { among } => unknown.push((attempt.slot, among)),
             }
         }
         if unknown.is_empty() {
@@ -161,7 +133,7 @@ impl Whisper {
         let runs: Vec<Run> =
             unknown.iter().map(|&(slot, _)| Run { slot, position: 0, tokens: &start }).collect();
         let wanted: Vec<usize> = (0..runs.len()).collect();
-        let mut logits = self.decoder.forward(&runs, &wanted)?;
+        let mut logits = self.backend.logits(&runs, &wanted)?;
         for ((id, among), logits) in unknown.into_iter().zip(logits.rows_mut()) {
             let allowed = |code: &String| among.is_empty() || among.contains(code);
             let candidates: Vec<(&String, f32)> = self
@@ -187,7 +159,7 @@ impl Whisper {
         self.encode_with(requests, context.unwrap_or(WINDOW_FRAMES))
     }
 
-    /// Frames that the encoder shall see of a window of `samples`.
+    /// Frames of context that the encoder sees of a window of `samples`.
     fn context(&self, samples: usize) -> usize {
         if self.full_context {
             return WINDOW_FRAMES;
@@ -197,10 +169,9 @@ impl Whisper {
     }
 
     fn encode_with(&mut self, requests: &[EncodeRequest], context: usize) -> Result<(), Error> {
-        let audio = self.states(requests, context)?;
-        let slots: Vec<SlotId> = requests.iter().map(|request| request.slot).collect();
-        self.decoder.set_audio(&slots, &audio)?;
+        self.backend.encode(requests, context)?;
         for request in requests {
+            self.sequences.clear(request.slot);
             self.slots[request.slot.0] = Slot {
                 samples: request.pcm.len().min(WINDOW_SAMPLES),
                 shortened: (context < WINDOW_FRAMES).then(|| request.pcm.clone()),
@@ -210,31 +181,9 @@ impl Whisper {
         Ok(())
     }
 
-    /// What the encoder makes of windows, seeing `context` frames of each.
-    fn states(&mut self, requests: &[EncodeRequest], context: usize) -> Result<Vec<AudioStates>, Error> {
-        match (&mut self.decoder, &self.device_log_mel) {
-            (Decoder::Device(decoder), Some(log_mel)) => {
-                let windows: Vec<&[f32]> = requests.iter().map(|request| request.pcm.samples()).collect();
-                let features = log_mel.compute(decoder.device(), &windows, context)?;
-                self.encoder.forward_tensor(&features)
-            }
-            _ => {
-                let bands = self.log_mel.bands();
-                // Zero is the value of padding, not of silence: so the reference pads.
-                let mut features = vec![0.0; requests.len() * context * bands];
-                for (request, window) in requests.iter().zip(features.chunks_exact_mut(context * bands)) {
-                    let samples = request.pcm.samples();
-                    let frames = LogMel::frames(samples.len()).min(context);
-                    self.log_mel.compute(&self.threads, samples, &mut window[..frames * bands]);
-                }
-                self.encoder.forward(features, context, bands)
-            }
-        }
-    }
-
-    /// Encodes windows again, whole, whose first attempt after a shortened context was not good enough.
-    fn widen(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
-        for &(slot, _, temperature) in attempts {
+    /// Encodes windows again with full context whose first attempt, after a shortened one, was rejected.
+    fn widen(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
+        for &Attempt { slot, temperature, .. } in attempts {
             if temperature > 0.0
                 && let Some(pcm) = self.slots[slot.0].shortened.take()
             {
@@ -246,99 +195,40 @@ impl Whisper {
         Ok(())
     }
 
-    fn try_begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), Error> {
+    fn try_begin(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
         self.widen(attempts)?;
         self.settle_languages(attempts)?;
-        if let Decoder::Device(_) = &self.decoder {
-            return self.begin_on_device(attempts);
-        }
-        let prompts = self.prompts(attempts);
-        let mut wanted = Vec::new();
-        let mut row = 0;
-        for prompt in &prompts {
-            wanted.extend([row + prompt.start_of_transcript, row + prompt.tokens.len() - 1]);
-            row += prompt.tokens.len();
-        }
-        let runs: Vec<Run> = attempts
-            .iter()
-            .zip(&prompts)
-            .map(|(attempt, prompt)| Run { slot: attempt.0, position: 0, tokens: &prompt.tokens })
-            .collect();
-        let mut logits = self.decoder.forward(&runs, &wanted)?;
-        let mut rows = logits.rows_mut();
-        for (&(id, ..), prompt) in attempts.iter().zip(&prompts) {
-            let (Some(at_start), Some(last)) = (rows.next(), rows.next()) else { break };
-            let slot = &mut self.slots[id.0];
-            let no_speech = at_start[self.tokenizer.special.no_speech as usize];
-            slot.no_speech_probability = (no_speech - rules::log_sum_exp(at_start)).exp();
-            slot.prompt = prompt.tokens.len();
-            if let Some(sequence) = &mut slot.sequence {
-                sequence.advance(last, &self.rules, &self.tokenizer);
-            }
-        }
-        Ok(())
+        let starts = attempts.iter().map(|attempt| self.start(attempt)).collect();
+        self.backend.begin(starts, &mut self.sequences)
     }
 
-    /// Empties the slots' sequences for new attempts, and says what these begin with.
-    fn prompts(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Vec<Prompt> {
-        let of_attempt = |&(id, options, temperature): &(SlotId, &DecodingOptions, f32)| {
-            let forced = self.lengths.as_mut().map(Lengths::draw);
-            let bias = self.bias(&options.bias);
-            let slot = &mut self.slots[id.0];
-            slot.task = options.task;
-            slot.sequence = Some(Sequence::new(temperature, temperature.to_bits(), forced, bias));
-            let mut tokens = self.prompt(options.prompt.as_deref());
-            let start_of_transcript = tokens.len();
-            tokens.extend(self.opening(&self.slots[id.0]));
-            Prompt { tokens, start_of_transcript }
-        };
-        attempts.iter().map(of_attempt).collect()
+    /// The prompt and the empty sequence of an attempt.
+    fn start(&mut self, attempt: &Attempt) -> Start {
+        let &Attempt { slot, options, temperature } = attempt;
+        let forced = self.lengths.as_mut().map(Lengths::draw);
+        let bias = self.bias(&options.bias);
+        self.slots[slot.0].task = options.task;
+        let mut prompt = self.prompt(options.prompt.as_deref());
+        let start_of_transcript = prompt.len();
+        prompt.extend(self.opening(&self.slots[slot.0]));
+        let mut sequence = Sequence::new(temperature, temperature.to_bits(), forced, bias);
+        sequence.prompt = prompt.len();
+        Start { slot, prompt, start_of_transcript, sequence }
     }
 
     fn try_step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, Error> {
-        if let Decoder::Device(_) = &self.decoder {
-            self.step_on_device(slots)?;
-        } else {
-            self.step_on_host(slots)?;
-        }
-        let outcome = |id: &SlotId| match &self.slots[id.0].sequence {
-            Some(sequence) if !sequence.finished => StepOutcome::Running,
-            _ => StepOutcome::Finished,
+        self.backend.step(slots, &mut self.sequences)?;
+        let outcome = |&slot: &SlotId| match self.sequences.running(slot) {
+            Some(_) => StepOutcome::Running,
+            None => StepOutcome::Finished,
         };
         Ok(slots.iter().map(outcome).collect())
-    }
-
-    fn step_on_host(&mut self, slots: &[SlotId]) -> Result<(), Error> {
-        let last_tokens: Vec<(SlotId, usize, [TokenId; 1])> = slots
-            .iter()
-            .filter_map(|&id| {
-                let slot = &self.slots[id.0];
-                let sequence = slot.sequence.as_ref().filter(|sequence| !sequence.finished)?;
-                Some((id, slot.position(), [sequence.tokens.last()?.id]))
-            })
-            .collect();
-        if !last_tokens.is_empty() {
-            let runs: Vec<Run> = last_tokens
-                .iter()
-                .map(|(slot, position, tokens)| Run { slot: *slot, position: *position, tokens })
-                .collect();
-            let wanted: Vec<usize> = (0..runs.len()).collect();
-            let mut logits = self.decoder.forward(&runs, &wanted)?;
-            for ((id, ..), logits) in last_tokens.iter().zip(logits.rows_mut()) {
-                let slot = &mut self.slots[id.0];
-                if let Some(sequence) = &mut slot.sequence {
-                    sequence.advance(logits, &self.rules, &self.tokenizer);
-                    sequence.finished |= slot.prompt + sequence.tokens.len() > self.text_positions;
-                }
-            }
-        }
-        Ok(())
     }
 
     fn hypothesis(&self, id: SlotId) -> Hypothesis {
         let slot = &self.slots[id.0];
         let nothing = Sequence::new(0.0, 0, None, None);
-        let sequence = slot.sequence.as_ref().unwrap_or(&nothing);
+        let sequence = self.sequences.get(id).unwrap_or(&nothing);
         let ids: Vec<TokenId> = sequence.tokens.iter().map(|token| token.id).collect();
         let language =
             slot.language.clone().unwrap_or(DetectedLanguage { code: "en".into(), probability: 0.0 });
@@ -347,7 +237,7 @@ impl Whisper {
         let mut cut = sequence::cut(&ids, slot.samples, &self.tokenizer);
         for (segment, range) in cut.segments.iter_mut().zip(&cut.ranges) {
             segment.average_log_probability = average_log_probability;
-            segment.no_speech_probability = slot.no_speech_probability;
+            segment.no_speech_probability = sequence.no_speech_probability;
             segment.compression_ratio = compression_ratio;
             segment.temperature = sequence.temperature;
             let tokens = &sequence.tokens[range.clone()];
@@ -358,7 +248,7 @@ impl Whisper {
             segments: cut.segments,
             language,
             average_log_probability,
-            no_speech_probability: slot.no_speech_probability,
+            no_speech_probability: sequence.no_speech_probability,
             compression_ratio,
             consumed_samples: cut.consumed_samples,
             tokens: sequence.tokens.clone(),
@@ -400,7 +290,7 @@ impl Whisper {
             .zip(&passes)
             .map(|((slot, _), pass)| Run { slot: *slot, position: 0, tokens: &pass.tokens })
             .collect();
-        let attention = self.decoder.alignment(&runs)?;
+        let attention = self.backend.align(&runs)?;
         for (((id, hypothesis), pass), weights) in hypotheses.iter_mut().zip(&passes).zip(&attention) {
             let slot = &self.slots[id.0];
             let words = timing::align(
@@ -412,8 +302,7 @@ impl Whisper {
                 LogMel::frames(slot.samples) / 2,
             );
             timing::assign(words, &mut hypothesis.segments, &pass.per_segment);
-            // Speech after the last word belongs to the next window, unless the model said that
-            // there is none.
+            // Speech after the last word belongs to the next window, unless the model marked the rest as silence.
             let last_word_end =
                 hypothesis.segments.iter().flat_map(|s| &s.words).next_back().map(|word| word.end);
             if let Some(end) = last_word_end.filter(|&end| end > 0.0 && !hypothesis.ends_in_silence) {
@@ -434,7 +323,7 @@ impl SpeechModel for Whisper {
         tch::no_grad(|| self.try_encode(requests)).map_err(failed)
     }
 
-    fn begin(&mut self, attempts: &[(SlotId, &DecodingOptions, f32)]) -> Result<(), engine::Error> {
+    fn begin(&mut self, attempts: &[Attempt]) -> Result<(), engine::Error> {
         tch::no_grad(|| self.try_begin(attempts)).map_err(failed)
     }
 
@@ -452,6 +341,7 @@ impl SpeechModel for Whisper {
 
     fn release(&mut self, slot: SlotId) {
         self.slots[slot.0] = Slot::default();
+        self.sequences.clear(slot);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the next token may be: suppression lists and the grammar of timestamps.
+//! The rules for the next token: suppression lists and the grammar of timestamps.
 //!
 //! After openai/whisper `decoding.py`: `SuppressBlank`, `SuppressTokens`, `ApplyTimestampRules`.
 
@@ -11,19 +11,19 @@ use crate::engine::Token;
 const MAX_INITIAL_TIMESTAMP_SECONDS: f64 = 1.0;
 
 pub struct Rules {
-    /// Never written.
+    /// Tokens that are never written.
     suppressed: Vec<TokenId>,
-    /// Not written first: a blank, the end.
+    /// Tokens that are not written first: a blank, the end of the text.
     suppressed_first: Vec<TokenId>,
-    end_of_text: TokenId,
+    pub end_of_text: TokenId,
     no_timestamps: TokenId,
     timestamp_begin: TokenId,
     max_initial_timestamp: TokenId,
 }
 
-/// What the kernel `choose` knows of the rules.
+/// The rules as the kernel `choose` reads them.
 pub struct Table {
-    /// For each token, bits: 1 never written, 2 not written first, 4 goes on with the word before it.
+    /// Bits for each token: 1 never written, 2 not written first, 4 continues the word before it.
     pub suppressed: Vec<u8>,
     pub end_of_text: usize,
     pub timestamp_begin: usize,
@@ -64,7 +64,7 @@ impl Rules {
         }
     }
 
-    /// The same for a device.
+    /// The same rules for a device.
     pub fn table(&self, tokenizer: &Tokenizer) -> Table {
         let mut suppressed = vec![0; tokenizer.vocabulary()];
         let mut mark = |tokens: &[TokenId], bit: u8| {
@@ -131,7 +131,7 @@ impl Rules {
             let after = (self.max_initial_timestamp as usize + 1).min(logits.len());
             logits[after..].fill(f32::NEG_INFINITY);
         }
-        // Where a timestamp as such is likelier than any one text token, it is a timestamp.
+        // If timestamps together are likelier than any single text token, force a timestamp.
         let (text, timestamps) = logits.split_at(begin);
         let (likeliest_text, _) = rows::arg_max(Level::detect(), text);
         if log_sum_exp(timestamps) > likeliest_text {

@@ -1,4 +1,4 @@
-//! One attempt at one window: the tokens so far, and what they come to.
+//! The tokens of one attempt at one window, and the segments that they make.
 
 use std::sync::Arc;
 
@@ -9,35 +9,41 @@ use super::tokenizer::{TokenId, Tokenizer};
 use crate::audio::SAMPLE_RATE;
 use crate::cpu::{Level, rows};
 use crate::cuda::{Outcome, State};
-use crate::engine::Token;
+use crate::engine::{SlotId, Token};
 use crate::transcript::Segment;
 
 /// The most tokens of one attempt: half the text context (openai/whisper `sample_len`).
 pub const MAX_TOKENS: usize = 224;
 
 pub struct Sequence {
-    /// Without the prompt.
+    /// The tokens after the prompt.
     pub tokens: Vec<Token>,
     pub temperature: f32,
     pub finished: bool,
-    /// For each token, and for the end of the text where it has come.
+    /// Tokens before these in the text cache.
+    pub prompt: usize,
+    /// From the logits at the start of the transcript.
+    pub no_speech_probability: f32,
+    /// For each token, and for the end of the text once it is reached.
     log_probabilities: Vec<f32>,
-    /// The attempt ends with so many tokens, and where they are forced not before.
+    /// The attempt ends at this many tokens and, if `forced`, not before.
     tokens_max: usize,
     forced: bool,
     seed: u32,
-    /// Where terms are expected.
+    /// Present if there are terms.
     search: Option<Search>,
 }
 
 impl Sequence {
-    /// `seed`: the same for the same window and attempt, so that a result can be had again.
-    /// `forced`: exactly so many tokens, whatever the model says.
+    /// `seed`: equal for equal attempts, so that results are reproducible. `forced`: the exact number of tokens,
+    /// regardless of the model.
     pub fn new(temperature: f32, seed: u32, forced: Option<usize>, bias: Option<Arc<Bias>>) -> Self {
         Self {
             tokens: Vec::new(),
             temperature,
             finished: false,
+            prompt: 0,
+            no_speech_probability: 0.0,
             log_probabilities: Vec::new(),
             tokens_max: forced.unwrap_or(MAX_TOKENS),
             forced: forced.is_some(),
@@ -46,10 +52,10 @@ impl Sequence {
         }
     }
 
-    /// Takes the next token from `logits` (vocabulary), which are spoiled. Its probability is what the model
-    /// gave it, whether or not a term is expected. Where a term on trial fails, its tokens go.
-    pub fn advance(&mut self, logits: &mut [f32], rules: &Rules, tokenizer: &Tokenizer) {
-        let end_of_text = tokenizer.special.end_of_text;
+    /// Chooses the next token from `logits` (vocabulary), which it overwrites. The token's probability is the
+    /// model's, with or without terms. If a term on trial fails, its tokens are removed.
+    pub fn advance(&mut self, logits: &mut [f32], rules: &Rules) {
+        let end_of_text = rules.end_of_text;
         let all_text = log_sum_exp(&logits[..end_of_text as usize]);
         if self.forced {
             logits[end_of_text as usize] = f32::NEG_INFINITY;
@@ -80,6 +86,11 @@ impl Sequence {
         self.finished |= self.tokens.len() >= self.tokens_max;
     }
 
+    /// Position of the last token in the text cache.
+    pub fn last_position(&self) -> usize {
+        (self.prompt + self.tokens.len()).saturating_sub(1)
+    }
+
     /// Writes `next` after the first `written` tokens.
     fn write(&mut self, written: usize, next: Choice, end_of_text: TokenId) {
         self.tokens.truncate(written);
@@ -95,7 +106,7 @@ impl Sequence {
         }
     }
 
-    /// Takes the next token as a device chose it. After the end there is none.
+    /// Appends the token that a device chose. Does nothing after the end.
     pub fn take(&mut self, outcome: &Outcome, end_of_text: TokenId) {
         let Some(token) = outcome.token.filter(|_| !self.finished) else { return };
         let Outcome { log_probability, probability, .. } = *outcome;
@@ -103,7 +114,7 @@ impl Sequence {
         self.finished = outcome.finished;
     }
 
-    /// With which a device begins the same attempt.
+    /// The state in which a device begins the same attempt.
     pub fn state(&self) -> State {
         State {
             tokens_max: self.tokens_max,
@@ -114,13 +125,13 @@ impl Sequence {
         }
     }
 
-    /// The terms that it is to heed.
+    /// The terms of this attempt.
     pub fn bias(&self) -> Option<&Arc<Bias>> {
         self.search.as_ref().map(Search::bias)
     }
 
-    /// Gumbel-max: the arg-max of logits / t plus Gumbel noise is a sample of their softmax. The noise of a token
-    /// depends on where it would stand and on nothing else, so that a term that was taken back changes no draw.
+    /// Gumbel-max: the arg-max of logits / t plus Gumbel noise is a sample of their softmax. A token's noise depends
+    /// on its position alone, so that a term that was taken back changes no draw.
     fn sample(&self, logits: &[f32]) -> TokenId {
         let mut best = (f32::NEG_INFINITY, 0);
         for (token, &logit) in logits.iter().enumerate() {
@@ -146,8 +157,38 @@ impl Sequence {
     }
 }
 
-/// A number in (0, 1) for one token of one step of one attempt, the kernel's too: SplitMix64 (Steele, Lea and Flood,
-/// 2014) of all three.
+/// The sequence of each slot, if one was begun.
+pub struct Sequences(Vec<Option<Sequence>>);
+
+impl Sequences {
+    pub fn new(slots: usize) -> Self {
+        Self((0..slots).map(|_| None).collect())
+    }
+
+    pub fn get(&self, slot: SlotId) -> Option<&Sequence> {
+        self.0[slot.0].as_ref()
+    }
+
+    pub fn get_mut(&mut self, slot: SlotId) -> Option<&mut Sequence> {
+        self.0[slot.0].as_mut()
+    }
+
+    /// The slot's sequence, unless it is finished.
+    pub fn running(&self, slot: SlotId) -> Option<&Sequence> {
+        self.get(slot).filter(|sequence| !sequence.finished)
+    }
+
+    pub fn replace(&mut self, slot: SlotId, sequence: Sequence) {
+        self.0[slot.0] = Some(sequence);
+    }
+
+    pub fn clear(&mut self, slot: SlotId) {
+        self.0[slot.0] = None;
+    }
+}
+
+/// A number in (0, 1) for one token of one step of one attempt: SplitMix64 (Steele, Lea and Flood, 2014) of all three,
+/// as in the kernel `choose`.
 fn uniform(seed: u32, written: usize, token: usize) -> f32 {
     let start = u64::from(seed) << 32 | token as u64;
     let mut state = start.wrapping_add(GOLDEN_GAMMA.wrapping_mul(written as u64));
@@ -161,7 +202,7 @@ pub struct Cut {
     pub ranges: Vec<std::ops::Range<usize>>,
     /// See [`crate::engine::Recognition::consumed_samples`]; at most `samples`.
     pub consumed_samples: usize,
-    /// The last segment closed with one timestamp: nothing is said after it.
+    /// The last segment ends with a single timestamp: only silence follows.
     pub ends_in_silence: bool,
 }
 

@@ -1,5 +1,4 @@
-//! What stands in for a checkpoint where only speed is asked for: a vocabulary that spells nothing, and
-//! attempts of given lengths.
+//! A stand-in for a checkpoint in benchmarks: a vocabulary without meaning, and attempts of given lengths.
 
 use std::path::Path;
 
@@ -8,14 +7,13 @@ use serde_json::{Map, Value, json};
 use super::tokenizer::Tokenizer;
 use crate::models::Error;
 
-/// Timestamps that close every vocabulary, 0.00 to 30.00.
+/// Timestamp tokens at the end of every vocabulary, 0.00 to 30.00.
 const TIMESTAMPS: usize = 1501;
-/// Vocabularies of this size and larger are multilingual, with so many languages less the one that they exceed
-/// it by.
+/// Vocabularies of this size and larger are multilingual; each further token is a further language.
 const MULTILINGUAL: usize = 51_865;
 const LANGUAGES: usize = 99;
 
-/// How many tokens each attempt has.
+/// Pseudo-random lengths of attempts, in tokens.
 #[derive(Debug, Clone)]
 pub struct Lengths {
     min: usize,
@@ -24,7 +22,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Between `min` and `max`, evenly spread, the same at every start. At most 400.
+    /// Uniform between `min` and `max`, at most 400. The same lengths at every start.
     pub fn between(min: usize, max: usize) -> Self {
         let max = max.clamp(1, 400);
         Self { min: min.clamp(1, max), max, state: 0 }
@@ -47,7 +45,7 @@ pub fn split_mix(state: &mut u64) -> u64 {
 }
 
 impl Tokenizer {
-    /// A vocabulary of that size: bytes, tokens without meaning, and Whisper's special ones.
+    /// A vocabulary of `vocabulary` tokens: bytes, tokens without meaning, and Whisper's special ones.
     pub fn synthetic(vocabulary: usize) -> Result<Self, Error> {
         let path = Path::new("tokenizer.json");
         let languages = match vocabulary.checked_sub(MULTILINGUAL) {
@@ -63,7 +61,7 @@ impl Tokenizer {
             path: path.to_owned(),
             reason: format!("{vocabulary} tokens are too few"),
         })?;
-        // The alphabet of byte-level BPE: printable bytes stand for themselves, the rest for what follows 255.
+        // The alphabet of byte-level BPE: printable bytes stand for themselves, the others for characters above 255.
         let mut others = '\u{100}'..;
         let bytes = (0..=u8::MAX).filter_map(|byte| match byte {
             b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF => Some(char::from(byte)),

@@ -32,7 +32,7 @@ impl AlignmentWeights {
         let mut costs = vec![0.0f32; rows * positions];
         let mut normal = vec![0.0f32; self.tokens * positions];
         for head in self.values.chunks_exact(self.tokens * self.positions).take(self.heads) {
-            // Softmax over the audio alone: what went to the padding is shared out.
+            // Softmax over the audio alone: normalise without the padding's share.
             for (row, normal) in head.chunks_exact(self.positions).zip(normal.chunks_exact_mut(positions)) {
                 let audio = &row[..positions];
                 let sum: f32 = audio.iter().sum::<f32>().max(f32::MIN_POSITIVE);
@@ -53,7 +53,7 @@ impl AlignmentWeights {
     }
 }
 
-/// Each column to mean 0 and deviation 1 over the tokens.
+/// Scales each column to mean 0 and deviation 1 over the tokens.
 fn standardize_columns(matrix: &mut [f32], rows: usize, columns: usize) {
     let mut mean = vec![0.0f32; columns];
     let mut square = vec![0.0f32; columns];
@@ -158,7 +158,7 @@ pub fn align(
     split(tokenizer, language, tokens, seconds)
 }
 
-/// Words of one segment's `tokens` that were not aligned: each has the segment's own times.
+/// Words of a segment whose tokens were not aligned: each has the segment's times.
 pub fn untimed(
     tokenizer: &Tokenizer,
     language: &str,
@@ -219,7 +219,7 @@ impl Durations {
     }
 }
 
-/// Shares `words` out to the segments by their token counts and trims implausibly long words at
+/// Assigns `words` to the segments by their token counts and trims implausibly long words at
 /// pauses. `tokens_per_segment`: text tokens of each segment.
 pub fn assign(mut words: Vec<AlignedWord>, segments: &mut [Segment], tokens_per_segment: &[usize]) {
     let durations = Durations::of(&words);
@@ -247,7 +247,7 @@ pub fn assign(mut words: Vec<AlignedWord>, segments: &mut [Segment], tokens_per_
     }
 }
 
-/// A long word beside the end of a sentence has swallowed the pause.
+/// Trims a long word beside the end of a sentence, which includes the pause.
 fn trim_at_sentence_ends(words: &mut [AlignedWord], max: f64) {
     for index in 1..words.len() {
         let (before, rest) = words.split_at_mut(index);
@@ -280,7 +280,7 @@ fn trim_at_segment_edges(segment: &mut Segment, durations: &Durations, last_spee
         }
         words[0].start = (words[0].end - max).max(0.0);
     }
-    // The segment's own timestamps are better than a first or last word that is too long.
+    // The segment's timestamps are more reliable than a first or last word that is too long.
     let first = &mut words[0];
     if segment.start < first.end && segment.start - 0.5 > first.start {
         first.start = (first.end - median).min(segment.start).max(0.0);

@@ -7,19 +7,17 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::models::Error;
+use crate::transcript::script;
 
 pub type TokenId = u32;
 
-/// In the reference's order: it asks whether a piece is a part of this string.
+/// In the reference's order, as the check is for substrings.
 const ASCII_PUNCTUATION: &str = r##"!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~"##;
 
 /// Seconds between neighbouring timestamp tokens.
 pub const SECONDS_PER_TIMESTAMP: f64 = 0.02;
 
-/// Languages written without spaces between words: split at characters instead.
-const UNSPACED_LANGUAGES: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
-
-/// Ids of the tokens that steer the model.
+/// Ids of the special tokens.
 #[derive(Debug, Clone)]
 pub struct Special {
     pub end_of_text: TokenId,
@@ -47,7 +45,7 @@ impl Tokenizer {
     /// Reads `tokenizer.json`. `vocabulary` is the number of rows of the model's embedding.
     ///
     /// # Errors
-    /// [`Error::BadTokenizer`] where the file does not belong to a Whisper model of that size.
+    /// [`Error::BadTokenizer`] if the file does not belong to a Whisper model with such a vocabulary.
     pub fn read(folder: &Path, vocabulary: usize) -> Result<Self, Error> {
         let path = folder.join("tokenizer.json");
         let text = std::fs::read(&path)
@@ -119,7 +117,7 @@ impl Tokenizer {
         token >= self.special.timestamp_begin
     }
 
-    /// Whether the token stands for text, and not for a command or a time.
+    /// Whether the token is text, not a special token or a timestamp.
     pub fn is_text(&self, token: TokenId) -> bool {
         token < self.special.end_of_text
     }
@@ -156,10 +154,10 @@ impl Tokenizer {
     /// Words of `tokens` with the tokens of each, in order; the pieces join to the whole.
     pub fn split_to_words(&self, tokens: &[TokenId], language: &str) -> Vec<(String, Vec<TokenId>)> {
         let pieces = self.split_on_characters(tokens);
-        if UNSPACED_LANGUAGES.contains(&language) {
+        if !script::is_spaced(language) {
             return pieces;
         }
-        // A piece begins a word where it begins with a space or is punctuation alone.
+        // A piece begins a word if it begins with a space or is punctuation alone.
         let mut words: Vec<(String, Vec<TokenId>)> = Vec::new();
         for (text, tokens) in pieces {
             let special = tokens.first().is_some_and(|&token| !self.is_text(token));
@@ -182,7 +180,7 @@ impl Tokenizer {
         for &token in tokens {
             run.push(token);
             match std::str::from_utf8(&self.decode_bytes(&run)) {
-                // Cut off in the middle of a character: it may become whole with the next token.
+                // Ends inside a character, which the next token may complete.
                 Err(error) if error.error_len().is_none() => {}
                 _ => pieces.push((self.decode(&run), std::mem::take(&mut run))),
             }
@@ -193,8 +191,8 @@ impl Tokenizer {
         pieces
     }
 
-    /// Tokens of symbols that speech has no sound for: brackets, notes, and the like
-    /// (openai/whisper `non_speech_tokens`). For checkpoints that bring no list of their own.
+    /// Tokens of symbols that are not spoken, such as brackets and notes (openai/whisper `non_speech_tokens`). For
+    /// checkpoints without a list.
     pub fn non_speech_tokens(&self) -> Vec<TokenId> {
         const SYMBOLS: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」 『 』 \
             << >> <<< >>> -- --- -( -[ (' (\" (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪";
@@ -222,4 +220,20 @@ fn byte_alphabet() -> HashMap<char, u8> {
     let others = (0..=u8::MAX).filter(|byte| !printable(byte));
     alphabet.extend(('\u{100}'..).zip(others));
     alphabet
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_languages_without_spaces_are_characters() {
+        let tokenizer = Tokenizer::synthetic(1766).expect("large enough");
+        for (language, text, words) in [("en", " two words", 2), ("km", "ខ្មែរ", 5), ("ja", "ｶﾅ", 2)]
+        {
+            let split = tokenizer.split_to_words(&tokenizer.encode(text), language);
+            assert_eq!(split.len(), words, "{language}");
+            assert_eq!(split.into_iter().map(|(word, _)| word).collect::<String>(), text);
+        }
+    }
 }

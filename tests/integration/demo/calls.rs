@@ -1,4 +1,4 @@
-//! What the telephone's provider posts.
+//! The telephony provider's webhooks.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

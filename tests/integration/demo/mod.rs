@@ -30,7 +30,7 @@ enum Mood {
 /// The number that is bound to the double's session.
 type Bound = Arc<Mutex<Option<&'static str>>>;
 
-/// What reached the double: the body's bytes, and `Authorization`.
+/// A request that reached the double: the body's bytes, and `Authorization`.
 type Log = Arc<Mutex<Vec<(Vec<u8>, String)>>>;
 
 /// The voice-agent service, as the contract has it: knows one session.

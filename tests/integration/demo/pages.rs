@@ -1,4 +1,4 @@
-//! The pages, and what the demo is started with.
+//! The demo's pages and its settings.
 
 use serde_json::{Value, json};
 use verbatim::demo::{self, Config, Demo, Error};
@@ -129,7 +129,7 @@ async fn what_the_pages_name_is_there() {
         assert_eq!(page.matches("<input").count(), page.matches("<label").count(), "{path}");
         assert_eq!(page.matches("<input").count(), page.matches("<input name=\"").count(), "{path}");
         assert_eq!(page.matches("src=\"/page.js\"").count(), 1, "{path}");
-        // What its form is sent to is there.
+        // The route that its form is sent to exists.
         for (at, _) in page.match_indices("data-event=\"") {
             let event = page[at + "data-event=\"".len()..].split('"').next().expect("its end");
             let request = client()

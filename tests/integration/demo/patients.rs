@@ -1,4 +1,4 @@
-//! Who a patient is: by what is said, by forms, by four digits.
+//! Verification of patients: by speech, by forms, by four digits.
 
 use serde_json::{Value, json};
 use verbatim::demo::Config;
@@ -75,7 +75,7 @@ async fn a_form_event_becomes_page_context() {
         });
         let mut body = page.clone();
         body["session_id"] = json!(SESSION);
-        // Who somebody is does not reach the agent, wherever it stands.
+        // A person's identity never reaches the agent, in whichever field it stands.
         body["ssn_last4"] = json!("4567");
         body["sections"][0]["fields"][1]["value"] = json!("4567");
         body["sections"][0]["identity"] = json!({});
@@ -173,7 +173,7 @@ async fn verify_and_submit_verifies_and_then_completes() {
 #[tokio::test]
 async fn only_the_number_that_is_bound_counts() {
     let owner = "+12025550143";
-    // Whoever does not sign up must call from their own number, to the letter.
+    // Except at sign-up, a caller must call from exactly their own number.
     for bound in
         [None, Some("+12025550199"), Some("+12025550178"), Some("12025550143"), Some("+1 202 555 0143")]
     {
@@ -245,7 +245,7 @@ async fn nobody_guesses_four_digits_on_and_on() {
     let backend = Backend::well().await;
     let typed =
         |session: &str, ssn: &str| backend.send(KEYED[5], &json!({"session_id": session, "ssn_last4": ssn}));
-    // Being right is no guess too many.
+    // A right answer doesn't count towards the limit.
     for _ in 0..10 {
         assert_eq!(answer(typed(SESSION, "4567")).await.0, 200);
     }

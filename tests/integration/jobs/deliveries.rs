@@ -1,4 +1,4 @@
-//! What reaches the receiver of a callback: who sends it, and how often.
+//! Deliveries to the receiver of a callback: their contents, their headers, their number.
 
 use std::process::Command;
 

@@ -61,7 +61,7 @@ async fn a_job_is_noted_as_dangerous_while_it_is_decoded_and_no_longer() {
         )
         .unwrap();
     let id = taken(with_callback(&server, &to(&receiver), RAW, say(7))).await;
-    // The model waits at its gate: all that is done is what comes before it.
+    // The model waits at its gate, so only the steps before it are done.
     let noted = || -> Vec<i64> {
         let mut statement = database.prepare("SELECT decoding FROM noted ORDER BY rowid").unwrap();
         statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()

@@ -114,7 +114,7 @@ async fn a_job_is_on_disk_when_it_is_acknowledged_and_gone_from_there_when_it_is
     let (status, body) = read(response).await;
     assert_eq!((status, &body), (200, &json!({"request_id": header})));
 
-    // The model still waits at its gate: what is there now is what a crash would leave.
+    // The model still waits at its gate: the files on disk are those that a crash would leave.
     let id: Uuid = header.parse().unwrap();
     let store = Sqlite::open(server.state.path()).unwrap();
     assert!(store.job(JobId(id)).await.unwrap().is_some_and(|job| job.finished.is_none()));
@@ -163,6 +163,24 @@ async fn a_submission_sent_again_under_its_key_is_the_same_job() {
 }
 
 #[tokio::test]
+async fn a_submission_sent_again_needs_no_room() {
+    let receiver = Receiver::start(&[]).await;
+    let (open, gate) = mpsc::channel();
+    let jobs = jobs::Config { pending_max: 1, ..quick() };
+    let setup = Setup { gate: Some(gate), fetch: allow(&[&receiver]), jobs, ..Setup::default() };
+    let server = TestServer::start(setup).await;
+    let submit = |body: Vec<u8>, key: &str| {
+        with_callback(&server, &to(&receiver), RAW, body).header("idempotency-key", key.to_owned())
+    };
+    let first = taken(submit(say(7), "order-7")).await;
+    assert_eq!(refusal(submit(say(7), "order-8")).await.0, 503, "there is no room for another");
+    assert_eq!(taken(submit(say(7), "order-7")).await, first);
+    assert_eq!(refusal(submit(say(8), "order-7")).await, (422, "IDEMPOTENCY_KEY_REUSED".to_owned()));
+    assert_eq!(audio_files(server.state.path()), [first.to_string()]);
+    drop(open);
+}
+
+#[tokio::test]
 async fn what_is_delivered_is_what_would_have_been_answered() {
     let mut receiver = Receiver::start(&[]).await;
     let server = server(&[&receiver]).await;
@@ -181,7 +199,7 @@ async fn what_is_delivered_is_what_would_have_been_answered() {
     }
     assert_eq!(delivered, answered);
 
-    // What is no JSON is a text like any other: it is passed through and not read.
+    // Metadata that isn't JSON is a text like any other: it is passed through uninterpreted.
     taken(with_callback(&server, &to(&receiver), &format!("{RAW}&metadata=%7Bnone"), say(7))).await;
     assert_eq!(receiver.next().await.json()["metadata"]["metadata"], "{none");
 }
@@ -294,7 +312,7 @@ async fn urls_are_fetched_when_the_job_runs() {
         with_callback(&server, &to(&receiver), RAW, body.into_bytes())
             .header("content-type", "application/json")
     };
-    // A client error stays; it is told at once.
+    // A client error is permanent, so it is delivered at once.
     let (missing, failing) = (by_url(), by_url());
     let id = taken(missing).await;
     let told = receiver.next().await.json();

@@ -121,7 +121,7 @@ impl Write for Log {
     }
 }
 
-/// What is logged while `state` is opened.
+/// The log lines while `state` is opened.
 async fn log_of_opening(state: &Path) -> String {
     let log = Log::default();
     let writer = log.clone();
@@ -165,7 +165,7 @@ async fn audio_outlives_a_database_that_is_gone_and_runs_when_it_is_back() {
 #[tokio::test]
 async fn audio_outlives_a_log_that_is_ruined() {
     let (running, _jobs) = with_jobs(4, 80).await;
-    // All that the database was told is in its log yet; and a log whose database is gone is no use to SQLite.
+    // Everything written to the database is still in its log, and SQLite can't use a log without its database.
     for (case, ruin) in [("begins with nothing", true), ("is left alone", false)] {
         let killed = after_a_kill(running.path());
         let state = killed.path();
@@ -184,7 +184,7 @@ async fn audio_outlives_a_log_that_is_ruined() {
         assert_eq!(kept, audio_of(1..=4), "{case}");
         assert_eq!(files(state, "jobs-audio"), BTreeMap::new(), "{case}");
     }
-    // The end of a log alone, as a power cut leaves it: what comes before it counts.
+    // A log with a torn end, as a power cut leaves it: the part before counts.
     let killed = after_a_kill(running.path());
     let state = killed.path();
     let log = fs::read(state.join(LOG)).unwrap();

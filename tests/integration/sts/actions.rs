@@ -1,4 +1,4 @@
-//! Every action: what it does, what it refuses, who may call it, and what outlives a restart.
+//! Every action: its effect, its refusals, its authorisation, and its state after a restart.
 
 use serde_json::{Value, json};
 use verbatim::sts::Auth;
@@ -123,7 +123,7 @@ async fn steps_change_the_session() {
     let verified = json!({"category": "patient_information", "verified": true, "details": {"sms_catalog_key": "default"}});
     let reply = service.act(step("verification", verified.clone())).await;
     assert_eq!((&reply["category"], &reply["verified"]), (&json!("patient_information"), &json!(true)));
-    // There is nobody to send the link to yet.
+    // There is no number to send the link to yet.
     let status = service.status(&id).await;
     assert_eq!(status["verification"]["patient_information"]["verified"], true);
     assert_eq!(status["pending_sms"][0]["status"], "awaiting_number");
@@ -248,9 +248,9 @@ async fn the_setting_decides_over_the_address() {
     assert_eq!(refusal(service.request(&start)).await.0, 401);
     let service = Service::start(setup(Auth::Off, false)).await;
     assert_eq!(answer(service.request(&start)).await.0, 200);
-    // A key that is no key is a mistake worth telling.
+    // A malformed key is reported as a mistake.
     assert_eq!(refusal(service.request(&start).bearer_auth("org_x")).await.0, 401);
-    // With a key, a session belongs to its organisation and is not for everybody.
+    // With a key, a session belongs to its organisation, and others can't reach it.
     let (_, reply) = answer(service.request(&start).bearer_auth(&service.keys[0])).await;
     let status = json!({"action": "status", "session_id": reply["session_id"]});
     assert_eq!(refusal(service.request(&status)).await.0, 404);
@@ -300,7 +300,7 @@ async fn a_restart_loses_no_session() {
     let service = Service::start_in(folder.path(), Setup::default()).await;
     let after = service.status(&id).await;
     assert_eq!(before, after);
-    // And it goes on where it was: the number that comes now gets the message that waited for it.
+    // The session continues: a number that is bound now gets the message that waited for it.
     service.act(json!({"action": "bind_caller", "session_id": id, "caller_number": "+14155552671"})).await;
     let status = service.status(&id).await;
     assert_eq!(status["pending_sms"][0]["status"], "queued");

@@ -43,7 +43,7 @@ impl Clinic {
         )];
         let (website, website_door) = doubles::website(PAGES).await;
         let provider = doubles::provider().await;
-        // Each is told of the other, so one of them has its address before it is there.
+        // Each is configured with the other's address, so one address is known before its server runs.
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         setup.config.verification.hook_url = Some(format!("http://{address}/api/hooks/voice-verify"));
@@ -81,7 +81,7 @@ impl Clinic {
             .body(body.to_string())
     }
 
-    /// What a route answers that must succeed.
+    /// The answer of a route that must succeed.
     async fn act(&self, path: &str, body: Value) -> Value {
         let (status, reply) = answer(self.post(path, &body)).await;
         assert_eq!(status, 200, "{path}: {reply}");
@@ -135,7 +135,7 @@ async fn passed_on(request: reqwest::RequestBuilder) -> (u16, String) {
     (status, body["err_code"].as_str().expect("a code").to_owned())
 }
 
-/// What a telephone heard, as our own recogniser hears it.
+/// The audio that a telephone received, by this crate's recogniser.
 async fn understood(mulaw: &[u8]) -> String {
     let samples: Vec<f32> = mulaw.iter().map(|code| f32::from(mulaw_to_linear(*code)) / 32_768.0).collect();
     let mut converter = RateConverter::new(8_000, 16_000).expect("usual rates");
@@ -147,7 +147,7 @@ async fn understood(mulaw: &[u8]) -> String {
 #[tokio::test]
 async fn a_call_from_its_ring_to_its_end() {
     let voice = Voice::start().await;
-    // The fox and the digits are really heard; nobody has recorded the question between them.
+    // The fox and the digits are recordings; there is none of the question between them.
     let ears = voices::ears(&[None, Some("What are my test results?"), None]);
     let mut setup = Setup { recognize: Some(ears), ..Setup::default() };
     voice.give(&mut setup);
@@ -189,7 +189,7 @@ async fn a_call_from_its_ring_to_its_end() {
     assert_eq!(status["transcript"][2]["text"], voices::MAN.0);
     let answer = call.heard.clone();
 
-    // What is secured is asked for: four digits are said, and the demo's hook knows them.
+    // The caller asks for secured information, says four digits, and the demo's hook recognises them.
     call.speak(&recording(voices::FOX.1)).await;
     let status = service.until(&id, |status| status["pending_verification"] == "patient_information").await;
     assert_eq!(status["verification"], json!({}));
@@ -201,7 +201,7 @@ async fn a_call_from_its_ring_to_its_end() {
     assert_eq!(status["verification"]["patient_information"]["source"], "hook");
     assert!(!status["transcript"].to_string().to_lowercase().contains("three"), "{}", status["transcript"]);
 
-    // The text message brings a link; what is done at its end the agent sees and speaks of.
+    // The text message contains a link; the agent sees what the caller does on that page, and speaks of it.
     let status = service.until(&id, |status| status["sms"]["sent"][0]["status"] == "sent").await;
     assert_eq!(status["sms"]["sent"][0]["sms_catalog_key"], "forms");
     let sms: Vec<(String, String)> =
@@ -229,7 +229,7 @@ async fn a_call_from_its_ring_to_its_end() {
     assert_eq!(status["page_context"]["form_name"], "healthcare_signup");
     assert!(!status["page_context"].to_string().contains("1234"), "{}", status["page_context"]);
 
-    // Completion is told, and the caller hangs up.
+    // The completion is announced, and the caller hangs up.
     let completion = json!({"session_id": id, "message": "Your form has arrived."});
     clinic.act("/api/client/form-completed", completion).await;
     voices::patiently(async {
@@ -294,7 +294,7 @@ async fn every_route_does_to_the_real_service_what_it_says() {
     let verification = &status["verification"]["patient_information"];
     assert_eq!((&verification["verified"], &verification["source"]), (&json!(true), &json!("action")));
     assert_eq!(status["pending_sms"][0]["sms_catalog_key"], "forms");
-    // The number that comes now is sent what waited for one.
+    // A number that is bound now gets the waiting message.
     clinic.act(proxy, json!({"action": "bind_caller", "session_id": id, "caller_number": FROM})).await;
     clinic.service.until(&id, |status| status["sms"]["sent"][0]["status"] == "sent").await;
 
@@ -311,22 +311,22 @@ async fn every_route_does_to_the_real_service_what_it_says() {
 #[tokio::test]
 async fn what_the_real_service_refuses_the_demo_refuses() {
     let clinic = Clinic::usual().await;
-    let nobody = "sess_000000000000";
+    let unknown = "sess_000000000000";
     let bodies = [
-        ("/api/interactive-agent", json!({"action": "status", "session_id": nobody})),
-        ("/api/client/form-event", json!({"session_id": nobody, "page": "/"})),
-        ("/api/client/form-even", json!({"session_id": nobody, "page": "/"})),
+        ("/api/interactive-agent", json!({"action": "status", "session_id": unknown})),
+        ("/api/client/form-event", json!({"session_id": unknown, "page": "/"})),
+        ("/api/client/form-even", json!({"session_id": unknown, "page": "/"})),
         (
             "/api/client/verify-and-submit",
-            json!({"session_id": nobody, "form_name": "healthcare_signup", "ssn_last4": "4567", "date_of_birth": "1984-03-09"}),
+            json!({"session_id": unknown, "form_name": "healthcare_signup", "ssn_last4": "4567", "date_of_birth": "1984-03-09"}),
         ),
-        ("/api/client/verify-patient-info-demo", json!({"session_id": nobody, "ssn_last4": "4567"})),
-        ("/api/client/form-completed", json!({"session_id": nobody})),
+        ("/api/client/verify-patient-info-demo", json!({"session_id": unknown, "ssn_last4": "4567"})),
+        ("/api/client/form-completed", json!({"session_id": unknown})),
     ];
     for (path, body) in &bodies {
         assert_eq!(passed_on(clinic.post(path, body)).await, (404, "SESSION_NOT_FOUND".into()), "{path}");
     }
-    // Of a session that has ended nothing changes any more.
+    // An ended session no longer changes.
     let started = clinic.act("/api/interactive-agent", json!({"action": "start"})).await;
     let mut caller = Caller::join(&clinic.service, &started).await;
     caller.listen().await;

@@ -60,7 +60,7 @@ async fn an_sdk_begins_with_its_settings_and_talks() {
     until(&mut socket, "AgentThinking").await;
     assert_eq!(said(&mut socket).await, "Parking is free behind the building.");
     until(&mut socket, "AgentAudioDone").await;
-    // What only the owner of a session may is told, and the talk goes on.
+    // An action reserved for the session's owner is refused with a message, and the conversation goes on.
     socket.text(&json!({"type": "UpdatePrompt", "prompt": "Be rude."}).to_string()).await;
     assert_eq!(until(&mut socket, "Warning").await["code"], "NOT_ALLOWED");
     socket.text("{").await;

@@ -24,7 +24,7 @@ async fn two_hundred_idle_sessions_and_four_that_talk_are_held() {
         assert_eq!(caller.listen().await, "Hello.");
         caller.keep_alive().await;
     }
-    // Beside them, four talk at once: each gets an answer to what was said in its own room.
+    // Beside them, four callers talk at once: each gets an answer to the question in its own room.
     let mut talks = tokio::task::JoinSet::new();
     for (document, question) in TALKS {
         let (id, start) = service.session(json!({"greeting": "Hello.", "documents": [document()]})).await;
@@ -68,7 +68,7 @@ async fn two_hundred_idle_sessions_and_four_that_talk_are_held() {
 
 type Talk = (fn() -> Value, (&'static str, &'static str));
 
-/// What a session knows, and a question that it answers.
+/// A session's document, and a question that it answers.
 const TALKS: [Talk; 4] = [
     (|| document("The quick brown fox and the lazy dog", "Foxes live behind the house."), voices::FOX),
     (|| document("An ill-disposed young man", "His name is John Dashwood."), voices::MAN),

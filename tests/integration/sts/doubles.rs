@@ -1,4 +1,4 @@
-//! Doubles of the services that an operator names: one server each, that notes what it was asked.
+//! Doubles of the services that an operator configures: one server each, which records its requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use verbatim::secret::Secret;
 use super::service::Setup;
 use crate::server::Door;
 
-/// What was asked: headers and body.
+/// A request: headers and body.
 pub type Asked = Arc<Mutex<Vec<(HeaderMap, String)>>>;
 
 pub struct Double {

@@ -1,4 +1,4 @@
-//! What is left of a session that has ended: enough to be looked at, in memory and on disk little else.
+//! The remains of an ended session: enough to look at, and little else in memory and on disk.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::server::refusal;
 /// In every document here.
 const SENTENCE: &str = "The harvest of pineapples begins in spring. ";
 
-/// What is counted on this test's thread alone.
+/// Counts that only this test's thread makes.
 pub fn recorder() -> (PrometheusRecorder, PrometheusHandle) {
     let recorder = PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
@@ -122,7 +122,7 @@ async fn what_an_ended_session_held_is_free_and_its_status_is_still_right() {
     }
     let kept = gauge(&metrics, "sts_kept_bytes");
     assert!((100.0..16_384.0).contains(&kept), "{kept} bytes");
-    // What it was started with is overwritten, in the database and its log.
+    // Its start parameters are overwritten, in the database and its log.
     let wiped = async {
         while is_on_disk(folder.path(), SENTENCE) || is_on_disk(folder.path(), "friends of pineapples") {
             service.status(&id).await;
@@ -157,7 +157,7 @@ async fn sessions_that_end_one_after_the_other_leave_little() {
     assert!(gauge(&metrics, "sts_kept_bytes") < 30.0 * 16_384.0);
     let bytes = ["sts.sqlite3", "sts.sqlite3-wal"]
         .map(|name| std::fs::metadata(folder.path().join(name)).map_or(0, |file| file.len()));
-    // What one session takes, spare pages and the log; what thirty were started with is more than 25 MiB.
+    // The space of one session, spare pages and the log; the start parameters of thirty exceed 25 MiB.
     assert!(bytes.iter().sum::<u64>() < 20 << 20, "{bytes:?}");
 }
 

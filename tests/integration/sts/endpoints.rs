@@ -1,4 +1,4 @@
-//! Chat and speech by interfaces of OpenAI's form: a double of each, that says what a test has written.
+//! Chat and speech over interfaces of OpenAI's form, with a scripted double of each.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use super::voices::{self, Voice};
 use crate::server::Door;
 use crate::speech::word_errors;
 
-/// What the model does with a question.
+/// The model's reaction to a question.
 enum Turn {
     /// Sends these events, each when the test has allowed one more.
     Events(Vec<Value>),
@@ -139,7 +139,7 @@ async fn a_chat_model_answers_sentence_by_sentence() {
     for part in ["Be kind.", "We are open from nine to five.", "\"step\":2", "billing"] {
         assert!(system.contains(part), "{part} is not in {system}");
     }
-    assert!(!asked.to_string().contains("4155552671"), "a number is nobody's to know");
+    assert!(!asked.to_string().contains("4155552671"), "the model gets no number");
     assert_eq!(messages[1], json!({"role": "assistant", "content": "Hello."}));
     assert_eq!(messages[2], json!({"role": "user", "content": "When are you open?"}));
     let tools: Vec<&str> = asked["tools"]

@@ -39,7 +39,7 @@ async fn documents_are_read_from_their_addresses() {
 #[tokio::test]
 async fn documents_that_lie_ready_are_named_by_their_id() {
     let folder = tempfile::tempdir().expect("a folder");
-    // Those who show no key are organisation 0.
+    // Clients without a key are organisation 0.
     for (tenant, id, text) in [
         ("0", "parking.txt", "Parking is free behind the building."),
         ("0", "results.html", "<p>Test results are ready after three days.</p>"),

@@ -1,7 +1,7 @@
 //! Rooms of a real LiveKit server on loopback, with LiveKit's own client as the caller.
 //!
-//! `./setup livekit-server` builds the server where there is a Go to do it. Where there is none the tests are
-//! skipped, and say so; with `TEST_ALL_SDKS` set, as where every change is tested, it has to have been tried.
+//! `./setup livekit-server` builds the server if there is a Go to do it; otherwise the tests are skipped with a message. With
+//! `TEST_ALL_SDKS` set, as in CI, the setup must at least have been run.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -37,7 +37,7 @@ fn installed(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim").join(path)
 }
 
-/// None of those that the system hands out: nobody is given it before the server has it.
+/// Outside the range that the system hands out, so that no other program gets it before the server does.
 fn free_port() -> u16 {
     loop {
         let address = ("127.0.0.1", 15_000 + rand::random::<u16>() % 17_000);
@@ -54,7 +54,7 @@ struct Media {
 }
 
 impl Media {
-    /// None where there is no server to run.
+    /// `None` if there is no server to run.
     async fn start() -> Option<Self> {
         Self::start_with(|_| ()).await
     }
@@ -112,7 +112,7 @@ struct Caller {
     events: Lines<BufReader<ChildStdout>>,
     /// The agent's, that were seen.
     states: Vec<Value>,
-    /// Lines and messages that came while something else was waited for.
+    /// Lines and messages that arrived while the test waited for something else.
     pending: VecDeque<Value>,
     /// All but how loud it is, for who has to find out what did not come.
     seen: Vec<String>,
@@ -176,7 +176,7 @@ impl Caller {
         found.unwrap_or_else(|_| panic!("it does not come after {:#?}", self.seen))
     }
 
-    /// The next line of the talk that somebody says, as LiveKit's user interfaces show it.
+    /// The next line of the conversation by a speaker, as LiveKit's user interfaces show it.
     async fn line(&mut self, identity: &str) -> Value {
         self.find(|event| event["event"] == "line" && event["identity"] == identity).await
     }
@@ -193,7 +193,7 @@ impl Caller {
         self.tell(json!({ "speak": path })).await;
     }
 
-    /// What was heard of the agent since the last time, by our own recogniser.
+    /// The agent's speech since the last call, by this crate's recogniser.
     async fn heard(&mut self) -> String {
         let path = self.folder.path().join("heard.wav");
         self.tell(json!({ "save": path })).await;
@@ -239,11 +239,11 @@ fn start() -> Value {
 async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     let Some(media) = Media::start().await else { return };
     let voice = Voice::start().await;
-    // The fox is really heard; nobody has recorded the questions after it.
+    // The fox is a recording; there is none of the questions after it.
     let script =
         [None, Some("What may you ask for your country?"), Some("Might he be made amiable himself?")];
     let mut setup = Setup { recognize: Some(voices::ears(&script)), ..Setup::default() };
-    // Where the machine is crowded packets come late, and a gap in a sentence is not its end.
+    // On a busy machine packets arrive late, and a gap in a sentence isn't its end.
     setup.config.turn.silence_ms = 3_000;
     media.give(&mut setup);
     voice.give(&mut setup);
@@ -289,7 +289,7 @@ async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     let heard = patiently(caller.heard()).await;
     assert!(word_errors(FOX.0, &heard) <= 1, "{heard}");
 
-    // Who speaks over the agent silences it, and is answered.
+    // A caller who speaks over the agent silences it, and is answered.
     caller.speak(FOX.1).await;
     assert_eq!(caller.line(&agent).await["text"], COUNTRY.0);
     caller.find(|event| event["event"] == "heard" && event["loudness"].as_u64() > Some(LOUD)).await;
@@ -316,7 +316,7 @@ async fn a_caller_talks_with_the_agent_in_a_room_of_a_livekit_server() {
     let cut = lines.iter().find(|line| line["interrupted"] == true).expect("one was interrupted");
     assert!(cut["text"].as_str().expect("text").len() < COUNTRY.0.len(), "{cut}");
 
-    // What is typed is as good as what is said; then goodbye, and the room is no more.
+    // Typed text counts like speech; then a goodbye, and the room is deleted.
     caller.tell(json!({"type": "Goodbye!"})).await;
     let gone = caller.find(|event| event["event"] == "disconnected").await;
     assert_eq!(gone["reason"], "ROOM_DELETED");
@@ -343,7 +343,7 @@ async fn where_no_udp_gets_through_the_talk_goes_over_tcp() {
     assert_eq!(caller.line(me).await["text"], "How may I help you?");
 }
 
-/// What lies between the agent and the server. It is the agent's alone.
+/// The agent's network path to the server, which only the agent uses.
 struct Way {
     address: SocketAddr,
     cut: watch::Sender<()>,
@@ -390,7 +390,7 @@ async fn an_agent_that_lost_its_room_comes_back_and_goes_on() {
     caller.message("AgentAudioDone").await;
 
     for _ in 0..2 {
-        way.cut.send(()).expect("somebody is there");
+        way.cut.send(()).expect("the path is up");
         service.until(&id, |status| status["participants"].as_array().is_some_and(Vec::is_empty)).await;
         let one = |status: &Value| status["participants"].as_array().is_some_and(|all| all.len() == 1);
         service.until(&id, |status| status["room"]["state"] == "ready" && one(status)).await;
@@ -418,9 +418,9 @@ async fn who_leaves_the_room_ends_the_talk() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_or_does_not_know_us_is_no_silent_agent() {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
     let mut setup = Setup::default();
-    setup.config.livekit.url = Some(format!("ws://{nobody}"));
+    setup.config.livekit.url = Some(format!("ws://{closed}"));
     setup.config.livekit.api_key = Some(KEY.into());
     setup.config.livekit.api_secret = Some(Secret::from(SECRET));
     let service = Service::start(setup).await;

@@ -1,5 +1,4 @@
-//! Text messages: tried again where the provider has not taken them, called sent when it has, and spoken of
-//! where they go somewhere.
+//! Text messages: retried until the provider accepts them, reported as sent then, and promised only if they can be sent.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -20,7 +19,7 @@ const TAKEN: (u16, Option<&str>) = (201, None);
 /// The provider's `Messages` resource: answers as is written down, and then takes everything.
 struct Provider {
     url: String,
-    /// When, and what for.
+    /// The time and the body of a request.
     asked: Arc<Mutex<Vec<(Instant, String)>>>,
     _door: Door,
 }
@@ -89,7 +88,7 @@ async fn verify(service: &Service, id: &str) -> Value {
     service.act(verification).await
 }
 
-/// The status when an attempt has failed and the next one is to come.
+/// The status after a failed attempt, before the next one.
 async fn waiting(service: &Service, id: &str, attempts: u64, error: &str) {
     let is_waiting = |status: &Value| {
         let message = &status["pending_sms"][0];
@@ -134,7 +133,7 @@ async fn a_message_that_waits_outlives_a_restart() {
     assert!(waits.len() == 1 && waits[0] >= Duration::from_millis(1950), "{waits:?}");
 }
 
-/// A session that has ended needs its links no more, but for what is still to be sent.
+/// An ended session needs its links only for messages that are still to be sent.
 #[tokio::test]
 async fn a_message_that_waits_goes_out_after_the_end_and_after_a_restart() {
     let text = "Body=Here+is+the+link+you+asked+for%3A+https%3A%2F%2Ffront.example%2Fforms";

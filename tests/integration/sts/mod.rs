@@ -7,6 +7,7 @@ mod crowd;
 pub mod doubles;
 mod ended;
 mod endpoints;
+mod hearing;
 mod knowledge;
 #[cfg(feature = "livekit")]
 mod livekit;

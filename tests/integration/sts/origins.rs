@@ -1,4 +1,4 @@
-//! Who is let in without a key: programs on this machine, where a developer said so, and no page of another origin.
+//! Requests that are admitted without a key: programs on this machine, where a developer said so, and no page of another origin.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -162,7 +162,7 @@ async fn origins_that_are_listed_by_name_are_let_in() {
     assert_eq!(from(&service, "https://app.example").await, 101);
     assert_eq!(from(&service, "http://app.example").await, 403);
     assert_eq!(from(&service, "https://app.example.evil").await, 403);
-    // `*` lets all pages read what a key has opened; it opens nothing.
+    // `*` lets all pages read answers to requests with a key; it admits no request without one.
     let service = Service::start(listed("*")).await;
     assert_eq!(from(&service, "https://app.example").await, 403);
     let url = format!("http://{}{ACTIONS}", service.address);

@@ -65,7 +65,7 @@ impl Call {
         self.socket.text(&frame.to_string()).await;
     }
 
-    /// Plays what comes, and says so, until an event of this kind.
+    /// Acknowledges played audio until an event of this kind arrives.
     pub async fn until(&mut self, event: &str) -> Value {
         let wait = async {
             loop {

@@ -12,7 +12,7 @@ use super::room::{Caller, recording};
 use super::service::{Service, Setup};
 use super::voices;
 
-/// The right code, and what else callers give here.
+/// The right code, and other answers of callers.
 const RIGHT: &str = "1234";
 const CODES: [&str; 7] = ["1234", "4567", "9876", "four five", "six seven", "nine eight", "one two"];
 
@@ -185,7 +185,7 @@ async fn digits_before_the_question_and_after_the_answer_are_hidden() {
     caller.write("My code is 9876, what are my test results?").await;
     assert_eq!(line(&mut caller).await, "My code is ••••, what are my test results?");
     assert_eq!(caller.listen().await, "Your digits, please.");
-    // Called off, and given all the same.
+    // The question is withdrawn, and the caller answers it anyway.
     caller.write("Never mind.").await;
     caller.listen().await;
     caller.write("nine eight").await;
@@ -197,7 +197,7 @@ async fn digits_before_the_question_and_after_the_answer_are_hidden() {
     assert_eq!(line(&mut caller).await, "••••");
     assert!(caller.listen().await.contains("you are verified"));
     caller.listen().await;
-    // Said again after it was right; what is no code can be read again.
+    // Repeated after it was right; other numbers can be read again.
     for (text, hidden) in [
         ("Yes, it is 1234.", "Yes, it is ••••."),
         ("I have 2 dogs.", "I have 2 dogs."),

@@ -1,4 +1,4 @@
-//! Documents that come slowly, or not at all: they keep back their own session alone, and that not for ever.
+//! Documents that arrive slowly or not at all: they delay only their own session, and only for a limited time.
 
 use std::collections::BTreeSet;
 

@@ -12,7 +12,7 @@ use super::service::{Service, Setup};
 use super::voices::Voice;
 use crate::socket::{Said, Socket, connect};
 
-/// So many samples a second come back.
+/// Sample rate of the agent's audio.
 const OUTPUT_RATE: f64 = 24_000.0;
 
 pub struct Caller {
@@ -47,7 +47,7 @@ impl Caller {
         caller
     }
 
-    /// The next message of a type; what comes before it is passed over, audio is kept.
+    /// The next message of a type; skips others, and keeps audio.
     pub async fn message(&mut self, kind: &str) -> Value {
         self.find(|message| message["type"] == kind).await
     }
@@ -55,7 +55,7 @@ impl Caller {
     pub async fn find(&mut self, wish: impl Fn(&Value) -> bool) -> Value {
         let wait = async {
             loop {
-                // Who waits for what takes a model is not to be taken for gone.
+                // A client that waits for a slow model must not be taken for gone.
                 let Ok(said) = tokio::time::timeout(Duration::from_secs(20), self.socket.said()).await else {
                     self.keep_alive().await;
                     continue;
@@ -88,7 +88,7 @@ impl Caller {
         }
     }
 
-    /// Waits for so many seconds more of the agent's voice, which comes at the speed of speech.
+    /// Waits for this many more seconds of the agent's voice, which arrives at the speed of speech.
     pub async fn hear(&mut self, seconds: f64) {
         let enough = self.voice.len() + (seconds * OUTPUT_RATE) as usize * 2;
         while self.voice.len() < enough {
@@ -235,12 +235,12 @@ async fn who_is_verified_by_the_hook_gets_the_answer_and_the_message() {
     assert_eq!(status["verification"]["patient_information"]["source"], "hook");
     let message = provider.bodies().concat();
     assert!(message.contains("To=%2B14155552671") && message.contains("front.example%2Fforms"), "{message}");
-    // The digits are nobody's to read.
+    // The digits are shown nowhere.
     assert!(
         !status["transcript"].to_string().contains("9999")
             && !status["transcript"].to_string().contains("1234")
     );
-    // What happens twice is sent once.
+    // A repeated event is sent once.
     let again = json!({"action": "verification", "session_id": id, "category": "patient_information", "verified": true,
         "details": {"sms_catalog_key": "forms"}});
     service.act(again).await;
@@ -439,7 +439,7 @@ async fn a_website_is_read_and_answered_from() {
     caller.write("What is behind the painting?").await;
     assert!(caller.listen().await.contains("don't have that information"));
 
-    // What is not public is not reached, and nothing is learnt of why.
+    // Addresses that aren't public aren't reached, and the message doesn't say why.
     let (id, _) = service.session(json!({"website_url": "http://10.0.0.1/"})).await;
     let status = service.ready(&id).await;
     assert_eq!(status["knowledge"]["website"]["status"], "failed");

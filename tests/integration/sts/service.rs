@@ -1,4 +1,4 @@
-//! The service on a port of its own, with ears that hear what a test has written down.
+//! The voice-agent service on its own port, with a scripted recogniser.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::server::{Door, answer, client, new_key, routes};
 pub struct Setup {
     pub config: Config,
     pub is_loopback: bool,
-    /// What is heard in one utterance after the other; nothing when it runs out.
+    /// The transcripts of successive utterances; nothing is heard when they run out.
     pub heard: Vec<&'static str>,
     pub recognize: Option<Recognize>,
     /// Instead of one that may reach 127.0.0.1.
@@ -35,7 +35,7 @@ impl Default for Setup {
         // As `serve --dev`; tests of keys ask for them.
         let mut config = Config { auth: Auth::Loopback, ..Config::default() };
         config.crawl.pause_ms = 0;
-        // As on a machine where nothing more is installed; who tests the models asks for them.
+        // As on a machine without optional models; tests of the models enable them.
         config.turn.end_of_turn = EndOfTurn::Silence;
         config.speech.embedded = EmbeddedVoice::None;
         Self {
@@ -51,7 +51,7 @@ impl Default for Setup {
 
 pub struct Service {
     pub address: SocketAddr,
-    /// Two keys, of two organisations; those who show none are a third one.
+    /// Two keys, of two organisations; clients without a key are a third one.
     pub keys: [String; 2],
     _folder: Option<TempDir>,
     door: Option<Door>,
@@ -77,7 +77,7 @@ impl Service {
         Self { _folder: Some(folder), ..Self::start_in(&state, setup).await }
     }
 
-    /// On what a service before it has left.
+    /// Starts on the state of a previous service.
     pub async fn start_in(state: &Path, setup: Setup) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         // Made before: a running server notices others a little later.
@@ -109,7 +109,7 @@ impl Service {
         Self { address: door.address, keys, _folder: None, door: Some(door), routes, stop, running }
     }
 
-    /// Ends as a server does that is told to stop.
+    /// Stops as a server does.
     pub async fn stop(mut self) {
         if let Some(door) = self.door.take() {
             door.stop().await;
@@ -165,7 +165,7 @@ impl Service {
     }
 }
 
-/// Looks until what is seen is as wished.
+/// Polls until the observed value satisfies the condition.
 pub async fn until(look: impl AsyncFn() -> Value, wish: impl Fn(&Value) -> bool) -> Value {
     loop {
         let seen = look().await;

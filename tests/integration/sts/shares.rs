@@ -14,7 +14,7 @@ fn setup() -> Setup {
     setup
 }
 
-/// Status, seconds of `Retry-After` where there is one, and body.
+/// Status, seconds of `Retry-After` if present, and body.
 async fn start(service: &Service, key: &str, start: &Value) -> (u16, Option<u64>, Value) {
     let mut start = start.clone();
     start["action"] = "start".into();
@@ -44,7 +44,7 @@ async fn a_busy_organisation_leaves_sessions_to_others() {
     assert!(after.is_some_and(|after| (1..=60).contains(&after)), "{after:?}");
     assert_eq!(start(&service, quiet, &json!({})).await.0, 200);
 
-    // When some of its own have ended, there is room for it again.
+    // Once some of its own sessions have ended, there is room for it again.
     for started in &started[..2] {
         leave(&service, started).await;
     }

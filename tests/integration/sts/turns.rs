@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use verbatim::audio::Pcm;
 use verbatim::sts::Recognize;
 use verbatim::sts::config::EndOfTurn;
+use verbatim::vad::Utterance;
 
 use super::room::{Caller, clip};
 use super::service::{Service, Setup};
@@ -24,13 +24,13 @@ fn linear16(samples: &[f32], silence: usize) -> Vec<i16> {
 async fn who_has_finished_is_answered_and_who_pauses_is_not_interrupted() {
     let utterances = Arc::new(Mutex::new(Vec::new()));
     let noted = utterances.clone();
-    let recognize: Recognize = Arc::new(move |pcm: Pcm, _| {
-        noted.lock().expect("no test panics here").push(pcm.duration_seconds());
+    let recognize: Recognize = Arc::new(move |utterance: Utterance, _| {
+        noted.lock().expect("no test panics here").push(utterance.pcm.duration_seconds());
         Box::pin(async { Ok("Where can I park?".to_owned()) })
     });
     let mut setup = Setup { recognize: Some(recognize), ..Setup::default() };
     setup.config.turn.end_of_turn = EndOfTurn::Model;
-    // Nobody is answered because time has passed.
+    // Time alone triggers no answer.
     setup.config.turn.wait_ms = 600_000;
     setup.config.turn.silence_ms = 600_000;
     let service = Service::start(setup).await;

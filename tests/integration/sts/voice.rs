@@ -1,4 +1,4 @@
-//! The embedded voice: what it says is what our own recogniser hears.
+//! The embedded voice: this crate's recogniser understands it.
 
 use serde_json::json;
 use verbatim::audio::{Pcm, RateConverter};
@@ -9,7 +9,7 @@ use super::service::{Service, Setup};
 use super::voices::{heard, patiently};
 use crate::speech::{word_errors, words};
 
-/// What is written for the voice, and what the recogniser may write of it, where it writes otherwise.
+/// Text for the voice, and the recogniser's spelling of it where that differs.
 const SENTENCES: [(&str, &str); 12] = [
     ("Welcome to Acme Dental, how can I help you today?", ""),
     ("We are open Monday to Friday from nine to five.", "We are open Monday to Friday from 9 to 5."),

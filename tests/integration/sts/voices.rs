@@ -23,7 +23,7 @@ use super::service::Setup;
 use crate::server::Door;
 use crate::speech::transcriber;
 
-/// Somebody has said these, with the recording of it.
+/// Sentences with a recording of each.
 pub const MAN: (&str, &str) = ("He was not an ill-disposed young man.", "austen_0880.wav");
 pub const AMIABLE: (&str, &str) = ("He might even have been made amiable himself.", "austen_0930.wav");
 pub const FOX: (&str, &str) = ("The quick brown fox jumps over the lazy dog.", "en_quick_brown_fox.wav");
@@ -32,7 +32,7 @@ pub const COUNTRY: (&str, &str) = (
     "jfk.wav",
 );
 const SPOKEN: [(&str, &str); 4] = [MAN, AMIABLE, FOX, COUNTRY];
-/// Stands in for what nobody has said: so much of it for each letter.
+/// Stands in for sentences without a recording: this much audio per letter.
 const OTHER: &str = COUNTRY.1;
 const SAMPLES_PER_LETTER: usize = 24_000 * 6 / 100;
 
@@ -111,21 +111,21 @@ async fn transcript(pcm: Pcm) -> Transcript {
     recogniser().await.transcribe(pcm, &options).await.expect("transcribed")
 }
 
-/// What our own recogniser makes of audio.
+/// The transcript of audio by this crate's recogniser.
 pub async fn heard(pcm: Pcm) -> String {
     transcript(pcm).await.text()
 }
 
-/// Ears that are our own recogniser, but for the utterances that `script` has something for: nobody has
+/// Ears that use this crate's recogniser, except for utterances in `script`: there is no recording of what a speaker has
 /// recorded every question.
 pub fn ears(script: &[Option<&'static str>]) -> Recognize {
     let script = Arc::new(std::sync::Mutex::new(std::collections::VecDeque::from(script.to_vec())));
-    Arc::new(move |pcm, _| {
+    Arc::new(move |utterance, _| {
         let scripted = script.lock().expect("no test panics here").pop_front().flatten();
         Box::pin(async move {
             match scripted {
                 Some(text) => Ok(text.to_owned()),
-                None => Ok(heard(pcm).await),
+                None => Ok(heard(utterance.pcm).await),
             }
         })
     })

@@ -6,14 +6,17 @@ use std::ops::Range;
 
 use super::super::super::rows::{COARSE_GELU, gelu_lanes};
 use super::super::super::threads::Places;
-use super::super::super::{Bf16, Level};
+use super::super::super::{Bf16, Instructions, Level};
 use super::super::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
 
 /// The most rows of one tile.
 const ROWS: usize = 8;
 
-/// Runs the blocks and returns true where the processor can.
-pub fn blocks(
+/// Computes the blocks and returns true, or false if `level` lacks the instructions.
+///
+/// # Safety
+/// No other thread works on the same blocks of `y`.
+pub unsafe fn blocks(
     level: Level,
     matrix: &Matrix,
     rows: &Rows,
@@ -28,7 +31,7 @@ pub fn blocks(
             Job { matrix, weights, x, steps, rows: rows.count, blocks: blocks.clone(), y, epilogue }
         };
     match (&matrix.weights, &rows.operand) {
-        (Weights::F32(weights), Operand::F32(x)) if level >= Level::Avx512 => {
+        (Weights::F32(weights), Operand::F32(x)) if level.has(Instructions::Avx512) => {
             let job = job(
                 weights.as_ptr().cast(),
                 size_of_val(&weights[..]),
@@ -36,17 +39,18 @@ pub fn blocks(
                 size_of_val(&x[..]),
                 1,
             );
-            // SAFETY: the level says that the processor can; `job` has checked the lengths.
+            // SAFETY: the level proves that the processor has the instructions; `job` has checked the lengths; the
+            // caller promises that the blocks are its own.
             unsafe { f32(&job) };
         }
-        (Weights::Bf16(weights), Operand::Bf16(x)) if level >= Level::Avx512Products => {
+        (Weights::Bf16(weights), Operand::Bf16(x)) if level.has(Instructions::Avx512Products) => {
             let x_bytes = size_of::<[Bf16; 2]>() * x.len();
             let job = job(weights.as_ptr().cast(), size_of_val(&weights[..]), x.as_ptr().cast(), x_bytes, 2);
             // SAFETY: as above.
             unsafe { bf16(&job) };
         }
         (Weights::Int8 { quads, scales, sums }, Operand::Int8(x, row_scales))
-            if level >= Level::Avx512Products =>
+            if level.has(Instructions::Avx512Products) =>
         {
             let job = job(quads.as_ptr().cast(), size_of_val(&quads[..]), x.as_ptr().cast(), 4 * x.len(), 4);
             // SAFETY: as above.
@@ -57,7 +61,7 @@ pub fn blocks(
     true
 }
 
-/// Pointers to whole packed blocks and whole rows; the lengths are checked where it is made.
+/// Pointers to whole packed blocks and whole rows; [`blocks`] checks the lengths.
 struct Job<'a> {
     matrix: &'a Matrix,
     weights: *const u8,
@@ -74,7 +78,7 @@ struct Job<'a> {
 trait Kernel {
     type Sum: Copy;
     /// # Safety
-    /// For this and the next two: the processor has the kernel's instructions.
+    /// The processor has the kernel's instructions; here and below.
     unsafe fn zero() -> Self::Sum;
     unsafe fn step(sum: Self::Sum, x: __m512i, weights: __m512i) -> Self::Sum;
     unsafe fn total(&self, sum: Self::Sum, row: usize, block: usize) -> __m512;
@@ -105,7 +109,7 @@ impl Kernel for F32 {
 
     #[inline(always)]
     unsafe fn gelu(x: __m512) -> __m512 {
-        // SAFETY: both are 64 bytes of f32.
+        // SAFETY: the caller's promise; both types are 64 bytes of f32.
         unsafe {
             let mut lanes = std::mem::transmute::<__m512, [f32; LANES]>(x);
             gelu_lanes::<true>(&mut lanes);
@@ -189,9 +193,11 @@ impl Kernel for Int8<'_> {
     }
 }
 
+/// # Safety
+/// Here and below, that of [`tiles`] for the job's precision.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 unsafe fn f32(job: &Job) {
-    // SAFETY: the features are on; the lengths were checked.
+    // SAFETY: the features are on; the caller promises the rest.
     unsafe { tiles(job, &F32) }
 }
 
@@ -207,7 +213,11 @@ unsafe fn int8(job: &Job, kernel: &Int8) {
     unsafe { tiles(job, kernel) }
 }
 
-/// Enough independent sums to hide the latency of a product, few enough for 32 registers.
+/// Tiles with enough independent sums to hide the latency of a product, few enough for 32 registers.
+///
+/// # Safety
+/// It is inlined into a caller that has the kernel's instructions; the pointers of `job` lead to all of its rows
+/// and blocks, packed for the kernel; no other thread works on the same blocks.
 #[inline(always)]
 unsafe fn tiles<K: Kernel>(job: &Job, kernel: &K) {
     let mut block = job.blocks.start;
@@ -250,6 +260,8 @@ unsafe fn tiles<K: Kernel>(job: &Job, kernel: &K) {
     }
 }
 
+/// # Safety
+/// That of [`tiles`], for R rows from `row` on and B blocks from `block` on, all within the job.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
 unsafe fn tile<K: Kernel, const R: usize, const B: usize>(job: &Job, kernel: &K, row: usize, block: usize) {
@@ -281,8 +293,8 @@ unsafe fn tile<K: Kernel, const R: usize, const B: usize>(job: &Job, kernel: &K,
         let mask = 0xFFFF >> (LANES - valid);
         for (r, sums) in sums.iter().enumerate() {
             let begin = (row + r) * job.matrix.outputs + first;
-            // SAFETY: the caller's promise; every block is one thread's own, and so are its outputs in each
-            // row, of which the mask leaves the valid ones; biases are padded to whole blocks.
+            // SAFETY: the caller's promise: the outputs of a block belong to this thread in every row, and the
+            // mask leaves out those beyond the last; biases are padded to whole blocks.
             unsafe {
                 let place = job.y.range(begin..begin + valid).as_mut_ptr();
                 let bias = _mm512_loadu_ps(job.matrix.bias.as_ptr().add(first));

@@ -1,12 +1,12 @@
-//! Terms to expect: `keyterm` and `keywords` as the decoder heeds them. Pure.
+//! Biasing towards terms: the decoder's part of `keyterm` and `keywords`. Pure.
 //!
 //! Contextual biasing over a trie of the terms' tokens (Zhao et al., "Shallow-Fusion End-to-End Contextual
 //! Biasing", Interspeech 2019), for decoding that keeps one sequence. Instead of adding to logits, which lets a
 //! large weight write a term that was never said, a term has a margin: its tokens together may lie this far
-//! below the tokens that the model likes best, and no further. [`Search`] writes a term on trial and takes it
-//! back where the audio does not bear it out.
+//! below the model's likeliest tokens, and no further. [`Search`] writes a term on trial and takes it back if the
+//! audio does not confirm it.
 //!
-//! An unwanted term loses instead: the last of its tokens becomes less likely.
+//! The last token of an unwanted term becomes less likely instead.
 
 mod search;
 #[cfg(test)]
@@ -15,41 +15,41 @@ pub mod tests;
 pub use search::{Choice, Search, Step};
 
 use super::tokenizer::{TokenId, Tokenizer};
-use crate::cuda::Place;
+use crate::cuda::TrieNode;
 use crate::engine::{TERMS_MAX, Term};
+use crate::transcript::script::is_unspaced;
 
 /// How far below the likeliest tokens a term of weight 1 may lie, in nats: more for each token but the first. A rare
 /// word is spelled in several tokens, each of which has to fit the audio. `benches/keyterms.py` measures the effect.
 const MARGIN: f32 = 0.5;
 const MARGIN_PER_TOKEN: f32 = 1.75;
 const MARGIN_MAX: f32 = 8.0;
-/// Weights beyond this allow no more.
+/// Larger weights count as this one.
 const WEIGHT_MAX: f32 = 1.5;
-/// A word that the tokenizer knows whole, in any spelling, is common, and the model hears it without help: among a
-/// hundred such words some fit any unclear sound. So it gets nothing at weight 1, and this at [`WEIGHT_MAX`].
+/// The margin of a word that is a single token in some spelling, at [`WEIGHT_MAX`]; 0 at weight 1. Such a word is
+/// common and the model recognises it without help, while among a hundred of them some fit any unclear sound.
 const COMMON_MARGIN: f32 = 0.5;
-/// With more terms each has a smaller margin, in proportion: the more there are, the more easily one of them fits a
-/// sound that is unclear.
+/// With more terms than this, margins shrink in proportion: the more terms, the more easily one fits an unclear sound.
 const FEW_TERMS: f32 = 40.0;
-/// The last token of an unwanted term of weight -1 loses so much, in nats.
+/// The penalty on the last token of an unwanted term of weight -1, in nats.
 const UNWANTED: f32 = 3.0;
 const UNWANTED_WEIGHT_MAX: f32 = 10.0;
-/// Longer terms end here.
+/// Longer terms are cut.
 const TOKENS_MAX: usize = 32;
-/// Ways in which a term may be written: as it is and with capitals, each after a space and without.
+/// Spellings of a term: as given and capitalised, each with and without a space before it.
 const SPELLINGS: usize = 4;
-/// The most places of a [`Bias`]: two roots, the terms, the end.
-pub const PLACES_MAX: usize = 3 + TERMS_MAX * SPELLINGS * TOKENS_MAX;
+/// The most nodes of a [`Bias`]: two roots, the terms, the end.
+pub const NODES_MAX: usize = 3 + TERMS_MAX * SPELLINGS * TOKENS_MAX;
 
-const ANYWHERE: usize = Place::ANYWHERE;
-const FIRST: usize = Place::FIRST;
+const ANYWHERE: usize = TrieNode::ANYWHERE;
+const FIRST: usize = TrieNode::FIRST;
 
 /// The terms of one request, in a model's tokens.
 pub struct Bias {
-    places: Vec<Place>,
+    nodes: Vec<TrieNode>,
     end_of_text: TokenId,
     timestamp_begin: TokenId,
-    /// For each text token, whether it goes on with the word before it.
+    /// For each text token, whether it continues the word before it.
     continues: Vec<bool>,
 }
 
@@ -66,8 +66,8 @@ impl Bias {
             let capitalised = capitalised(text);
             let spellings = [Some(text), Some(capitalised.as_str()).filter(|&other| other != text)];
             let in_tokens = spellings.into_iter().flatten().flat_map(|spelling| {
-                // Where words are not set apart a term follows any letter.
-                let bare = if is_unspaced(spelling) { ANYWHERE } else { FIRST };
+                // In scripts without spaces a term may follow any letter.
+                let bare = if spelling.starts_with(is_unspaced) { ANYWHERE } else { FIRST };
                 [(ANYWHERE, format!(" {spelling}")), (bare, spelling.to_owned())]
                     .map(|(root, text)| (root, tokenizer.encode(&text)))
             });
@@ -80,49 +80,49 @@ impl Bias {
         let special = &tokenizer.special;
         let continues = (0..special.end_of_text).map(|token| continues_word(tokenizer.bytes(token)));
         Self {
-            places: trie.places(),
+            nodes: trie.packed(),
             end_of_text: special.end_of_text,
             timestamp_begin: special.timestamp_begin,
             continues: continues.collect(),
         }
     }
 
-    /// The trie as an array, see [`Place`].
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    /// The trie as an array, see [`TrieNode`].
+    pub fn nodes(&self) -> &[TrieNode] {
+        &self.nodes
     }
 
     fn is_text(&self, token: TokenId) -> bool {
         token < self.end_of_text
     }
 
-    /// The places that follow `place`, by their tokens.
-    fn following(&self, place: usize) -> &[Place] {
-        let ends = [place, place + 1].map(|place| self.places.get(place).map_or(0, |place| place.first));
-        self.places.get(ends[0]..ends[1]).unwrap_or_default()
+    /// The nodes that follow `node`, by their tokens.
+    fn following(&self, node: usize) -> &[TrieNode] {
+        let ends = [node, node + 1].map(|node| self.nodes.get(node).map_or(0, |node| node.first));
+        self.nodes.get(ends[0]..ends[1]).unwrap_or_default()
     }
 
-    /// The place of `token` after `place`, if there is one.
-    fn child(&self, place: usize, token: TokenId) -> Option<usize> {
-        let index = self.following(place).binary_search_by_key(&token, |next| next.token).ok()?;
-        Some(self.places[place].first + index)
+    /// The node of `token` after `node`, if there is one.
+    fn child(&self, node: usize, token: TokenId) -> Option<usize> {
+        let index = self.following(node).binary_search_by_key(&token, |next| next.token).ok()?;
+        Some(self.nodes[node].first + index)
     }
 
-    /// `place` and all that it is otherwise: every place that the tokens written so far have reached.
-    fn reached(&self, place: usize) -> impl Iterator<Item = usize> {
-        std::iter::successors(Some(place), |&place| (place != ANYWHERE).then(|| self.places[place].otherwise))
+    /// `node` and its chain of `otherwise`: every node that the tokens written so far have reached.
+    fn reached(&self, node: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(node), |&node| (node != ANYWHERE).then(|| self.nodes[node].otherwise))
     }
 
-    /// Where `token` leads from `place`.
-    fn after(&self, place: usize, token: TokenId) -> usize {
+    /// The node after `token` at `node`.
+    fn after(&self, node: usize, token: TokenId) -> usize {
         if token >= self.timestamp_begin {
             return FIRST;
         }
-        self.reached(place).find_map(|place| self.child(place, token)).unwrap_or(ANYWHERE)
+        self.reached(node).find_map(|node| self.child(node, token)).unwrap_or(ANYWHERE)
     }
 }
 
-/// Terms by their tokens, while they are gathered.
+/// The trie under construction.
 struct Trie {
     /// The first two are the roots.
     nodes: Vec<Node>,
@@ -175,47 +175,49 @@ impl Trie {
         }
     }
 
-    fn places(&self) -> Vec<Place> {
-        let root = |place| Place { token: 0, gain: 0.0, first: 0, otherwise: place, opening: None };
-        let mut places = vec![root(ANYWHERE), root(ANYWHERE)];
-        let mut nodes = vec![ANYWHERE, FIRST];
+    /// The trie as an array, breadth first, with a node behind the last that ends its followers.
+    fn packed(&self) -> Vec<TrieNode> {
+        let root = |otherwise| TrieNode { token: 0, gain: 0.0, first: 0, otherwise, opening: None };
+        let mut packed = vec![root(ANYWHERE), root(ANYWHERE)];
+        // The node of `self` that each packed one stands for.
+        let mut sources = vec![ANYWHERE, FIRST];
         let mut index = 0;
-        while let Some(&node) = nodes.get(index) {
-            places[index].first = places.len();
-            let mut edges: Vec<&Edge> = self.nodes[node].next.iter().collect();
+        while let Some(&source) = sources.get(index) {
+            packed[index].first = packed.len();
+            let mut edges: Vec<&Edge> = self.nodes[source].next.iter().collect();
             edges.sort_unstable_by_key(|edge| edge.token);
             for edge in edges {
-                // Shorter sequences, and those as long that may stand anywhere, have their places already.
+                // Shorter sequences, and those as long that may stand anywhere, have their nodes already.
                 let otherwise = match index {
                     ANYWHERE => ANYWHERE,
-                    _ => after(&places, places[index].otherwise, edge.token),
+                    _ => after(&packed, packed[index].otherwise, edge.token),
                 };
                 let opening = self.nodes[edge.node].opening;
-                places.push(Place { token: edge.token, gain: edge.gain, first: 0, otherwise, opening });
-                nodes.push(edge.node);
+                packed.push(TrieNode { token: edge.token, gain: edge.gain, first: 0, otherwise, opening });
+                sources.push(edge.node);
             }
             index += 1;
         }
-        places.push(Place { first: places.len(), ..root(ANYWHERE) });
-        places
+        packed.push(TrieNode { first: packed.len(), ..root(ANYWHERE) });
+        packed
     }
 }
 
-/// Where `token` leads from `place` among those that have their followers already.
-fn after(places: &[Place], mut place: usize, token: TokenId) -> usize {
+/// The node after `token` at `node`, among nodes whose followers are packed already.
+fn after(nodes: &[TrieNode], mut node: usize, token: TokenId) -> usize {
     loop {
-        let following = places[place].first..places[place + 1].first;
-        if let Ok(index) = places[following.clone()].binary_search_by_key(&token, |place| place.token) {
+        let following = nodes[node].first..nodes[node + 1].first;
+        if let Ok(index) = nodes[following.clone()].binary_search_by_key(&token, |node| node.token) {
             return following.start + index;
         }
-        if place == ANYWHERE {
+        if node == ANYWHERE {
             return ANYWHERE;
         }
-        place = places[place].otherwise;
+        node = nodes[node].otherwise;
     }
 }
 
-/// How far a term may lie below the likeliest tokens, in nats, where its shortest spelling has so many tokens.
+/// The margin of a term whose shortest spelling has this many tokens, in nats.
 fn margin(tokens: usize, weight: f32) -> f32 {
     if tokens <= 1 {
         return COMMON_MARGIN * ((weight - 1.0) / (WEIGHT_MAX - 1.0)).clamp(0.0, 1.0);
@@ -229,13 +231,13 @@ fn stronger(one: f32, other: f32) -> f32 {
     if one < 0.0 || other < 0.0 { one.min(other) } else { one.max(other) }
 }
 
-/// Whether a token of these bytes belongs to the word before it: it begins with a letter or a digit, in a script
-/// that sets words apart.
+/// Whether a token of these bytes continues the word before it: it begins with a letter or a digit of a script with
+/// spaces.
 pub fn continues_word(bytes: &[u8]) -> bool {
     let begins = bytes.utf8_chunks().next().and_then(|chunk| chunk.valid().chars().next());
     match (begins, bytes.first()) {
-        (Some(letter), _) => letter.is_alphanumeric() && !is_unspaced(letter.encode_utf8(&mut [0; 4])),
-        // A part of a letter: those of two bytes are of alphabets, longer ones mostly not.
+        (Some(letter), _) => letter.is_alphanumeric() && !is_unspaced(letter),
+        // Part of a letter: letters of two bytes belong to alphabets, longer ones mostly do not.
         (None, Some(&byte)) => (0xC3..0xE0).contains(&byte),
         (None, None) => false,
     }
@@ -250,12 +252,4 @@ fn capitalised(text: &str) -> String {
         upper.unwrap_or_else(|| c.to_string())
     };
     text.chars().map(letter).collect()
-}
-
-/// Whether a text is in a script without spaces between words: Han, Kana, Thai, Lao, Burmese.
-fn is_unspaced(text: &str) -> bool {
-    text.chars().next().is_some_and(|first| {
-        matches!(first, '\u{E00}'..='\u{EFF}' | '\u{1000}'..='\u{109F}' | '\u{3040}'..='\u{30FF}'
-            | '\u{3400}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{3FFFF}')
-    })
 }

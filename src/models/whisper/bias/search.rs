@@ -1,4 +1,4 @@
-//! One attempt's way through the terms: which one is on trial, and what stands in its place if it fails.
+//! The search for terms in one attempt: which term is on trial, and what replaces it if it fails.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::super::tokenizer::TokenId;
 use super::{ANYWHERE, Bias, FIRST};
 use crate::cpu::{Level, rows};
 
-/// An attempt takes back no more terms than this: with many terms a window would be decoded many times over.
+/// The most terms that an attempt takes back: with many terms a window could be decoded many times over.
 pub const RETURNS_MAX: usize = 64;
 
 /// A token that may be written.
@@ -17,49 +17,49 @@ pub struct Choice {
     pub probability: f32,
 }
 
-/// The next token, and how many of those written stay.
+/// The next token, and how many written tokens remain.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Step {
-    /// The token that the model likes best.
+    /// The model's own choice.
     Own,
     /// A term's token instead.
     Term(TokenId),
-    /// The term on trial is not what was said: all after the first `written` tokens goes, and `instead` follows.
+    /// The term on trial failed: only the first `written` tokens remain, and `instead` follows.
     Back { written: usize, instead: Choice },
 }
 
 pub struct Search {
     bias: Arc<Bias>,
-    /// The deepest place that the tokens written so far have reached.
-    place: usize,
+    /// The deepest node that the tokens written so far have reached.
+    node: usize,
     trial: Option<Trial>,
     returns: usize,
 }
 
-/// A term that the model alone would not have written.
+/// A term on trial, which the model alone would not have written.
 struct Trial {
-    /// So many tokens stand before the first one that it would not have written.
+    /// Tokens before the first one that the model would not have written.
     written: usize,
-    /// The place in the trie before it.
+    /// The node in the trie before it.
     before: usize,
-    /// The token that it would have written.
+    /// The token that the model would have written.
     instead: Choice,
     /// The term's last token.
-    place: usize,
+    node: usize,
     /// How far its tokens lie below the likeliest ones, together.
     loss: f32,
 }
 
 impl Search {
     pub fn new(bias: Arc<Bias>) -> Self {
-        Self { bias, place: FIRST, trial: None, returns: 0 }
+        Self { bias, node: FIRST, trial: None, returns: 0 }
     }
 
     pub fn bias(&self) -> &Arc<Bias> {
         &self.bias
     }
 
-    /// Makes the last tokens of unwanted terms less likely, and returns them with their logits of before.
+    /// Makes the last tokens of unwanted terms less likely, and returns them with their original logits.
     ///
     /// Nothing happens where the likeliest token is a timestamp or the end of the text.
     pub fn penalise(&self, logits: &mut [f32]) -> Vec<(TokenId, f32)> {
@@ -68,8 +68,8 @@ impl Search {
             return Vec::new();
         }
         let mut losses: Vec<(TokenId, f32)> = Vec::new();
-        for place in self.bias.reached(self.place) {
-            for next in self.bias.following(place).iter().filter(|next| next.gain < 0.0) {
+        for node in self.bias.reached(self.node) {
+            for next in self.bias.following(node).iter().filter(|next| next.gain < 0.0) {
                 match losses.iter_mut().find(|(token, _)| *token == next.token) {
                     Some((_, loss)) => *loss = loss.min(next.gain),
                     None => losses.push((next.token, next.gain)),
@@ -91,18 +91,18 @@ impl Search {
         let (peak, likeliest) = rows::arg_max(Level::detect(), logits);
         let likeliest = likeliest as TokenId;
         if let Some(trial) = &mut self.trial {
-            let ends = self.bias.places[trial.place].opening.is_some();
-            let further = best(logits, self.bias.following(trial.place), |next| {
-                // A whole term gives way to a longer one only where that is likeliest.
+            let ends = self.bias.nodes[trial.node].opening.is_some();
+            let further = best(logits, self.bias.following(trial.node), |next| {
+                // A complete term yields to a longer one only if that is likeliest.
                 let fits = trial.loss + peak - logits[next.token as usize] <= next.gain;
                 fits && (!ends || next.token == likeliest)
             });
             if let Some(token) = further.filter(|_| self.bias.is_text(likeliest)) {
                 trial.loss += peak - logits[token as usize];
-                trial.place = self.bias.child(trial.place, token).unwrap_or(ANYWHERE);
+                trial.node = self.bias.child(trial.node, token).unwrap_or(ANYWHERE);
                 return Step::Term(token);
             }
-            // A whole term is not the beginning of another word.
+            // A complete term must not turn out to begin another word.
             let continues = self.bias.continues.get(likeliest as usize).copied().unwrap_or(false);
             if !ends || continues {
                 return self.back();
@@ -116,16 +116,16 @@ impl Search {
         self.try_term(logits, peak, written, own)
     }
 
-    /// Begins or goes on with a term that the model alone would not write, where one is near enough.
+    /// Begins or continues a term that the model alone would not write, if one is within its margin.
     fn try_term(&mut self, logits: &[f32], peak: f32, written: usize, own: Choice) -> Step {
         let bias = &self.bias;
-        // A term that has just been written is not written again for its own sake.
+        // Do not repeat a term that was just written.
         let repeated: Vec<TokenId> =
-            bias.reached(self.place).filter_map(|place| bias.places[place].opening).collect();
+            bias.reached(self.node).filter_map(|node| bias.nodes[node].opening).collect();
         let mut found: Option<(TokenId, f32)> = None;
-        for place in bias.reached(self.place) {
-            let begins = place == ANYWHERE || place == FIRST;
-            for next in bias.following(place).iter().filter(|next| next.gain > 0.0) {
+        for node in bias.reached(self.node) {
+            let begins = node == ANYWHERE || node == FIRST;
+            for next in bias.following(node).iter().filter(|next| next.gain > 0.0) {
                 if next.token == own.token {
                     return Step::Own;
                 }
@@ -139,39 +139,38 @@ impl Search {
             }
         }
         let Some((token, logit)) = found else { return Step::Own };
-        let holds = |&place: &usize| {
-            let child = bias.child(place, token);
-            child.is_some_and(|child| peak - logit <= bias.places[child].gain)
+        let holds = |&node: &usize| {
+            let child = bias.child(node, token);
+            child.is_some_and(|child| peak - logit <= bias.nodes[child].gain)
         };
-        let Some(place) = bias.reached(self.place).find(holds).and_then(|place| bias.child(place, token))
-        else {
+        let Some(node) = bias.reached(self.node).find(holds).and_then(|node| bias.child(node, token)) else {
             return Step::Own;
         };
-        self.trial = Some(Trial { written, before: self.place, instead: own, place, loss: peak - logit });
+        self.trial = Some(Trial { written, before: self.node, instead: own, node, loss: peak - logit });
         Step::Term(token)
     }
 
     fn back(&mut self) -> Step {
         let Some(trial) = self.trial.take() else { return Step::Own };
-        self.place = trial.before;
+        self.node = trial.before;
         self.returns += 1;
         Step::Back { written: trial.written, instead: trial.instead }
     }
 
-    /// Takes note of the token that was written.
+    /// Records the token that was written.
     pub fn wrote(&mut self, token: TokenId) {
-        self.place = self.bias.after(self.place, token);
+        self.node = self.bias.after(self.node, token);
     }
 }
 
-/// The likeliest token of `places` that `fits`; of equal ones the lower.
+/// The likeliest token of `nodes` that `fits`; of equal ones the lower.
 fn best(
     logits: &[f32],
-    places: &[crate::cuda::Place],
-    fits: impl Fn(&crate::cuda::Place) -> bool,
+    nodes: &[crate::cuda::TrieNode],
+    fits: impl Fn(&crate::cuda::TrieNode) -> bool,
 ) -> Option<TokenId> {
     let mut best: Option<(f32, TokenId)> = None;
-    for next in places.iter().filter(|next| fits(next)) {
+    for next in nodes.iter().filter(|next| fits(next)) {
         let logit = logits[next.token as usize];
         if best.is_none_or(|(most, _)| logit > most) {
             best = Some((logit, next.token));

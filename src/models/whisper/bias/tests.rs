@@ -19,7 +19,7 @@ const NEAR: f32 = COMMON_MARGIN * 0.8;
 pub type Spelled<'a> = (usize, &'a [TokenId], f32);
 
 impl Bias {
-    /// `continues`: whether a token goes on with the word before it.
+    /// `continues`: whether a token continues the word before it.
     pub fn of_tokens(
         terms: &[Spelled],
         (end_of_text, timestamp_begin): (TokenId, TokenId),
@@ -30,13 +30,13 @@ impl Bias {
             trie.insert(root, tokens, weight, margin(tokens.len(), weight));
         }
         let continues = (0..end_of_text).map(continues).collect();
-        Self { places: trie.places(), end_of_text, timestamp_begin, continues }
+        Self { nodes: trie.packed(), end_of_text, timestamp_begin, continues }
     }
 
     /// The tokens that begin or go on with a term after `written`, and what they gain.
     pub fn edges_after(&self, written: &[TokenId]) -> Vec<(TokenId, f32)> {
-        let place = written.iter().fold(FIRST, |place, &token| self.after(place, token));
-        let following = self.reached(place).flat_map(|place| self.following(place));
+        let node = written.iter().fold(FIRST, |node, &token| self.after(node, token));
+        let following = self.reached(node).flat_map(|node| self.following(node));
         following.map(|next| (next.token, next.gain)).collect()
     }
 }
@@ -216,7 +216,7 @@ proptest! {
         let (without, _) = write(&of(&[]), model);
         let (with, steps) = write(&of(&wanted), model);
         prop_assert!(steps <= 41 + RETURNS_MAX * 5);
-        // How far what is written lies below what the model would have written at each place.
+        // How far what is written lies below what the model would have written at each position.
         let mut loss = 0.0;
         let mut terms_written = 0.0;
         for (at, &token) in with.iter().enumerate() {
@@ -233,11 +233,11 @@ proptest! {
     }
 
     #[test]
-    fn the_places_reached_are_those_of_all_endings_of_the_text(
+    fn the_nodes_reached_are_those_of_all_endings_of_the_text(
         terms in any_terms(), text in prop::collection::vec(0..=TIME, 0..40),
     ) {
         let bias = of(&terms);
-        let mut place = FIRST;
+        let mut node = FIRST;
         for (at, &token) in text.iter().enumerate() {
             let written = &text[..at];
             let mut expected: Vec<TokenId> = terms
@@ -253,27 +253,27 @@ proptest! {
                 })
                 .collect();
             let mut found: Vec<TokenId> =
-                bias.reached(place).flat_map(|place| bias.following(place)).map(|next| next.token).collect();
+                bias.reached(node).flat_map(|node| bias.following(node)).map(|next| next.token).collect();
             for tokens in [&mut expected, &mut found] {
                 tokens.sort_unstable();
                 tokens.dedup();
             }
             prop_assert_eq!(found, expected);
-            place = bias.after(place, token);
+            node = bias.after(node, token);
         }
     }
 }
 
 #[test]
-fn as_many_terms_as_are_heeded_have_their_places() {
+fn as_many_terms_as_are_heeded_have_their_nodes() {
     let tokenizer = Tokenizer::synthetic(1870).expect("large enough");
     // Each as long as it may be, and like no other from its first letters on.
     let terms = (0..TERMS_MAX + 10).map(|n| Term { text: format!("{n:04}{}", "x".repeat(60)), weight: 1.0 });
     let bias = Bias::new(&terms.collect::<Vec<_>>(), &tokenizer);
-    assert!((PLACES_MAX / 3..=PLACES_MAX).contains(&bias.places().len()), "{}", bias.places().len());
+    assert!((NODES_MAX / 3..=NODES_MAX).contains(&bias.nodes().len()), "{}", bias.nodes().len());
     let last = format!(" {:04}", TERMS_MAX - 1);
     let reached =
-        |text: &str| tokenizer.encode(text).iter().fold(FIRST, |place, &token| bias.after(place, token));
+        |text: &str| tokenizer.encode(text).iter().fold(FIRST, |node, &token| bias.after(node, token));
     assert_ne!(reached(&last), ANYWHERE);
     assert_eq!(reached(&format!(" {TERMS_MAX:04}")), ANYWHERE);
 }
@@ -295,4 +295,13 @@ fn a_word_goes_on_with_letters() {
         assert_eq!(continues_word(bytes), continues, "{bytes:?}");
     }
     assert_eq!(capitalised("zau al-makan"), "Zau Al-makan");
+}
+
+#[test]
+fn only_letters_of_scripts_with_spaces_continue_a_word() {
+    for (text, continues) in
+        [("a", true), ("é", true), ("1", true), (" a", false), ("东", false), ("ខ", false), ("ﾅ", false)]
+    {
+        assert_eq!(continues_word(text.as_bytes()), continues, "{text}");
+    }
 }

@@ -1,5 +1,5 @@
-//! Keys and values of the audio in libtorch's tensors: in the type of the weights, or in e4m3, which takes half the
-//! memory of bf16, and half of what a step reads.
+//! Keys and values of the audio in libtorch's tensors: in the format of the weights, or in e4m3, which halves both the
+//! memory of bf16 and the bytes that a step reads.
 
 use tch::{Device, Kind, Tensor};
 
@@ -8,17 +8,17 @@ use crate::models::Error;
 /// The largest number of e4m3 (Micikevicius et al., arXiv:2209.05433).
 const E4M3_MAX: f64 = 448.0;
 
-/// Of one layer, for all slots.
+/// The audio cache of one layer, for all slots.
 pub struct AudioCache {
     /// Keys and values: (2, slots, heads, audio positions, d / heads).
     pub numbers: Tensor,
-    /// Of e4m3, by what its numbers are to be multiplied: (2, slots, heads), f32. The largest number of a slot's head
-    /// is the largest that there is.
+    /// The factors of e4m3 numbers: (2, slots, heads), f32. They scale the largest number of each slot's head to
+    /// the largest e4m3 number.
     pub scales: Option<Tensor>,
 }
 
 impl AudioCache {
-    /// `size`: that of `numbers`.
+    /// `size`: the size of `numbers`.
     pub fn new(size: [i64; 5], (kind, device): (Kind, Device)) -> Result<Self, Error> {
         let scales = match kind {
             Kind::Float8e4m3fn => Some(Tensor::f_zeros(&size[..3], (Kind::Float, device))?),
@@ -30,16 +30,16 @@ impl AudioCache {
     /// `audio`: keys and values of a window, (2, heads, positions, d / heads).
     pub fn write(&self, slot: i64, audio: &Tensor) -> Result<(), Error> {
         let (_, _, length, _) = audio.size4()?;
-        let mut place = self.numbers.f_select(1, slot)?.f_narrow(2, 0, length)?;
+        let mut target = self.numbers.f_select(1, slot)?.f_narrow(2, 0, length)?;
         let Some(scales) = &self.scales else {
-            place.f_copy_(audio)?;
+            target.f_copy_(audio)?;
             return Ok(());
         };
         let audio = audio.f_to_kind(Kind::Float)?;
-        // Of nothing but zeros any scale will do.
+        // All zeros: any scale is right but 0.
         let largest = audio.f_abs()?.f_amax([2, 3], false)?.f_clamp_min(f64::from(f32::MIN_POSITIVE))?;
         let scale = largest.f_div_scalar(E4M3_MAX)?;
-        place.f_copy_(&audio.f_div(&scale.f_unsqueeze(2)?.f_unsqueeze(3)?)?)?;
+        target.f_copy_(&audio.f_div(&scale.f_unsqueeze(2)?.f_unsqueeze(3)?)?)?;
         scales.f_select(1, slot)?.f_copy_(&scale)?;
         Ok(())
     }

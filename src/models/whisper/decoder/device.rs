@@ -1,5 +1,5 @@
-//! The decoder by the kernels of [`crate::cuda`], which choose the tokens too: what a step begins with and what
-//! it ends with stays on the device, and the host learns of it a step later.
+//! The decoder by the kernels of [`crate::cuda`], which choose the tokens too: a step's input and output stay on the
+//! device, and the host reads the chosen tokens a step later.
 //!
 //! Weights, caches and buffers are libtorch's tensors, made once; a step allocates nothing. A launch takes rows, a
 //! token each, in as many as its bucket: steps of many slots, or parts of prompts. Slots are named by the rows, so
@@ -12,17 +12,18 @@ use std::sync::Arc;
 use tch::Tensor;
 
 use self::network::{Network, address};
-use super::{AlignmentWeights, Logits, Placement, Run, plain, torch};
-use crate::cuda::{Device, Download, Outcome, Place, Row, State, TRANSFER_BYTES, Wanted};
+use super::torch::{self, Placement};
+use super::{AlignmentWeights, Logits, Run, plain};
+use crate::cuda::{Address, Device, Download, Outcome, Row, State, TRANSFER_BYTES, TrieNode, Wanted};
 use crate::engine::SlotId;
 use crate::models::whisper::bias::Bias;
 use crate::models::whisper::rules::Table;
 use crate::models::{Error, weights};
 
-/// Rows of the largest launch, at least: long prompts go in parts of so many tokens.
+/// The fewest rows of the largest launch; long prompts run in parts of this many tokens.
 const ROWS_MIN: usize = 64;
 
-/// Rows of the largest launch for so many slots.
+/// Rows of the largest launch for `slots`.
 pub fn rows_max(slots: usize) -> usize {
     slots.next_power_of_two().max(ROWS_MIN)
 }
@@ -31,35 +32,35 @@ pub fn rows_max(slots: usize) -> usize {
 const WIDTH_MAX: usize = 2048;
 
 pub struct Decoder {
-    // First, so that nothing is under way any more when the memory goes.
+    // First, so that the device is idle before the memory is freed.
     device: Box<dyn Device>,
     /// The step under way.
     pending: Option<(Vec<SlotId>, Download)>,
-    /// Of each slot, whose trie it has on the device.
+    /// For each slot, the terms whose trie it has on the device.
     tries: Vec<Option<Arc<Bias>>>,
     network: Network,
     base: torch::Decoder,
 }
 
-/// An attempt at a window.
-pub struct Start<'a> {
-    /// The prompt, from position 0.
+/// The prompt of an attempt, and the state that its slot begins with.
+pub struct Prefill<'a> {
+    /// From position 0.
     pub run: Run<'a>,
     /// Index of the token that opens the transcript.
     pub start_of_transcript: usize,
     pub state: State,
-    /// Where the state says so.
+    /// Present where the state says so.
     pub bias: Option<&'a Arc<Bias>>,
 }
 
-/// What the prompt's end brought.
+/// The result of a prefill.
 pub struct Begun {
     pub no_speech_probability: f32,
     pub first: Outcome,
 }
 
 impl Decoder {
-    /// `table`: what the kernels know of the rules.
+    /// `table`: the decoding rules as the kernels read them.
     pub fn new(
         weights: &weights::Weights,
         placement: Placement,
@@ -71,7 +72,7 @@ impl Decoder {
         let network = Network::new(&base, &placement, table, heads)?;
         let mut decoder = Self { device, pending: None, tries: vec![None; network.slots], network, base };
         decoder.device.after_libtorch()?;
-        // Once to load what each size needs, once more to capture its graph.
+        // The first launch of each size loads what it needs, the second captures its graph.
         let mut rows = 1;
         while rows <= decoder.network.rows_max {
             for _ in 0..2 {
@@ -82,7 +83,7 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// For kernels of others, in order with these.
+    /// The device, for kernels that must run in order with the decoder's.
     pub fn device(&mut self) -> &mut dyn Device {
         self.device.as_mut()
     }
@@ -98,7 +99,7 @@ impl Decoder {
         Ok(self.device.after_libtorch()?)
     }
 
-    /// See [`super::Decoder::alignment`].
+    /// See [`torch::Decoder::alignment`].
     pub fn alignment(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
         self.device.before_libtorch()?;
         let attention = self.base.alignment(runs)?;
@@ -106,7 +107,7 @@ impl Decoder {
         Ok(attention)
     }
 
-    /// See [`super::Decoder::forward`]. No token is chosen.
+    /// See [`torch::Decoder::forward`]. Chooses no token.
     pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
         let rows: Vec<Row> = runs.iter().flat_map(|run| of_run(run, |_| Wanted::default())).collect();
         let mut values = Vec::with_capacity(wanted.len() * self.network.vocabulary);
@@ -130,14 +131,16 @@ impl Decoder {
     }
 
     /// Runs prompts and chooses the first tokens. [`Decoder::settle`] comes before.
-    pub fn begin(&mut self, starts: &[Start]) -> Result<Vec<Begun>, Error> {
+    pub fn begin(&mut self, prefills: &[Prefill]) -> Result<Vec<Begun>, Error> {
         let mut rows = Vec::new();
-        for start in starts {
+        for start in prefills {
             let mut state = Vec::with_capacity(State::BYTES);
             start.state.write(&mut state);
             let slot = self.slot(start.run.slot)?;
             let of_slot = self.network.buffers.states.f_get(slot as i64)?;
-            self.device.upload(&state, address(&of_slot))?;
+            // SAFETY: the contiguous bytes of one state, in a buffer that outlives the device.
+            let place = unsafe { address(&of_slot) };
+            self.device.upload(&state, place)?;
             if let Some(bias) = start.bias {
                 self.expect(slot, bias)?;
             }
@@ -147,8 +150,8 @@ impl Decoder {
                 choice: index == last,
             }));
         }
-        let mut no_speech = Vec::with_capacity(starts.len());
-        let mut first = Vec::with_capacity(starts.len());
+        let mut no_speech = Vec::with_capacity(prefills.len());
+        let mut first = Vec::with_capacity(prefills.len());
         for (_, part) in parts(&rows, self.network.rows_max) {
             self.launch(&part)?;
             for (row, outcome) in part.iter().zip(self.outcomes(part.len())?) {
@@ -160,40 +163,43 @@ impl Decoder {
         Ok(begun.map(|(no_speech_probability, first)| Begun { no_speech_probability, first }).collect())
     }
 
-    /// Puts the trie of `bias` into `slot`, where it is not there from the attempt before.
+    /// Uploads the trie of `bias` to `slot`, unless an earlier attempt left it there.
     fn expect(&mut self, slot: usize, bias: &Arc<Bias>) -> Result<(), Error> {
         if self.tries[slot].as_ref().is_some_and(|known| Arc::ptr_eq(known, bias)) {
             return Ok(());
         }
         self.tries[slot] = None;
-        let places = bias.places();
-        let mut bytes = Vec::with_capacity(places.len() * Place::BYTES);
-        places.iter().for_each(|place| place.write(&mut bytes));
+        let nodes = bias.nodes();
+        let mut bytes = Vec::with_capacity(nodes.len() * TrieNode::BYTES);
+        nodes.iter().for_each(|node| node.write(&mut bytes));
         let trie = self.network.buffers.tries.f_get(slot as i64)?;
         for (index, part) in bytes.chunks(TRANSFER_BYTES).enumerate() {
             let to = trie.f_narrow(0, (index * TRANSFER_BYTES) as i64, part.len() as i64)?;
-            self.device.upload(part, address(&to))?;
+            // SAFETY: as many contiguous bytes as the part has, in a buffer that outlives the device.
+            let place = unsafe { address(&to) };
+            self.device.upload(part, place)?;
         }
         self.tries[slot] = Some(bias.clone());
         Ok(())
     }
 
-    /// Enqueues the next token of each of `slots`, each of which was begun, and returns what became of the step
-    /// before: one step runs while the host looks at another. What is finished on the device stays as it is.
+    /// Enqueues the next token of each of `slots`, which were begun before, and returns the outcomes of the previous
+    /// step: the device runs one step while the host reads another. Sequences that are finished on the device stay as
+    /// they are.
     pub fn step(&mut self, slots: &[SlotId]) -> Result<Vec<(SlotId, Outcome)>, Error> {
         let mut next = None;
         if !slots.is_empty() {
             let rows = slots.iter().enumerate().map(|(index, slot)| Ok(Row::step(self.slot(*slot)?, index)));
             let rows = rows.collect::<Result<Vec<_>, Error>>()?;
             self.launch(&rows)?;
-            let outcomes = address(&self.network.buffers.outcomes);
+            let outcomes = self.outcomes_address();
             next = Some((slots.to_vec(), self.device.download(outcomes, rows.len() * Outcome::BYTES)?));
         }
         let before = std::mem::replace(&mut self.pending, next);
         self.read(before)
     }
 
-    /// Waits for the step under way, and returns what became of it.
+    /// Waits for the step under way and returns its outcomes.
     pub fn settle(&mut self) -> Result<Vec<(SlotId, Outcome)>, Error> {
         let pending = self.pending.take();
         self.read(pending)
@@ -205,18 +211,25 @@ impl Decoder {
         Ok(slots.into_iter().zip(outcomes).collect())
     }
 
+    fn outcomes_address(&self) -> Address {
+        // SAFETY: a contiguous buffer, of an outcome for each row of the largest launch, that outlives the device.
+        unsafe { address(&self.network.buffers.outcomes) }
+    }
+
     fn outcomes(&mut self, rows: usize) -> Result<Vec<Outcome>, Error> {
-        let outcomes = address(&self.network.buffers.outcomes);
+        let outcomes = self.outcomes_address();
         let download = self.device.download(outcomes, rows * Outcome::BYTES)?;
         Ok(Outcome::read_all(&self.device.wait(download)?))
     }
 
-    /// `rows`, at most as many as the largest launch, filled up to a bucket.
+    /// Launches `rows`, at most as many as the largest launch takes, filled up to a bucket.
     fn launch(&mut self, rows: &[Row]) -> Result<(), Error> {
         let bucket = self.network.bucket(rows.len());
         let mut bytes = Vec::with_capacity(bucket * Row::BYTES);
         rows.iter().chain(std::iter::repeat(&Row::NONE)).take(bucket).for_each(|row| row.write(&mut bytes));
-        self.device.upload(&bytes, address(&self.network.buffers.rows))?;
+        // SAFETY: a contiguous buffer of as many rows as the largest launch has, that outlives the device.
+        let place = unsafe { address(&self.network.buffers.rows) };
+        self.device.upload(&bytes, place)?;
         let network = &self.network;
         Ok(self.device.replay(bucket, &|queue| network.enqueue(queue, bucket))?)
     }
@@ -227,7 +240,7 @@ impl Decoder {
     }
 }
 
-/// A row for each token; `first` counts from the run's beginning until [`parts`] moves it.
+/// A row for each token. `first` counts from the run's beginning until [`parts`] adjusts it.
 fn of_run<'a>(run: &'a Run, wanted: impl Fn(usize) -> Wanted + 'a) -> impl Iterator<Item = Row> + 'a {
     run.tokens.iter().enumerate().map(move |(index, &token)| Row {
         slot: Some(run.slot.0),

@@ -1,17 +1,17 @@
-//! The decoder by the kernels of [`crate::cpu`]: plain rows, no tensors, no allocation by libtorch.
+//! The decoder by the kernels of [`crate::cpu`]: plain rows of numbers, without tensors or libtorch's allocator.
 
 use super::super::host::{Norm, pack, plain};
-use super::{AlignmentWeights, Logits, Placement, Run};
+use super::{AlignmentWeights, Logits, Run};
 use crate::cpu::attention::{Cache, CachePrecision, HEAD, Query};
 use crate::cpu::matrix::{Epilogue, Matrix, Precision};
 use crate::cpu::{Level, Places, Threads, rows};
 use crate::engine::SlotId;
 use crate::models::{Error, weights};
 
-/// Positions whose keys and values a thread makes at a time.
+/// Positions whose keys and values a thread computes at a time.
 const PANEL: usize = 96;
 
-/// What weights and caches are stored in.
+/// The number formats of weights and caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbers {
     pub weights: Precision,
@@ -32,6 +32,15 @@ impl Numbers {
         text_cache: CachePrecision::Bf16,
         audio_cache: CachePrecision::Int8,
     };
+}
+
+/// How large the decoder is and how it computes.
+pub struct Placement {
+    pub slots: usize,
+    pub numbers: Numbers,
+    pub threads: Threads,
+    /// (layer, head), by layer.
+    pub alignment_heads: Vec<(usize, usize)>,
 }
 
 pub struct Decoder {
@@ -71,15 +80,16 @@ struct Row {
     position: usize,
 }
 
-/// Attention that is kept: for each layer that has alignment heads, (rows, its heads, positions).
+/// Attention of the alignment heads: for each of them (rows, positions).
 struct Collected {
     heads: Vec<Vec<f32>>,
     positions: usize,
 }
 
 impl Decoder {
+    /// Takes the weights, to free each layer's once it is packed.
     pub fn new(weights: weights::Weights, placement: Placement) -> Result<Self, Error> {
-        let Placement { slots, numbers, threads, alignment_heads, .. } = placement;
+        let Placement { slots, numbers, threads, alignment_heads } = placement;
         let heads = weights.decoder_heads;
         let (text_positions, width) = weights.decoder_positions.size2()?;
         let (audio_positions, _) = weights.encoder_positions.size2()?;
@@ -119,7 +129,7 @@ impl Decoder {
         })
     }
 
-    /// `audio`: (positions, d)
+    /// Fills the audio cache of `slot` from the encoder's output (positions, d).
     pub fn set_audio(&mut self, slot: SlotId, audio: &[f32]) {
         let (level, threads, width) = (self.level, &self.threads, self.width);
         let length = audio.len() / width;
@@ -132,8 +142,8 @@ impl Decoder {
                     let panel = panel * PANEL..((panel + 1) * PANEL).min(length);
                     let rows = matrix.rows(level, &audio[panel.start * width..panel.end * width]);
                     // SAFETY: panels do not overlap.
-                    let place = unsafe { places.range(panel.start * 2 * width..panel.end * 2 * width) };
-                    matrix.multiply_rows(level, &rows, place, Epilogue::Store);
+                    let output = unsafe { places.range(panel.start * 2 * width..panel.end * 2 * width) };
+                    matrix.multiply_rows(level, &rows, output, Epilogue::Store);
                 }
             });
             // A row of the product: a key, then a value.
@@ -144,6 +154,7 @@ impl Decoder {
         self.audio_lengths[slot.0] = length;
     }
 
+    /// Runs `runs` and returns logits. `wanted`: indices into the tokens of all runs, in order.
     pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Logits {
         let (x, _) = self.hidden(runs, self.layers.len(), false);
         let mut last = vec![0.0; wanted.len() * self.width];
@@ -157,6 +168,7 @@ impl Decoder {
         Logits { values, vocabulary }
     }
 
+    /// Runs `runs` as far as the last layer that has alignment heads and returns their attention.
     pub fn alignment(&mut self, runs: &[Run]) -> Vec<AlignmentWeights> {
         let layers = self.alignment_heads.iter().map(|&(layer, _)| layer + 1).max().unwrap_or(0);
         let (_, collected) = self.hidden(runs, layers, true);
@@ -177,7 +189,7 @@ impl Decoder {
         runs.iter().map(of_run).collect()
     }
 
-    /// The residual after `layers` layers, (rows, d), and what the alignment heads looked at.
+    /// The residual after `layers` layers, (rows, d), and the attention of the alignment heads.
     fn hidden(&mut self, runs: &[Run], layers: usize, collect: bool) -> (Vec<f32>, Collected) {
         let (level, width) = (self.level, self.width);
         let threads = &self.threads;
@@ -203,7 +215,7 @@ impl Decoder {
             let mut first = 0;
             for run in runs {
                 let count = run.tokens.len();
-                // A single token is written faster than a thread is woken.
+                // Writing a single token is faster than waking a thread.
                 let threads = if count < 8 { &alone } else { threads };
                 layer.text_cache.write(level, threads, run.slot.0, run.position..run.position + count, |n| {
                     let row = &fused[(first + n) * 3 * width..][..3 * width];

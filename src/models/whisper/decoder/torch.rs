@@ -1,13 +1,26 @@
-//! The decoder in libtorch's operations: for a device in a type that our kernels are not written for, and for
-//! what they leave to it.
+//! The decoder in libtorch's operations: for number formats that the CUDA kernels do not cover, and for the parts of
+//! the work that they leave to libtorch.
 
 use tch::{Device, Kind, Tensor};
 
 use super::super::layers::{FeedForward, LayerNorm, Linear};
 use super::audio_cache::AudioCache;
-use super::{AlignmentWeights, Logits, Placement, Run};
+use super::{AlignmentWeights, Logits, Run};
 use crate::engine::SlotId;
 use crate::models::{Error, weights};
+
+/// Where the decoder lives, how large it is and in which number formats.
+#[derive(Clone)]
+pub struct Placement {
+    pub slots: usize,
+    pub torch_device: Device,
+    /// Number format of the encoder's output, the weights and the text cache.
+    pub kind: Kind,
+    /// Number format of the audio cache: `kind`, or e4m3.
+    pub audio_kind: Kind,
+    /// (layer, head), by layer.
+    pub alignment_heads: Vec<(usize, usize)>,
+}
 
 pub struct Decoder {
     /// (vocabulary, d)
@@ -39,31 +52,31 @@ pub(super) struct Layer {
 
 impl Decoder {
     pub fn new(weights: &weights::Weights, placement: Placement) -> Result<Self, Error> {
-        let Placement { slots, place: device, kind, audio_kind, alignment_heads, .. } = placement;
-        let place = |tensor: &Tensor, kind| tensor.f_to_device(device)?.f_to_kind(kind);
+        let Placement { slots, torch_device, kind, audio_kind, alignment_heads } = placement;
+        let convert = |tensor: &Tensor, kind| tensor.f_to_device(torch_device)?.f_to_kind(kind);
         let heads = weights.decoder_heads as i64;
         let (text_positions, width) = weights.decoder_positions.size2()?;
         let (audio_positions, _) = weights.encoder_positions.size2()?;
         let size = |length: i64| [2, slots as i64, heads, length, width / heads];
         let layers = weights.decoder_layers.iter().map(|layer| {
             Ok(Layer {
-                attention_norm: LayerNorm::new(&layer.attention.norm, device, kind)?,
-                query_key_value: Linear::new(&layer.attention.query_key_value, device, kind)?,
-                output: Linear::new(&layer.attention.output, device, kind)?,
-                cross_norm: LayerNorm::new(&layer.cross_attention.norm, device, kind)?,
-                cross_query: Linear::new(&layer.cross_attention.query, device, kind)?,
-                cross_key_value: Linear::new(&layer.cross_attention.key_value, device, kind)?,
-                cross_output: Linear::new(&layer.cross_attention.output, device, kind)?,
-                feed_forward: FeedForward::new(&layer.feed_forward, device, kind)?,
-                text_cache: Tensor::f_zeros(size(text_positions), (kind, device))?,
-                audio_cache: AudioCache::new(size(audio_positions), (audio_kind, device))?,
+                attention_norm: LayerNorm::new(&layer.attention.norm, torch_device, kind)?,
+                query_key_value: Linear::new(&layer.attention.query_key_value, torch_device, kind)?,
+                output: Linear::new(&layer.attention.output, torch_device, kind)?,
+                cross_norm: LayerNorm::new(&layer.cross_attention.norm, torch_device, kind)?,
+                cross_query: Linear::new(&layer.cross_attention.query, torch_device, kind)?,
+                cross_key_value: Linear::new(&layer.cross_attention.key_value, torch_device, kind)?,
+                cross_output: Linear::new(&layer.cross_attention.output, torch_device, kind)?,
+                feed_forward: FeedForward::new(&layer.feed_forward, torch_device, kind)?,
+                text_cache: Tensor::f_zeros(size(text_positions), (kind, torch_device))?,
+                audio_cache: AudioCache::new(size(audio_positions), (audio_kind, torch_device))?,
             })
         });
         Ok(Self {
-            embedding: place(&weights.token_embedding, kind)?,
-            positions: place(&weights.decoder_positions, Kind::Float)?,
+            embedding: convert(&weights.token_embedding, kind)?,
+            positions: convert(&weights.decoder_positions, Kind::Float)?,
             layers: layers.collect::<Result<_, Error>>()?,
-            norm: LayerNorm::new(&weights.decoder_norm, device, kind)?,
+            norm: LayerNorm::new(&weights.decoder_norm, torch_device, kind)?,
             heads,
             audio_lengths: vec![0; slots],
             alignment_heads,
@@ -89,6 +102,7 @@ impl Decoder {
         Ok(())
     }
 
+    /// Runs `runs` and returns logits. `wanted`: indices into the tokens of all runs, in order.
     pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
         let x = self.hidden(runs, self.layers.len(), None)?;
         let wanted: Vec<i64> = wanted.iter().map(|&row| row as i64).collect();
@@ -98,6 +112,7 @@ impl Decoder {
         Ok(Logits { values: plain(&logits)?, vocabulary: vocabulary as usize })
     }
 
+    /// Runs `runs` as far as the last layer that has alignment heads and returns their attention.
     pub fn alignment(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
         let layers = self.alignment_heads.iter().map(|&(layer, _)| layer + 1).max().unwrap_or(0);
         let mut collected = runs.iter().map(|_| Vec::new()).collect::<Vec<_>>();
@@ -153,7 +168,7 @@ impl Decoder {
         Ok(rows.f_view([length, self.heads, width / self.heads])?.f_transpose(0, 1)?)
     }
 
-    /// Back again.
+    /// (heads, rows, d / heads) to (rows, d)
     fn join_heads(&self, heads: &Tensor) -> Result<Tensor, Error> {
         let (count, length, width) = heads.size3()?;
         Ok(heads.f_transpose(0, 1)?.f_reshape([length, count * width])?)

@@ -1,4 +1,4 @@
-//! The encoder by the kernels of [`crate::cpu`].
+//! The encoder on a CPU, by the kernels of [`crate::cpu`].
 //!
 //! A thread takes a panel of positions from one attention to the next: output projection, feed-forward,
 //! and the next layer's queries, keys and values, while the panel stays in its second-level cache.
@@ -10,7 +10,7 @@ use super::super::host::{Norm, pack, plain};
 use crate::cpu::attention::HEAD;
 use crate::cpu::encoder_attention::{self, Number, Shape};
 use crate::cpu::matrix::{Epilogue, Matrix, Precision};
-use crate::cpu::{Bf16, Element, Level, Places, Threads, rows};
+use crate::cpu::{Bf16, Element, Instructions, Level, Places, Threads, rows};
 use crate::models::{Error, weights};
 
 /// The most positions of a panel: their feed-forward activations are 0.8 MB in `base`.
@@ -41,11 +41,12 @@ struct Layer {
     contract: Matrix,
 }
 
-/// Whether the processor has the instructions that make these kernels the faster ones.
+/// Whether the CPU has the instructions that make these kernels faster than libtorch's.
 pub fn is_fit_for(weights: &weights::Weights, precision: Precision) -> bool {
-    let needed = if precision == Precision::F32 { Level::Avx512 } else { Level::Avx512Products };
+    let needed =
+        if precision == Precision::F32 { Instructions::Avx512 } else { Instructions::Avx512Products };
     let width = weights.conv2.weight.size().first().copied().unwrap_or(0);
-    Level::detect() >= needed && width == (weights.encoder_heads * HEAD) as i64
+    Level::detect().has(needed) && width == (weights.encoder_heads * HEAD) as i64
 }
 
 /// A convolution over time as a matrix, its inputs tap by tap.
@@ -53,7 +54,7 @@ fn convolution(linear: &weights::Linear, precision: Precision) -> Result<Matrix,
     let weight = plain(&linear.weight.f_permute([0, 2, 1])?)?;
     let (_, channels, _) = linear.weight.size3()?;
     let bias = linear.bias.as_ref().map(plain).transpose()?;
-    // Few products for their weight in the result: int8 would save a millisecond.
+    // Few products with much influence on the result: int8 would save only a millisecond.
     let precision = if precision == Precision::Int8 { Precision::Bf16 } else { precision };
     Ok(Matrix::new(&weight, bias.as_deref(), TAPS * channels as usize, precision))
 }
@@ -87,7 +88,7 @@ impl Encoder {
     /// Features of one window, (frames, bands), to (frames / 2, d).
     ///
     /// # Panics
-    /// Where there are more frames than twice the positions.
+    /// On more frames than twice the positions.
     pub fn forward(&self, features: &[f32]) -> Vec<f32> {
         let x = self.embed(features);
         match self.precision {
@@ -107,11 +108,11 @@ impl Encoder {
         let inside = Places::new(&mut hidden[width..(frames + 1) * width]);
         self.panels(frames, |panel| {
             // SAFETY: panels do not overlap.
-            let place = unsafe { inside.range(panel.start * width..panel.end * width) };
+            let output = unsafe { inside.range(panel.start * width..panel.end * width) };
             let rows = self.conv1.rows_with(level, panel.len(), |n, row| {
                 row.copy_from_slice(&padded[(panel.start + n) * bands..][..TAPS * bands]);
             });
-            self.conv1.multiply_rows(level, &rows, place, Epilogue::Gelu);
+            self.conv1.multiply_rows(level, &rows, output, Epilogue::Gelu);
         });
         let length = frames / 2;
         let mut x = vec![0.0; length * width];
@@ -119,12 +120,12 @@ impl Encoder {
         self.panels(length, |panel| {
             let range = panel.start * width..panel.end * width;
             // SAFETY: panels do not overlap.
-            let place = unsafe { places.range(range.clone()) };
+            let output = unsafe { places.range(range.clone()) };
             let rows = self.conv2.rows_with(level, panel.len(), |n, row| {
                 row.copy_from_slice(&hidden[(panel.start + n) * 2 * width..][..TAPS * width]);
             });
-            self.conv2.multiply_rows(level, &rows, place, Epilogue::Gelu);
-            rows::add(level, place, &self.positions[range]);
+            self.conv2.multiply_rows(level, &rows, output, Epilogue::Gelu);
+            rows::add(level, output, &self.positions[range]);
         });
         x
     }
@@ -176,7 +177,7 @@ impl Encoder {
         rows::convert(level, &product, fused);
     }
 
-    /// What follows attention in a layer.
+    /// The rest of a layer after attention: output projection and feed-forward.
     fn finish<E: Element>(&self, layer: &Layer, attended: &[E], x: &mut [f32]) {
         let (level, width) = (self.level, self.width);
         let count = x.len() / width;
@@ -208,7 +209,7 @@ impl Encoder {
     }
 }
 
-/// One frame of zeros before and one behind.
+/// `features` with a frame of zeros before and behind.
 fn padded(features: &[f32], bands: usize) -> Vec<f32> {
     let mut padded = vec![0.0; features.len() + 2 * bands];
     padded[bands..bands + features.len()].copy_from_slice(features);

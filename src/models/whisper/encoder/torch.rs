@@ -13,6 +13,8 @@ pub struct Encoder {
     layers: Vec<Layer>,
     norm: LayerNorm,
     heads: i64,
+    /// Number format of the weights and the output.
+    kind: Kind,
 }
 
 struct Layer {
@@ -23,30 +25,31 @@ struct Layer {
 }
 
 impl Encoder {
-    pub fn new(weights: &weights::Weights, device: Device, kind: Kind) -> Result<Self, Error> {
+    pub fn new(weights: &weights::Weights, torch_device: Device, kind: Kind) -> Result<Self, Error> {
         let layers = weights.encoder_layers.iter().map(|layer| {
             Ok(Layer {
-                norm: LayerNorm::new(&layer.attention.norm, device, kind)?,
-                query_key_value: Linear::new(&layer.attention.query_key_value, device, kind)?,
-                output: Linear::new(&layer.attention.output, device, kind)?,
-                feed_forward: FeedForward::new(&layer.feed_forward, device, kind)?,
+                norm: LayerNorm::new(&layer.attention.norm, torch_device, kind)?,
+                query_key_value: Linear::new(&layer.attention.query_key_value, torch_device, kind)?,
+                output: Linear::new(&layer.attention.output, torch_device, kind)?,
+                feed_forward: FeedForward::new(&layer.feed_forward, torch_device, kind)?,
             })
         });
         Ok(Self {
-            conv1: Linear::new(&weights.conv1, device, kind)?,
-            conv2: Linear::new(&weights.conv2, device, kind)?,
-            positions: weights.encoder_positions.f_to_device(device)?.f_to_kind(Kind::Float)?,
+            conv1: Linear::new(&weights.conv1, torch_device, kind)?,
+            conv2: Linear::new(&weights.conv2, torch_device, kind)?,
+            positions: weights.encoder_positions.f_to_device(torch_device)?.f_to_kind(Kind::Float)?,
             layers: layers.collect::<Result<_, Error>>()?,
-            norm: LayerNorm::new(&weights.encoder_norm, device, kind)?,
+            norm: LayerNorm::new(&weights.encoder_norm, torch_device, kind)?,
             heads: weights.encoder_heads as i64,
+            kind,
         })
     }
 
     /// Features (windows, bands, frames) to audio states (windows, frames / 2, d). `frames` is even
     /// and at most twice the number of positions.
     pub fn forward(&self, features: &Tensor) -> Result<Tensor, Error> {
-        let x =
-            features.f_conv1d(&self.conv1.weight, self.conv1.bias.as_ref(), 1, 1, 1, 1)?.f_gelu("none")?;
+        let x = features.f_to_kind(self.kind)?;
+        let x = x.f_conv1d(&self.conv1.weight, self.conv1.bias.as_ref(), 1, 1, 1, 1)?.f_gelu("none")?;
         let x = x.f_conv1d(&self.conv2.weight, self.conv2.bias.as_ref(), 2, 1, 1, 1)?.f_gelu("none")?;
         let x = x.f_transpose(1, 2)?;
         let positions = self.positions.f_narrow(0, 0, x.size()[1])?;

@@ -26,13 +26,6 @@ pub struct DeviceLogMel {
     weights: Tensor,
 }
 
-fn address(tensor: &Tensor) -> Address {
-    // SAFETY: contiguous memory of the device, of the type that the kernels take it for. The tables outlive every
-    // launch, as the device waits for all when it goes; what is of one call is given back to libtorch, which uses
-    // it again in its own order, after what `before_libtorch` puts before.
-    unsafe { Address::new(tensor.data_ptr()) }
-}
-
 impl DeviceLogMel {
     /// # Errors
     /// Of the device.
@@ -93,6 +86,10 @@ impl DeviceLogMel {
         let size = [count, self.bands as i64, frames as i64];
         let features = Tensor::f_empty(size, (Kind::Float, self.place))?;
         device.after_libtorch()?;
+        // SAFETY: contiguous memory of the device, of the types and sizes that the kernels take it for. The tables
+        // outlive every launch, because the device waits for all launches when it is dropped. The other tensors go
+        // back to libtorch, which reuses their memory in its own order, after what `before_libtorch` puts first.
+        let address = |tensor: &Tensor| unsafe { Address::new(tensor.data_ptr()) };
         let arguments = [
             address(&samples).into(),
             stride.into(),

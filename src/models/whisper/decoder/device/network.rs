@@ -1,15 +1,15 @@
-//! A launch of the decoder: what is enqueued, in which order, on which memory.
+//! One launch of the decoder: its kernels and products in order, and the memory that they work on.
 
 use tch::{Kind, Tensor};
 
-use super::super::{Placement, torch};
+use super::super::torch::{self, Placement};
 use super::{WIDTH_MAX, rows_max};
 use crate::cuda::{
-    ATTENTION_SPLIT, Address, Argument, Error as DeviceError, HEAD, Kernel, Outcome, Place, Product, Queue,
-    Row, State,
+    ATTENTION_SPLIT, Address, Argument, Error as DeviceError, HEAD, Kernel, Outcome, Product, Queue, Row,
+    State, TrieNode,
 };
 use crate::models::Error;
-use crate::models::whisper::bias::PLACES_MAX;
+use crate::models::whisper::bias::NODES_MAX;
 use crate::models::whisper::layers::{LayerNorm, Linear};
 use crate::models::whisper::rules::Table;
 
@@ -29,7 +29,7 @@ pub struct Network {
     norm: Norm,
     layers: Vec<Layer>,
     pub buffers: Buffers,
-    /// Biases in f32, by address in the layers.
+    /// Biases in f32, which the layers hold by address.
     _biases: Vec<Tensor>,
 }
 
@@ -47,7 +47,7 @@ struct Layer {
     text_values: Address,
     audio_keys: Address,
     audio_values: Address,
-    /// Of keys and of values, where they are in fp8.
+    /// The scales of keys and of values, where these are in fp8.
     audio_scales: Option<[Address; 2]>,
 }
 
@@ -63,22 +63,22 @@ struct Weight {
     outputs: usize,
 }
 
-/// What a launch works on; sizes in rows.
+/// Memory that a launch works on, for as many rows as the largest launch has.
 pub struct Buffers {
     pub rows: Tensor,
     pub states: Tensor,
-    /// (slots, bytes of [`PLACES_MAX`]).
+    /// (slots, bytes of [`NODES_MAX`]).
     pub tries: Tensor,
-    /// What tokens gain while one is chosen, otherwise 0: (rows, vocabulary), f32.
+    /// Gains of tokens, set while one is chosen and 0 otherwise: (rows, vocabulary), f32.
     gains: Tensor,
     /// Audio positions of each slot.
     pub lengths: Tensor,
     positions: Tensor,
     /// The residual, f32.
     x: Tensor,
-    /// What goes into a product, bf16: (rows, 4 · d) at most.
+    /// The input of a product, bf16: (rows, 4 · d) at most.
     input: Tensor,
-    /// What comes out of one, f32: (rows, 4 · d) at most.
+    /// The output of one, f32: (rows, 4 · d) at most.
     product: Tensor,
     parts: Tensor,
     /// (rows, vocabulary), f32.
@@ -87,14 +87,14 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    fn new(place: tch::Device, slots: usize, rows: usize, widths: [usize; 3]) -> Result<Self, Error> {
+    fn new(torch_device: tch::Device, slots: usize, rows: usize, widths: [usize; 3]) -> Result<Self, Error> {
         let [width, parts, vocabulary] = widths.map(|width| width as i64);
         let (slots, rows) = (slots as i64, rows as i64);
-        let zeros = |size: [i64; 2], kind| Tensor::f_zeros(size, (kind, place));
+        let zeros = |size: [i64; 2], kind| Tensor::f_zeros(size, (kind, torch_device));
         Ok(Self {
             rows: zeros([rows, Row::BYTES as i64], Kind::Uint8)?,
             states: zeros([slots, State::BYTES as i64], Kind::Uint8)?,
-            tries: zeros([slots, (PLACES_MAX * Place::BYTES) as i64], Kind::Uint8)?,
+            tries: zeros([slots, (NODES_MAX * TrieNode::BYTES) as i64], Kind::Uint8)?,
             gains: zeros([rows, vocabulary], Kind::Float)?,
             lengths: zeros([slots, 1], Kind::Int)?,
             positions: zeros([rows, 1], Kind::Int)?,
@@ -108,9 +108,11 @@ impl Buffers {
     }
 }
 
-pub fn address(tensor: &Tensor) -> Address {
-    // SAFETY: contiguous memory of a tensor that the decoder keeps as long as its device, of the size and type that
-    // `Network::enqueue` calls the kernels with.
+/// # Safety
+/// That of [`Address::new`]: the tensor is contiguous, of the size and type that the kernels which get the address
+/// take it for, and outlives what is enqueued with it.
+pub unsafe fn address(tensor: &Tensor) -> Address {
+    // SAFETY: the caller's promise.
     unsafe { Address::new(tensor.data_ptr()) }
 }
 
@@ -128,6 +130,9 @@ impl Network {
             let refused = format!("{heads} heads, width {width}: not what the kernels are written for");
             return Err(Error::BadWeights(refused));
         }
+        // SAFETY: weights and caches of `base`, or tensors of this network; both live in the decoder, which drops its
+        // device first. They are contiguous, and `enqueue` calls the kernels with their sizes and types.
+        let address = |tensor: &Tensor| unsafe { address(tensor) };
         let mut biases = Vec::new();
         let mut weight = |linear: &Linear| -> Result<Weight, Error> {
             let (outputs, inputs) = linear.weight.size2()?;
@@ -180,19 +185,27 @@ impl Network {
             vocabulary,
             text_positions: text_positions as usize,
             audio_positions,
-            suppressed: Tensor::from_slice(&table.suppressed).f_to_device(placement.place)?,
+            suppressed: Tensor::from_slice(&table.suppressed).f_to_device(placement.torch_device)?,
             table,
             embedding: address(&base.embedding),
             positions: address(&base.positions),
             norm: norm(&base.norm),
             layers,
-            buffers: Buffers::new(placement.place, placement.slots, rows_max, [width, parts, vocabulary])?,
+            buffers: Buffers::new(
+                placement.torch_device,
+                placement.slots,
+                rows_max,
+                [width, parts, vocabulary],
+            )?,
             _biases: biases,
         })
     }
 
-    /// All of a launch of `rows` rows: embeddings, layers, logits, the next tokens.
+    /// Enqueues a launch of `rows` rows: embeddings, layers, logits, the next tokens.
     pub fn enqueue(&self, queue: &dyn Queue, rows: usize) -> Result<(), DeviceError> {
+        // SAFETY: tensors of this network, which the decoder drops after its device; they are made contiguous, with
+        // the sizes and types that the kernels below are called with.
+        let address = |tensor: &Tensor| unsafe { address(tensor) };
         let at = &self.buffers;
         let (row, positions, x) = (address(&at.rows), address(&at.positions), address(&at.x));
         let (input, product) = (address(&at.input), address(&at.product));
@@ -201,7 +214,7 @@ impl Network {
             let &Weight { weight, inputs, outputs, .. } = weight;
             queue.multiply(Product { weight, x: input, out: product, rows, inputs, outputs })
         };
-        // The residual takes up the last product, and is normalised for the next.
+        // Adds the last product to the residual and normalises it for the next one.
         let add_norm = |y: Address, bias: Address, norm: &Norm| {
             let arguments = [
                 positions.into(),
@@ -302,7 +315,7 @@ impl Network {
             self.table.no_speech.into(),
             self.text_positions.into(),
             address(&at.tries).into(),
-            PLACES_MAX.into(),
+            NODES_MAX.into(),
             address(&at.gains).into(),
             address(&at.states).into(),
             address(&at.outcomes).into(),

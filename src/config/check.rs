@@ -1,0 +1,66 @@
+//! The check of a whole configuration: each value by its bounds, and settings that depend on each other.
+
+use figment::Figment;
+use figment::value::Value;
+
+use super::Config;
+use super::bounds::ALLOWED;
+use super::error::Error;
+
+/// Checks every value of `config`, which was read from `figment`.
+///
+/// # Errors
+/// The first value that isn't allowed, or a setting that means nothing without others.
+pub(super) fn check(config: &Config, figment: &Figment) -> Result<(), Error> {
+    let values = Value::serialize(config).map_err(|error| Error::explained(figment, &error))?;
+    for (name, allowed) in ALLOWED {
+        // Secrets are never serialised; `figment` has the text that was read.
+        let value = match values.find_ref(name) {
+            Some(Value::Empty(..)) | None => figment.find_value(name).ok(),
+            Some(value) => Some(value.clone()),
+        };
+        if value.is_some_and(|value| !allowed.admits(&value)) {
+            return Err(Error::value(figment, name, allowed.text()));
+        }
+    }
+    together(config, figment)
+}
+
+/// Checks settings that make sense only together with others.
+fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
+    let twilio = &config.sts.twilio;
+    let account = [
+        ("sts.twilio.account_sid", twilio.account_sid.is_some()),
+        ("sts.twilio.auth_token", twilio.auth_token.is_some()),
+        ("sts.twilio.from", twilio.from.is_some()),
+    ];
+    // A token alone is enough to check the provider's signatures.
+    let sends = account.iter().find(|(name, is_set)| *is_set && *name != "sts.twilio.auth_token");
+    let lacks = account.iter().find(|(_, is_set)| !is_set);
+    if let (Some((needed_by, _)), Some((name, _))) = (sends, lacks) {
+        let reason = "text messages are sent with account_sid, auth_token and from";
+        return Err(Error::missing(figment, name, needed_by, reason));
+    }
+    let livekit = &config.sts.livekit;
+    let account = [
+        ("sts.livekit.api_key", livekit.api_key.as_deref()),
+        ("sts.livekit.api_secret", livekit.api_secret.as_ref().map(|secret| secret.expose())),
+    ];
+    if livekit.url.is_some()
+        && let Some((name, _)) = account.iter().find(|(_, value)| value.is_none_or(str::is_empty))
+    {
+        let reason = "rooms are made with the server's api_key and api_secret";
+        return Err(Error::missing(figment, name, "sts.livekit.url", reason));
+    }
+    if config.http.buffered_bytes_max < config.http.body_bytes_max {
+        let least = config.http.body_bytes_max;
+        let allowed = format!("at least `http.body_bytes_max`, {least}: no larger body could ever be taken");
+        return Err(Error::value(figment, "http.buffered_bytes_max", allowed));
+    }
+    let vad = &config.transcribe.vad;
+    if vad.neg_threshold.is_some_and(|end| end > vad.threshold) {
+        let allowed = format!("at most `transcribe.vad.threshold`, {}", vad.threshold);
+        return Err(Error::value(figment, "transcribe.vad.neg_threshold", allowed));
+    }
+    Ok(())
+}

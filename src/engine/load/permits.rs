@@ -1,0 +1,164 @@
+//! Permits for requests and for audio: each releases its share of the load when it is dropped.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::cost::Work;
+use super::{Audio, Error, Load, MemoryReservation};
+use crate::engine::window::TenantId;
+
+/// The pause before retrying a job whose audio is longer than its file said and found no memory for the rest.
+const JOB_RETRY: Duration = Duration::from_secs(5);
+
+/// A permit for one request, from admission to its answer.
+pub struct RequestPermit {
+    pub(super) load: Arc<Load>,
+    pub(super) tenant: TenantId,
+    pub(super) reservation: Option<Reservation>,
+    /// Seconds by which the wait may exceed its bound: the request was told to come at this time.
+    pub(super) behind: f64,
+}
+
+/// A reservation for the work that a request usually brings; drop it when the audio is read, or is late.
+pub struct Reservation {
+    pub(super) load: Arc<Load>,
+    pub(super) tenant: TenantId,
+    pub(super) work: Work,
+}
+
+/// A permit for audio of a certain length. Dropping it releases the work that was not marked done; the memory is released
+/// with its last handle.
+pub struct AudioPermit {
+    /// `None` for a job, whose work is not counted.
+    account: Option<Account>,
+    memory: Arc<MemoryReservation>,
+}
+
+struct Account {
+    load: Arc<Load>,
+    tenant: TenantId,
+    remaining: Mutex<Work>,
+}
+
+impl RequestPermit {
+    /// Hands the reservation to the reader of the audio, once.
+    pub fn take_reservation(&mut self) -> Option<Reservation> {
+        self.reservation.take()
+    }
+
+    /// Admits the request's audio.
+    ///
+    /// # Errors
+    /// As [`Load::admit`].
+    pub(in crate::engine) fn admit(&self, audio: Audio) -> Result<AudioPermit, Error> {
+        self.load.admit_behind(self.tenant, audio, self.behind)
+    }
+}
+
+impl Drop for RequestPermit {
+    fn drop(&mut self) {
+        let mut state = self.load.state();
+        state.requests -= 1;
+        state.account(self.tenant).requests -= 1;
+        state.forget_if_empty(self.tenant);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.load.state().expect_no_more(self.tenant, self.work);
+    }
+}
+
+impl Account {
+    fn remaining(&self) -> MutexGuard<'_, Work> {
+        self.remaining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the work that is held by `work`.
+    fn hold_instead(&self, work: Work) {
+        let mut remaining = self.remaining();
+        let before = std::mem::replace(&mut *remaining, work);
+        let mut state = self.load.state();
+        state.hold(self.tenant, work);
+        state.release(self.tenant, before);
+    }
+}
+
+impl AudioPermit {
+    pub(super) fn new(load: Arc<Load>, tenant: TenantId, work: Work, memory: MemoryReservation) -> Self {
+        let account = Account { load, tenant, remaining: Mutex::new(work) };
+        Self { account: Some(account), memory: Arc::new(memory) }
+    }
+
+    /// A permit for a job, whose work is not counted, as it gives way to all other work. Its audio takes up memory like
+    /// any other.
+    pub(super) fn of_job(memory: MemoryReservation) -> Self {
+        Self { account: None, memory: Arc::new(memory) }
+    }
+
+    /// A handle on the audio's memory; keep it as long as the audio.
+    pub fn memory(&self) -> Arc<MemoryReservation> {
+        self.memory.clone()
+    }
+
+    /// Extends the permit: while it is being decoded, the audio turns out to have `seconds` at least.
+    ///
+    /// # Errors
+    /// As [`super::Load::admit`]: the audio is longer than was admitted, and there is no room for the rest.
+    pub fn grow(&self, seconds: f64) -> Result<(), Error> {
+        let room = self.memory.grow_to(seconds);
+        let Some(account) = &self.account else {
+            return room.map_err(|_| Error::Overloaded { retry_after: JOB_RETRY });
+        };
+        let mut remaining = account.remaining();
+        if room.is_ok() && seconds <= remaining.seconds {
+            return Ok(());
+        }
+        let more = Work::audio((seconds - remaining.seconds).max(0.0));
+        let mut state = account.load.state();
+        // The only piece of audio on the engine may grow without bound.
+        if room.is_err() || state.held != *remaining {
+            account.load.check(&state, account.tenant, (more, *remaining), room, 0.0)?;
+        }
+        state.hold(account.tenant, more);
+        *remaining = *remaining + more;
+        Ok(())
+    }
+
+    /// Sets the final length once the audio is decoded; decoding its `source_samples` took one core the time `took`.
+    pub fn decoded(&self, seconds: f64, source_samples: f64, took: Duration) {
+        self.memory.shrink_to(seconds);
+        let Some(account) = &self.account else { return };
+        account.hold_instead(Work::audio(seconds));
+        account.load.state().reading.learn(source_samples, took.as_secs_f64());
+    }
+
+    /// Replaces the work by windows of these lengths, in seconds, once the audio is cut.
+    pub fn cut(&self, windows: impl Iterator<Item = f64>) {
+        let Some(account) = &self.account else { return };
+        account.hold_instead(windows.fold(Work::default(), |sum, seconds| sum + Work::window(seconds)));
+    }
+
+    /// Releases `seconds` of audio that are transcribed; infinity for all that is left.
+    pub fn done(&self, seconds: f64) {
+        let Some(account) = &self.account else { return };
+        let mut remaining = account.remaining();
+        let part = if seconds < remaining.seconds { seconds / remaining.seconds } else { 1.0 };
+        let done = remaining.times(part);
+        *remaining = remaining.times(1.0 - part);
+        let mut state = account.load.state();
+        let foreseen = state.cost.of(done);
+        state.throughput.done(foreseen, done.seconds);
+        state.account(account.tenant).done += foreseen;
+        state.release(account.tenant, done);
+    }
+}
+
+impl Drop for AudioPermit {
+    fn drop(&mut self) {
+        let Some(account) = &self.account else { return };
+        let remaining = *account.remaining();
+        account.load.state().release(account.tenant, remaining);
+    }
+}

@@ -1,0 +1,48 @@
+//! The settings of live streams.
+
+use serde::{Deserialize, Serialize};
+
+/// How streams are served.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Streams at once; more are refused. One organisation may hold four fifths of them while others have keys.
+    /// Default 1000; an idle one costs some kilobytes.
+    pub max_streams: usize,
+    /// A new stream is refused if its windows would take longer than this: while those of the organisation's other
+    /// streams do or, if it has none, while too many other organisations are late. Seconds, default 5.
+    pub max_lag_seconds: f64,
+    /// New audio before an open span is recognised again; more while recognition takes longer. Milliseconds,
+    /// default 500.
+    pub hop_ms: u32,
+    /// The shortest pause that ends a span, even if a client asks for a shorter `endpointing`: shorter pauses occur
+    /// within words. Milliseconds, default 300.
+    pub min_pause_ms: u32,
+    /// Audio that a client may send ahead of recognition; beyond it the socket is not read. Seconds, default 60, at
+    /// least 35; 32 kB of memory each.
+    pub ahead_seconds: f64,
+    /// Encoded streams read at once, each on its own thread. Default 256.
+    pub readers: usize,
+    /// The stream of a client that sends nothing for so long is closed. Milliseconds, default 10 000.
+    pub idle_timeout_ms: u64,
+    /// The stream of a client that reads nothing for so long is closed. Milliseconds, default 10 000.
+    pub write_timeout_ms: u64,
+    /// A larger message is refused. Default 1 MiB: half a minute of 16-bit samples.
+    pub message_bytes_max: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_streams: 1000,
+            max_lag_seconds: 5.0,
+            hop_ms: 500,
+            min_pause_ms: 300,
+            ahead_seconds: 60.0,
+            readers: 256,
+            idle_timeout_ms: 10_000,
+            write_timeout_ms: 10_000,
+            message_bytes_max: 1 << 20,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The options of a stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::audio::StreamFormat;
+use crate::engine::{LanguageChoice, TenantId, Term};
+
+/// The client's options for one stream.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub format: StreamFormat,
+    /// Channels are recognised separately; otherwise their mean is.
+    pub multichannel: bool,
+    pub language: LanguageChoice,
+    pub interim_results: bool,
+    /// The pause that ends a span; `None`: pauses end none.
+    pub endpointing: Option<Duration>,
+    /// The gap after a word that ends an utterance; `None`: no [`super::Event::UtteranceEnd`] is sent.
+    pub utterance_end: Option<Duration>,
+    /// Send [`super::Event::SpeechStarted`].
+    pub speech_started: bool,
+    /// The text before the stream.
+    pub prompt: Option<String>,
+    /// Names and terms to expect.
+    pub bias: Arc<[Term]>,
+    pub tenant: TenantId,
+}

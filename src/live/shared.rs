@@ -1,0 +1,35 @@
+//! The state behind all streams, and the permit of one.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::config::Config;
+use super::lag::Lag;
+use crate::engine::{AudioPermit, Engine};
+use crate::share::{Part, Share, Tenants};
+use crate::vad::Vad;
+
+/// The parts that all streams share.
+pub(super) struct Shared {
+    pub engine: Engine,
+    /// `None`: voice is detected by loudness.
+    pub vad: Option<Vad>,
+    pub config: Config,
+    pub streams: Share,
+    pub tenants: Tenants,
+    pub readers: Arc<Semaphore>,
+    pub lag: Lag,
+}
+
+/// One stream's permit; dropping it makes room for the next.
+pub struct StreamPermit {
+    _stream: Part,
+    pub(super) admission: AudioPermit,
+}
+
+impl StreamPermit {
+    pub(super) fn new(stream: Part, admission: AudioPermit) -> Self {
+        Self { _stream: stream, admission }
+    }
+}

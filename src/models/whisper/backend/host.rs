@@ -1,0 +1,97 @@
+//! Whisper on a CPU: the kernels of [`crate::cpu`], and libtorch's encoder if the CPU lacks the instructions that make
+//! those of the encoder faster.
+
+use tch::{Device, Kind, Tensor};
+
+use super::super::decoder::host::{Decoder, Placement};
+use super::super::decoder::{AlignmentWeights, Logits, Run};
+use super::super::encoder::{host, torch};
+use super::super::features::HostLogMel;
+use super::super::host::plain;
+use super::super::sequence::Sequences;
+use super::{Backend, Sampler, Start};
+use crate::cpu::matrix::Precision;
+use crate::engine::{EncodeRequest, SlotId};
+use crate::models::{Error, weights};
+
+pub struct HostBackend {
+    log_mel: HostLogMel,
+    encoder: Encoder,
+    decoder: Decoder,
+    sampler: Sampler,
+}
+
+enum Encoder {
+    Kernels(Box<host::Encoder>),
+    Torch(torch::Encoder),
+}
+
+impl Encoder {
+    fn new(weights: &weights::Weights, placement: &Placement) -> Result<Self, Error> {
+        let precision = placement.numbers.weights;
+        if host::is_fit_for(weights, precision) {
+            let encoder = host::Encoder::new(weights, precision, placement.threads.clone())?;
+            return Ok(Self::Kernels(Box::new(encoder)));
+        }
+        let kind = if precision == Precision::F32 { Kind::Float } else { Kind::BFloat16 };
+        Ok(Self::Torch(torch::Encoder::new(weights, Device::Cpu, kind)?))
+    }
+}
+
+impl HostBackend {
+    /// Takes the weights, to free each layer's once it is packed.
+    pub fn new(mut weights: weights::Weights, placement: Placement, sampler: Sampler) -> Result<Self, Error> {
+        let log_mel = HostLogMel::new(&weights, placement.threads.clone())?;
+        let encoder = Encoder::new(&weights, &placement)?;
+        weights.encoder_layers.clear();
+        Ok(Self { log_mel, encoder, decoder: Decoder::new(weights, placement)?, sampler })
+    }
+
+    /// The encoder's output for each window: (positions, d).
+    pub fn states(&self, requests: &[EncodeRequest], frames: usize) -> Result<Vec<Vec<f32>>, Error> {
+        let features = self.log_mel.compute(requests, frames);
+        let bands = self.log_mel.bands();
+        match &self.encoder {
+            Encoder::Kernels(encoder) => {
+                Ok(features.chunks_exact(frames * bands).map(|window| encoder.forward(window)).collect())
+            }
+            Encoder::Torch(encoder) => {
+                let features = Tensor::from_slice(&features).f_view([-1, frames as i64, bands as i64])?;
+                let values = plain(&encoder.forward(&features.f_transpose(1, 2)?)?)?;
+                let windows = values.chunks_exact(values.len() / requests.len().max(1));
+                Ok(windows.map(<[f32]>::to_vec).collect())
+            }
+        }
+    }
+
+    /// Fills the audio cache of `slot` with a window's `states`.
+    pub fn set_audio(&mut self, slot: SlotId, states: &[f32]) {
+        self.decoder.set_audio(slot, states);
+    }
+}
+
+impl Backend for HostBackend {
+    fn encode(&mut self, requests: &[EncodeRequest], frames: usize) -> Result<(), Error> {
+        let states = self.states(requests, frames)?;
+        for (request, states) in requests.iter().zip(&states) {
+            self.set_audio(request.slot, states);
+        }
+        Ok(())
+    }
+
+    fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
+        Ok(self.decoder.forward(runs, wanted))
+    }
+
+    fn begin(&mut self, starts: Vec<Start>, sequences: &mut Sequences) -> Result<(), Error> {
+        self.sampler.begin(starts, sequences, |runs, wanted| Ok(self.decoder.forward(runs, wanted)))
+    }
+
+    fn step(&mut self, slots: &[SlotId], sequences: &mut Sequences) -> Result<(), Error> {
+        self.sampler.step(slots, sequences, |runs, wanted| Ok(self.decoder.forward(runs, wanted)))
+    }
+
+    fn align(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
+        Ok(self.decoder.alignment(runs))
+    }
+}
