@@ -60,10 +60,10 @@
 //! | format     | transcript |
 //! | transcribe | audio, share, vad, engine, transcript, telemetry |
 //! | live       | audio, share, vad, engine, transcript, telemetry |
-//! | jobs       | fetch, share, state |
+//! | jobs       | fetch, share, state, telemetry |
 //! | http       | keys, patience, share, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, transcript, audio, telemetry |
-//! | sts        | http, fetch, figures, identity, onnx, patience, share, state, audio, vad |
+//! | sts        | http, fetch, figures, identity, onnx, patience, share, state, telemetry, audio, vad |
 //! | demo       | http, identity |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
 //! | app        | all |

@@ -22,6 +22,7 @@ use super::setup::Start;
 use super::sms;
 use super::store::{Found, Opened, Store, StoreError, Written};
 use crate::share::{Refused, Tenants, may_hold};
+use crate::telemetry::metrics;
 use kept::Kept;
 use live::millis;
 
@@ -337,9 +338,9 @@ impl Sessions {
     pub fn show(&self) {
         let book = self.book();
         let open = book.tally(|_| true);
-        metrics::gauge!("sts_sessions").set(open.sessions as f64);
-        metrics::gauge!("sts_held_bytes").set(open.bytes as f64);
-        metrics::gauge!("sts_kept_sessions").set(book.kept.count() as f64);
-        metrics::gauge!("sts_kept_bytes").set(book.kept.bytes() as f64);
+        metrics::SESSIONS.with(&[]).set(open.sessions as f64);
+        metrics::SESSIONS_HELD.with(&[]).set(open.bytes as f64);
+        metrics::SESSIONS_KEPT.with(&[]).set(book.kept.count() as f64);
+        metrics::SESSIONS_KEPT_BYTES.with(&[]).set(book.kept.bytes() as f64);
     }
 }

@@ -36,6 +36,7 @@ use super::sessions::Live;
 use super::token::Kind;
 use super::{Error, Service};
 use crate::patience::Patience;
+use crate::telemetry::metrics;
 use ear::Ear;
 use playback::{Clip, Due, Playback};
 use reply::{Job, Plan, Reply, Spoken};
@@ -366,7 +367,7 @@ impl Agent {
                     reply.latency_ms = total.and_then(|total| u64::try_from(total.as_millis()).ok());
                     let seconds = total.map_or(text_seconds + voice_seconds, |total| total.as_secs_f64());
                     if total.is_some() {
-                        metrics::histogram!("sts_first_audio_seconds").record(seconds);
+                        metrics::FIRST_AUDIO.with(&[]).record(seconds);
                     }
                     self.message(wire::started_speaking(seconds, voice_seconds, text_seconds));
                     self.set_state(AgentState::Speaking);
