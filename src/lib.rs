@@ -70,15 +70,15 @@
 //! | format     | transcript |
 //! | transcribe | audio, patience, share, vad, engine, transcript, telemetry |
 //! | live       | audio, share, vad, engine, transcript, telemetry |
-//! | jobs       | fetch, patience, share, state |
+//! | jobs       | fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
 //! | speech     | audio, onnx, outbound, secret |
 //! | http       | keys, patience, share, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, transcript, audio, telemetry |
-//! | session    | clock, digits, fields, knowledge, share, state |
+//! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
-//! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, vad |
+//! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, vad |
 //! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, vad |
 //! | demo       | http, digits, identity, secret |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |

@@ -150,23 +150,22 @@ fn files_of_a_module_import_each_other_in_no_circle_that_is_not_listed() {
     );
 }
 
-/// A name that is spelled twice can be misspelled once: modules count by the constants of `telemetry::metrics`, or at least
-/// under names that stand there.
+/// A name that is spelled twice can be misspelled once: modules count by the constants of `telemetry::metrics`.
 #[test]
 fn metrics_are_named_in_one_place() {
     let metrics = Path::new("telemetry/metrics.rs");
-    let declared = text(metrics).expect("the metrics");
     let mut files = BTreeSet::new();
     sources(&root(), &mut files);
     let mut wrong = Vec::new();
     for file in files.iter().filter(|file| *file != metrics) {
         let source = text(file).expect("readable");
         for kind in ["counter!(\"", "gauge!(\"", "histogram!(\""] {
-            for (at, _) in source.match_indices(kind) {
-                let name = source[at + kind.len()..].split('"').next().unwrap_or_default();
-                if !declared.contains(&format!("\"{name}\"")) {
-                    wrong.push(format!("{}: {name} is not in {}", file.display(), metrics.display()));
-                }
+            if source.contains(kind) {
+                wrong.push(format!(
+                    "{} names a metric itself ({kind}…): use {}",
+                    file.display(),
+                    metrics.display()
+                ));
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::figures::Seconds;
 use crate::patience::Patience;
 use crate::room::{Inbound, Kind, Message, Outbound, Participant};
 use crate::session::{AgentState, EndReason, Error, Event, Handle, Line, Role, Session, SmsStatus};
+use crate::telemetry::metrics;
 
 /// Loop interval while the agent speaks.
 const TICK: Duration = Duration::from_millis(20);
@@ -376,7 +377,7 @@ impl Agent {
                     reply.latency_ms = total.and_then(|total| u64::try_from(total.as_millis()).ok());
                     let seconds = total.map_or(text_seconds + voice_seconds, |total| total.as_secs_f64());
                     if total.is_some() {
-                        metrics::histogram!("sts_first_audio_seconds").record(seconds);
+                        metrics::FIRST_AUDIO.with(&[]).record(seconds);
                     }
                     let [total_latency, tts_latency, ttt_latency] =
                         [seconds, voice_seconds, text_seconds].map(Seconds::new);

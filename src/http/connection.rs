@@ -21,6 +21,7 @@ use super::stall::StallGuard;
 use super::timer::PatientTimer;
 use super::websocket::Upgrades;
 use crate::patience::within;
+use crate::telemetry::metrics;
 
 const H2_STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const H2_CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
@@ -166,7 +167,7 @@ pub(super) struct InFlight {
 impl Activity {
     fn begin(&self) -> InFlight {
         self.in_flight.send_modify(|count| *count += 1);
-        metrics::gauge!("http_server_active_requests").increment(1);
+        metrics::HTTP_ACTIVE.with(&[]).increment(1);
         InFlight { in_flight: self.in_flight.clone() }
     }
 
@@ -193,7 +194,7 @@ impl Activity {
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.in_flight.send_modify(|count| *count -= 1);
-        metrics::gauge!("http_server_active_requests").decrement(1);
+        metrics::HTTP_ACTIVE.with(&[]).decrement(1);
     }
 }
 

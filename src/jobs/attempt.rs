@@ -9,6 +9,7 @@ use super::schedule::{Verdict, judge};
 use super::store::{Delivery, Next};
 use super::{Shared, SigningSecret};
 use crate::fetch::Message;
+use crate::telemetry::metrics;
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -33,12 +34,12 @@ pub async fn attempt(shared: &Shared, delivery: Delivery) -> Next {
         Verdict::Again { .. } => "failed",
         Verdict::Dead { .. } => "dead",
     };
-    metrics::counter!("verbatim_jobs_attempts_total", "outcome" => outcome).increment(1);
+    metrics::JOBS_ATTEMPTS.with(&[("outcome", outcome)]).increment(1);
     let now = shared.world.now();
     match verdict {
         Verdict::Delivered => {
             let lag = now.duration_since(finished).unwrap_or_default();
-            metrics::histogram!("verbatim_jobs_delivery_lag_seconds").record(lag.as_secs_f64());
+            metrics::JOBS_DELIVERY_LAG.with(&[]).record(lag.as_secs_f64());
             Next::Delivered
         }
         Verdict::Again { after, error } => Next::Again { at: now + after, error },

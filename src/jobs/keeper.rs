@@ -12,6 +12,7 @@
 //! | `verbatim_jobs_attempts_total{outcome}`   | deliveries tried |
 //! | `verbatim_jobs_delivery_lag_seconds`      | from the result to its delivery |
 
+use crate::telemetry::metrics;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -41,7 +42,7 @@ async fn keep(shared: &Arc<Shared>) -> Result<(), Error> {
     let config = &shared.config;
     // Before the database is asked: on a full disk, this may free the space that it needs.
     match shared.audio.expire(ago(config.job_retention_seconds)).await {
-        Ok(left) => metrics::gauge!("verbatim_jobs_quarantined").set(left as f64),
+        Ok(left) => metrics::JOBS_QUARANTINED.with(&[]).set(left as f64),
         Err(error) => tracing::error!(%error, "cannot look after the quarantine"),
     }
     shared.store.purge(ago(config.result_retention_seconds), ago(config.job_retention_seconds)).await?;
@@ -49,10 +50,10 @@ async fn keep(shared: &Arc<Shared>) -> Result<(), Error> {
     for phase in Phase::ALL {
         let count = census.phases.get(&phase).copied().unwrap_or_default();
         // Both phases of `delivering` are shown: waiting, and being sent.
-        metrics::gauge!("verbatim_jobs", "phase" => phase.name()).set(count as f64);
+        metrics::JOBS.with(&[("phase", phase.name())]).set(count as f64);
     }
     let age = census.oldest.and_then(|oldest| now.duration_since(oldest).ok()).unwrap_or_default();
-    metrics::gauge!("verbatim_jobs_oldest_pending_seconds").set(age.as_secs_f64());
-    metrics::gauge!("verbatim_jobs_spool_bytes").set(census.audio_bytes as f64);
+    metrics::JOBS_OLDEST_PENDING.with(&[]).set(age.as_secs_f64());
+    metrics::JOBS_SPOOL.with(&[]).set(census.audio_bytes as f64);
     Ok(())
 }

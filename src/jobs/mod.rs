@@ -64,6 +64,7 @@ use url::Url;
 use crate::fetch::{self, Fetcher, without_user};
 use crate::share::{Refused, Tenants};
 use crate::state;
+use crate::telemetry::metrics;
 use drain_rate::DrainRate;
 use spool::{Audio, Spool};
 use world::World;
@@ -354,7 +355,7 @@ impl Shared {
         };
         let refused = match self.store.accept(order, sha256, self.bounds.clone()).await {
             Ok(Acceptance::Taken) => {
-                metrics::counter!("verbatim_jobs_accepted_total").increment(1);
+                metrics::JOBS_ACCEPTED.with(&[]).increment(1);
                 self.queued.notify_one();
                 return Ok(id);
             }
@@ -409,7 +410,7 @@ impl Shared {
 }
 
 fn count_refusal(reason: &'static str) {
-    metrics::counter!("verbatim_jobs_refused_total", "reason" => reason).increment(1);
+    metrics::JOBS_REFUSED.with(&[("reason", reason)]).increment(1);
 }
 
 /// Waits until `wake`, until `at`, or for [`LOOK_INTERVAL`], whichever comes first. Cancel-safe.

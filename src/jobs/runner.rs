@@ -1,5 +1,6 @@
 //! Transcribes jobs that are due, a few at once, through [`Work`].
 
+use crate::telemetry::metrics;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -144,7 +145,7 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
         }
     };
     tracing::info!(%id, outcome, "job run");
-    metrics::counter!("verbatim_jobs_runs_total", "outcome" => outcome).increment(1);
+    metrics::JOBS_RUNS.with(&[("outcome", outcome)]).increment(1);
 }
 
 /// The next step for a job after a run.

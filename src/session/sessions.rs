@@ -21,6 +21,7 @@ use super::store::{Found, Opened, Store, Written};
 use crate::clock::{Millis, millis, now};
 use crate::knowledge::Knowledge;
 use crate::share::{Refused, Tenants, may_hold};
+use crate::telemetry::metrics;
 
 /// When to try again while talks hold all sessions: nothing tells when a talk will end.
 const TALK_RETRY: Duration = Duration::from_secs(30);
@@ -334,9 +335,9 @@ impl Sessions {
     pub fn show(&self) {
         let book = self.book();
         let open = book.tally(|_| true);
-        metrics::gauge!("sts_sessions").set(open.sessions as f64);
-        metrics::gauge!("sts_held_bytes").set(open.bytes as f64);
-        metrics::gauge!("sts_kept_sessions").set(book.kept.count() as f64);
-        metrics::gauge!("sts_kept_bytes").set(book.kept.bytes() as f64);
+        metrics::SESSIONS.with(&[]).set(open.sessions as f64);
+        metrics::SESSIONS_HELD.with(&[]).set(open.bytes as f64);
+        metrics::SESSIONS_KEPT.with(&[]).set(book.kept.count() as f64);
+        metrics::SESSIONS_KEPT_BYTES.with(&[]).set(book.kept.bytes() as f64);
     }
 }

@@ -19,6 +19,7 @@ use crate::api::terms;
 use crate::http::websocket::{self, ReadError, Socket};
 use crate::live::{Error, Event, Live, Progress, Session};
 use crate::patience::{Patience, within};
+use crate::telemetry::metrics;
 use crate::{audio, engine};
 
 /// How long a client may take to answer a close frame.
@@ -81,14 +82,14 @@ struct Active;
 
 impl Active {
     fn new() -> Self {
-        metrics::gauge!("stt_active_streams").increment(1);
+        metrics::STREAMS.with(&[]).increment(1);
         Self
     }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
-        metrics::gauge!("stt_active_streams").decrement(1);
+        metrics::STREAMS.with(&[]).decrement(1);
     }
 }
 
