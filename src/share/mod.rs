@@ -11,6 +11,7 @@
 //!
 //! A refused tenant is over its share if it holds at least as much as all others together: then it waits for
 //! itself. Otherwise it waits for the others, and the server is full.
+#![doc = include_str!("README.md")]
 
 mod turns;
 
