@@ -127,7 +127,7 @@ impl Memory {
         Ok(self.reserved(state, flow, wanted_ms))
     }
 
-    /// Reserves the room that is kept for the first job in line, as soon as it is free: clients leave no more than that.
+    /// Reserves the room that is kept for the first job in line, as soon as it is free: clients need not leave more.
     fn reserve_kept(self: &Arc<Self>) -> Option<MemoryReservation> {
         let state = self.state();
         let is_free = state.ledger.total().saturating_add(state.kept_ms) <= self.capacity_ms;
