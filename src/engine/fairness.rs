@@ -14,7 +14,7 @@
 //!   largest flows give way.
 //!
 //! Where a step costs the same however much it holds, as on a GPU, the third rule never applies, and the second one
-//! lets a flow with much work fill the batch beside one that has little. Pure: time is given.
+//! lets a flow with much work fill the batch beside one that has little. Pure: callers pass the time.
 
 mod step_cost;
 #[cfg(test)]
@@ -30,15 +30,15 @@ use super::window::{Class, TenantId};
 /// Windows that are encoded together take no longer while several flows have work, and steps pay so much in advance:
 /// enough for a batch on a GPU, and not for one window on a CPU.
 const AHEAD_SECONDS: f64 = 0.02;
-/// Jobs count so many times: there are clients who wait for all other work.
+/// A second of the model's time counts this many times for jobs: clients wait for all other work.
 const JOBS_WEIGHT: f64 = 9.0;
-/// Live windows begin at once, and take part in each step, until their flow is so far ahead of the one that has had
-/// least: by then its streams send more than its share.
+/// Live windows begin at once, and take part in each step, until their flow is this far ahead of the one that has had
+/// the least: by then its streams send more than its share.
 const LIVE_AHEAD_SECONDS: f64 = 1.0;
-/// After several flows had work, a slot stays free for so long for the next one that comes.
+/// A slot is kept free for the next flow for this long after several flows had work.
 const KEPT_FREE: Duration = Duration::from_secs(1);
 
-/// The work of one tenant that is waited for, or all tenants' jobs together.
+/// One tenant's work that clients wait for, or all tenants' jobs together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flow {
     Tenant(TenantId),
@@ -86,13 +86,13 @@ pub struct Fairness {
     step: StepCost,
     /// Encoding a window, in seconds: a running mean.
     encode: f64,
-    /// When several flows had work last.
+    /// When several flows last had work.
     shared_at: Option<Instant>,
 }
 
 impl Fairness {
-    /// Says which flows have work from here on: those whose windows wait, and those whose windows are in slots. A flow
-    /// that comes starts level with the one furthest behind: time that it did not ask for is not owed to it.
+    /// Sets the flows that have work: those whose windows wait, and those whose windows are in slots. A new flow
+    /// starts level with the one furthest behind: time that it did not ask for is not owed to it.
     pub fn begin_round(
         &mut self,
         waiting: impl Iterator<Item = Flow>,
@@ -183,17 +183,17 @@ impl Fairness {
         self.shared_at.is_some_and(|at| now.saturating_duration_since(at) < KEPT_FREE)
     }
 
-    /// A window of `flow` is about to be encoded.
+    /// Records that a window of `flow` is about to be encoded.
     pub fn begins(&mut self, flow: Flow) {
         self.charge(flow, self.encode);
         let encode = self.encode;
         self.owed.iter_mut().filter(|(other, _)| **other != flow).for_each(|(_, owed)| *owed += encode);
-        // A flow that comes holds others up, and is not held up at once itself.
+        // A new flow holds others up, and is not held up at once itself.
         self.owed.entry(flow).or_insert(encode);
         self.rank_waiting();
     }
 
-    /// Windows of these flows were encoded, each of which was announced.
+    /// Records that windows of these flows were encoded, each after a call of [`Self::begins`].
     pub fn encoded(&mut self, flows: &[Flow], took: Duration) {
         let each = took.as_secs_f64() / flows.len().max(1) as f64;
         for flow in flows {
@@ -206,7 +206,7 @@ impl Fairness {
         *self.used.entry(flow).or_insert(self.least) += seconds * flow.weight();
     }
 
-    /// A step of so many windows, of all flows in slots, took so long.
+    /// Records that a step of `windows` windows, of all flows in slots, took this long.
     pub fn stepped(&mut self, windows: usize, took: Duration) {
         self.step.learn(windows as f64, took.as_secs_f64());
         // With so many others an even share is a step in so many.

@@ -153,7 +153,7 @@ impl Jobs {
     /// [`Error::Full`], [`Error::OverShare`], or a database error.
     pub async fn has_room(&self, tenant: u64, bytes: u64) -> Result<(), Error> {
         let shared = &self.shared;
-        let held = shared.store.held(tenant).await.map_err(|error| shared.told(error, bytes))?;
+        let held = shared.store.held(tenant).await.map_err(|error| shared.for_client(error, bytes))?;
         shared.bounds.may_take(held, bytes).map_err(|refusal| shared.refused(tenant, refusal))?;
         if shared.audio.has_room(bytes) { Ok(()) } else { Err(shared.no_disk(bytes)) }
     }
@@ -165,7 +165,7 @@ impl Jobs {
     /// If the database cannot be read.
     pub async fn is_known(&self, tenant: u64, idempotency_key: &str) -> Result<bool, Error> {
         let known = self.shared.store.submitted(tenant, idempotency_key.to_owned()).await;
-        known.map(|known| known.is_some()).map_err(|error| self.shared.told(error, 0))
+        known.map(|known| known.is_some()).map_err(|error| self.shared.for_client(error, 0))
     }
 
     /// Accepts a job. When this returns, the job is on disk with its `audio`, `None` for an order by URL. If

@@ -42,14 +42,14 @@ impl Shared {
         // Before the audio is written: a full disk must not refuse a job that exists.
         if let Some(Idempotency { key, fingerprint }) = &order.idempotency {
             let known = self.store.submitted(tenant, key.clone()).await;
-            if let Some(known) = known.map_err(|error| self.told(error, bytes))? {
+            if let Some(known) = known.map_err(|error| self.for_client(error, bytes))? {
                 return self.answered(tenant, known.again(*fingerprint), id);
             }
         }
         let sha256 = match audio {
             Some(audio) => {
                 let written = self.audio.write(id, audio).await;
-                Some(written.map_err(|error| self.told(error, bytes))?)
+                Some(written.map_err(|error| self.for_client(error, bytes))?)
             }
             None => None,
         };
@@ -63,7 +63,7 @@ impl Shared {
             // The row may exist, now or when the database is opened again, so its audio stays. If it belongs
             // to no job, the next start sets it aside.
             Err(error @ (Error::Unsure(_) | Error::Interrupted)) => return Err(error),
-            Err(error) => Err(self.told(error, bytes)),
+            Err(error) => Err(self.for_client(error, bytes)),
         };
         self.audio.remove(id);
         refused
@@ -80,7 +80,7 @@ impl Shared {
     }
 
     /// The error for the client; its cause goes to the log.
-    pub fn told(&self, error: Error, bytes: u64) -> Error {
+    pub fn for_client(&self, error: Error, bytes: u64) -> Error {
         let Error::Exhausted(cause) = error else { return error };
         tracing::warn!(error = &*cause as &dyn std::error::Error, "a job is refused");
         self.no_disk(bytes)

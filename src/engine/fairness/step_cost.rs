@@ -26,7 +26,7 @@ impl StepCost {
         self.product = self.product * MEMORY + windows * seconds;
     }
 
-    /// The fixed part, and the part for each window. Until steps of several sizes are known: nothing is fixed.
+    /// The fixed part, and the part for each window, in seconds. The fixed part is 0 until steps of several sizes are known.
     fn line(&self) -> Option<(f64, f64)> {
         if self.count < MIN_STEPS || self.seconds <= 0.0 {
             return None;
@@ -50,8 +50,8 @@ impl StepCost {
     }
 }
 
-/// The quota that each of flows with so many windows gets of `most` in all, so that the smallest get all that they
-/// ask for (max-min fairness); 1 at least.
+/// The most windows that one flow gets in a step of `most`, if flows of these `sizes` share it so that the smallest get
+/// all that they ask for (max-min fairness); at least 1.
 pub fn level(mut sizes: Vec<usize>, most: usize) -> usize {
     sizes.sort_unstable();
     let mut left = most;

@@ -14,7 +14,7 @@ fn fairness() -> Fairness {
     fairness
 }
 
-/// So many seats for each tenant, from 0 on, in slots one after the other.
+/// `counts[n]` seats for tenant n, in consecutive slots.
 fn seats(counts: &[usize]) -> Vec<Seat> {
     let since = Instant::now();
     let tenants = counts.iter().enumerate().flat_map(|(tenant, count)| vec![tenant as u64; *count]);
