@@ -8,7 +8,7 @@
 
 mod deadline;
 
-pub use deadline::{Deadline, by, watch_the_clock};
+pub use deadline::{Deadline, STOOD_STILL, by, watch_the_clock};
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -17,8 +17,6 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-/// A deadline that is noticed later than this passed while the process stood still.
-pub const STOOD_STILL: Duration = Duration::from_secs(1);
 /// Waited after a deadline, so that sockets that became readable before it are read.
 pub const LAST_LOOK: Duration = Duration::from_millis(250);
 

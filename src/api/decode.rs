@@ -7,11 +7,11 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use super::Services;
-use super::listen::Origin;
+use super::services::Services;
 use crate::audio::{self, DecodeOptions, Decoded, Progress, SAMPLE_RATE};
-use crate::engine::{self, Audio, AudioPermit};
+use crate::engine::{self, Audio, AudioPermit, Class, RequestPermit};
 use crate::http::Failure;
+use crate::jobs::Watch;
 use crate::patience::by;
 use crate::transcribe::TranscribeOptions;
 
@@ -19,6 +19,23 @@ use crate::transcribe::TranscribeOptions;
 pub(super) struct Fetched {
     pub bytes: Bytes,
     pub held: Box<dyn Send>,
+}
+
+/// Where work comes from.
+pub(super) enum Origin {
+    /// A request whose client waits for the answer; the permit admits its audio.
+    Request(RequestPermit),
+    /// A job; the watch is kept over the decoding.
+    Job(Watch),
+}
+
+impl Origin {
+    pub(super) fn class(&self) -> Class {
+        match self {
+            Self::Request(_) => Class::Interactive,
+            Self::Job(_) => Class::Job,
+        }
+    }
 }
 
 /// A file's audio, admitted for transcription.

@@ -8,65 +8,19 @@
 //! [`starting`] answers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
-use super::Services;
+use super::readiness::State;
+use super::services::Services;
 use crate::engine::Condition;
 use crate::http::{Failure, Later, Request, Response, Router, json, text};
 use crate::telemetry::metrics;
 
 const NOT_READY_RETRY: Duration = Duration::from_secs(5);
-
-/// Whether the server accepts work. Cheap to clone; all clones are one.
-#[derive(Clone, Default)]
-pub struct Readiness(Arc<AtomicU8>);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// The model is not loaded yet.
-    Starting,
-    Ready,
-    /// The server is stopping: work in progress finishes, new work goes elsewhere.
-    Draining,
-}
-
-impl Readiness {
-    pub fn set(&self, state: State) {
-        self.0.store(state as u8, Ordering::Release);
-    }
-
-    pub fn state(&self) -> State {
-        match self.0.load(Ordering::Acquire) {
-            state if state == State::Ready as u8 => State::Ready,
-            state if state == State::Draining as u8 => State::Draining,
-            _ => State::Starting,
-        }
-    }
-}
-
-/// Counts the requests in progress.
-#[derive(Clone, Default)]
-pub(super) struct Activity(Arc<AtomicUsize>);
-
-pub(super) struct Active(Arc<AtomicUsize>);
-
-impl Activity {
-    pub(super) fn begin(&self) -> Active {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Active(self.0.clone())
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 #[derive(Serialize)]
 struct Health {
@@ -148,7 +102,7 @@ pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Respon
         State::Ready => "Healthy",
         State::Draining => "Degraded",
     };
-    let active_batch_requests = services.activity.0.load(Ordering::Relaxed);
+    let active_batch_requests = services.activity.count();
     let active_stream_requests = services.live.streams();
     Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests }))
 }

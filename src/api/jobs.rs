@@ -15,11 +15,12 @@ use sha2::{Digest as _, Sha256};
 use url::{Url, form_urlencoded};
 use uuid::Uuid;
 
-use super::decode::Fetched;
-use super::listen::{Origin, Understood, Urgency, fetch, transcribe};
+use super::decode::{Fetched, Origin};
 use super::parameters::CallbackMethod;
+use super::services::Services;
 use super::source::{self, Source};
-use super::{Parameters, Services, error, raw, wire};
+use super::transcription::{Understood, Urgency, fetch, transcribe};
+use super::{Parameters, error, raw, wire};
 use crate::audio::{Bare, RawFormat};
 use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};

@@ -1,7 +1,7 @@
 //! `POST /v1/listen` and its three aliases: audio in, transcript out.
 //!
 //! Refusals that need no body come before it is read: no key, bad parameters, a full engine. A request with
-//! `callback` goes on in `jobs.rs`, which calls [`transcribe`] when the job runs.
+//! `callback` goes on in `jobs.rs`; both end in `transcription.rs`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::pin;
@@ -11,20 +11,16 @@ use std::time::{Duration, SystemTime};
 use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
 use tokio::time::timeout;
-use uuid::Uuid;
 
-use super::answer::{self, Asked, Heard};
-use super::decode::{Admitted, Fetched, decode};
+use super::decode::{Fetched, Origin};
 use super::parameters::Parameters;
+use super::services::Services;
 use super::source::{self, Source};
-use super::{Services, error, jobs, language, raw, terms, wire};
-use crate::audio::{Bare, DecodeOptions};
-use crate::engine::{self, Class, LanguageChoice, RequestPermit, Task, TenantId};
-use crate::fetch;
+use super::transcription::{Understood, Urgency, fetch, transcribe};
+use super::{error, jobs, raw};
+use crate::engine::{self, TenantId};
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
-use crate::jobs::Watch;
 use crate::patience::Deadline;
-use crate::transcribe::TranscribeOptions;
 
 /// The contract's header that asks for words with their times.
 const TIMESTAMPS: &str = "timestamps";
@@ -84,100 +80,6 @@ async fn read(
             Ok(fetched.ok_or(engine::Error::DeadlineExceeded)??)
         }
     }
-}
-
-/// A valid request: everything that its answer depends on, except the audio.
-pub(super) struct Understood {
-    pub request_id: Uuid,
-    pub created: SystemTime,
-    pub parameters: Parameters,
-    pub words: bool,
-    pub raw: Option<Bare>,
-    language: LanguageChoice,
-}
-
-impl Understood {
-    /// # Errors
-    /// 400 for a language that the model lacks.
-    pub fn new(
-        services: &Services,
-        request_id: Uuid,
-        created: SystemTime,
-        parameters: Parameters,
-        (words, raw): (bool, Option<Bare>),
-    ) -> Result<Self, Failure> {
-        let language = language::choice(&parameters, services.transcriber.model())?;
-        Ok(Self { request_id, created, parameters, words, raw, language })
-    }
-}
-
-/// The tenant of the work, and how long it may wait.
-pub(super) struct Urgency {
-    pub tenant: TenantId,
-    pub deadline: Option<Deadline>,
-    pub origin: Origin,
-}
-
-/// Where work comes from.
-pub(super) enum Origin {
-    /// A request whose client waits for the answer; the permit admits its audio.
-    Request(RequestPermit),
-    /// A job; the watch is kept over the decoding.
-    Job(Watch),
-}
-
-impl Origin {
-    fn class(&self) -> Class {
-        match self {
-            Self::Request(_) => Class::Interactive,
-            Self::Job(_) => Class::Job,
-        }
-    }
-}
-
-/// # Errors
-/// As [`crate::fetch::Fetcher::fetch`].
-pub(super) async fn fetch(services: &Services, url: &str, tenant: TenantId) -> Result<Fetched, fetch::Error> {
-    let turn = services.downloads.take(tenant.0).await;
-    let download = services.fetcher.fetch(url).await?;
-    Ok(Fetched { bytes: download.bytes, held: Box::new(turn) })
-}
-
-/// Transcribes audio into the body of the answer.
-pub(super) async fn transcribe(
-    services: &Services,
-    understood: &Understood,
-    urgency: Urgency,
-    audio: Fetched,
-) -> Result<wire::Response, Failure> {
-    let Understood { request_id, created, ref parameters, words, raw, ref language } = *understood;
-    let decode_options =
-        DecodeOptions { raw, split_channels: parameters.multichannel, limits: services.audio.clone() };
-    let options = TranscribeOptions {
-        language: language.clone(),
-        task: Task::Transcribe,
-        prompt: None,
-        bias: terms::terms(parameters),
-        // Sentences, utterances and search hits have times too.
-        word_times: words || parameters.implies_words(),
-        class: urgency.origin.class(),
-        tenant: urgency.tenant,
-        deadline: urgency.deadline,
-    };
-    let decoded = decode(services, audio, decode_options, &options, &urgency.origin).await?;
-    let Admitted { decoded, sha256, admission } = decoded;
-    let transcripts = services.transcriber.transcribe_all(decoded.channels, admission, &options).await?;
-
-    let asked = Asked { request_id, created, parameters, words };
-    let heard = Heard {
-        sha256,
-        duration_seconds: decoded.duration_seconds,
-        source_channels: decoded.source_channels,
-        damaged: decoded.damaged,
-        transcripts: &transcripts,
-        model: services.transcriber.model(),
-    };
-    answer::respond(&asked, &heard).await.map_err(Failure::internal)
 }
 
 /// A number that stands for the caller and its request, the same when it retries. Bodies are distinguished by

@@ -2,18 +2,9 @@
 
 mod schemas;
 
-use std::sync::Arc;
-
-use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::Services;
 use super::parameters::{Effect, Kind, LIVE_TABLE, Live, Parameter, TABLE};
-use crate::http::{Failure, Request, Response, json as reply};
-
-pub(super) async fn document(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    Ok(reply(StatusCode::OK, &services.document))
-}
 
 /// Paths with the same behaviour.
 const LISTEN: [(&str, &str); 4] = [

@@ -7,6 +7,7 @@
 //!
 //! A parameter with one value may be given only once: the server does not guess between two.
 
+mod error;
 mod live;
 mod table;
 mod values;
@@ -15,52 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use url::form_urlencoded;
 
+pub use error::{CallbackProblem, Error};
 pub use live::{LIVE_TABLE, Live, LiveParameters, RedactMode, Redaction};
 pub use table::{Effect, Kind, Parameter, TABLE};
 pub use values::{CallbackMethod, DetectLanguage, Encoding, Keyword};
 
 use values::{Once, Reader};
 
-use crate::fetch::policy::{PUBLIC_PORTS, URL_BYTES_MAX};
 use crate::format::Replacement;
-
-/// Why a query was refused. The text names the parameter and its valid values.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    #[error("invalid value `{value}` for `{parameter}`: expected {expected}")]
-    Value { parameter: String, value: String, expected: &'static str },
-    #[error("duplicate field `{0}`")]
-    Duplicate(String),
-    #[error("too many values for `{parameter}`: at most {limit}")]
-    TooMany { parameter: String, limit: usize },
-    #[error("missing field `sample_rate`: samples of this `encoding` do not say their rate")]
-    NoSampleRate,
-    #[error("Invalid callback url. {0}")]
-    Callback(CallbackProblem),
-    #[error("`{0}` is available on the streaming endpoint only")]
-    StreamingOnly(&'static str),
-    /// The wire format's own text.
-    #[error("Keyterm limit exceeded. The maximum number of tokens across all keyterms is 500.")]
-    KeytermTokens,
-}
-
-/// Why results cannot be sent to an address. The texts are for the client, and reveal nothing about the
-/// server's network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CallbackProblem {
-    #[error("It is not a URL: it must look like https://host/path.")]
-    Syntax,
-    #[error("Its scheme must be one of {}.", .0.join(", "))]
-    Scheme(&'static [&'static str]),
-    #[error("It is longer than {} bytes.", URL_BYTES_MAX)]
-    TooLong,
-    #[error("It must lead to a public address, at port {}.", ports())]
-    NotPublic,
-}
-
-fn ports() -> String {
-    PUBLIC_PORTS.map(|port| port.to_string()).join(", ")
-}
 
 /// The parameters of a request. Absent ones have their documented defaults.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -5,8 +5,6 @@
 //! of positions whose scores stay in the first-level cache, with a softmax that is corrected as it goes
 //! (Milakov and Gimelshein, arXiv:1805.02867; Dao et al., arXiv:2205.14135).
 
-use std::ops::Range;
-
 use super::attention::HEAD;
 use super::element::{Bf16, Element, exp, multiply_add};
 use super::instructions::multiversion;
@@ -16,30 +14,9 @@ use super::{Level, Threads};
 
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod shape;
 
-/// Queries of a block: with two columns of sums each, they fill the registers.
-const QUERIES: usize = 12;
-
-/// The layout of a fused product.
-#[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    pub windows: usize,
-    /// Positions of each window.
-    pub length: usize,
-    pub heads: usize,
-}
-
-impl Shape {
-    fn width(&self) -> usize {
-        self.heads * HEAD
-    }
-
-    /// The range of a head's query (0), key (1) or value (2) in the fused product.
-    fn part(&self, window: usize, position: usize, head: usize, part: usize) -> Range<usize> {
-        let start = (window * self.length + position) * 3 * self.width() + part * self.width() + head * HEAD;
-        start..start + HEAD
-    }
-}
+pub use self::shape::Shape;
 
 /// The number types that have this kernel: 4-byte units of one f32 or two bf16.
 pub trait Number: Element {

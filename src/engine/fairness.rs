@@ -14,32 +14,31 @@
 //!   largest flows give way.
 //!
 //! Where a step costs the same however much it holds, as on a GPU, the third rule never applies, and the second one
-//! lets a flow with much work fill the batch beside one that has little. Pure: time is given.
+//! lets a flow with much work fill the batch beside one that has little. Pure: callers pass the time.
+
+mod step_cost;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use self::step_cost::{MEMORY, StepCost, level};
 use super::model::SlotId;
 use super::window::{Class, TenantId};
 
 /// Windows that are encoded together take no longer while several flows have work, and steps pay so much in advance:
 /// enough for a batch on a GPU, and not for one window on a CPU.
 const AHEAD_SECONDS: f64 = 0.02;
-/// Jobs count so many times: there are clients who wait for all other work.
+/// A second of the model's time counts this many times for jobs: clients wait for all other work.
 const JOBS_WEIGHT: f64 = 9.0;
-/// Live windows begin at once, and take part in each step, until their flow is so far ahead of the one that has had
-/// least: by then its streams send more than its share.
+/// Live windows begin at once, and take part in each step, until their flow is this far ahead of the one that has had
+/// the least: by then its streams send more than its share.
 const LIVE_AHEAD_SECONDS: f64 = 1.0;
-/// After several flows had work, a slot stays free for so long for the next one that comes.
+/// A slot is kept free for the next flow for this long after several flows had work.
 const KEPT_FREE: Duration = Duration::from_secs(1);
-/// Weight that the past keeps with each measurement.
-const MEMORY: f64 = 0.99;
-/// Steps without which nothing is known.
-const MIN_STEPS: f64 = 8.0;
-/// How far the sizes of steps must be spread to tell a slope.
-const MIN_SPREAD: f64 = 0.5;
 
-/// The work of one tenant that is waited for, or all tenants' jobs together.
+/// One tenant's work that clients wait for, or all tenants' jobs together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Flow {
     Tenant(TenantId),
@@ -87,13 +86,13 @@ pub struct Fairness {
     step: StepCost,
     /// Encoding a window, in seconds: a running mean.
     encode: f64,
-    /// When several flows had work last.
+    /// When several flows last had work.
     shared_at: Option<Instant>,
 }
 
 impl Fairness {
-    /// Says which flows have work from here on: those whose windows wait, and those whose windows are in slots. A flow
-    /// that comes starts level with the one furthest behind: time that it did not ask for is not owed to it.
+    /// Sets the flows that have work: those whose windows wait, and those whose windows are in slots. A new flow
+    /// starts level with the one furthest behind: time that it did not ask for is not owed to it.
     pub fn begin_round(
         &mut self,
         waiting: impl Iterator<Item = Flow>,
@@ -184,17 +183,17 @@ impl Fairness {
         self.shared_at.is_some_and(|at| now.saturating_duration_since(at) < KEPT_FREE)
     }
 
-    /// A window of `flow` is about to be encoded.
+    /// Records that a window of `flow` is about to be encoded.
     pub fn begins(&mut self, flow: Flow) {
         self.charge(flow, self.encode);
         let encode = self.encode;
         self.owed.iter_mut().filter(|(other, _)| **other != flow).for_each(|(_, owed)| *owed += encode);
-        // A flow that comes holds others up, and is not held up at once itself.
+        // A new flow holds others up, and is not held up at once itself.
         self.owed.entry(flow).or_insert(encode);
         self.rank_waiting();
     }
 
-    /// Windows of these flows were encoded, each of which was announced.
+    /// Records that windows of these flows were encoded, each after a call of [`Self::begins`].
     pub fn encoded(&mut self, flows: &[Flow], took: Duration) {
         let each = took.as_secs_f64() / flows.len().max(1) as f64;
         for flow in flows {
@@ -207,7 +206,7 @@ impl Fairness {
         *self.used.entry(flow).or_insert(self.least) += seconds * flow.weight();
     }
 
-    /// A step of so many windows, of all flows in slots, took so long.
+    /// Records that a step of `windows` windows, of all flows in slots, took this long.
     pub fn stepped(&mut self, windows: usize, took: Duration) {
         self.step.learn(windows as f64, took.as_secs_f64());
         // With so many others an even share is a step in so many.
@@ -243,302 +242,5 @@ impl Fairness {
         let mut slots: Vec<SlotId> = order.into_iter().map(|seat| seat.slot).collect();
         slots.sort_unstable();
         slots
-    }
-}
-
-/// The quota that each of flows with so many windows gets of `most` in all, so that the smallest get all that they
-/// ask for (max-min fairness); 1 at least.
-fn level(mut sizes: Vec<usize>, most: usize) -> usize {
-    sizes.sort_unstable();
-    let mut left = most;
-    for (index, size) in sizes.iter().enumerate() {
-        let quota = left / (sizes.len() - index);
-        if *size > quota {
-            return quota.max(1);
-        }
-        left -= size;
-    }
-    sizes.last().copied().unwrap_or(1)
-}
-
-/// The time of a step, `fixed + each · windows`: least squares over steps, newer ones weighing more.
-#[derive(Default)]
-struct StepCost {
-    count: f64,
-    windows: f64,
-    squared: f64,
-    seconds: f64,
-    product: f64,
-}
-
-impl StepCost {
-    fn learn(&mut self, windows: f64, seconds: f64) {
-        self.count = self.count * MEMORY + 1.0;
-        self.windows = self.windows * MEMORY + windows;
-        self.squared = self.squared * MEMORY + windows * windows;
-        self.seconds = self.seconds * MEMORY + seconds;
-        self.product = self.product * MEMORY + windows * seconds;
-    }
-
-    /// The fixed part, and the part for each window. Until steps of several sizes are known: nothing is fixed.
-    fn line(&self) -> Option<(f64, f64)> {
-        if self.count < MIN_STEPS || self.seconds <= 0.0 {
-            return None;
-        }
-        let (mean, mean_seconds) = (self.windows / self.count, self.seconds / self.count);
-        let variance = self.squared / self.count - mean * mean;
-        let each = if variance < MIN_SPREAD {
-            mean_seconds / mean
-        } else {
-            ((self.product / self.count - mean * mean_seconds) / variance).clamp(0.0, mean_seconds / mean)
-        };
-        Some((mean_seconds - each * mean, each))
-    }
-
-    /// How many windows a step may hold so that it takes no longer than each of `flows` taking turns would let
-    /// one with `smallest` windows wait; `None` where there is no bound.
-    fn windows_within(&self, flows: usize, smallest: usize) -> Option<usize> {
-        let (fixed, each) = self.line()?;
-        let limit = flows as f64 * (fixed + each * smallest as f64);
-        (each > 0.0).then(|| (((limit - fixed) / each) as usize).max(flows))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn flow(tenant: u64) -> Flow {
-        Flow::Tenant(TenantId(tenant))
-    }
-
-    /// Steps that take 2 ms, and 1 ms for each window.
-    fn fairness() -> Fairness {
-        let mut fairness = Fairness::default();
-        for round in 0..100 {
-            let windows = 1 + round % 16;
-            fairness.stepped(windows, Duration::from_millis(2 + windows as u64));
-        }
-        fairness
-    }
-
-    /// So many seats for each tenant, from 0 on, in slots one after the other.
-    fn seats(counts: &[usize]) -> Vec<Seat> {
-        let since = Instant::now();
-        let tenants = counts.iter().enumerate().flat_map(|(tenant, count)| vec![tenant as u64; *count]);
-        let seat = |(slot, tenant): (usize, u64)| Seat {
-            slot: SlotId(slot),
-            flow: flow(tenant),
-            goes_first: false,
-            // The later slots have begun first.
-            since: since - Duration::from_millis(slot as u64),
-        };
-        tenants.enumerate().map(seat).collect()
-    }
-
-    fn chosen(fairness: &Fairness, seats: &[Seat]) -> Vec<usize> {
-        fairness.select(seats).into_iter().map(|slot| slot.0).collect()
-    }
-
-    #[test]
-    fn one_tenants_windows_are_all_stepped() {
-        assert_eq!(chosen(&fairness(), &seats(&[16])), (0..16).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_small_tenant_is_not_slowed_by_more_than_its_share() {
-        // Alone its step takes 3 ms; with three others of the large tenant, 6.
-        assert_eq!(chosen(&fairness(), &seats(&[15, 1])), [12, 13, 14, 15]);
-        // Three tenants: 9 ms, so seven windows.
-        assert_eq!(chosen(&fairness(), &seats(&[14, 1, 1])), [9, 10, 11, 12, 13, 14, 15]);
-    }
-
-    #[test]
-    fn many_small_tenants_are_one_batch() {
-        let everyone = chosen(&fairness(), &seats(&[1; 16]));
-        assert_eq!(everyone.len(), 16);
-    }
-
-    #[test]
-    fn steps_that_cost_the_same_leave_no_window_out() {
-        let mut fairness = Fairness::default();
-        for round in 0..100 {
-            fairness.stepped(1 + round % 16, Duration::from_millis(5));
-        }
-        assert_eq!(chosen(&fairness, &seats(&[15, 1])).len(), 16);
-        assert_eq!(chosen(&Fairness::default(), &seats(&[15, 1])).len(), 16, "nothing is known");
-    }
-
-    #[test]
-    fn windows_that_go_first_are_never_left_out() {
-        let mut seats = seats(&[15, 1]);
-        seats.iter_mut().take(8).for_each(|seat| seat.goes_first = true);
-        assert!(chosen(&fairness(), &seats).starts_with(&[0, 1, 2, 3, 4, 5, 6, 7]));
-        assert!(chosen(&fairness(), &seats).ends_with(&[15]));
-    }
-
-    const ENCODE: Duration = Duration::from_millis(80);
-
-    fn round(fairness: &mut Fairness, waiting: &[Flow], in_slots: &[Flow]) {
-        fairness.begin_round(waiting.iter().copied(), in_slots.iter().copied(), Instant::now());
-    }
-
-    fn encode(fairness: &mut Fairness, flow: Flow, took: Duration) {
-        fairness.begins(flow);
-        fairness.encoded(&[flow], took);
-    }
-
-    #[test]
-    fn the_flow_that_had_least_is_next_and_to_leave_gains_nothing() {
-        let mut fairness = fairness();
-        let (busy, other) = (flow(1), flow(2));
-        round(&mut fairness, &[busy], &[]);
-        fairness.charge(busy, 100.0);
-        assert!(fairness.may_begin(busy), "it is alone");
-        round(&mut fairness, &[busy, other], &[]);
-        assert!(fairness.is_next(other) && fairness.is_next(busy), "both start level");
-        fairness.charge(busy, 0.2);
-        round(&mut fairness, &[other], &[]);
-        round(&mut fairness, &[busy, other], &[]);
-        assert!(!fairness.is_next(busy));
-        fairness.charge(other, 0.21);
-        round(&mut fairness, &[busy, other], &[]);
-        assert!(fairness.is_next(busy));
-    }
-
-    #[test]
-    fn a_window_on_its_way_is_not_held_up_by_another_flows_next_one() {
-        let mut fairness = fairness();
-        let (busy, other) = (flow(1), flow(2));
-        round(&mut fairness, &[busy], &[]);
-        encode(&mut fairness, busy, ENCODE);
-        assert_eq!(fairness.encode_batch(8), 8, "it is alone");
-        round(&mut fairness, &[busy, other], &[busy]);
-        assert_eq!(fairness.encode_batch(8), 1, "two would take too long");
-        assert!(fairness.is_next(other) && !fairness.is_next(busy));
-        encode(&mut fairness, other, ENCODE);
-        round(&mut fairness, &[busy], &[busy, other]);
-        assert!(!fairness.may_begin(busy));
-        // It has been stepped for as long as it held up others, and may be held up again.
-        for _ in 0..9 {
-            fairness.stepped(2, Duration::from_millis(10));
-        }
-        assert!(fairness.may_begin(busy));
-        encode(&mut fairness, busy, ENCODE);
-        assert!(!fairness.may_begin(busy));
-    }
-
-    #[test]
-    fn two_flows_with_much_to_do_fill_all_slots_in_turn() {
-        let mut fairness = fairness();
-        let flows = [flow(1), flow(2)];
-        let mut seats: Vec<Flow> = Vec::new();
-        for _ in 0..16 {
-            round(&mut fairness, &flows, &seats);
-            let next = flows.into_iter().find(|flow| fairness.is_next(*flow)).expect("one had least");
-            assert!(fairness.may_begin(next));
-            encode(&mut fairness, next, ENCODE);
-            seats.push(next);
-        }
-        let of_first = seats.iter().filter(|flow| **flow == flows[0]).count();
-        assert!((7..=9).contains(&of_first), "{of_first} of 16");
-    }
-
-    #[test]
-    fn where_steps_cost_the_same_a_flow_with_much_to_do_fills_the_batch_beside_one_with_little() {
-        let mut fairness = Fairness::default();
-        let (busy, other) = (flow(1), flow(2));
-        round(&mut fairness, &[busy, other], &[]);
-        encode(&mut fairness, other, Duration::from_millis(2));
-        encode(&mut fairness, busy, Duration::from_millis(2));
-        let mut begun = 0;
-        for _ in 0..60 {
-            round(&mut fairness, &[busy], &[other, busy]);
-            while fairness.may_begin(busy) && begun < 64 {
-                encode(&mut fairness, busy, Duration::from_millis(2));
-                begun += 1;
-            }
-            fairness.stepped(begun + 2, Duration::from_millis(6));
-        }
-        assert_eq!(begun, 64);
-    }
-
-    #[test]
-    fn a_client_that_asks_for_one_window_after_the_other_waits_for_one_encoding_at_most() {
-        let mut fairness = fairness();
-        let (busy, client) = (flow(1), flow(2));
-        let mut others = Vec::new();
-        for _ in 0..20 {
-            // The busy flow begins a window just before the client asks.
-            round(&mut fairness, &[busy], &[]);
-            encode(&mut fairness, busy, ENCODE);
-            round(&mut fairness, &[busy, client], &[busy]);
-            assert!(fairness.is_next(client) && fairness.may_begin(client));
-            assert!(!fairness.may_begin(busy));
-            encode(&mut fairness, client, ENCODE);
-            let mut encodings = 0;
-            for _ in 0..8 {
-                round(&mut fairness, &[busy], &[busy, client]);
-                if fairness.may_begin(busy) {
-                    encode(&mut fairness, busy, ENCODE);
-                    encodings += 1;
-                }
-                fairness.charge(busy, 0.004);
-                fairness.charge(client, 0.004);
-                fairness.stepped(2, Duration::from_millis(8));
-            }
-            others.push(encodings);
-        }
-        assert_eq!(others, [0; 20]);
-    }
-
-    #[test]
-    fn nothing_is_owed_to_a_flow_with_windows_that_wait() {
-        let mut fairness = fairness();
-        let (first, second, third) = (flow(1), flow(2), flow(3));
-        round(&mut fairness, &[first, second], &[]);
-        encode(&mut fairness, first, ENCODE);
-        round(&mut fairness, &[first, second], &[first]);
-        encode(&mut fairness, second, ENCODE);
-        round(&mut fairness, &[first, second], &[first, second]);
-        assert!(fairness.may_begin(first) && fairness.may_begin(second));
-        round(&mut fairness, &[first, second, third], &[first, second]);
-        assert!(fairness.may_begin(third) && !fairness.may_begin(first) && !fairness.may_begin(second));
-    }
-
-    #[test]
-    fn live_windows_go_first_until_their_flow_is_a_second_ahead() {
-        let mut fairness = fairness();
-        let (live, other) = (flow(1), flow(2));
-        round(&mut fairness, &[live, other], &[]);
-        fairness.charge(live, 0.9);
-        assert!(fairness.goes_first(live));
-        fairness.charge(live, 0.2);
-        assert!(!fairness.goes_first(live) && fairness.goes_first(other));
-        round(&mut fairness, &[live], &[]);
-        assert!(fairness.goes_first(live), "it is alone");
-    }
-
-    #[test]
-    fn jobs_get_little_while_a_client_waits() {
-        let mut fairness = fairness();
-        let client = flow(1);
-        let mut jobs = 0;
-        for _ in 0..100 {
-            round(&mut fairness, &[client, Flow::Jobs], &[]);
-            let next = if fairness.is_next(Flow::Jobs) { Flow::Jobs } else { client };
-            jobs += u32::from(next == Flow::Jobs);
-            encode(&mut fairness, next, ENCODE);
-        }
-        assert!((8..=13).contains(&jobs), "{jobs} of 100");
-    }
-
-    #[test]
-    fn quotas_give_the_smallest_all_they_ask_for() {
-        assert_eq!(level(vec![15, 1], 4), 3);
-        assert_eq!(level(vec![14, 1, 1], 7), 5);
-        assert_eq!(level(vec![8, 8], 4), 2);
-        assert_eq!(level(vec![5, 5, 5], 2), 1);
-        assert_eq!(level(vec![1, 2], 9), 2);
     }
 }

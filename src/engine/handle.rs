@@ -8,12 +8,12 @@ use crossbeam_channel::Sender;
 use tokio::sync::{oneshot, watch as channel};
 
 use super::board::{Board, Condition};
+use super::error::{Error, StartError};
 use super::load::Load;
 use super::model::{ModelInfo, SpeechModel};
-use super::watch::probe_window;
-use super::window::{Recognition, Window};
+use super::window::{Class, DecodingOptions, LanguageChoice, Recognition, TenantId, Window};
 use super::worker::{Entry, Worker};
-use super::{Error, StartError};
+use crate::audio::{Pcm, SAMPLE_RATE};
 
 pub struct WorkerHandle {
     commands: Sender<Entry>,
@@ -129,5 +129,20 @@ impl WorkerHandle {
             }
             _ = hung.wait_for(|&hung| hung) => Err(Error::Unwell),
         }
+    }
+}
+
+/// Half a second of silence, decoded once and greedily, in the most urgent class.
+fn probe_window(language: &str) -> Window {
+    Window {
+        pcm: Pcm::new(vec![0.0; SAMPLE_RATE as usize / 2]),
+        options: DecodingOptions {
+            language: LanguageChoice::Named(language.to_owned()),
+            temperatures: vec![0.0],
+            ..DecodingOptions::default()
+        },
+        class: Class::Live,
+        tenant: TenantId::default(),
+        deadline: None,
     }
 }

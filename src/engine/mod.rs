@@ -10,6 +10,8 @@
 #![doc = include_str!("README.md")]
 
 mod board;
+mod config;
+mod error;
 mod fairness;
 mod fallback;
 mod handle;
@@ -25,9 +27,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
-use serde::{Deserialize, Serialize};
 
 pub use board::{Condition, Counts};
+pub use config::Config;
+pub use error::{Error, StartError};
 pub use fallback::Quality;
 pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermit, Reservation};
 pub use model::{Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
@@ -43,76 +46,6 @@ use watch::Watch;
 use crate::share::Tenants;
 use crate::telemetry::metrics::REFUSED;
 
-/// Bounds on the engine's work, and the timeouts of its watchdog.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// New audio is refused while the audio in hand would take longer than this at the measured speed.
-    /// Seconds, default 30.
-    pub max_wait_seconds: f64,
-    /// The most audio in memory at once, including that of jobs, from its decoding until its transcript is done. 32 kB of memory a second, and 64 kB more while its window is in the engine. Seconds, default 14400.
-    pub max_held_seconds: f64,
-    /// Admitted requests without an answer yet. Default 1024.
-    pub max_requests: usize,
-    /// A model call that takes longer counts as hung: waiting windows fail, and new work is refused until it
-    /// returns. Raise it if one window can take that long. Seconds, default 15.
-    pub stall_seconds: f64,
-    /// When a call has hung for this long, `/livez` fails, so that a supervisor restarts the process, which alone
-    /// ends the call. Seconds, default 180.
-    pub give_up_seconds: f64,
-    /// After this long without a recognised window, a short silence is sent through the model to check it.
-    /// Seconds, default 60.
-    pub probe_seconds: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            max_wait_seconds: 30.0,
-            max_held_seconds: 14_400.0,
-            max_requests: 1024,
-            stall_seconds: 15.0,
-            give_up_seconds: 180.0,
-            probe_seconds: 60.0,
-        }
-    }
-}
-
-impl Config {
-    /// Refuses nothing: for a caller that bounds its own work and prefers to wait.
-    pub fn unbounded() -> Self {
-        Self {
-            max_wait_seconds: f64::INFINITY,
-            max_held_seconds: f64::INFINITY,
-            max_requests: usize::MAX,
-            ..Self::default()
-        }
-    }
-}
-
-/// Why a window was not recognised. `Clone`, since one failed batch answers many windows.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum Error {
-    #[error("the engine holds as much audio as it may; retry in {} s", retry_after.as_secs())]
-    Overloaded { retry_after: Duration },
-    #[error("the organisation holds its share of the engine; retry in {} s", retry_after.as_secs())]
-    OverShare { retry_after: Duration },
-    #[error("the deadline passed before the work was begun")]
-    DeadlineExceeded,
-    #[error("language `{0}` is not one that the model knows")]
-    UnknownLanguage(String),
-    #[error("the model is English-only: it cannot {0}")]
-    EnglishOnly(&'static str),
-    #[error("a window has at most {} samples", WINDOW_SAMPLES)]
-    WindowTooLong,
-    #[error("the model failed: {0}")]
-    ModelFailed(String),
-    #[error("the engine hangs or fails; what waits for it would wait in vain")]
-    Unwell,
-    #[error("the engine is shutting down")]
-    ShuttingDown,
-}
-
 /// Handle on a running engine. When the last one is dropped, the engine finishes what it holds and
 /// its threads end.
 #[derive(Clone)]
@@ -120,10 +53,10 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// The state behind all handles. Watchdogs hold it weakly, so that the engine can end.
+/// The state behind all handles.
 struct Shared {
-    /// At least one, all with the same model.
-    workers: Vec<WorkerHandle>,
+    /// At least one, all with the same model. Watchdogs hold them weakly, so that the engine can end.
+    workers: Vec<Arc<WorkerHandle>>,
     load: Arc<Load>,
     /// How long a model call may hang before only a restart helps.
     give_up: Duration,
@@ -160,12 +93,12 @@ impl Engine {
         let slots = started.iter().map(|(_, info)| info.slots).sum();
         let info = ModelInfo { slots, ..started.first().ok_or(StartError::Died)?.1.clone() };
         load.started(started.len(), slots);
-        let workers: Vec<WorkerHandle> = started.into_iter().map(|(worker, _)| worker).collect();
+        let workers: Vec<_> = started.into_iter().map(|(worker, _)| Arc::new(worker)).collect();
         let (_alive, alive) = crossbeam_channel::bounded(0);
         let give_up = Duration::try_from_secs_f64(config.give_up_seconds).unwrap_or(Duration::MAX);
         let shared = Arc::new(Shared { workers, load, give_up, info, _alive });
-        for worker in 0..shared.workers.len() {
-            let (watch, alive) = (Watch::new(config, Arc::downgrade(&shared), worker), alive.clone());
+        for worker in &shared.workers {
+            let (watch, alive) = (Watch::new(config, Arc::downgrade(worker)), alive.clone());
             let watch = move || watch.run(&alive);
             std::thread::Builder::new()
                 .name("engine-watch".into())
@@ -213,7 +146,7 @@ impl Engine {
         audio: impl Into<Audio>,
     ) -> Result<AudioPermit, Error> {
         self.unless_unwell()?;
-        permit.admit(audio.into()).inspect_err(count_refusal)
+        self.shared.load.admit_request(permit, audio.into()).inspect_err(count_refusal)
     }
 
     fn unless_unwell(&self) -> Result<(), Error> {
@@ -247,7 +180,7 @@ impl Engine {
     /// # Errors
     /// The model's error, or [`Error::Unwell`] if it hangs.
     pub async fn probe(&self) -> Result<(), Error> {
-        let probes = self.shared.workers.iter().map(WorkerHandle::probe);
+        let probes = self.shared.workers.iter().map(|worker| worker.probe());
         futures_util::future::try_join_all(probes).await.map(drop)
     }
 
@@ -301,14 +234,4 @@ impl Engine {
 fn count_refusal(error: &Error) {
     let reason = if matches!(error, Error::OverShare { .. }) { "share" } else { "busy" };
     REFUSED.with(&[("reason", reason)]).increment(1);
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum StartError<E> {
-    #[error("the engine's thread could not be started")]
-    Thread(#[source] std::io::Error),
-    #[error("the engine's thread ended while it loaded the model")]
-    Died,
-    #[error("the model could not be loaded")]
-    Model(#[source] E),
 }

@@ -1,6 +1,6 @@
 //! The interface between the engine and a speech model. Whisper implements it on a device; tests script it.
 
-use super::Error;
+use super::error::Error;
 use super::window::{DecodingOptions, LanguageChoice, Task};
 use crate::audio::Pcm;
 use crate::transcript::{DetectedLanguage, Segment};

@@ -14,10 +14,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use tokio::sync::oneshot;
 
 use super::board::Condition;
+use super::config::Config;
+use super::error::Error;
 use super::handle::WorkerHandle;
-use super::window::{Class, DecodingOptions, LanguageChoice, Recognition, TenantId, Window};
-use super::{Config, Error, Shared};
-use crate::audio::{Pcm, SAMPLE_RATE};
+use super::window::Recognition;
 
 /// Checks within [`Config::stall_seconds`]: a hang is detected late by at most one interval.
 const LOOKS: u32 = 20;
@@ -29,9 +29,7 @@ const FAILURES: u64 = 3;
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 pub struct Watch {
-    shared: Weak<Shared>,
-    /// Index into its workers.
-    worker: usize,
+    worker: Weak<WorkerHandle>,
     every: Duration,
     looked_at: Option<Instant>,
     /// The call that was running at the last check, and how long it has been watched.
@@ -43,11 +41,10 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(config: &Config, shared: Weak<Shared>, worker: usize) -> Self {
+    pub fn new(config: &Config, worker: Weak<WorkerHandle>) -> Self {
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
         let stall = seconds(config.stall_seconds);
         Self {
-            shared,
             worker,
             every: (stall / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX),
             looked_at: None,
@@ -62,9 +59,8 @@ impl Watch {
     /// Runs until the last handle on the engine closes `alive`.
     pub fn run(mut self, alive: &Receiver<()>) {
         while alive.recv_timeout(self.every) == Err(RecvTimeoutError::Timeout) {
-            let Some(shared) = self.shared.upgrade() else { return };
-            let Some(worker) = shared.workers.get(self.worker) else { return };
-            self.look(worker, Instant::now());
+            let Some(worker) = self.worker.upgrade() else { return };
+            self.look(&worker, Instant::now());
         }
     }
 
@@ -155,21 +151,6 @@ impl Watch {
     }
 }
 
-/// Half a second of silence, decoded once and greedily, in the most urgent class.
-pub fn probe_window(language: &str) -> Window {
-    Window {
-        pcm: Pcm::new(vec![0.0; SAMPLE_RATE as usize / 2]),
-        options: DecodingOptions {
-            language: LanguageChoice::Named(language.to_owned()),
-            temperatures: vec![0.0],
-            ..DecodingOptions::default()
-        },
-        class: Class::Live,
-        tenant: TenantId::default(),
-        deadline: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,7 +158,7 @@ mod tests {
     #[test]
     fn a_call_is_as_long_as_it_was_watched() {
         let config = Config { stall_seconds: 10.0, ..Config::default() };
-        let mut watch = Watch::new(&config, Weak::new(), 0);
+        let mut watch = Watch::new(&config, Weak::new());
         let (start, every) = (Instant::now(), watch.every);
         let mut now = start;
         let mut longest = |call: Option<u64>, looks: u32, between: Duration| {

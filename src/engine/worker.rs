@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, TryRecvError};
 use tokio::sync::oneshot;
 
-use super::Error;
 use super::board::Board;
+use super::error::Error;
 use super::fairness::{Fairness, Flow, Seat};
 use super::fallback::Quality;
 use super::load::Load;

@@ -9,9 +9,8 @@ use reqwest::{Client, Response, redirect};
 use url::Url;
 
 use super::own::Own;
-use super::policy::{self, AllowList, Reach, Reachable};
+use super::policy::{self, AllowList, Reach, Reachable, without_user};
 use super::resolver::{LookUp, Resolver, system};
-use super::send::without_user;
 use super::{Config, Error, SetupError};
 use crate::patience::{Rate, RateTimer, within};
 

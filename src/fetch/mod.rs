@@ -20,7 +20,8 @@ mod resolver;
 mod send;
 
 pub use download::{Download, Fetcher};
-pub use send::{Message, Reply, SendError, retry_after, without_user};
+pub use policy::without_user;
+pub use send::{Message, Reply, SendError, retry_after};
 
 use serde::{Deserialize, Serialize};
 

@@ -263,5 +263,14 @@ pub fn redirect(from: &Url, location: &str) -> Result<Url, Error> {
     }
 }
 
+/// `url` without its user and password, for the connection and for checks.
+pub fn without_user(url: &Url) -> Url {
+    let mut url = url.clone();
+    // Both fail only for URLs without a host, which have no user.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}
+
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use reqwest::{Method, Response, StatusCode, Upgraded};
 use sha1::{Digest as _, Sha1};
 use url::{Host, Url};
 
-use super::policy;
+use super::policy::{self, without_user};
 use super::{Error, Fetcher};
 use crate::patience::within;
 
@@ -140,15 +140,6 @@ impl Fetcher {
         };
         Ok(within(timeout, opening).await.ok_or(SendError::Timeout)??)
     }
-}
-
-/// `url` in the form that the connection needs.
-pub fn without_user(url: &Url) -> Url {
-    let mut url = url.clone();
-    // Both fail only for URLs without a host, which have no user.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url
 }
 
 /// The delay in `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).

@@ -17,6 +17,7 @@
 mod atoms;
 mod cues;
 mod layout;
+mod phrases;
 
 use std::fmt::Write;
 

@@ -4,7 +4,7 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::failure::Failure;
 use super::websocket::offered_protocols;
 use crate::keys::{Identity, KeyId, Verifier};
 

@@ -6,7 +6,7 @@ use hyper::header::HOST;
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, StatusCode, Uri, Version};
 
-use super::Failure;
+use super::failure::Failure;
 
 /// # Errors
 /// 400 if a request names several servers, an impossible one, or none although its version requires one (RFC

@@ -8,7 +8,8 @@ use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 
-use super::{Config, Failure};
+use super::config::Config;
+use super::failure::Failure;
 use crate::patience::{Rate, RateTimer};
 use crate::share::{Part, Refused, Share, Tenants};
 

@@ -11,8 +11,8 @@ use hyper::header::{
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Method, StatusCode};
 
-use super::Error;
-use super::service::{Response, empty};
+use super::error::Error;
+use super::response::{Response, empty};
 
 /// Headers that pages may read besides the safelisted ones: those of the wire format.
 const EXPOSED: &str =

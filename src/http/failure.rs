@@ -8,7 +8,7 @@ use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICAT
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::service::{Response, json};
+use super::response::{Response, json};
 use crate::share::Refused;
 
 /// An answer other than success. Built by handlers, and by this module for its own refusals.

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::Config;
+use super::config::Config;
 use crate::patience::{Rate, RateTimer};
 
 /// Bodies are drained up to this size, or up to twice the largest one accepted: so the client of a body that

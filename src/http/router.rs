@@ -6,8 +6,9 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use hyper::header::HeaderValue;
 
-use super::Failure;
-use super::service::{Request, Response};
+use super::failure::Failure;
+use super::request::Request;
+use super::response::Response;
 
 /// Answers requests. Dropping its future ends the work for a client that disconnected.
 pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Result<Response, Failure>> + Send + Sync>;
@@ -173,7 +174,7 @@ impl Route {
 mod tests {
     use hyper::StatusCode;
 
-    use super::super::service::json;
+    use super::super::response::json;
     use super::*;
 
     fn router() -> Router {

@@ -11,29 +11,29 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::header::{
     AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HeaderName,
     HeaderValue, SEC_WEBSOCKET_PROTOCOL, X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::http::Extensions;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, Uri, Version};
 use metrics::Label;
-use serde::Serialize;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::body::Limits;
-use super::connection::InFlight;
+use super::activity::InFlight;
+use super::body::{Body, Limits};
+use super::config::Config;
 use super::cors::{Cors, Page};
+use super::error::Error;
+use super::failure::Failure;
 use super::refusals::Course;
-use super::router::Found;
-use super::websocket::Upgrades;
-use super::{Body, Config, Error, Failure, Router, authority, linger};
+use super::request::{Request, Upgrades};
+use super::response::{ReplyBody, Response};
+use super::router::{Found, Router};
+use super::{authority, linger};
 use crate::share::Tenants;
 use crate::telemetry::metrics::HTTP_REQUEST;
 
@@ -45,60 +45,6 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// While the server is leaving: about as long as a restart takes.
 const LEAVING_RETRY: Duration = Duration::from_secs(5);
-
-/// The body of an answer, whole or streamed.
-pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
-pub type Response = hyper::Response<ReplyBody>;
-
-/// A request as handlers see it.
-pub struct Request {
-    /// New for each request; clients see it in headers and errors.
-    pub id: Uuid,
-    pub method: Method,
-    pub uri: Uri,
-    pub version: Version,
-    pub headers: HeaderMap,
-    pub extensions: Extensions,
-    /// The values of the names in the route's pattern, in order.
-    pub captures: Vec<(String, String)>,
-    pub peer: SocketAddr,
-    /// A page of an unlisted origin sent it. The user's browser may reach more of the network than the page's
-    /// author, so only credentials in the request itself count.
-    pub is_foreign: bool,
-    pub body: Body,
-    /// Where a WebSocket goes on after its request is answered.
-    pub(super) upgrades: Upgrades,
-}
-
-/// A JSON answer.
-pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
-    let (status, body) = match serde_json::to_vec(value) {
-        Ok(body) => (status, body),
-        Err(error) => {
-            tracing::error!(%error, "an answer could not be written as JSON");
-            (StatusCode::INTERNAL_SERVER_ERROR, b"{}".to_vec())
-        }
-    };
-    let mut response =
-        Response::new(Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-/// A text answer.
-pub fn text(content_type: &'static str, body: String) -> Response {
-    let body = Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync();
-    let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
-}
-
-pub(super) fn empty(status: StatusCode) -> Response {
-    let mut response = Response::new(Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync());
-    *response.status_mut() = status;
-    response
-}
 
 /// The parts of a connection that its requests need.
 pub(super) struct Around {

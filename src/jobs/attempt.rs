@@ -6,8 +6,9 @@ use bytes::Bytes;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use super::schedule::{Verdict, judge};
+use super::shared::Shared;
+use super::signature::SigningSecret;
 use super::store::{Delivery, Next};
-use super::{Shared, SigningSecret};
 use crate::fetch::Message;
 use crate::telemetry::metrics;
 

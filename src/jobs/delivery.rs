@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::attempt;
 use super::room::Resource;
+use super::shared::Shared;
 use super::store::{Delivery, JobId, Next, Phase};
-use super::{Shared, insist, rest};
+use super::waiting::{insist, rest};
 
 /// The history of receivers with nothing in flight is kept for at most this many.
 const IDLE_RECEIVERS_MAX: usize = 4096;

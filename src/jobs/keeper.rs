@@ -12,14 +12,15 @@
 //! | `verbatim_jobs_attempts_total{outcome}`   | deliveries tried |
 //! | `verbatim_jobs_delivery_lag_seconds`      | from the result to its delivery |
 
-use crate::telemetry::metrics;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 
+use super::error::Error;
+use super::shared::Shared;
 use super::store::Phase;
-use super::{Error, Shared};
+use crate::telemetry::metrics;
 
 const INTERVAL: Duration = Duration::from_secs(10);
 

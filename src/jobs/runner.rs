@@ -1,6 +1,5 @@
 //! Transcribes jobs that are due, a few at once, through [`Work`].
 
-use crate::telemetry::metrics;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,11 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::room::Resource;
 use super::schedule::rerun_after;
+use super::shared::Shared;
 use super::spool::{Unread, is_shortage};
 use super::store::{Finished, JobId, Phase, Run};
+use super::waiting::{insist, rest};
 use super::watch::Watch;
-use super::{Shared, insist, rest};
 use crate::patience;
+use crate::telemetry::metrics;
 
 /// How jobs are transcribed, and how their results are written.
 pub trait Work: Send + Sync + 'static {

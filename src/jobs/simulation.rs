@@ -25,7 +25,7 @@ use uuid::Uuid;
 use self::disk::{Disk, FaultyStore, wait};
 use self::world::{Received, Simulated};
 use super::drain_rate::DrainRate;
-use super::quarantine::reconcile;
+use super::reconcile::reconcile;
 use super::spool::Spool;
 use super::{
     Again, Config, Fault, Input, JobId, Jobs, Order, Setback, Shared, SigningSecret, Source, Sqlite, State,

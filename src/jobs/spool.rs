@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use super::Error;
+use super::error::Error;
 use super::quarantine::Quarantine;
 use super::store::{Answer, JobId, Stamp};
 use crate::state;

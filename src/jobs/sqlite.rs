@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
-use super::Error;
+use super::error::Error;
 use super::room::{Bounds, Usage};
 use super::store::{
     Acceptance, Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, Stamp,

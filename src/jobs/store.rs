@@ -12,7 +12,7 @@ use reqwest::Method;
 use url::Url;
 use uuid::Uuid;
 
-use super::Error;
+use super::error::Error;
 use super::room::{Bounds, Refusal, Usage};
 
 /// The id of the request that made the job.

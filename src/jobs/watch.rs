@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::insist;
 use super::store::{JobId, Store};
+use super::waiting::insist;
 
 /// Belongs to one run of a job.
 #[derive(Clone)]

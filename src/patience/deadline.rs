@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 
-use super::STOOD_STILL;
-
+/// A deadline that is noticed later than this passed while the process stood still.
+pub const STOOD_STILL: Duration = Duration::from_secs(1);
 /// The interval at which the clock is looked at.
 const TICK: Duration = Duration::from_millis(250);
 

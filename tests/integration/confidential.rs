@@ -44,7 +44,8 @@ async fn speaks(program: &Program) {
     socket.text(&json!({"type": "InjectUserMessage", "content": SENTENCE}).to_string()).await;
     socket.text(SENTENCE).await;
     socket.control("Close").await;
-    assert!(matches!(socket.rest().await.1, Said::Close(1000, _)));
+    let (messages, end) = socket.rest().await;
+    assert!(matches!(end, Said::Close(1000, _)), "{end:?} after {messages:?}");
 }
 
 async fn streams(program: &Program, key: &str, asked: &str) {

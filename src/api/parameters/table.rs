@@ -3,8 +3,9 @@
 //! [`Parameters::read`] looks names up here, and `/openapi.json` is generated from here, so that neither
 //! knows a parameter that the other lacks.
 
-use super::values::{Encoding, Once, Reader};
-use super::{Error, Parameters};
+use super::Parameters;
+use super::error::Error;
+use super::values::{Encoding, Once, Reader, SECONDS_MAX};
 
 /// The values of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -108,7 +109,6 @@ const EXTRA_CHARACTERS_MAX: usize = 2048;
 const LIST_MAX: usize = 100;
 /// For texts that it does not bound; the time of a search is proportional.
 const TEXT_CHARACTERS_MAX: usize = 128;
-pub(super) const SECONDS_MAX: f64 = 3600.0;
 const ENCODINGS: &[&str] = &Encoding::names();
 
 /// All parameters, by topic.

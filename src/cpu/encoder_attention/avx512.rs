@@ -7,8 +7,10 @@ use super::super::element::{Bf16, Element, exp};
 use super::super::rows::lanes_max;
 use super::super::threads::Places;
 use super::super::{Instructions, Level, Line, Threads};
-use super::{QUERIES, Shape};
+use super::shape::Shape;
 
+/// Queries of a block: with two columns of sums each, they fill the registers.
+const QUERIES: usize = 12;
 /// Positions whose scores are held at once: 12 KiB for a block of queries.
 const TILE: usize = 256;
 const LANES: usize = 16;

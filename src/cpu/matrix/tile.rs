@@ -7,7 +7,7 @@ use super::super::element::{Bf16, Element, multiply_add};
 use super::super::instructions::multiversion;
 use super::super::rows::{coarse_gelu_lanes, gelu_lanes, lanes_abs_max};
 use super::super::threads::Places;
-use super::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
+use super::packed::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
 
 multiversion! {
     pub fn round_to_bf16(x: &[f32], rounded: &mut [Bf16]) = round_to_bf16_body

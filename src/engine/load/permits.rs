@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cost::Work;
-use super::{Audio, Error, Load, MemoryReservation};
+use super::holdings::Holdings;
+use super::memory::MemoryReservation;
+use crate::engine::error::Error;
 use crate::engine::window::TenantId;
 
 /// The pause before retrying a job whose audio is longer than its file said and found no memory for the rest.
@@ -12,18 +14,18 @@ const JOB_RETRY: Duration = Duration::from_secs(5);
 
 /// A permit for one request, from admission to its answer.
 pub struct RequestPermit {
-    pub(super) load: Arc<Load>,
-    pub(super) tenant: TenantId,
-    pub(super) reservation: Option<Reservation>,
-    /// Seconds by which the wait may exceed its bound: the request was told to come at this time.
-    pub(super) behind: f64,
+    holdings: Arc<Holdings>,
+    tenant: TenantId,
+    reservation: Option<Reservation>,
+    /// Seconds by which the wait may exceed its bound: the client comes at the time that it was given.
+    behind: f64,
 }
 
 /// A reservation for the work that a request usually brings; drop it when the audio is read, or is late.
 pub struct Reservation {
-    pub(super) load: Arc<Load>,
-    pub(super) tenant: TenantId,
-    pub(super) work: Work,
+    holdings: Arc<Holdings>,
+    tenant: TenantId,
+    work: Work,
 }
 
 /// A permit for audio of a certain length. Dropping it releases the work that was not marked done; the memory is released
@@ -35,29 +37,35 @@ pub struct AudioPermit {
 }
 
 struct Account {
-    load: Arc<Load>,
+    holdings: Arc<Holdings>,
     tenant: TenantId,
     remaining: Mutex<Work>,
 }
 
 impl RequestPermit {
+    /// `usual` is reserved for the audio that is still to come.
+    pub(super) fn new(holdings: Arc<Holdings>, tenant: TenantId, usual: Work, behind: f64) -> Self {
+        let reservation = Reservation { holdings: holdings.clone(), tenant, work: usual };
+        Self { holdings, tenant, reservation: Some(reservation), behind }
+    }
+
     /// Hands the reservation to the reader of the audio, once.
     pub fn take_reservation(&mut self) -> Option<Reservation> {
         self.reservation.take()
     }
 
-    /// Admits the request's audio.
-    ///
-    /// # Errors
-    /// As [`Load::admit`].
-    pub(in crate::engine) fn admit(&self, audio: Audio) -> Result<AudioPermit, Error> {
-        self.load.admit_behind(self.tenant, audio, self.behind)
+    pub(super) fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    pub(super) fn behind(&self) -> f64 {
+        self.behind
     }
 }
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let mut state = self.load.state();
+        let mut state = self.holdings.state();
         state.requests -= 1;
         state.account(self.tenant).requests -= 1;
         state.forget_if_empty(self.tenant);
@@ -66,7 +74,7 @@ impl Drop for RequestPermit {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.load.state().expect_no_more(self.tenant, self.work);
+        self.holdings.state().expect_no_more(self.tenant, self.work);
     }
 }
 
@@ -79,15 +87,20 @@ impl Account {
     fn hold_instead(&self, work: Work) {
         let mut remaining = self.remaining();
         let before = std::mem::replace(&mut *remaining, work);
-        let mut state = self.load.state();
+        let mut state = self.holdings.state();
         state.hold(self.tenant, work);
         state.release(self.tenant, before);
     }
 }
 
 impl AudioPermit {
-    pub(super) fn new(load: Arc<Load>, tenant: TenantId, work: Work, memory: MemoryReservation) -> Self {
-        let account = Account { load, tenant, remaining: Mutex::new(work) };
+    pub(super) fn new(
+        holdings: Arc<Holdings>,
+        tenant: TenantId,
+        work: Work,
+        memory: MemoryReservation,
+    ) -> Self {
+        let account = Account { holdings, tenant, remaining: Mutex::new(work) };
         Self { account: Some(account), memory: Arc::new(memory) }
     }
 
@@ -116,10 +129,10 @@ impl AudioPermit {
             return Ok(());
         }
         let more = Work::audio((seconds - remaining.seconds).max(0.0));
-        let mut state = account.load.state();
+        let mut state = account.holdings.state();
         // The only piece of audio on the engine may grow without bound.
         if room.is_err() || state.held != *remaining {
-            account.load.check(&state, account.tenant, (more, *remaining), room, 0.0)?;
+            account.holdings.check(&state, account.tenant, (more, *remaining), room, 0.0)?;
         }
         state.hold(account.tenant, more);
         *remaining = *remaining + more;
@@ -131,7 +144,7 @@ impl AudioPermit {
         self.memory.shrink_to(seconds);
         let Some(account) = &self.account else { return };
         account.hold_instead(Work::audio(seconds));
-        account.load.state().reading.learn(source_samples, took.as_secs_f64());
+        account.holdings.state().reading.learn(source_samples, took.as_secs_f64());
     }
 
     /// Replaces the work by windows of these lengths, in seconds, once the audio is cut.
@@ -147,7 +160,7 @@ impl AudioPermit {
         let part = if seconds < remaining.seconds { seconds / remaining.seconds } else { 1.0 };
         let done = remaining.times(part);
         *remaining = remaining.times(1.0 - part);
-        let mut state = account.load.state();
+        let mut state = account.holdings.state();
         let foreseen = state.cost.of(done);
         state.throughput.done(foreseen, done.seconds);
         state.account(account.tenant).done += foreseen;
@@ -159,6 +172,6 @@ impl Drop for AudioPermit {
     fn drop(&mut self) {
         let Some(account) = &self.account else { return };
         let remaining = *account.remaining();
-        account.load.state().release(account.tenant, remaining);
+        account.holdings.state().release(account.tenant, remaining);
     }
 }

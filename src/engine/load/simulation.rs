@@ -1,6 +1,7 @@
 //! A simulated machine with a known speed, and callers that return at the promised time.
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::time::Duration;
 
 use super::tests::{TENANT, started};
 use super::*;
@@ -82,7 +83,7 @@ impl Simulation {
         };
         let mut permit = self.load.enter(TENANT, caller, now).map_err(overloaded)?;
         drop(permit.take_reservation());
-        let admission = permit.admit(seconds.into()).map_err(overloaded)?;
+        let admission = self.load.admit_request(&permit, seconds.into()).map_err(overloaded)?;
         if self.queue.is_empty() {
             self.free_at = self.now + self.cost(seconds);
         }
@@ -124,7 +125,7 @@ fn overload(simulation: &mut Simulation, times: f64, duration: f64, share: f64) 
             Err(wait) => {
                 let cost = simulation.cost(seconds);
                 let truth = simulation.backlog() + line.values().sum::<f64>() + cost
-                    - simulation.load.max_wait_seconds;
+                    - simulation.load.holdings.max_wait_seconds;
                 let caller = &mut callers[number];
                 if caller.attempts == 0 {
                     (caller.told, caller.truth) = (wait.as_secs_f64(), truth);

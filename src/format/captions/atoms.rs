@@ -3,9 +3,12 @@
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::layout::{LINE_COLUMNS, ends_clause};
+use super::phrases::ends_clause;
 use crate::transcript::script::is_unspaced;
 use crate::transcript::{Segment, Transcript};
+
+/// Columns of a line; an atom is no wider.
+pub const LINE_COLUMNS: usize = 42;
 
 /// The longest time of an atom: this, and so many seconds a column.
 const SLOW_WORD_SECONDS: f64 = 0.5;

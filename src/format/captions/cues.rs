@@ -5,7 +5,8 @@
 //! Then the times are stretched into the silence around the speech, as far as needed.
 
 use super::atoms::{Atom, atoms};
-use super::layout::{columns, ends_clause, ends_sentence, fitting, leans_on_next, lines};
+use super::layout::{columns, fitting, lines};
+use super::phrases::{ends_clause, ends_sentence, leans_on_next};
 use crate::transcript::Transcript;
 
 /// One caption. Its text is never empty, nor its time, and captions do not overlap.

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use unicode_width::UnicodeWidthStr;
 
+use super::atoms::LINE_COLUMNS;
 use super::cues::{COLUMNS_PER_SECOND, MAX_SECONDS, MIN_GAP_SECONDS, MIN_SECONDS};
-use super::layout::LINE_COLUMNS;
 use super::*;
 use crate::transcript::{DetectedLanguage, Segment, Word};
 

@@ -1,6 +1,6 @@
 //! E-mail and web addresses, spelled out with `at` and `dot`.
 
-use super::numbers;
+use super::number_words;
 use super::spoken::{Match, Spoken};
 
 /// Recognised ends of host names.
@@ -86,7 +86,7 @@ fn local(spoken: &Spoken<'_>, at: usize) -> Option<Part> {
         }
         // Without a sign only digits continue it, and letters after letters.
         let spelled = text.len() == next - at && word.len() == 1;
-        match numbers::digit(word) {
+        match number_words::digit(word) {
             Some(digit) => text.push_str(&digit.to_string()),
             None if spelled => text.push_str(&label(word)?),
             None => return None,
@@ -158,6 +158,6 @@ fn label(text: &str) -> Option<String> {
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric())
         && !matches!(text, "dot" | "slash" | "colon");
-    let digit = numbers::digit(text).map(|digit| digit.to_string());
+    let digit = number_words::digit(text).map(|digit| digit.to_string());
     word.then(|| digit.unwrap_or_else(|| text.to_owned()))
 }

@@ -1,5 +1,6 @@
 //! Amounts: numbers in prose, money, percentages, measures, ordinals.
 
+use super::number_words;
 use super::numbers::{self, Number};
 use super::spoken::{Joint, Match, Spoken};
 use super::{Rules, pronouns, sequences};
@@ -52,7 +53,7 @@ fn number(spoken: &Spoken<'_>, at: usize) -> Option<Number> {
     let half =
         ["and", "a", "half"].iter().enumerate().all(|(place, word)| spoken.open(number.end + place) == *word);
     let follows = spoken.open(number.end + 3);
-    let large = numbers::scale(follows).filter(|(_, value)| *value > 1000);
+    let large = number_words::scale(follows).filter(|(_, value)| *value > 1000);
     let whole = number.literal.as_ref().map_or(Some(number.whole), |literal| literal.parse().ok());
     if half
         && number.fraction.is_empty()
@@ -78,7 +79,7 @@ fn is_unit(text: &str) -> bool {
 /// `point five`, if it is a number.
 fn point(spoken: &Spoken<'_>, at: usize) -> Option<Number> {
     let before = spoken.before(at);
-    if spoken.atom(at) != "point" || numbers::is_number(before) {
+    if spoken.atom(at) != "point" || number_words::is_number(before) {
         return None;
     }
     let (fraction, end) = numbers::fraction(spoken, at + 1)?;
@@ -148,7 +149,7 @@ fn sum_and_coins(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     let sum = spoken.atom(at);
     let (change, amount) =
         SIGNS.iter().find_map(|(sign, change)| Some((*change, sum.strip_prefix(*sign)?)))?;
-    let round = numbers::is_literal(amount) && !amount.contains('.');
+    let round = number_words::is_literal(amount) && !amount.contains('.');
     let (coins, end) = coins(spoken, at + 1, change).filter(|_| round)?;
     spoken.one(format!("{sum}.{coins:02}"), at, end)
 }
@@ -220,7 +221,7 @@ pub fn ordinal(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     let before = spoken.before(at);
     let counted = before == "the" && end > at + 1 && spoken.open(end) != "of";
     let hundredth = spoken.atom(end - 1).ends_with("hundredth") && !counted;
-    let fraction = numbers::is_number(before) || hundredth;
+    let fraction = number_words::is_number(before) || hundredth;
     let seconds = spoken.atom(end - 1) == "second" && matches!(before, "a" | "an" | "every" | "each" | "per");
     if fraction || seconds {
         return None;
@@ -230,7 +231,7 @@ pub fn ordinal(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
 
 /// A plain number.
 pub fn plain(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
-    if matches!(spoken.atom(at), "minus" | "negative") && !numbers::is_number(spoken.before(at)) {
+    if matches!(spoken.atom(at), "minus" | "negative") && !number_words::is_number(spoken.before(at)) {
         let number = numbers::number(spoken, at + 1).filter(|_| spoken.joint(at + 1) == Joint::Open)?;
         let digits = if rules.smart { number.prose() } else { number.plain() };
         return match percent(spoken, number.end).filter(|_| rules.smart && number.scale.is_none()) {
@@ -249,12 +250,16 @@ pub fn plain(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
     // `a hundred times`, `twenty something`, `eighteen hundreds`.
     let idiom = (numbers::is_article(spoken, at) && number.end == at + 2)
         || next == "something"
-        || next.strip_suffix('s').is_some_and(|next| next == "hundred" || numbers::scale(next).is_some());
+        || next
+            .strip_suffix('s')
+            .is_some_and(|next| next == "hundred" || number_words::scale(next).is_some());
     // `six forty five` may be a time, a price or a number: it stays in words. So does `a dollar fifty`.
     let before = spoken.before(at);
     let doubtful = !rules.numerals
         && number.whole < 100
-        && (numbers::is_number(before) || matches!(before, "buck" | "dollar") || numbers::is_number(next));
+        && (number_words::is_number(before)
+            || matches!(before, "buck" | "dollar")
+            || number_words::is_number(next));
     let named = rules.smart && is_name(spoken, at, number.end);
     let in_digits = number.literal.is_none()
         && !idiom

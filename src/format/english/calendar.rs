@@ -1,5 +1,6 @@
 //! Dates and years.
 
+use super::number_words;
 use super::numbers;
 use super::spoken::{Joint, Match, Spoken};
 
@@ -155,14 +156,14 @@ fn year(spoken: &Spoken<'_>, at: usize, announced: bool) -> Option<(u64, usize)>
     let (century, next) = numbers::two_digits(spoken, at, spoken.atom(at))?;
     let likely = (13..=20).contains(&century) || (announced && (10..=12).contains(&century));
     let (rest, end) = match spoken.open(next) {
-        "oh" => (numbers::digit(spoken.open(next + 1))?, next + 2),
+        "oh" => (number_words::digit(spoken.open(next + 1))?, next + 2),
         text => numbers::two_digits(spoken, next, text)?,
     };
     let goes_on = spoken.open(end);
     let other = COUNTED.contains(&goes_on)
         || matches!(goes_on, "hundred" | "point" | "am" | "pm")
-        || numbers::scale(goes_on).is_some()
-        || numbers::is_number(goes_on);
+        || number_words::scale(goes_on).is_some()
+        || number_words::is_number(goes_on);
     let priced = PRICED.contains(&spoken.before(at));
     (likely && next == at + 1 && !other && !priced).then_some((century * 100 + rest, end))
 }
@@ -174,7 +175,7 @@ pub fn decade_or_year(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         && (11..=20).contains(&century)
         && let Some(tens) = match spoken.open(next) {
             "hundreds" => Some(0),
-            name => numbers::decade(name),
+            name => number_words::decade(name),
         }
     {
         return spoken.one(format!("{}s", century * 100 + tens), at, next + 1);

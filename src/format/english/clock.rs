@@ -1,6 +1,7 @@
 //! Times of day.
 
 use super::calendar::COUNTED;
+use super::number_words;
 use super::numbers;
 use super::spoken::{Match, Spoken};
 
@@ -29,8 +30,8 @@ pub fn time(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         let alone = clock.certain
             && spoken.before(at) == "at"
             && !COUNTED.contains(&goes_on)
-            && !numbers::is_number(goes_on)
-            && numbers::scale(goes_on).is_none()
+            && !number_words::is_number(goes_on)
+            && number_words::scale(goes_on).is_none()
             && goes_on != "hundred";
         (clock.minutes && (alone || part_of_day)).then(|| spoken.one(clock.text, at, end)).flatten()
     })
@@ -62,8 +63,9 @@ pub fn told(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         "after" | "before" => BEFORE_TOLD.contains(&spoken.before(at)),
         _ => false,
     };
-    let counts =
-        COUNTED.contains(&goes_on) || numbers::is_number(goes_on) || numbers::scale(goes_on).is_some();
+    let counts = COUNTED.contains(&goes_on)
+        || number_words::is_number(goes_on)
+        || number_words::scale(goes_on).is_some();
     (told && !counts && !spoken.open(next + 1).is_empty()).then(|| spoken.kept(at, end)).flatten()
 }
 
@@ -98,7 +100,7 @@ fn clock(spoken: &Spoken<'_>, at: usize) -> Option<Clock> {
         "ten" => Some(10),
         "eleven" => Some(11),
         "twelve" => Some(12),
-        _ => numbers::digit(text),
+        _ => number_words::digit(text),
     };
     let (hour, in_words) = hour.map(|hour| (hour, true)).or_else(|| Some((literal(text)?, false)))?;
     if !is_hour(hour) {
@@ -106,7 +108,7 @@ fn clock(spoken: &Spoken<'_>, at: usize) -> Option<Clock> {
     }
     let next = at + 1;
     let minutes = match spoken.open(next) {
-        "oh" => numbers::digit(spoken.open(next + 1)).map(|unit| (unit, next + 2, true)),
+        "oh" => number_words::digit(spoken.open(next + 1)).map(|unit| (unit, next + 2, true)),
         text if text.len() == 2 && literal(text).is_some() => Some((literal(text)?, next + 1, false)),
         text => numbers::two_digits(spoken, next, text).map(|(minutes, end)| (minutes, end, true)),
     };

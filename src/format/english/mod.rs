@@ -8,26 +8,18 @@ mod addresses;
 mod amounts;
 mod calendar;
 mod clock;
+mod number_words;
 mod numbers;
 mod pronouns;
 mod ranges;
+mod rules;
 mod sequences;
 mod spoken;
 mod telephones;
 
+pub use self::rules::Rules;
 use self::spoken::{Match, Spoken};
 use super::word::Word;
-
-/// The choice of rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
-    /// All but `measurements`; numbers below ten stay words if they stand alone.
-    pub smart: bool,
-    /// Every number in digits. Alone: without commas, and nothing but numbers.
-    pub numerals: bool,
-    /// Units after a number as their signs, the number in digits.
-    pub measurements: bool,
-}
 
 /// `words` in the form that the rules give them.
 pub fn rewrite(words: Vec<Word>, rules: Rules) -> Vec<Word> {

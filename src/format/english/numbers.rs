@@ -1,70 +1,8 @@
-//! English number words: cardinals, ordinals, decimals. Grammar only: the rules decide whether a number is
+//! English numbers of several words: cardinals, ordinals, decimals. Grammar only: the rules decide whether a number is
 //! written in digits.
 
+use super::number_words::{digit, is_literal, ordinal_word, scale, teen, ten, unit_ordinal};
 use super::spoken::Spoken;
-
-const UNITS: [&str; 9] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
-const TEENS: [&str; 10] = [
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-];
-const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
-const SCALES: [(&str, u64); 4] = [
-    ("thousand", 1_000),
-    ("million", 1_000_000),
-    ("billion", 1_000_000_000),
-    ("trillion", 1_000_000_000_000),
-];
-const UNIT_ORDINALS: [&str; 9] =
-    ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"];
-const TEEN_ORDINALS: [&str; 10] = [
-    "tenth",
-    "eleventh",
-    "twelfth",
-    "thirteenth",
-    "fourteenth",
-    "fifteenth",
-    "sixteenth",
-    "seventeenth",
-    "eighteenth",
-    "nineteenth",
-];
-const TEN_ORDINALS: [&str; 8] =
-    ["twentieth", "thirtieth", "fortieth", "fiftieth", "sixtieth", "seventieth", "eightieth", "ninetieth"];
-
-fn place(list: &[&str], text: &str) -> Option<u64> {
-    list.iter().position(|known| *known == text).map(|place| place as u64)
-}
-
-/// 0 to 9.
-pub fn digit(text: &str) -> Option<u64> {
-    if text == "zero" { Some(0) } else { place(&UNITS, text).map(|place| place + 1) }
-}
-
-fn teen(text: &str) -> Option<u64> {
-    place(&TEENS, text).map(|place| place + 10)
-}
-
-fn ten(text: &str) -> Option<u64> {
-    place(&TENS, text).map(|place| (place + 2) * 10)
-}
-
-pub fn scale(text: &str) -> Option<(&'static str, u64)> {
-    SCALES.iter().copied().find(|(name, _)| *name == text)
-}
-
-/// Whether a cardinal can begin with `text`.
-pub fn is_number(text: &str) -> bool {
-    digit(text).or_else(|| teen(text)).or_else(|| ten(text)).is_some()
-}
 
 /// 10 to 99, and the atom after it.
 pub fn two_digits(spoken: &Spoken<'_>, at: usize, text: &str) -> Option<(u64, usize)> {
@@ -243,14 +181,6 @@ pub fn fraction(spoken: &Spoken<'_>, at: usize) -> Option<(String, usize)> {
     (!digits.is_empty() && spoken.open(next) != "hundred").then_some((digits, next))
 }
 
-/// `5`, `1,000`, `3.14`.
-pub fn is_literal(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_digit())
-        && text.ends_with(|c: char| c.is_ascii_digit())
-        && text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | ','))
-        && text.matches('.').count() <= 1
-}
-
 /// An ordinal of at least 1 and the atom after it.
 pub fn ordinal(spoken: &Spoken<'_>, at: usize) -> Option<(u64, usize)> {
     let text = spoken.atom(at);
@@ -258,8 +188,8 @@ pub fn ordinal(spoken: &Spoken<'_>, at: usize) -> Option<(u64, usize)> {
         return Some((value, at + 1));
     }
     if let Some(tens) = ten(text) {
-        let unit = place(&UNIT_ORDINALS, spoken.open(at + 1))?;
-        return Some((tens + unit + 1, at + 2));
+        let unit = unit_ordinal(spoken.open(at + 1))?;
+        return Some((tens + unit, at + 2));
     }
     // `two hundred [and] fifth`, `two hundredth`.
     let (hundreds, next) = below_hundred(spoken, at, text)?;
@@ -273,17 +203,10 @@ pub fn ordinal(spoken: &Spoken<'_>, at: usize) -> Option<(u64, usize)> {
     let word = spoken.open(rest);
     let (value, after) = match (ordinal_word(word), ten(word)) {
         (Some(value), _) => (value, rest + 1),
-        (None, Some(tens)) => (tens + place(&UNIT_ORDINALS, spoken.open(rest + 1))? + 1, rest + 2),
+        (None, Some(tens)) => (tens + unit_ordinal(spoken.open(rest + 1))?, rest + 2),
         _ => return None,
     };
     Some((hundreds * 100 + value, after))
-}
-
-fn ordinal_word(text: &str) -> Option<u64> {
-    place(&UNIT_ORDINALS, text)
-        .map(|place| place + 1)
-        .or_else(|| place(&TEEN_ORDINALS, text).map(|place| place + 10))
-        .or_else(|| place(&TEN_ORDINALS, text).map(|place| (place + 2) * 10))
 }
 
 /// `1st`, `22nd`, `113th`.
@@ -296,10 +219,4 @@ pub fn with_suffix(value: u64) -> String {
         _ => "th",
     };
     format!("{value}{suffix}")
-}
-
-/// The tens of a decade: `nineties` is 90.
-pub fn decade(text: &str) -> Option<u64> {
-    let stem = text.strip_suffix("ies")?;
-    TENS.iter().position(|tens| tens.strip_suffix('y') == Some(stem)).map(|place| (place as u64 + 2) * 10)
 }

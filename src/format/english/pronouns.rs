@@ -1,6 +1,6 @@
 //! The pronoun `one`, which is not a number, even if every number is to be in digits.
 
-use super::numbers;
+use super::number_words;
 use super::sequences::NUMBERED;
 use super::spoken::{Joint, Spoken};
 
@@ -39,7 +39,7 @@ pub fn is_pronoun(spoken: &Spoken<'_>, at: usize) -> bool {
     }
     let (before, next) = (spoken.before(at), spoken.open(at + 1));
     let paired = |between: &str, other: &str| other == "one" && matches!(between, "by" | "on" | "to");
-    let larger = |text: &str| text == "hundred" || numbers::scale(text).is_some();
+    let larger = |text: &str| text == "hundred" || number_words::scale(text).is_some();
     let by_one = (paired(next, spoken.open(at + 2)) && !larger(spoken.open(at + 3)))
         || (at > 1 && paired(before, spoken.before(at - 1)));
     if BEFORE.contains(&before) || by_one {
@@ -50,7 +50,7 @@ pub fn is_pronoun(spoken: &Spoken<'_>, at: usize) -> bool {
     }
     // `the cheap one and two others`.
     let described =
-        at > 1 && matches!(spoken.before(at - 1), "a" | "an" | "the") && !numbers::is_number(before);
+        at > 1 && matches!(spoken.before(at - 1), "a" | "an" | "the") && !number_words::is_number(before);
     if (described && !before.is_empty()) || is_said_again(spoken, at) {
         return true;
     }
@@ -90,7 +90,8 @@ pub fn is_named(before: &str) -> bool {
 
 /// Whether a number is next to it, with at most a comma or a word between the two.
 fn has_neighbour(spoken: &Spoken<'_>, at: usize) -> bool {
-    let number = |text: &str| numbers::is_number(text) || numbers::is_literal(text) || text == "zero";
+    let number =
+        |text: &str| number_words::is_number(text) || number_words::is_literal(text) || text == "zero";
     let after = |place: usize, joint| number(spoken.after(place, joint));
     let beside_before = spoken.joint(at) <= Joint::Comma && at > 0 && number(spoken.atom(at - 1));
     let between_before = BETWEEN.contains(&spoken.before(at)) && at > 1 && number(spoken.atom(at - 2));

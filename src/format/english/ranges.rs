@@ -4,13 +4,14 @@ use super::Rules;
 use super::amounts;
 use super::calendar::COUNTED;
 use super::clock;
+use super::number_words;
 use super::numbers::{self, Number};
 use super::pronouns;
 use super::spoken::{Joint, Match, Spoken};
 
 /// A range, a choice or a ratio.
 pub fn range(spoken: &Spoken<'_>, at: usize, rules: Rules) -> Option<Match> {
-    if numbers::is_number(spoken.before(at))
+    if number_words::is_number(spoken.before(at))
         || numbers::is_article(spoken, at)
         || pronouns::is_pronoun(spoken, at)
     {
@@ -103,7 +104,7 @@ impl Pair<'_> {
         // `six to twenty first`, `two in nineteen ninety`, and amounts that [`Self::amounts`] did not match.
         if numbers::is_article(spoken, *second)
             || numbers::ordinal(spoken, *second).is_some()
-            || numbers::is_number(goes_on)
+            || number_words::is_number(goes_on)
             || matches!(goes_on, "percent" | "dollars" | "dollar" | "euros" | "hundred")
             || !self.is_joined(&last)
         {

@@ -1,5 +1,6 @@
 //! Sequences of spoken digits: codes, house numbers, accounts.
 
+use super::number_words;
 use super::numbers;
 use super::spoken::{Joint, Match, Spoken};
 
@@ -99,7 +100,7 @@ pub struct Element {
 fn single(spoken: &Spoken<'_>, at: usize, text: &str, begun: bool) -> Option<Element> {
     let value = |text: &str| {
         let literal = || Some(text.to_owned()).filter(|_| matches!(text.as_bytes(), [b'0'..=b'9']));
-        numbers::digit(text).map(|digit| digit.to_string()).or_else(literal)
+        number_words::digit(text).map(|digit| digit.to_string()).or_else(literal)
     };
     let times = match text {
         "double" => 2,
@@ -150,7 +151,7 @@ pub fn digits(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
     let elements = run(spoken, at, Joint::Open, usize::MAX, single);
     let digits = joined(&elements);
     let end = elements.last()?.end;
-    let least = if numbers::is_literal(spoken.atom(at)) { 5 } else { 3 };
+    let least = if number_words::is_literal(spoken.atom(at)) { 5 } else { 3 };
     if digits.len() < least || elements.len() < 2 {
         return None;
     }
@@ -212,7 +213,7 @@ pub fn name(spoken: &Spoken<'_>, at: usize) -> Option<Match> {
         true => long,
         false => is_street(spoken, end, long),
     };
-    let fits = digits.len() <= 5 && !numbers::is_literal(spoken.atom(at));
+    let fits = digits.len() <= 5 && !number_words::is_literal(spoken.atom(at));
     (named && fits).then(|| spoken.one(digits, at, end)).flatten()
 }
 
@@ -222,7 +223,9 @@ fn is_street(spoken: &Spoken<'_>, at: usize, evident: bool) -> bool {
     (at..at + STREET_WORDS + 1)
         .map_while(|place| Some((place, spoken.open(place))).filter(|(_, word)| !word.is_empty()))
         .take_while(|(place, word)| {
-            !numbers::is_number(word) && !PASSING.contains(word) && (evident || spoken.is_capitalised(*place))
+            !number_words::is_number(word)
+                && !PASSING.contains(word)
+                && (evident || spoken.is_capitalised(*place))
         })
         .skip(1)
         .any(|(_, word)| STREETS.contains(&word))

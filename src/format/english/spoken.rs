@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::numbers;
+use super::number_words;
 use crate::format::word::{self, Gap, Word};
 
 /// The joint between an atom and the one before.
@@ -201,7 +201,7 @@ fn elements(core: &str) -> Vec<String> {
     let text = core.to_lowercase().replace('’', "'");
     let parts: Vec<&str> = text.split('-').collect();
     let compound = parts.len() > 1
-        && parts.first().is_some_and(|part| numbers::is_number(part))
+        && parts.first().is_some_and(|part| number_words::is_number(part))
         && parts.iter().all(|part| !part.is_empty() && part.chars().all(char::is_alphabetic));
     let read_out = parts.len() >= HYPHENED_DIGITS_MIN
         && parts.iter().all(|part| matches!(part.as_bytes(), [b'0'..=b'9']));

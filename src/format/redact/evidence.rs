@@ -1,7 +1,7 @@
 //! Evidence in the words around a row: what its number is.
 
-use super::Class;
-use super::reading::{Reading, Spoken};
+use super::class::Class;
+use super::reading::{Reading, Spoken, bare};
 use super::rows::{Joint, Row};
 use crate::format::word::Word;
 
@@ -9,10 +9,6 @@ use crate::format::word::Word;
 const REACH: usize = 8;
 /// As far as words of any kind may stand between: `the CVV on the back is`.
 const ANY_WORDS: usize = 5;
-
-pub fn bare(words: &[Word], at: usize) -> String {
-    words.get(at).map(|word| word.parts().1.to_lowercase().replace('’', "'")).unwrap_or_default()
-}
 
 /// Words that may stand between a number and its announcement.
 fn links(word: &str) -> bool {

@@ -199,3 +199,8 @@ fn alone(core: &str) -> Reading {
         _ => Reading::Other,
     }
 }
+
+/// The word at `at` in lower case, without punctuation; empty past the end.
+pub fn bare(words: &[Word], at: usize) -> String {
+    words.get(at).map(|word| word.parts().1.to_lowercase().replace('’', "'")).unwrap_or_default()
+}

@@ -1,18 +1,12 @@
-//! Rows of digits, and the part of them that each class hides.
+//! Rows of digits: words that may be one number.
 
 use std::ops::Range;
 
-use super::Class;
-use super::evidence;
-use super::reading::{Counts, Reading, Spoken};
+use super::reading::{Counts, Reading, Spoken, bare};
 use crate::format::word::Word;
 
 /// Asides and separators within a number, one after another.
 const ASIDES_MAX: usize = 5;
-const SSN_DIGITS: usize = 9;
-const CARD_DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
-/// The least digits of an announced number that is hidden: people also give only the last four.
-const ANNOUNCED_SSN_DIGITS_MIN: usize = 3;
 
 /// One word of a row.
 #[derive(Debug, Clone, Copy)]
@@ -125,9 +119,8 @@ impl Builder<'_> {
     fn push(&mut self, at: usize, is_spelled: bool, read: impl FnOnce(&mut Reader) -> Counts) {
         let asides = std::mem::take(&mut self.asides);
         let mut row = self.row.take().unwrap_or_else(|| Growing { items: Vec::new(), reader: Reader::new() });
-        let goes_on = asides
-            .iter()
-            .all(|aside| self.is_soundalike(*aside) || super::evidence::bare(self.words, *aside) == "and");
+        let goes_on =
+            asides.iter().all(|aside| self.is_soundalike(*aside) || bare(self.words, *aside) == "and");
         if !goes_on || self.is_stopped(at) {
             row.reader = Reader { times: row.reader.times, ..Reader::new() };
         }
@@ -267,7 +260,7 @@ impl Reader {
 }
 
 impl Row {
-    fn counts(&self, items: Range<usize>) -> Counts {
+    pub fn counts(&self, items: Range<usize>) -> Counts {
         let items = self.items.get(items).unwrap_or_default();
         items.iter().fold(Counts::NONE, |counts, item| counts.plus(item.counts))
     }
@@ -291,13 +284,13 @@ impl Row {
     }
 
     /// Where a number may begin within the row: behind more than `joint`.
-    fn starts(&self, least: Joint) -> impl DoubleEndedIterator<Item = usize> + '_ {
+    pub fn starts(&self, least: Joint) -> impl DoubleEndedIterator<Item = usize> + '_ {
         let begins = move |(at, item): (usize, &Item)| (at == 0 || item.before >= least).then_some(at);
         self.items.iter().enumerate().filter_map(begins)
     }
 
     /// Parts of `within` that begin and end at joints.
-    fn parts(&self, within: Range<usize>, least: Joint) -> Vec<Range<usize>> {
+    pub fn parts(&self, within: Range<usize>, least: Joint) -> Vec<Range<usize>> {
         let mut edges: Vec<usize> = self.starts(least).filter(|start| within.contains(start)).collect();
         if edges.first() != Some(&within.start) {
             edges.insert(0, within.start);
@@ -307,55 +300,5 @@ impl Row {
             edges.iter().skip(index + 1).map(|end| *start..*end).collect()
         };
         edges.iter().enumerate().flat_map(ends).filter(|part| !part.is_empty()).collect()
-    }
-
-    /// The items that `class` hides if the row is complete.
-    pub fn found(&self, class: Class, words: &[Word], readings: &[Reading]) -> Vec<Range<usize>> {
-        let all = 0..self.items.len();
-        let counts = self.counts(all.clone());
-        let whole = |hides: bool| if hides { vec![all.clone()] } else { Vec::new() };
-        match class {
-            Class::Numbers => whole(counts.least() >= 3),
-            Class::AggressiveNumbers => whole(counts.most() > 0),
-            Class::Ssn if evidence::announces_ssn(self, words, readings) => {
-                whole(counts.most() >= ANNOUNCED_SSN_DIGITS_MIN)
-            }
-            Class::Ssn => {
-                let mut parts = self.parts(all, Joint::Group);
-                parts.retain(|part| self.counts(part.clone()).has(SSN_DIGITS..=SSN_DIGITS));
-                parts
-            }
-            Class::Pci if evidence::announces_card(self, words, readings) => whole(true),
-            Class::Pci if evidence::are_years(self, words) => Vec::new(),
-            Class::Pci => self.cards(),
-        }
-    }
-
-    fn cards(&self) -> Vec<Range<usize>> {
-        let all = 0..self.items.len();
-        let mut parts = self.parts(all.clone(), Joint::Stop);
-        let sentences: Vec<usize> = self.starts(Joint::Stop).chain([all.end]).collect();
-        for sentence in sentences.windows(2) {
-            parts.extend(self.parts(sentence[0]..sentence[1], Joint::Group));
-        }
-        parts.retain(|part| {
-            let counts = self.counts(part.clone());
-            let inner = self.items.get(part.start + 1..part.end).unwrap_or_default();
-            let unbroken = inner.iter().all(|item| item.before == Joint::None);
-            counts.has(CARD_DIGITS) || unbroken && counts.least() > *CARD_DIGITS.end()
-        });
-        parts
-    }
-
-    /// The items at its end that, with more digits behind them, `class` may hide.
-    pub fn may_grow(&self, class: Class) -> Option<Range<usize>> {
-        let most = match class {
-            Class::Numbers | Class::AggressiveNumbers => usize::MAX,
-            Class::Ssn => SSN_DIGITS,
-            Class::Pci => *CARD_DIGITS.end(),
-        };
-        let end = self.items.len();
-        let start = self.starts(Joint::Group).find(|start| self.counts(*start..end).least() <= most);
-        start.map(|start| start..end)
     }
 }

@@ -7,7 +7,6 @@
 mod frames;
 
 use std::io;
-use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use fastwebsockets::{Frame, OpCode, Payload};
@@ -19,12 +18,11 @@ use hyper::{StatusCode, Version};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use super::Failure;
-use super::connection_limit::ConnectionPermit;
-use super::service::{Request, Response, empty};
+use super::failure::Failure;
+use super::request::{Request, Upgrades};
+use super::response::{Response, empty};
 use crate::patience::Patience;
 use frames::Assembler;
 
@@ -33,16 +31,6 @@ pub use frames::{Limits, Message, Violation};
 /// Read buffer while the next size is unknown: small, since most sockets are idle.
 const IDLE_READ_BYTES: usize = 1024;
 const READ_BYTES_MAX: usize = 64 << 10;
-
-/// Lets sockets go on after their requests are answered.
-#[derive(Clone)]
-pub(super) struct Upgrades {
-    pub tasks: TaskTracker,
-    /// The connection's permit stays taken.
-    pub permit: Arc<ConnectionPermit>,
-    pub stop: CancellationToken,
-    pub cut: CancellationToken,
-}
 
 /// Answers a handshake, then runs `serve` on the socket in a task of its own, with a token that is cancelled
 /// when the server begins to stop: the drain waits for the task.

@@ -13,10 +13,11 @@ use std::path::Path;
 
 use tch::{Kind, Tensor};
 
-use super::{
-    CrossAttention, DecoderLayer, Dimensions, EncoderLayer, Error, FeedForward, LayerNorm, Linear,
-    SelfAttention, Weights, elements, tensor_from_bytes,
+use super::tensors::{
+    CrossAttention, DecoderLayer, Dimensions, EncoderLayer, FeedForward, LayerNorm, Linear, SelfAttention,
+    Weights, elements, tensor_from_bytes,
 };
+use crate::models::Error;
 
 const BINARY_VERSION: u32 = 6;
 

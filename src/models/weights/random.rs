@@ -2,7 +2,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-use super::{
+use super::tensors::{
     AUDIO_POSITIONS, CrossAttention, DecoderLayer, EncoderLayer, FeedForward, LayerNorm, Linear,
     SelfAttention, TEXT_POSITIONS, Weights,
 };

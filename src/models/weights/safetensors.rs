@@ -11,10 +11,11 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use serde::Deserialize;
 use tch::{Kind, Tensor};
 
-use super::{
-    CrossAttention, DecoderLayer, Dimensions, EncoderLayer, Error, FeedForward, LayerNorm, Linear,
-    SelfAttention, Weights, elements, tensor_from_bytes,
+use super::tensors::{
+    CrossAttention, DecoderLayer, Dimensions, EncoderLayer, FeedForward, LayerNorm, Linear, SelfAttention,
+    Weights, elements, tensor_from_bytes,
 };
+use crate::models::Error;
 
 /// In bytes, as in the reference implementation.
 const HEADER_LIMIT: u64 = 100_000_000;

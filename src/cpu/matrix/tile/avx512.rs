@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::super::super::rows::{COARSE_GELU, gelu_lanes};
 use super::super::super::threads::Places;
 use super::super::super::{Bf16, Instructions, Level};
-use super::super::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
+use super::super::packed::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
 
 /// The most rows of one tile.
 const ROWS: usize = 8;

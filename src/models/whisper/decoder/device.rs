@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tch::Tensor;
 
+pub use self::network::rows_max;
 use self::network::{Network, address};
 use super::torch::{self, Placement};
 use super::{AlignmentWeights, Logits, Run, plain};
@@ -19,17 +20,6 @@ use crate::engine::SlotId;
 use crate::models::whisper::bias::Bias;
 use crate::models::whisper::rules::Table;
 use crate::models::{Error, weights};
-
-/// The fewest rows of the largest launch; long prompts run in parts of this many tokens.
-const ROWS_MIN: usize = 64;
-
-/// Rows of the largest launch for `slots`.
-pub fn rows_max(slots: usize) -> usize {
-    slots.next_power_of_two().max(ROWS_MIN)
-}
-
-/// Widths that the norm's kernel is written for.
-const WIDTH_MAX: usize = 2048;
 
 pub struct Decoder {
     // First, so that the device is idle before the memory is freed.

@@ -3,7 +3,6 @@
 use tch::{Kind, Tensor};
 
 use super::super::torch::{self, Placement};
-use super::{WIDTH_MAX, rows_max};
 use crate::cuda::{
     ATTENTION_SPLIT, Address, Argument, Error as DeviceError, HEAD, Kernel, Outcome, Product, Queue, Row,
     State, TrieNode,
@@ -12,6 +11,16 @@ use crate::models::Error;
 use crate::models::whisper::bias::NODES_MAX;
 use crate::models::whisper::layers::{LayerNorm, Linear};
 use crate::models::whisper::rules::Table;
+
+/// The fewest rows of the largest launch; long prompts run in parts of this many tokens.
+const ROWS_MIN: usize = 64;
+/// The widest norm that its kernel can compute.
+const WIDTH_MAX: usize = 2048;
+
+/// Rows of the largest launch for `slots`.
+pub fn rows_max(slots: usize) -> usize {
+    slots.next_power_of_two().max(ROWS_MIN)
+}
 
 /// Sizes, weights and buffers, as the kernels see them.
 pub struct Network {

@@ -1,0 +1,92 @@
+//! The services that the endpoints work with, and their configuration.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::openapi;
+use super::readiness::{Activity, Readiness};
+use crate::audio;
+use crate::fetch::Fetcher;
+use crate::http::Authenticator;
+use crate::jobs::Jobs;
+use crate::live::Live;
+use crate::share::{Tenants, Turns};
+use crate::transcribe::Transcriber;
+
+/// How requests are processed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Time limit for a request, after which it gets 504. Time in which the process stood still does not
+    /// count. Default 600 000.
+    pub processing_timeout_ms: u64,
+    /// Files decoded at once, each on a thread. Default: twice the number of processors, so that the next one
+    /// is ready when one is done.
+    pub decoders: usize,
+    /// URLs fetched at once; others wait their turn. Each may take up `fetch.max_bytes` of memory. Default 8.
+    pub downloads: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            processing_timeout_ms: 600_000,
+            decoders: 2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            downloads: 8,
+        }
+    }
+}
+
+/// Everything that the endpoints work with.
+pub struct Services {
+    pub(super) transcriber: Transcriber,
+    pub(super) live: Live,
+    pub(super) authenticator: Authenticator,
+    pub(super) fetcher: Fetcher,
+    pub(super) jobs: Option<Jobs>,
+    pub(super) readiness: Readiness,
+    pub(super) audio: audio::Limits,
+    pub(super) processing_timeout: Duration,
+    pub(super) decoders: Turns,
+    pub(super) downloads: Turns,
+    pub(super) activity: Activity,
+    /// `/openapi.json`.
+    pub(super) document: serde_json::Value,
+}
+
+/// The parts of [`Services`].
+pub struct Parts {
+    pub transcriber: Transcriber,
+    pub live: Live,
+    pub authenticator: Authenticator,
+    pub fetcher: Fetcher,
+    /// `None` if callbacks are not served.
+    pub jobs: Option<Jobs>,
+    pub readiness: Readiness,
+    /// The organisations that share the server.
+    pub tenants: Tenants,
+    /// How much audio one request may hold.
+    pub audio: audio::Limits,
+    /// The paths of other services on the same port, in OpenAPI's form.
+    pub other_paths: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Services {
+    pub fn new(parts: Parts, config: &Config) -> Self {
+        Self {
+            transcriber: parts.transcriber,
+            live: parts.live,
+            authenticator: parts.authenticator,
+            fetcher: parts.fetcher,
+            jobs: parts.jobs,
+            readiness: parts.readiness,
+            audio: parts.audio,
+            processing_timeout: Duration::from_millis(config.processing_timeout_ms),
+            decoders: Turns::new(config.decoders, parts.tenants.clone()),
+            downloads: Turns::new(config.downloads, parts.tenants),
+            activity: Activity::default(),
+            document: openapi::build(parts.other_paths),
+        }
+    }
+}

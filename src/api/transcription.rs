@@ -1,0 +1,94 @@
+//! The transcription of one file, for a request whose client waits and for a job.
+
+use std::time::SystemTime;
+
+use uuid::Uuid;
+
+use super::answer::{self, Asked, Heard};
+use super::decode::{Admitted, Fetched, Origin, decode};
+use super::parameters::Parameters;
+use super::services::Services;
+use super::{language, terms, wire};
+use crate::audio::{Bare, DecodeOptions};
+use crate::engine::{LanguageChoice, Task, TenantId};
+use crate::fetch;
+use crate::http::Failure;
+use crate::patience::Deadline;
+use crate::transcribe::TranscribeOptions;
+
+/// A valid request: everything that its answer depends on, except the audio.
+pub(super) struct Understood {
+    pub request_id: Uuid,
+    pub created: SystemTime,
+    pub parameters: Parameters,
+    pub words: bool,
+    pub raw: Option<Bare>,
+    language: LanguageChoice,
+}
+
+impl Understood {
+    /// # Errors
+    /// 400 for a language that the model lacks.
+    pub fn new(
+        services: &Services,
+        request_id: Uuid,
+        created: SystemTime,
+        parameters: Parameters,
+        (words, raw): (bool, Option<Bare>),
+    ) -> Result<Self, Failure> {
+        let language = language::choice(&parameters, services.transcriber.model())?;
+        Ok(Self { request_id, created, parameters, words, raw, language })
+    }
+}
+
+/// The tenant of the work, and how long it may wait.
+pub(super) struct Urgency {
+    pub tenant: TenantId,
+    pub deadline: Option<Deadline>,
+    pub origin: Origin,
+}
+
+/// # Errors
+/// As [`crate::fetch::Fetcher::fetch`].
+pub(super) async fn fetch(services: &Services, url: &str, tenant: TenantId) -> Result<Fetched, fetch::Error> {
+    let turn = services.downloads.take(tenant.0).await;
+    let download = services.fetcher.fetch(url).await?;
+    Ok(Fetched { bytes: download.bytes, held: Box::new(turn) })
+}
+
+/// Transcribes audio into the body of the answer.
+pub(super) async fn transcribe(
+    services: &Services,
+    understood: &Understood,
+    urgency: Urgency,
+    audio: Fetched,
+) -> Result<wire::Response, Failure> {
+    let Understood { request_id, created, ref parameters, words, raw, ref language } = *understood;
+    let decode_options =
+        DecodeOptions { raw, split_channels: parameters.multichannel, limits: services.audio.clone() };
+    let options = TranscribeOptions {
+        language: language.clone(),
+        task: Task::Transcribe,
+        prompt: None,
+        bias: terms::terms(parameters),
+        // Sentences, utterances and search hits have times too.
+        word_times: words || parameters.implies_words(),
+        class: urgency.origin.class(),
+        tenant: urgency.tenant,
+        deadline: urgency.deadline,
+    };
+    let decoded = decode(services, audio, decode_options, &options, &urgency.origin).await?;
+    let Admitted { decoded, sha256, admission } = decoded;
+    let transcripts = services.transcriber.transcribe_all(decoded.channels, admission, &options).await?;
+
+    let asked = Asked { request_id, created, parameters, words };
+    let heard = Heard {
+        sha256,
+        duration_seconds: decoded.duration_seconds,
+        source_channels: decoded.source_channels,
+        damaged: decoded.damaged,
+        transcripts: &transcripts,
+        model: services.transcriber.model(),
+    };
+    answer::respond(&asked, &heard).await.map_err(Failure::internal)
+}

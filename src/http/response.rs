@@ -1,0 +1,44 @@
+//! Answers: JSON, text, or none.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Empty, Full};
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use serde::Serialize;
+
+/// The body of an answer, whole or streamed.
+pub type ReplyBody = UnsyncBoxBody<Bytes, std::io::Error>;
+pub type Response = hyper::Response<ReplyBody>;
+
+/// A JSON answer.
+pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
+    let (status, body) = match serde_json::to_vec(value) {
+        Ok(body) => (status, body),
+        Err(error) => {
+            tracing::error!(%error, "an answer could not be written as JSON");
+            (StatusCode::INTERNAL_SERVER_ERROR, b"{}".to_vec())
+        }
+    };
+    let mut response =
+        Response::new(Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A text answer.
+pub fn text(content_type: &'static str, body: String) -> Response {
+    let body = Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+pub(super) fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync());
+    *response.status_mut() = status;
+    response
+}
