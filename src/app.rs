@@ -97,7 +97,7 @@ const VAD_FOLDER: &str = "silero-vad";
 /// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
-/// Finds or fetches the model and starts the engine on it; `tenants` take turns at the work before the engine.
+/// Finds or fetches the model and starts the engine on it.
 ///
 /// # Errors
 /// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
@@ -135,7 +135,6 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
 /// run on.
 pub async fn serve(config: &Config, stop: Shutdown) -> Result<(), Error> {
     refuse_open(config)?;
-    patience::watch_the_clock();
     let listener = listen(config.listen)?;
     serve_on(listener, config, stop, || {}).await
 }
@@ -157,6 +156,7 @@ async fn serve_on(
     stop: Shutdown,
     is_ready: impl FnOnce(),
 ) -> Result<(), Error> {
+    patience::watch_the_clock();
     metrics::start();
     let operators_listener = match config.metrics.listen {
         Some(address) => Some(listen(address)?),

@@ -102,14 +102,15 @@ fn environment(library: &Path) -> Result<Environment, Error> {
     if let Some(environment) = &*opened {
         return Ok(environment.clone());
     }
+    Ok(opened.insert(open(library)?).clone())
+}
+
+fn open(library: &Path) -> Result<Environment, Error> {
     if !library.exists() {
         return Err(Error::NoRuntime(library.to_owned()));
     }
-    let environment = ort::init_from(library)
-        .map_err(|error| Error::Runtime(error.to_string()))?
-        .with_telemetry(false)
-        .build()?;
-    Ok(opened.insert(environment).clone())
+    let environment = ort::init_from(library).map_err(|error| Error::Runtime(error.to_string()))?;
+    Ok(environment.with_telemetry(false).build()?)
 }
 
 /// A handle on a thread that answers one question after another. The thread ends with its last handle.
@@ -180,9 +181,9 @@ mod tests {
     fn what_is_not_installed_is_named() {
         let folder = tempfile::tempdir().expect("a folder");
         let library = folder.path().join("libonnxruntime.so");
-        assert!(matches!(environment(&library), Err(Error::NoRuntime(path)) if path == library));
+        assert!(matches!(open(&library), Err(Error::NoRuntime(path)) if path == library));
         std::fs::write(&library, "not a library").expect("written");
-        assert!(matches!(environment(&library), Err(Error::Runtime(_))));
+        assert!(matches!(open(&library), Err(Error::Runtime(_))));
     }
 
     #[tokio::test]

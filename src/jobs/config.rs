@@ -18,8 +18,8 @@ pub struct Config {
     /// Runs before a job is given up that fails, or whose decoding ends the process. The receiver then gets
     /// an error object. Default 5.
     pub runs_max: u32,
-    /// A run that takes longer counts as failed. Time in which the process stood still does not count.
-    /// Default 3 600 000, an hour.
+    /// A run that takes longer counts as failed, including its wait for memory. If the time is up while the
+    /// process stands still, it begins anew. Default 3 600 000, an hour.
     pub run_timeout_ms: u64,
     /// Jobs not delivered yet. Beyond this many, clients get 503; an organisation beyond its share of them
     /// gets 429. Default 10 000.

@@ -213,7 +213,7 @@ mod tests {
         let [total_latency, tts_latency, ttt_latency] = [0.5, 0.25, 0.125].map(Seconds::new);
         assert_eq!(
             Message::AgentStartedSpeaking { total_latency, tts_latency, ttt_latency }.to_json(),
-            r#"{"total_latency":0.5,"ttt_latency":0.125,"tts_latency":0.25,"type":"AgentStartedSpeaking"}"#
+            r#"{"total_latency":0.5,"tts_latency":0.25,"ttt_latency":0.125,"type":"AgentStartedSpeaking"}"#
         );
     }
 

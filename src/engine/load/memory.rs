@@ -2,7 +2,8 @@
 //!
 //! Audio takes up memory from its decoding until its transcript is done, regardless of how much of it is recognised.
 //! So memory is counted separately from work. All jobs together count as one tenant, which always leaves memory for
-//! clients that wait for an answer; jobs without room wait for it one after another.
+//! clients that wait for an answer; jobs without room wait for it one after another. A job that is longer than all of
+//! the jobs' memory counts as that much: it runs beside no other job, and clients are served meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub struct Memory {
 struct State {
     tenants: Tenants,
     ledger: Ledger<Flow>,
-    /// Room that is kept for the first job in line.
+    /// Room that the first job in line has waited for long enough; 0 if none has.
     kept_ms: u64,
 }
 
@@ -89,9 +90,25 @@ impl Memory {
         let own = state.ledger.of(flow).saturating_sub(held_ms);
         let (tenants, kept) = match flow {
             Flow::Jobs => (&self.never_alone, 0),
+            // While the job waits for other jobs, clients would make no room for it.
+            Flow::Tenant(_) if !self.fits_beside_jobs(state, state.kept_ms) => (&state.tenants, 0),
             Flow::Tenant(_) => (&state.tenants, state.kept_ms),
         };
         may_hold(own, total.saturating_add(kept), wanted_ms, self.capacity_ms, tenants)
+    }
+
+    /// Whether jobs may hold so much more, if there were no clients.
+    fn fits_beside_jobs(&self, state: &State, more_ms: u64) -> bool {
+        let jobs = state.ledger.of(Flow::Jobs);
+        may_hold(jobs, jobs, more_ms, self.capacity_ms, &self.never_alone).is_ok()
+    }
+
+    /// The room that a piece of `seconds` counts for.
+    fn counted_ms(&self, flow: Flow, seconds: f64) -> u64 {
+        match flow {
+            Flow::Jobs => milliseconds(seconds).min(self.capacity_ms / 5 * 4),
+            Flow::Tenant(_) => milliseconds(seconds),
+        }
     }
 
     /// Whether `tenant` could hold another piece of `seconds`.
@@ -104,12 +121,29 @@ impl Memory {
     /// # Errors
     /// [`Refused`].
     pub fn reserve(self: &Arc<Self>, flow: Flow, seconds: f64) -> Result<MemoryReservation, Refused> {
-        let wanted_ms = milliseconds(seconds);
-        let mut state = self.state();
+        let wanted_ms = self.counted_ms(flow, seconds);
+        let state = self.state();
         self.may_hold(&state, flow, 0, wanted_ms)?;
+        Ok(self.reserved(state, flow, wanted_ms))
+    }
+
+    /// Reserves the room that is kept for the first job in line, as soon as it is free: clients need not leave more.
+    fn reserve_kept(self: &Arc<Self>) -> Option<MemoryReservation> {
+        let state = self.state();
+        let is_free = state.ledger.total().saturating_add(state.kept_ms) <= self.capacity_ms;
+        let kept_ms = state.kept_ms;
+        (is_free && self.fits_beside_jobs(&state, kept_ms)).then(|| self.reserved(state, Flow::Jobs, kept_ms))
+    }
+
+    fn reserved(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        flow: Flow,
+        wanted_ms: u64,
+    ) -> MemoryReservation {
         state.ledger.add(flow, wanted_ms);
         drop(state);
-        Ok(MemoryReservation { memory: self.clone(), flow, held_ms: Mutex::new(wanted_ms) })
+        MemoryReservation { memory: self.clone(), flow, held_ms: Mutex::new(wanted_ms) }
     }
 
     /// Reserves room for a job of `tenant` as soon as there is some. Cancel-safe: dropping the future leaves the line.
@@ -125,9 +159,12 @@ impl Memory {
                 return reservation;
             }
             if kept.is_some() {
+                if let Some(reservation) = self.reserve_kept() {
+                    return reservation;
+                }
                 freed.await;
             } else if timeout_at(patience, freed).await.is_err() {
-                self.state().kept_ms = milliseconds(seconds);
+                self.state().kept_ms = self.counted_ms(Flow::Jobs, seconds);
                 kept = Some(Kept(self));
             }
         }
@@ -144,7 +181,7 @@ impl MemoryReservation {
     /// # Errors
     /// [`Refused`].
     pub fn grow_to(&self, seconds: f64) -> Result<(), Refused> {
-        let (mut held_ms, wanted_ms) = (self.held_ms(), milliseconds(seconds));
+        let (mut held_ms, wanted_ms) = (self.held_ms(), self.memory.counted_ms(self.flow, seconds));
         if wanted_ms <= *held_ms {
             return Ok(());
         }
@@ -157,7 +194,7 @@ impl MemoryReservation {
 
     /// Shrinks the reservation to `seconds`, if it is larger.
     pub fn shrink_to(&self, seconds: f64) {
-        let (mut held_ms, wanted_ms) = (self.held_ms(), milliseconds(seconds));
+        let (mut held_ms, wanted_ms) = (self.held_ms(), self.memory.counted_ms(self.flow, seconds));
         if wanted_ms < *held_ms {
             self.memory.state().ledger.give_back(self.flow, *held_ms - wanted_ms);
             *held_ms = wanted_ms;
@@ -224,6 +261,46 @@ mod tests {
         clients.clear();
         job.await;
         assert!(memory.reserve(ONE, 30.0).is_ok(), "nothing is kept any more");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_are_not_kept_out_for_a_job_that_waits_for_other_jobs() {
+        let memory = memory(100.0);
+        let running = memory.reserve(Flow::Jobs, 60.0).expect("idle");
+        let waiting = memory.clone();
+        let mut job = Box::pin(async move { waiting.reserve_for_job(TenantId(2), 40.0).await });
+        assert!(tokio::time::timeout(2 * JOB_PATIENCE, &mut job).await.is_err());
+        let client = memory.reserve(ONE, 40.0).expect("all that the running job leaves");
+        drop(running);
+        assert_eq!(memory.state().ledger.total(), 40_000);
+        let job = job.await;
+        assert_eq!(memory.state().ledger.total(), 80_000);
+        drop((client, job));
+        assert_eq!(memory.state().ledger.total(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_that_always_hold_the_rest_do_not_keep_a_job_out() {
+        let memory = memory(100.0);
+        let _clients = memory.reserve(ONE, 50.0).expect("idle");
+        assert!(memory.reserve(Flow::Jobs, 45.0).is_err(), "jobs leave room to clients that come");
+        let waiting = memory.clone();
+        let job = async move { waiting.reserve_for_job(TenantId(2), 45.0).await };
+        assert!(tokio::time::timeout(2 * JOB_PATIENCE, job).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn clients_are_served_beside_a_job_of_any_length() {
+        let memory = memory(100.0);
+        let job = memory.reserve_for_job(TenantId(2), 500.0).await;
+        let client = memory.reserve(ONE, 20.0).expect("what jobs leave");
+        job.grow_to(600.0).expect("it counts as all that jobs may hold");
+        job.shrink_to(400.0);
+        assert_eq!(memory.has_room(TenantId(1), 1.0), Err(Refused::Full));
+        job.shrink_to(30.0);
+        assert!(memory.has_room(TenantId(1), 50.0).is_ok());
+        drop((job, client));
+        assert_eq!(memory.state().ledger.total(), 0);
     }
 
     #[test]
