@@ -16,8 +16,8 @@
 //!
 //! # Layout
 //!
-//! Imports go down only. `tests/architecture.rs` holds the modules to the table below, and the files of each module to
-//! `src/circles.md`, which lists those that may import each other in a circle.
+//! Imports go down only. `tests/architecture.rs` enforces the table below between modules, and that no files of one
+//! module import each other in a circle.
 //!
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
@@ -25,7 +25,8 @@
 //!                           demo is an integrator's backend, which knows a service by its address
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; work delivered later
 //!    agent                  the voice agent: turns, floor, proofs, replies
-//! 3  format  vad  speech  knowledge    speech arts; text to speech; the material of an agent's answers
+//! 3  format  vad            how a transcript is written; where in the audio speech is
+//!    speech  knowledge      text to speech; the material that an agent answers from
 //!    session → sms  room    an agent's session and its text messages; participants' seats
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
 //!                           hyper plumbing

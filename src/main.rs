@@ -1,3 +1,5 @@
+//! The `verbatim` program.
+
 use std::process::ExitCode;
 
 /// mimalloc: fast on many threads, and it returns memory to the system.

@@ -1,10 +1,10 @@
-//! Time limits for peers, in time during which this process was running.
+//! Time limits for peers that count only time in which this process was running.
 //!
 //! A process stands still while it is stopped (SIGSTOP), while its laptop sleeps, or while its virtual machine moves.
 //! When it wakes up, all of its deadlines have passed, and the runtime may notice that before it notices the data that came in
-//! meanwhile: the system's wait for sockets returns empty-handed when a stopped process goes on. So a deadline that is
-//! noticed much too late begins anew, and one that is noticed in time is followed by one last look. A [`Deadline`] of
-//! work moves on by the time that the process stood still.
+//! meanwhile: the system's wait for sockets returns empty-handed when a stopped process goes on. So a deadline
+//! that turns out to be long past starts over, and one that has only just passed gets one last look at the data. A
+//! [`Deadline`] of work moves on by the time that the process stood still.
 
 mod deadline;
 

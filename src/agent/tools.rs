@@ -1,4 +1,4 @@
-//! The tools of agents: everything that one shares with all others.
+//! The tools that all agents share.
 
 use std::sync::Arc;
 use std::time::Duration;

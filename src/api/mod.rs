@@ -1,4 +1,4 @@
-//! The endpoints: the contract's and those for operators, one file each.
+//! The HTTP endpoints for transcription and for operators.
 //!
 //! `parameters.rs`, `raw.rs` and `source.rs` parse requests, `answer.rs` and `wire.rs` write answers,
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.

@@ -24,7 +24,7 @@ use super::gather::{Ending, Gather};
 use super::limits::{MAX_CHAINED, SAMPLE_RATES};
 use super::opus::{self, Surround};
 use super::sniff::{Band, Container, foreign};
-use super::speech::{amr, g729, speex};
+use super::voice_codecs::{amr, g729, speex};
 use super::{aac, mp4};
 
 /// Packets in a row that may yield nothing before the file is given up.

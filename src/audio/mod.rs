@@ -21,8 +21,8 @@ mod raw;
 mod resample;
 mod sniff;
 mod sound;
-mod speech;
 mod stream;
+mod voice_codecs;
 mod wave;
 
 pub use budget::Budget;

@@ -1,5 +1,5 @@
-//! The place of an MP4 file's index, and the codings of its tracks (ISO/IEC 14496-12). They are looked at before
-//! a reader begins, which could not go back in a stream and does not name codings that it cannot decode.
+//! Finds an MP4 file's index and the codecs of its tracks (ISO/IEC 14496-12) before a reader starts: a reader cannot
+//! go back in a stream, and does not name codecs that it cannot decode.
 
 /// The place of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

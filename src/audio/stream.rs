@@ -25,7 +25,7 @@ use super::options::SpeechCoding;
 use super::opus::Packets;
 use super::raw::{self, RawFormat};
 use super::sniff::{self, Container, foreign};
-use super::speech::speex;
+use super::voice_codecs::speex;
 use super::wave::{self, Coding as WaveCoding};
 pub use reading::Piece;
 use reading::{Input, Reading};

@@ -1,4 +1,4 @@
-//! Fork and join for kernels of microseconds.
+//! Fork-join for kernels that take only microseconds.
 //!
 //! Threads take pieces of the work as they become free, and the caller waits only for pieces that were
 //! taken: a thread that the system has suspended for another program delays nothing. A barrier of all

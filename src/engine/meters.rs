@@ -1,4 +1,4 @@
-//! The engine's metrics, as handles that cost an addition each.
+//! The engine's metrics, as handles that cost one addition per update.
 
 use std::time::{Duration, Instant};
 

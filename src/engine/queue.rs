@@ -1,5 +1,5 @@
-//! Who goes next: by class, then fairly between tenants by audio seconds, then in order of arrival.
-//! Jobs, which come last, have one turn in [`JOB_TURN`] all the same, so that they come at all.
+//! The order of windows: by class, then fairly between tenants by audio seconds, then in order of arrival.
+//! Jobs come last but get one turn in [`JOB_TURN`], so that they are never starved.
 //!
 //! Pure: no clock, no channel. Deficit round robin (Shreedhar and Varghese, 1995) with the audio's
 //! length as the cost: a tenant with a thousand windows and one with a single window take turns.

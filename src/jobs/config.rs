@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::room::Bounds;
+use super::capacity::Bounds;
 use super::signature::SigningSecret;
 use crate::share::Tenants;
 

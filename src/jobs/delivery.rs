@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::attempt;
-use super::room::Resource;
+use super::capacity::Resource;
 use super::shared::Shared;
 use super::store::{Delivery, JobId, Next, Phase};
 use super::waiting::{insist, rest};

@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::room::Resource;
+use super::capacity::Resource;
 
 const NOTES_MAX: usize = 32;
 /// Older records say little: there may have been nothing to do since.

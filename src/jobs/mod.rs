@@ -16,11 +16,12 @@
 //! [`Jobs`] is the handle that doors use. [`Jobs::run`] does the work: `runner.rs` transcribes through
 //! the [`Work`] that is handed in, `delivery.rs` sends, `keeper.rs` throws away. None of them knows HTTP
 //! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database, `spool.rs` has
-//! the audio, and `reconcile.rs` makes the two agree. `room.rs` says how much may wait, `drain_rate.rs`
+//! the audio, and `reconcile.rs` makes the two agree. `capacity.rs` says how much may wait, `drain_rate.rs`
 //! when there will be room again.
 #![doc = include_str!("README.md")]
 
 mod attempt;
+mod capacity;
 mod config;
 mod delivery;
 mod drain_rate;
@@ -28,7 +29,6 @@ mod error;
 mod keeper;
 mod quarantine;
 mod reconcile;
-mod room;
 mod runner;
 mod schedule;
 mod shared;
@@ -44,9 +44,9 @@ mod waiting;
 mod watch;
 mod world;
 
+pub use capacity::{Bounds, Refusal, Resource, Usage};
 pub use config::Config;
 pub use error::Error;
-pub use room::{Bounds, Refusal, Resource, Usage};
 pub use runner::{Again, Fault, Input, Setback, Task, Work};
 pub use signature::{HIDDEN, SecretError, SigningSecret};
 pub use sqlite::Sqlite;

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::room::Resource;
+use super::capacity::Resource;
 use super::schedule::rerun_after;
 use super::shared::Shared;
 use super::spool::{Unread, is_shortage};

@@ -1,4 +1,4 @@
-//! When to retry. Pure; chance is an argument.
+//! Whether and when a failed delivery is retried; the delays are a setting. Pure; chance is an argument.
 
 use std::time::Duration;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::capacity::{Bounds, Refusal, Resource};
 use super::config::Config;
 use super::drain_rate::DrainRate;
 use super::error::Error;
-use super::room::{Bounds, Refusal, Resource};
 use super::signature::SigningSecret;
 use super::spool::Audio;
 use super::store::{Acceptance, Idempotency, JobId, Order, Store};

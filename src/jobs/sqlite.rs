@@ -10,8 +10,8 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavior, params};
 
+use super::capacity::{Bounds, Usage};
 use super::error::Error;
-use super::room::{Bounds, Usage};
 use super::store::{
     Acceptance, Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, Stamp,
     State, Store, Submission,

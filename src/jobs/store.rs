@@ -12,8 +12,8 @@ use reqwest::Method;
 use url::Url;
 use uuid::Uuid;
 
+use super::capacity::{Bounds, Refusal, Usage};
 use super::error::Error;
-use super::room::{Bounds, Refusal, Usage};
 
 /// The id of the request that made the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

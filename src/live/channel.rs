@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::activity::Activity;
 use super::agreement::Agreement;
 use super::context::Context;
 use super::event::{Event, Results};
@@ -12,7 +13,6 @@ use super::intake::{Intake, Mark};
 use super::settings::Settings;
 use super::span::{ENDPOINTING, FRAME, Span, to_samples, to_seconds};
 use super::utterance::Utterance;
-use super::voice::Voice;
 use crate::audio::{Pcm, SAMPLE_RATE};
 use crate::engine::{DecodingOptions, LanguageChoice, Recognition, Term, WINDOW_SAMPLES};
 use crate::transcript::{Word, in_order};
@@ -118,7 +118,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    pub fn new(index: usize, settings: Settings, voice: Voice) -> Self {
+    pub fn new(index: usize, settings: Settings, voice: Activity) -> Self {
         let utterance = Utterance::new(index, settings.speech_started, settings.gap);
         Self {
             index,

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::activity::Activity;
 use super::recording::Recording;
 use super::span::FRAME;
-use super::voice::Voice;
 use crate::audio::Pcm;
 
 /// A message of the client, with the position of the audio that came before it.
@@ -25,7 +25,7 @@ impl Mark {
 
 /// Input that the channel has not worked on yet, and the audio that it may still need.
 pub struct Intake {
-    voice: Voice,
+    voice: Activity,
     audio: Recording,
     /// One for each frame that the channel has not looked at yet.
     probabilities: VecDeque<f32>,
@@ -33,7 +33,7 @@ pub struct Intake {
 }
 
 impl Intake {
-    pub fn new(voice: Voice) -> Self {
+    pub fn new(voice: Activity) -> Self {
         Self { voice, audio: Recording::default(), probabilities: VecDeque::new(), marks: VecDeque::new() }
     }
 

@@ -16,6 +16,7 @@
 //! [callbacks]: crate::jobs
 #![doc = include_str!("README.md")]
 
+mod activity;
 mod agreement;
 mod channel;
 mod config;
@@ -32,7 +33,6 @@ mod span;
 #[cfg(test)]
 mod tests;
 mod utterance;
-mod voice;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

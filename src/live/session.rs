@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
+use super::activity::Activity;
 use super::channel::{Channel, Request};
 use super::event::{Error, Event, Results};
 use super::options::Options;
 use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
-use super::voice::Voice;
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, Recognition, Term, Window};
 
@@ -183,7 +183,7 @@ impl Session {
                 if self.channels.is_empty() {
                     let Shared { vad, config, .. } = &*self.shared;
                     let settings = Settings::new(&self.options, config.min_pause_ms, config.hop_ms);
-                    let channel = |index| Channel::new(index, settings.clone(), Voice::new(vad.as_ref()));
+                    let channel = |index| Channel::new(index, settings.clone(), Activity::new(vad.as_ref()));
                     self.channels = (0..pcm.len()).map(channel).collect();
                     self.windows = pcm.iter().map(|_| None).collect();
                 }

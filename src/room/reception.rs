@@ -1,4 +1,4 @@
-//! The side of a session that a room on a media server talks to.
+//! The questions that a room on a media server asks of its session: for seats, and whether it is over.
 
 use futures_util::future::BoxFuture;
 use tokio_util::sync::WaitForCancellationFuture;

@@ -3,8 +3,8 @@
 //! [`Share`] bounds the amount that each tenant holds, [`Turns`] lets tenants in one after the other.
 //! Both use dynamic thresholds (Choudhury and Hahne, 1998):
 //!
-//! - A tenant may hold at most [`FREE_FACTOR`] times the capacity that it leaves free, which is four fifths of what
-//!   the others leave. One busy tenant gets four fifths, two get four ninths each, and the next one always finds some left.
+//! - A tenant may hold at most [`FREE_FACTOR`] times the capacity that it leaves free: four fifths of what the others
+//!   leave. One busy tenant gets four fifths, two get four ninths each, and the next one always finds some left.
 //! - Some pieces are larger than that by themselves. A tenant that holds nothing may bring a piece of any size that
 //!   fits while the others hold less than a fifth, so that an idle server never refuses for ever what it can hold.
 //! - While only one organisation has keys, it may hold everything.

@@ -1,4 +1,4 @@
-//! The door of the voice agent: HTTP and WebSocket endpoints, and the `Host` behind them.
+//! The voice-agent service: its HTTP and WebSocket endpoints, and the `Host` behind them.
 //!
 //! ```text
 //! POST /STS/interactiveAgent ─▶ action ─▶ session::Sessions ─ events ─▶ watchers

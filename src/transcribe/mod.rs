@@ -2,7 +2,7 @@
 
 mod chunk;
 mod options;
-mod speech;
+mod spans;
 mod window_plan;
 
 pub use chunk::{Policy, plan_windows};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use tokio::sync::Semaphore;
 
-use self::speech::{Plan, Speech};
+use self::spans::{Plan, Speech};
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
     Audio, AudioPermit, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition,

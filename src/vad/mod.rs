@@ -6,12 +6,12 @@
 //! --bench vad`). All audio passes through it, on machines whose processors are few beside their GPUs. The
 //! probabilities agree with ONNX Runtime's to 2e-5.
 
+mod constants;
 mod dense;
 mod endpoint;
 mod error;
 mod lstm;
 mod network;
-mod onnx;
 mod silero;
 mod spans;
 mod spectrum;

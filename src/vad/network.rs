@@ -12,10 +12,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use super::constants::{self, TensorProto};
 use super::dense::{Activation, Dense, Rows, RowsMut};
 use super::error::Error;
 use super::lstm::{GATES, Recurrence, UNITS, sigmoid};
-use super::onnx::{self, TensorProto};
 use super::spectrum::{BINS, COLUMNS, Spectrum};
 use crate::cpu::Level;
 
@@ -74,7 +74,7 @@ impl Network {
     }
 
     pub fn from_bytes(bytes: &[u8], level: Level) -> Result<Self, Error> {
-        let tensors = Tensors(onnx::initializers(bytes).ok_or(Error::Malformed)?);
+        let tensors = Tensors(constants::initializers(bytes).ok_or(Error::Malformed)?);
         let spectrum = Spectrum::new();
         let basis = "model.stft.forward_basis_buffer";
         if !spectrum.is_written_as(&tensors.values(basis, &[2 * BINS, 1, 2 * (BINS - 1)])?) {

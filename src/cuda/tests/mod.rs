@@ -1,5 +1,5 @@
-//! Every kernel against libtorch on the processor: emulated everywhere, and on a GPU if there is one. The
-//! twins of the other two, `choose` and `log_mel`, are in `models/whisper`, and so are their tests.
+//! Kernels against libtorch on the processor: emulated everywhere, and on a GPU if there is one. `choose` and the
+//! log-mel kernels have their twins, and their tests, in `models/whisper`.
 
 pub mod emulated;
 

@@ -1,4 +1,5 @@
-//! The rules for the next token: suppression lists and the grammar of timestamps.
+//! The rules for the next token: suppression lists and the grammar of timestamps. `kernels/choose.cu` applies the same
+//! rules on a GPU.
 //!
 //! After openai/whisper `decoding.py`: `SuppressBlank`, `SuppressTokens`, `ApplyTimestampRules`.
 

@@ -1,4 +1,4 @@
-//! The same on a device: the kernels `log_mel` and `clamp_mel`.
+//! Log-mel features on a CUDA device: the kernels `log_mel` and `clamp_mel`.
 
 use tch::{Kind, Tensor};
 

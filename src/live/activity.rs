@@ -1,4 +1,4 @@
-//! The detector of voice in one channel, frame by frame.
+//! Voice activity in one channel, frame by frame.
 
 use crate::vad::{FRAME_SAMPLES, Vad, VadStream};
 
@@ -6,13 +6,13 @@ use crate::vad::{FRAME_SAMPLES, Vad, VadStream};
 const LOUD: f32 = 0.005;
 
 /// One stream's detector.
-pub enum Voice {
+pub enum Activity {
     Silero(Box<VadStream>),
     /// By loudness alone, with the samples of an incomplete frame.
     Loudness(Vec<f32>),
 }
 
-impl Voice {
+impl Activity {
     pub fn new(vad: Option<&Vad>) -> Self {
         match vad {
             Some(vad) => Self::Silero(Box::new(vad.stream())),

@@ -1,4 +1,4 @@
-//! Codecs of telephones, which code a model of the voice instead of a spectrum. Their streams are sequences of
+//! Telephone codecs, which encode a model of the voice rather than a spectrum. Their streams are sequences of
 //! frames of 10 or 20 ms.
 
 pub mod amr;
