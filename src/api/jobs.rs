@@ -197,10 +197,14 @@ impl JobWork {
         let understood = understand().map_err(|failure| setback(task, &failure))?;
         let audio = match input {
             Input::Audio(bytes) => Fetched { bytes, held: Box::new(()) },
-            Input::Url(url) => fetch(services, &url, TenantId(task.tenant)).await.map_err(|error| {
-                let again = if may_pass(&error) { Again::Later } else { Again::Never };
-                Setback { again, ..setback(task, &error.into()) }
-            })?,
+            Input::Url(url) => {
+                let fetched = fetch(services, &url, TenantId(task.tenant)).await.map_err(|error| {
+                    let again = if may_pass(&error) { Again::Later } else { Again::Never };
+                    Setback { again, ..setback(task, &error.into()) }
+                })?;
+                // A job may wait long for memory, and clients need the turns at downloading meanwhile.
+                Fetched { bytes: fetched.bytes, held: Box::new(()) }
+            }
         };
         // No client waits, so there is no deadline; the runner's time limit applies.
         let origin = Origin::Job(task.watch.clone());
