@@ -180,7 +180,7 @@ impl Socket {
         loop {
             match self.said().await {
                 Said::Message(message) => messages.push(message),
-                Said::Pong(_) => {}
+                Said::Audio(_) | Said::Pong(_) => {}
                 end => return (messages, end),
             }
         }
