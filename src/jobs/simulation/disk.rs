@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::{Dice, among, roll};
-use crate::jobs::room::{Bounds, Usage};
+use crate::jobs::capacity::{Bounds, Usage};
 use crate::jobs::spool::{Audio, Spool, Unread};
 use crate::jobs::store::{Acceptance, Answer, Census, Stamp, Submission};
 use crate::jobs::{Delivery, Error, Finished, Job, JobId, Next, Order, Phase, Run, Sqlite, State, Store};

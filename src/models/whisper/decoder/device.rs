@@ -5,6 +5,7 @@
 //! token each, in as many as its bucket: steps of many slots, or parts of prompts. Slots are named by the rows, so
 //! a bucket's graph serves any of them.
 
+mod launch;
 mod network;
 
 use std::sync::Arc;
@@ -221,7 +222,7 @@ impl Decoder {
         let place = unsafe { address(&self.network.buffers.rows) };
         self.device.upload(&bytes, place)?;
         let network = &self.network;
-        Ok(self.device.replay(bucket, &|queue| network.enqueue(queue, bucket))?)
+        Ok(self.device.replay(bucket, &|queue| launch::enqueue(network, queue, bucket))?)
     }
 
     fn slot(&self, slot: SlotId) -> Result<usize, Error> {

@@ -1,12 +1,9 @@
-//! One launch of the decoder: its kernels and products in order, and the memory that they work on.
+//! The decoder as its kernels see it: sizes, the addresses of weights, and the memory that launches work on.
 
 use tch::{Kind, Tensor};
 
 use super::super::torch::{self, Placement};
-use crate::cuda::{
-    ATTENTION_SPLIT, Address, Argument, Error as DeviceError, HEAD, Kernel, Outcome, Product, Queue, Row,
-    State, TrieNode,
-};
+use crate::cuda::{ATTENTION_SPLIT, Address, HEAD, Outcome, Row, State, TrieNode};
 use crate::models::Error;
 use crate::models::whisper::bias::NODES_MAX;
 use crate::models::whisper::layers::{LayerNorm, Linear};
@@ -26,50 +23,50 @@ pub fn rows_max(slots: usize) -> usize {
 pub struct Network {
     pub slots: usize,
     pub rows_max: usize,
-    width: usize,
-    heads: usize,
+    pub(super) width: usize,
+    pub(super) heads: usize,
     pub vocabulary: usize,
-    text_positions: usize,
-    audio_positions: usize,
-    table: Table,
-    suppressed: Tensor,
-    embedding: Address,
-    positions: Address,
-    norm: Norm,
-    layers: Vec<Layer>,
+    pub(super) text_positions: usize,
+    pub(super) audio_positions: usize,
+    pub(super) table: Table,
+    pub(super) suppressed: Tensor,
+    pub(super) embedding: Address,
+    pub(super) positions: Address,
+    pub(super) norm: Norm,
+    pub(super) layers: Vec<Layer>,
     pub buffers: Buffers,
     /// Biases in f32, which the layers hold by address.
     _biases: Vec<Tensor>,
 }
 
-struct Layer {
-    attention_norm: Norm,
-    query_key_value: Weight,
-    output: Weight,
-    cross_norm: Norm,
-    cross_query: Weight,
-    cross_output: Weight,
-    feed_forward_norm: Norm,
-    expand: Weight,
-    contract: Weight,
-    text_keys: Address,
-    text_values: Address,
-    audio_keys: Address,
-    audio_values: Address,
+pub(super) struct Layer {
+    pub(super) attention_norm: Norm,
+    pub(super) query_key_value: Weight,
+    pub(super) output: Weight,
+    pub(super) cross_norm: Norm,
+    pub(super) cross_query: Weight,
+    pub(super) cross_output: Weight,
+    pub(super) feed_forward_norm: Norm,
+    pub(super) expand: Weight,
+    pub(super) contract: Weight,
+    pub(super) text_keys: Address,
+    pub(super) text_values: Address,
+    pub(super) audio_keys: Address,
+    pub(super) audio_values: Address,
     /// The scales of keys and of values, where these are in fp8.
-    audio_scales: Option<[Address; 2]>,
+    pub(super) audio_scales: Option<[Address; 2]>,
 }
 
-struct Norm {
-    gamma: Address,
-    beta: Address,
+pub(super) struct Norm {
+    pub(super) gamma: Address,
+    pub(super) beta: Address,
 }
 
-struct Weight {
-    weight: Address,
-    bias: Address,
-    inputs: usize,
-    outputs: usize,
+pub(super) struct Weight {
+    pub(super) weight: Address,
+    pub(super) bias: Address,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
 }
 
 /// Memory that a launch works on, for as many rows as the largest launch has.
@@ -79,17 +76,17 @@ pub struct Buffers {
     /// (slots, bytes of [`NODES_MAX`]).
     pub tries: Tensor,
     /// Gains of tokens, set while one is chosen and 0 otherwise: (rows, vocabulary), f32.
-    gains: Tensor,
+    pub(super) gains: Tensor,
     /// Audio positions of each slot.
     pub lengths: Tensor,
-    positions: Tensor,
+    pub(super) positions: Tensor,
     /// The residual, f32.
-    x: Tensor,
+    pub(super) x: Tensor,
     /// The input of a product, bf16: (rows, 4 · d) at most.
-    input: Tensor,
+    pub(super) input: Tensor,
     /// The output of one, f32: (rows, 4 · d) at most.
-    product: Tensor,
-    parts: Tensor,
+    pub(super) product: Tensor,
+    pub(super) parts: Tensor,
     /// (rows, vocabulary), f32.
     pub logits: Tensor,
     pub outcomes: Tensor,
@@ -140,7 +137,7 @@ impl Network {
             return Err(Error::BadWeights(refused));
         }
         // SAFETY: weights and caches of `base`, or tensors of this network; both live in the decoder, which drops its
-        // device first. They are contiguous, and `enqueue` calls the kernels with their sizes and types.
+        // device first. They are contiguous, and `launch.rs` calls the kernels with their sizes and types.
         let address = |tensor: &Tensor| unsafe { address(tensor) };
         let mut biases = Vec::new();
         let mut weight = |linear: &Linear| -> Result<Weight, Error> {
@@ -208,128 +205,6 @@ impl Network {
             )?,
             _biases: biases,
         })
-    }
-
-    /// Enqueues a launch of `rows` rows: embeddings, layers, logits, the next tokens.
-    pub fn enqueue(&self, queue: &dyn Queue, rows: usize) -> Result<(), DeviceError> {
-        // SAFETY: tensors of this network, which the decoder drops after its device; they are made contiguous, with
-        // the sizes and types that the kernels below are called with.
-        let address = |tensor: &Tensor| unsafe { address(tensor) };
-        let at = &self.buffers;
-        let (row, positions, x) = (address(&at.rows), address(&at.positions), address(&at.x));
-        let (input, product) = (address(&at.input), address(&at.product));
-        let (width, heads) = (self.width, self.heads);
-        let multiply = |weight: &Weight| {
-            let &Weight { weight, inputs, outputs, .. } = weight;
-            queue.multiply(Product { weight, x: input, out: product, rows, inputs, outputs })
-        };
-        // Adds the last product to the residual and normalises it for the next one.
-        let add_norm = |y: Address, bias: Address, norm: &Norm| {
-            let arguments = [
-                positions.into(),
-                x.into(),
-                y.into(),
-                bias.into(),
-                norm.gamma.into(),
-                norm.beta.into(),
-                width.into(),
-                input.into(),
-            ];
-            queue.launch(Kernel::AddNorm, [rows, 1, 1], &arguments)
-        };
-        let embed = [
-            row.into(),
-            address(&at.states).into(),
-            self.embedding.into(),
-            self.positions.into(),
-            width.into(),
-            self.vocabulary.into(),
-            self.text_positions.into(),
-            positions.into(),
-            x.into(),
-        ];
-        queue.launch(Kernel::Embed, [rows, 1, 1], &embed)?;
-        let mut before = (Address::NULL, Address::NULL);
-        for layer in &self.layers {
-            add_norm(before.0, before.1, &layer.attention_norm)?;
-            multiply(&layer.query_key_value)?;
-            let attention = [
-                row.into(),
-                positions.into(),
-                product.into(),
-                layer.query_key_value.bias.into(),
-                heads.into(),
-                self.text_positions.into(),
-                layer.text_keys.into(),
-                layer.text_values.into(),
-                input.into(),
-            ];
-            queue.launch(Kernel::TextAttention, [rows, heads, 1], &attention)?;
-            multiply(&layer.output)?;
-
-            add_norm(product, layer.output.bias, &layer.cross_norm)?;
-            multiply(&layer.cross_query)?;
-            let splits = self.audio_positions.div_ceil(ATTENTION_SPLIT);
-            let parts = address(&at.parts);
-            let mut attention = vec![
-                row.into(),
-                positions.into(),
-                product.into(),
-                layer.cross_query.bias.into(),
-                heads.into(),
-                self.audio_positions.into(),
-                address(&at.lengths).into(),
-                layer.audio_keys.into(),
-                layer.audio_values.into(),
-            ];
-            attention.extend(layer.audio_scales.into_iter().flatten().map(Argument::from));
-            attention.push(parts.into());
-            let kernel = match layer.audio_scales {
-                Some(_) => Kernel::CrossAttentionFp8,
-                None => Kernel::CrossAttention,
-            };
-            queue.launch(kernel, [rows, heads, splits], &attention)?;
-            let join = [positions.into(), parts.into(), splits.into(), input.into()];
-            queue.launch(Kernel::CrossJoin, [rows, heads, 1], &join)?;
-            multiply(&layer.cross_output)?;
-
-            add_norm(product, layer.cross_output.bias, &layer.feed_forward_norm)?;
-            multiply(&layer.expand)?;
-            let wide = layer.expand.outputs;
-            let gelu =
-                [positions.into(), product.into(), layer.expand.bias.into(), wide.into(), input.into()];
-            queue.launch(Kernel::BiasGelu, [rows, wide.div_ceil(1024), 1], &gelu)?;
-            multiply(&layer.contract)?;
-            before = (product, layer.contract.bias);
-        }
-        add_norm(before.0, before.1, &self.norm)?;
-        let logits = address(&at.logits);
-        queue.multiply(Product {
-            weight: self.embedding,
-            x: input,
-            out: logits,
-            rows,
-            inputs: width,
-            outputs: self.vocabulary,
-        })?;
-        let choose = [
-            row.into(),
-            positions.into(),
-            logits.into(),
-            address(&self.suppressed).into(),
-            self.vocabulary.into(),
-            self.table.end_of_text.into(),
-            self.table.timestamp_begin.into(),
-            self.table.initial_timestamp_max.into(),
-            self.table.no_speech.into(),
-            self.text_positions.into(),
-            address(&at.tries).into(),
-            NODES_MAX.into(),
-            address(&at.gains).into(),
-            address(&at.states).into(),
-            address(&at.outcomes).into(),
-        ];
-        queue.launch(Kernel::Choose, [rows, 1, 1], &choose)
     }
 
     /// The size of a launch that `rows` fit into: a power of two.
