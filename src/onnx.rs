@@ -180,8 +180,25 @@ mod tests {
     #[test]
     fn what_is_not_installed_is_named() {
         let folder = tempfile::tempdir().expect("a folder");
-        let library = folder.path().join("libonnxruntime.so");
+        let library = folder.path().join(LIBRARY);
         assert!(matches!(open(&library), Err(Error::NoRuntime(path)) if path == library));
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_refused() {
+        // The library that a process opens first stays, whatever it asks for later.
+        let program = std::env::current_exe().expect("this program");
+        let alone = ["--exact", "onnx::tests::alone_a_file_that_is_no_library_is_refused", "--ignored"];
+        let output = std::process::Command::new(program).args(alone).output().expect("it starts");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && printed.contains("1 passed"), "{printed}");
+    }
+
+    #[test]
+    #[ignore = "runs in a process of its own, by the test above"]
+    fn alone_a_file_that_is_no_library_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let library = folder.path().join(LIBRARY);
         std::fs::write(&library, "not a library").expect("written");
         assert!(matches!(open(&library), Err(Error::Runtime(_))));
     }
