@@ -1,7 +1,8 @@
 //! Spoken digits, as people say them and as recognisers write them: "1234", "12-34", "one two three four",
 //! "double seven", "oh", "twelve thirty-four".
 
-const ONES: [&str; 20] = [
+/// The words for 0 to 19.
+pub const ONES: [&str; 20] = [
     "zero",
     "one",
     "two",
@@ -23,7 +24,8 @@ const ONES: [&str; 20] = [
     "eighteen",
     "nineteen",
 ];
-const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+/// The words for 20, 30 and so on.
+pub const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 
 /// All digits said in `text`, in order.
 pub fn digits(text: &str) -> String {

@@ -68,7 +68,7 @@
 //! | cpu        | |
 //! | cuda       | |
 //! | models     | engine, audio, transcript, cpu, cuda, hub |
-//! | format     | transcript |
+//! | format     | digits, transcript |
 //! | transcribe | audio, patience, share, vad, engine, transcript, telemetry |
 //! | live       | audio, share, vad, engine, transcript, telemetry |
 //! | jobs       | fetch, patience, share, state, telemetry |

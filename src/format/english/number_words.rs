@@ -1,19 +1,7 @@
 //! Single words that name numbers, whatever stands beside them.
 
-const UNITS: [&str; 9] = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
-const TEENS: [&str; 10] = [
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-];
-const TENS: [&str; 8] = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+use crate::digits::{ONES, TENS};
+
 const SCALES: [(&str, u64); 4] = [
     ("thousand", 1_000),
     ("million", 1_000_000),
@@ -43,11 +31,11 @@ fn place(list: &[&str], text: &str) -> Option<u64> {
 
 /// 0 to 9.
 pub fn digit(text: &str) -> Option<u64> {
-    if text == "zero" { Some(0) } else { place(&UNITS, text).map(|place| place + 1) }
+    place(&ONES[..10], text)
 }
 
 pub fn teen(text: &str) -> Option<u64> {
-    place(&TEENS, text).map(|place| place + 10)
+    place(&ONES[10..], text).map(|place| place + 10)
 }
 
 pub fn ten(text: &str) -> Option<u64> {
