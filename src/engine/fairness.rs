@@ -128,10 +128,14 @@ impl Fairness {
         self.used.get(&flow).copied().unwrap_or(self.least)
     }
 
+    /// Whether `flow` has a window in a slot.
+    pub fn has_slot(&self, flow: Flow) -> bool {
+        self.owed.contains_key(&flow)
+    }
+
     /// The flow with the lowest rank begins its next window first.
     fn rank(&self, flow: Flow) -> f64 {
-        let has_slot = self.owed.contains_key(&flow);
-        self.used(flow) - if has_slot { 0.0 } else { self.encode }
+        self.used(flow) - if self.has_slot(flow) { 0.0 } else { self.encode }
     }
 
     fn rank_waiting(&mut self) {
@@ -139,7 +143,7 @@ impl Fairness {
         for flow in &self.waiting {
             let rank = self.rank(*flow);
             next = next.min(rank);
-            if !self.owed.contains_key(flow) {
+            if !self.has_slot(*flow) {
                 without_slot = without_slot.min(rank);
             }
         }
@@ -154,7 +158,7 @@ impl Fairness {
     /// Whether a window of `flow` may begin.
     pub fn may_begin(&self, flow: Flow) -> bool {
         // A flow with no window in a slot may have to wait for debts; one that has one, and is ahead, must not make more.
-        let gives_way = self.owed.contains_key(&flow) && self.next_without_slot < self.rank(flow);
+        let gives_way = self.has_slot(flow) && self.next_without_slot < self.rank(flow);
         let mut others = self.owed.iter().filter(|(other, _)| **other != flow);
         self.is_alone()
             || (!gives_way && others.all(|(other, owed)| *owed <= 0.0 || self.waiting.contains(other)))

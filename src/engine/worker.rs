@@ -229,9 +229,8 @@ impl Worker {
     /// have no slot.
     fn next_in_time(&mut self, now: Instant, newcomers: bool) -> Option<Entry> {
         loop {
-            let (fairness, slots) = (&self.fairness, &self.slots);
-            let has_slot = |flow| slots.iter().flatten().any(|occupant| occupant.entry.flow() == flow);
-            let may_begin = |flow| fairness.may_begin(flow) && !(newcomers && has_slot(flow));
+            let fairness = &self.fairness;
+            let may_begin = |flow| fairness.may_begin(flow) && !(newcomers && fairness.has_slot(flow));
             let goes_first = |flow| fairness.goes_first(flow);
             let next = self.queue.pop(goes_first, |flow| fairness.is_next(flow) && may_begin(flow));
             let entry = next.or_else(|| self.queue.pop(goes_first, may_begin))?;

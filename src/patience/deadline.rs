@@ -121,7 +121,7 @@ mod tests {
         let (clock, start) = (Clock::new(), Instant::now());
         let deadline = Deadline { at: start, stood_still_ms: 0 };
         let at = |now_ms| deadline.at(&clock, now_ms).duration_since(start);
-        assert_eq!(at(60_000), Duration::ZERO, "nobody looks at the clock");
+        assert_eq!(at(60_000), Duration::ZERO, "no thread watches the clock");
         let mut now = 60_000;
         for _ in 0..40 {
             clock.look(now);

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The most that a tenant may hold, as a multiple of the capacity that it leaves free.
-const FREE_FACTOR: u64 = 4;
+pub const FREE_FACTOR: u64 = 4;
 
 /// The number of organisations with keys. Cheap to clone: clones share it.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::engine::fairness::Flow;
 use crate::engine::window::TenantId;
-use crate::share::{Ledger, Refused, Tenants, Turns, may_hold};
+use crate::share::{FREE_FACTOR, Ledger, Refused, Tenants, Turns, may_hold};
 
 /// How long a job waits for room while others are admitted. After that, room for it is kept free, so that a steady
 /// stream of small files cannot keep out a large job for ever.
@@ -106,7 +106,7 @@ impl Memory {
     /// The room that a piece of `seconds` counts for.
     fn counted_ms(&self, flow: Flow, seconds: f64) -> u64 {
         match flow {
-            Flow::Jobs => milliseconds(seconds).min(self.capacity_ms / 5 * 4),
+            Flow::Jobs => milliseconds(seconds).min(self.capacity_ms / (FREE_FACTOR + 1) * FREE_FACTOR),
             Flow::Tenant(_) => milliseconds(seconds),
         }
     }
