@@ -50,7 +50,8 @@ pub struct Segment {
     pub average_log_probability: f32,
     /// Probability that the window holds no speech, 0 to 1.
     pub no_speech_probability: f32,
-    /// Bytes of the window's text over bytes of its zlib form; above 2.4 it repeats itself.
+    /// Bytes over bytes of the zlib form, of the half of the window's text that compresses better; above 2.4 it repeats
+    /// itself.
     pub compression_ratio: f32,
     /// Sampling temperature of the attempt that was kept.
     pub temperature: f32,

@@ -71,8 +71,6 @@ pub(super) async fn transcribe(
         task: Task::Transcribe,
         prompt: None,
         bias: terms::terms(parameters),
-        // Sentences, utterances and search hits have times too.
-        word_times: words || parameters.implies_words(),
         class: urgency.origin.class(),
         tenant: urgency.tenant,
         deadline: urgency.deadline,

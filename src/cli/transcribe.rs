@@ -93,7 +93,8 @@ pub async fn run(mut config: Config, arguments: Arguments) -> Result<ExitCode, F
     let options = options(&arguments, &transcriber).map_err(Failure::Usage)?;
     let are_headed = arguments.files.len() > 1 && arguments.output_dir.is_none();
     let reading = Semaphore::new(1);
-    let work = &Work { transcriber, options, config, format: arguments.format, are_headed, reading };
+    let (format, word_times) = (arguments.format, arguments.word_timestamps);
+    let work = &Work { transcriber, options, config, format, word_times, are_headed, reading };
     let mut results = stream::iter(&files)
         .map(|(file, output)| async move { (file, output, work.transcript(file).await) })
         .buffered(arguments.concurrency);
@@ -179,8 +180,6 @@ fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<T
         task: if arguments.translate { Task::Translate } else { Task::Transcribe },
         prompt: arguments.prompt.clone(),
         bias: Arc::default(),
-        word_times: arguments.word_timestamps
-            || matches!(arguments.format, OutputFormat::Srt | OutputFormat::Vtt),
         class: Class::Interactive,
         tenant: TenantId::default(),
         deadline: None,
@@ -193,6 +192,8 @@ struct Work {
     options: TranscribeOptions,
     config: Config,
     format: OutputFormat,
+    /// Whether JSON has the words of segments, with their times.
+    word_times: bool,
     /// Whether each transcript begins with its file's name, because several go to the same output.
     are_headed: bool,
     /// Files are read and decoded one at a time, which is much faster than transcribing them, so at most one encoded
@@ -213,7 +214,7 @@ impl Work {
         let transcript = self.transcriber.transcribe(pcm, &self.options).await?;
         let text = match self.format {
             OutputFormat::Text => captions::text(&transcript),
-            OutputFormat::Json => json(file, &transcript, self.options.word_times),
+            OutputFormat::Json => json(file, &transcript, self.word_times),
             OutputFormat::Srt => captions::srt(&transcript),
             OutputFormat::Vtt => captions::vtt(&transcript),
         };

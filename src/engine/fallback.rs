@@ -5,6 +5,10 @@ use super::model::Hypothesis;
 use super::window::{DecodingOptions, Recognition};
 use crate::transcript::Segment;
 
+/// Text of less than so many times the threshold of mean log-probability means nothing. At high temperatures most
+/// attempts are like that.
+const NOISE_FACTOR: f32 = 2.0;
+
 /// The numbers by which a model's hypothesis is judged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quality {
@@ -43,9 +47,14 @@ impl Quality {
     }
 
     /// Whether this attempt is better than `other`, where neither is good enough: one that does not repeat
-    /// itself comes first, then the more probable one.
+    /// itself comes first, unless its tokens are as good as drawn by lot, then the more probable one.
     pub fn is_better_than(self, other: Self, options: &DecodingOptions) -> bool {
-        let rank = |quality: Self| (!quality.repeats(options), quality.average_log_probability);
+        let rank = |quality: Self| {
+            let is_noise = options
+                .log_probability_threshold
+                .is_some_and(|min| quality.average_log_probability < NOISE_FACTOR * min);
+            (!quality.repeats(options) && !is_noise, quality.average_log_probability)
+        };
         rank(self) > rank(other)
     }
 
@@ -92,5 +101,7 @@ mod tests {
         assert!(improbable.is_better_than(repeats, &options));
         assert!(good.is_better_than(improbable, &options));
         assert!(!improbable.is_better_than(improbable, &options));
+        let noise = Quality { average_log_probability: -3.5, ..good };
+        assert!(repeats.is_better_than(noise, &options), "said twice, or drawn by lot");
     }
 }

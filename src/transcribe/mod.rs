@@ -1,6 +1,7 @@
 //! Transcription of whole audio: cut into windows, recognise them, stitch the results.
 
 mod chunk;
+mod coverage;
 mod options;
 mod spans;
 mod window_plan;
@@ -17,10 +18,10 @@ use tokio::sync::Semaphore;
 use self::spans::{Plan, Speech};
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
-    Audio, AudioPermit, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition,
+    Audio, AudioPermit, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
     WINDOW_SAMPLES, Window,
 };
-use crate::transcript::{DetectedLanguage, Segment, Transcript, in_order};
+use crate::transcript::{DetectedLanguage, Segment, Transcript, Word, in_order};
 use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
 
 /// Windows of one request in the engine at once, for each of its slots: enough to keep all slots busy while the
@@ -199,7 +200,43 @@ impl Transcriber {
             segments.extend(recognition.segments.into_iter().map(|segment| in_file(segment, &plan)));
             next = rest.and_then(|sample| plan.after(sample));
         }
-        Ok((language.unwrap_or_else(unknown_language), segments))
+        let language = language.unwrap_or_else(unknown_language);
+        if work.options.task == Task::Transcribe {
+            self.listen_again(plan, sound, probabilities, &language, &mut segments, work).await?;
+        }
+        Ok((language, segments))
+    }
+
+    /// Recognises voice that has no words again, by itself: among other speech the model passes over sentences that
+    /// are quieter, or that are said twice.
+    async fn listen_again(
+        &self,
+        plan: &WindowPlan,
+        sound: &Sound,
+        probabilities: &[f32],
+        language: &DetectedLanguage,
+        segments: &mut Vec<Segment>,
+        work: &Work<'_>,
+    ) -> Result<(), Error> {
+        let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
+        let stretches = coverage::without_words(plan.pieces(), probabilities, &words);
+        let listened = stretches.into_iter().map(|stretch| async move {
+            let plan = WindowPlan::new([stretch.clone()]);
+            let mut window = self.window(plan.pcm(sound), work.options, Some(language));
+            // Voice that is not understood at the first attempt stays without words: others would invent some.
+            window.options.temperatures.truncate(1);
+            let options = window.options.clone();
+            let recognition = self.engine.recognize(work.admission, window).await?;
+            if recognition.needs_fallback(&options) {
+                return Ok(Vec::new());
+            }
+            let found = recognition.segments.into_iter().map(|segment| in_file(segment, &plan)).collect();
+            Ok(coverage::within(found, &stretch))
+        });
+        for found in try_join_all(listened).await? {
+            coverage::put(segments, found);
+        }
+        Ok(())
     }
 
     /// As the reference does: each window begins where the text of the one before it ended.
@@ -234,7 +271,7 @@ impl Transcriber {
                 task: options.task,
                 prompt: options.prompt.clone(),
                 bias: options.bias.clone(),
-                word_times: options.word_times,
+                word_times: true,
                 ..DecodingOptions::default()
             },
             class: options.class,

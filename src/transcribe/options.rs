@@ -38,8 +38,6 @@ pub struct TranscribeOptions {
     pub prompt: Option<String>,
     /// Names and terms to expect.
     pub bias: Arc<[Term]>,
-    /// Times for every word, not only for segments.
-    pub word_times: bool,
     pub class: Class,
     pub tenant: TenantId,
     /// Work that has not begun by then fails: the search for speech, and each window.

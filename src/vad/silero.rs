@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::Error;
-use super::lstm::LstmState;
+use super::lstm::RenewedState;
 use super::network::{Layers, Network};
 use super::spectrum::{BINS, COLUMNS, SPAN, SpectrumScratch};
 use crate::audio::{Pcm, Sound};
@@ -81,7 +81,7 @@ impl Vad {
         VadStream {
             network: self.network.clone(),
             gain: 1.0,
-            lstm: LstmState::default(),
+            lstm: RenewedState::default(),
             context: [0.0; CONTEXT],
             pending: Vec::new(),
         }
@@ -93,7 +93,7 @@ impl Vad {
 pub struct VadStream {
     network: Arc<Network>,
     gain: f32,
-    lstm: LstmState,
+    lstm: RenewedState,
     /// The last samples of the frame before.
     context: [f32; CONTEXT],
     /// Samples of an incomplete frame.
@@ -148,8 +148,8 @@ impl VadStream {
             self.network.spectrum.magnitudes(&span, spectrum, magnitudes);
         }
         for gates in self.network.gates(frames.len(), magnitudes, layers) {
-            self.network.recurrence.step(&mut self.lstm, gates);
-            probabilities.push(self.network.output(&self.lstm.hidden));
+            let hidden = self.lstm.step(&self.network.recurrence, gates);
+            probabilities.push(self.network.output(hidden));
         }
     }
 }

@@ -21,7 +21,6 @@ fn options() -> TranscribeOptions {
         task: Task::Transcribe,
         prompt: None,
         bias: [].into(),
-        word_times: false,
         class: Class::Interactive,
         tenant: TenantId(0),
         deadline: None,

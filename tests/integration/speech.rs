@@ -44,7 +44,6 @@ fn options() -> TranscribeOptions {
         task: Task::Transcribe,
         prompt: None,
         bias: Arc::default(),
-        word_times: true,
         class: Class::Interactive,
         tenant: TenantId(0),
         deadline: None,
@@ -207,24 +206,6 @@ const SOME_NAMES: [&str; 20] = [
     "Systrom",
     "Anaphylaxis",
 ];
-
-#[tokio::test]
-async fn word_times_change_no_word() {
-    let transcriber = transcriber();
-    let mut samples: Vec<f32> = Vec::new();
-    for (pcm, _) in passages() {
-        samples.extend(pcm.samples());
-        samples.extend([0.0; 4_000]);
-    }
-    let long = Pcm::new(samples.repeat(3));
-    for pcm in [read("speech/jfk.wav"), read("speech/es_conteo.wav"), long] {
-        let without = TranscribeOptions { word_times: false, ..options() };
-        let without = transcriber.transcribe(pcm.clone(), &without).await.expect("transcribed");
-        let with = transcribe(&transcriber, pcm).await;
-        assert_eq!(without.text(), with.text());
-        assert!(with.words().next().is_some());
-    }
-}
 
 #[tokio::test]
 async fn every_container_says_the_same() {

@@ -73,7 +73,6 @@ impl Subject {
                     task: Task::Transcribe,
                     prompt: None,
                     bias: Arc::default(),
-                    word_times: false,
                     class: Class::Interactive,
                     tenant: TenantId::default(),
                     deadline: None,
