@@ -11,6 +11,7 @@
 #![doc = include_str!("README.md")]
 
 mod compiler;
+mod delivery;
 mod kernels;
 mod layout;
 pub mod libraries;
@@ -19,8 +20,8 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
-pub use kernels::{ATTENTION_SPLIT, Kernel};
-pub use layout::{Outcome, Row, State, TrieNode, Wanted};
+pub use kernels::{ATTENTION_SPLIT, KEPT_ROWS, Kernel};
+pub use layout::{Alignment, Outcome, Row, State, TrieNode, Wanted};
 pub use runner::Runner;
 #[cfg(test)]
 pub use tests::emulated;
@@ -114,6 +115,15 @@ pub struct Download {
     length: usize,
 }
 
+/// A copy to the host in progress that any thread may wait for.
+pub trait Delivery: Send {
+    /// Waits for the copy, but not for work enqueued after it, and returns the numbers.
+    ///
+    /// # Errors
+    /// A failure on the device meanwhile.
+    fn wait(self: Box<Self>) -> Result<Vec<f32>, Error>;
+}
+
 /// The kernels' queue on a device, separate from libtorch's. Belongs to one thread.
 pub trait Device: Queue {
     /// Runs the work that `enqueue` enqueues. The second run of a `key` captures a graph, which later ones replay
@@ -140,6 +150,13 @@ pub trait Device: Queue {
     /// # Errors
     /// A failure on the device meanwhile.
     fn wait(&mut self, download: Download) -> Result<Vec<u8>, Error>;
+
+    /// Enqueues a copy of `count` f32 numbers from the device for another thread. The memory at `from` may be written
+    /// by work that is enqueued after this.
+    ///
+    /// # Errors
+    /// A failed device, or no pinned memory.
+    fn deliver(&mut self, from: Address, count: usize) -> Result<Box<dyn Delivery>, Error>;
 
     /// Orders the work enqueued from now on after libtorch's work so far.
     ///

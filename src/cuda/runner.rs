@@ -11,8 +11,11 @@ use cudarc::driver::{
 };
 use cudarc::nvrtc::Ptx;
 
+use super::delivery::Pool;
 use super::product::{Products, WORKSPACE_BYTES};
-use super::{Address, Argument, Device, Download, Error, Kernel, Product, Queue, TRANSFER_BYTES, compiler};
+use super::{
+    Address, Argument, Delivery, Device, Download, Error, Kernel, Product, Queue, TRANSFER_BYTES, compiler,
+};
 
 /// Transfers that may be in progress at once in each direction.
 const TRANSFERS: usize = 4;
@@ -24,6 +27,7 @@ pub struct Runner {
     warm: Vec<usize>,
     uploads: Ring,
     downloads: Ring,
+    deliveries: Pool,
     products: Products,
     _workspace: CudaSlice<u8>,
     functions: Vec<CudaFunction>,
@@ -93,6 +97,7 @@ impl Runner {
             warm: Vec::new(),
             uploads: Ring::new(&context)?,
             downloads: Ring::new(&context)?,
+            deliveries: Pool::default(),
             products,
             _workspace: workspace,
             functions,
@@ -210,6 +215,11 @@ impl Device for Runner {
         let (buffer, copied) = &self.downloads.buffers[download.buffer];
         copied.synchronize()?;
         Ok(buffer.as_slice()?[..download.length].to_vec())
+    }
+
+    fn deliver(&mut self, from: Address, count: usize) -> Result<Box<dyn Delivery>, Error> {
+        self.context.bind_to_thread()?;
+        self.deliveries.copy(&self.stream, from, count)
     }
 
     fn after_libtorch(&self) -> Result<(), Error> {

@@ -8,7 +8,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libloading::os::unix::{Library, Symbol};
 
-use super::super::{Address, Argument, Device, Download, Error, Kernel, Product, Queue, Runner, libraries};
+use super::super::{
+    Address, Argument, Delivery, Device, Download, Error, Kernel, Product, Queue, Runner, libraries,
+};
 
 type Emulate = unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, *mut *mut c_void) -> c_int;
 
@@ -118,6 +120,14 @@ fn widen(numbers: &[u16]) -> Vec<f32> {
     numbers.iter().map(|&bits| f32::from_bits(u32::from(bits) << 16)).collect()
 }
 
+struct Delivered(Vec<f32>);
+
+impl Delivery for Delivered {
+    fn wait(self: Box<Self>) -> Result<Vec<f32>, Error> {
+        Ok(self.0)
+    }
+}
+
 impl Device for Emulated {
     fn replay(
         &mut self,
@@ -142,6 +152,11 @@ impl Device for Emulated {
     fn wait(&mut self, download: Download) -> Result<Vec<u8>, Error> {
         assert_eq!(self.0[download.buffer].len(), download.length);
         Ok(std::mem::take(&mut self.0[download.buffer]))
+    }
+
+    fn deliver(&mut self, from: Address, count: usize) -> Result<Box<dyn Delivery>, Error> {
+        // SAFETY: as above.
+        Ok(Box::new(Delivered(unsafe { numbers(from, count) }.to_vec())))
     }
 
     fn after_libtorch(&self) -> Result<(), Error> {

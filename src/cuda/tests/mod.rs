@@ -220,8 +220,13 @@ fn audio_is_attended_to_in_parts_of_each_slots_own_length() {
     for ((torch_device, mut device), fp8) in on_each {
         let lengths = [600, 1, 257, 0];
         let of_row = [2usize, 0, 1, 1, 3];
-        let row_bytes = rows(&of_row.map(|slot| Row::step(slot, 0)), torch_device);
-        let positions = ints(&[0, 5, -1, 1, 2], torch_device);
+        let at = [0, 300, -1, 1, 2];
+        // The fourth chooses no token.
+        let mut of = of_row.map(|slot| Row::step(slot, 0));
+        of[3].wanted = Wanted { no_speech: true, choice: false };
+        let of_wanted = of.map(|row| row.wanted.choice);
+        let row_bytes = rows(&of, torch_device);
+        let positions = ints(&at, torch_device);
         let query = random(&[ROWS, WIDTH], Kind::Float).to_device(torch_device) * 2.0;
         let bias = random(&[WIDTH], Kind::Float).to_device(torch_device);
         let kind = if fp8 { Kind::Float8e4m3fn } else { Kind::BFloat16 };
@@ -236,6 +241,10 @@ fn audio_is_attended_to_in_parts_of_each_slots_own_length() {
         let lengths_there = ints(&lengths, torch_device);
         let parts = Tensor::zeros([ROWS, HEADS, splits, 66], (Kind::Float, torch_device));
         let attended = Tensor::zeros([ROWS, WIDTH], (Kind::BFloat16, torch_device));
+        // The first head is no alignment head, and the others are in another order.
+        let kept_heads = [-1, 1, 0];
+        let kept_indices = ints(&kept_heads, torch_device);
+        let kept = Tensor::zeros([SLOTS, 2, KEPT_ROWS as i64, positions_max], (Kind::Float, torch_device));
         let mut arguments = vec![
             address(&row_bytes).into(),
             address(&positions).into(),
@@ -246,6 +255,9 @@ fn audio_is_attended_to_in_parts_of_each_slots_own_length() {
             address(&lengths_there).into(),
             address(&keys).into(),
             address(&values).into(),
+            address(&kept_indices).into(),
+            Argument::from(2),
+            address(&kept).into(),
         ];
         if fp8 {
             arguments.extend([&key_scales, &value_scales].map(|scales| Argument::from(address(scales))));
@@ -263,6 +275,7 @@ fn audio_is_attended_to_in_parts_of_each_slots_own_length() {
         ];
         device.launch(Kernel::CrossJoin, [grid[0], grid[1], 1], &join).expect("launched");
         finished(device.as_mut());
+        let expected_kept = kept.zeros_like();
         for (row, &slot) in of_row.iter().enumerate() {
             let length = i64::from(lengths[slot]);
             for head in 0..HEADS {
@@ -272,16 +285,23 @@ fn audio_is_attended_to_in_parts_of_each_slots_own_length() {
                     let numbers = cache.get(slot as i64).get(head).narrow(0, 0, length).to_kind(Kind::Float);
                     if fp8 { numbers * scales.get(slot as i64).get(head) } else { numbers }
                 };
+                let keys = of(&keys, &key_scales);
+                if at[row] >= 0 && of_wanted[row] && kept_heads[head as usize] >= 0 {
+                    let row_of = expected_kept.get(slot as i64).get(i64::from(kept_heads[head as usize]));
+                    let mut row_of = row_of.get(i64::from(at[row]) % KEPT_ROWS as i64).narrow(0, 0, length);
+                    row_of.copy_(&keys.mv(&(&query * 0.125)));
+                }
                 let expected = if row == 2 || length == 0 {
                     Tensor::zeros([HEAD as i64], (Kind::Float, torch_device))
                 } else {
-                    attention(&query, &of(&keys, &key_scales), &of(&values, &value_scales))
+                    attention(&query, &keys, &of(&values, &value_scales))
                 };
                 // The result is rounded to bf16.
                 let largest = f64::try_from(expected.abs().max()).expect("a number");
                 assert_close(&found, &expected, 0.005 * largest.max(1.0), "cross-attention");
             }
         }
+        assert_close(&kept, &expected_kept, 1e-3, "scores of alignment heads, and nothing else");
     }
 }
 
@@ -306,6 +326,9 @@ fn every_number_in_fp8_is_read_as_it_is() {
             address(&lengths).into(),
             address(&values).into(),
             address(&values).into(),
+            Address::NULL.into(),
+            Argument::from(0),
+            Address::NULL.into(),
             address(&scales).into(),
             address(&scales).into(),
             address(&parts).into(),

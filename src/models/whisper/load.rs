@@ -160,15 +160,23 @@ impl Hardware {
 impl Whisper {
     pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
         let hardware = Hardware::open(config)?;
+        let generation = Generation::read(folder)?;
         if let Some(free) = hardware.free_bytes() {
-            footprint::check_device(&weights::dimensions(folder)?, config, ENCODE_BATCH, free)?;
+            let dimensions = weights::dimensions(folder)?;
+            let (layers, heads) = (dimensions.decoder_layers, dimensions.width / cuda::HEAD);
+            let alignment_heads = generation.alignment_heads(layers, heads)?.len();
+            let working = footprint::Working {
+                encode_batch: ENCODE_BATCH,
+                alignment_heads: decoder::device::kept_heads(alignment_heads),
+            };
+            footprint::check_device(&dimensions, config, working, free)?;
         }
         let weights = weights::read(folder)?;
         let (vocabulary, _) = weights.token_embedding.size2()?;
         let model = Model {
             name: folder.file_name().map_or("whisper".into(), |name| name.to_string_lossy().into_owned()),
             tokenizer: Tokenizer::read(folder, vocabulary as usize)?,
-            generation: Generation::read(folder)?,
+            generation,
             weights,
         };
         Self::build(model, config, hardware)
@@ -183,7 +191,7 @@ impl Whisper {
             name: shape.name.to_owned(),
             weights: weights::random(shape, weights::DEVIATION, (torch_device, kind))?,
             tokenizer: Tokenizer::synthetic(shape.vocabulary)?,
-            generation: Generation::default(),
+            generation: Generation::of_released(shape.name),
         };
         Ok(Self { lengths: Some(lengths), ..Self::build(model, config, hardware)? })
     }

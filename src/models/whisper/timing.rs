@@ -28,7 +28,7 @@ pub struct AlignedWord {
 impl AlignmentWeights {
     /// One cost matrix (rows, positions) from all heads, for the tokens from `first_token` on.
     /// `positions`: those that hold audio; the rest is padding.
-    fn costs(&self, first_token: usize, rows: usize, positions: usize) -> Vec<f32> {
+    pub(super) fn costs(&self, first_token: usize, rows: usize, positions: usize) -> Vec<f32> {
         let mut costs = vec![0.0f32; rows * positions];
         let mut normal = vec![0.0f32; self.tokens * positions];
         for head in self.values.chunks_exact(self.tokens * self.positions).take(self.heads) {

@@ -11,6 +11,8 @@
 //! tokens of each attempt live outside it, in [`Sequences`], which a backend extends.
 
 #[cfg(test)]
+mod alignment_tests;
+#[cfg(test)]
 mod choice_tests;
 mod cuda;
 mod host;

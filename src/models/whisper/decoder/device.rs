@@ -5,6 +5,7 @@
 //! token each, in as many as its bucket: steps of many slots, or parts of prompts. Slots are named by the rows, so
 //! a bucket's graph serves any of them.
 
+mod alignment;
 mod launch;
 mod network;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use tch::Tensor;
 
+pub use self::alignment::{CostsRequest, PendingCosts, kept_heads};
 pub use self::network::rows_max;
 use self::network::{Network, address};
 use super::torch::{self, Placement};

@@ -2,6 +2,7 @@
 
 use tch::Tensor;
 
+use super::alignment::Kept;
 use super::network::{self, Layer, Network, Norm, Weight};
 use crate::cuda::{ATTENTION_SPLIT, Address, Argument, Error, Kernel, Product, Queue};
 use crate::models::whisper::bias::NODES_MAX;
@@ -46,6 +47,8 @@ struct Addresses {
     logits: Address,
     outcomes: Address,
     suppressed: Address,
+    /// Null if no scores are kept.
+    kept: Address,
 }
 
 impl Addresses {
@@ -68,6 +71,7 @@ impl Addresses {
             logits: address(&buffers.logits),
             outcomes: address(&buffers.outcomes),
             suppressed: address(&network.suppressed),
+            kept: network.kept.as_ref().map_or(Address::NULL, Kept::scores_address),
         }
     }
 }
@@ -144,6 +148,9 @@ impl Launch<'_> {
             self.at.lengths.into(),
             layer.audio_keys.into(),
             layer.audio_values.into(),
+            layer.kept_heads.into(),
+            self.network.kept.as_ref().map_or(0, |kept| kept.heads).into(),
+            self.at.kept.into(),
         ];
         arguments.extend(layer.audio_scales.into_iter().flatten().map(Argument::from));
         arguments.push(self.at.parts.into());
