@@ -12,7 +12,7 @@ use super::super::sequence::Sequences;
 use super::super::tokenizer::TokenId;
 use super::{Backend, Start};
 use crate::audio::LogMel;
-use crate::cuda::{Device, Outcome};
+use crate::cuda::{Argument, Device, Outcome};
 use crate::engine::{EncodeRequest, SlotId};
 use crate::models::{Error, weights};
 
@@ -44,7 +44,14 @@ impl CudaBackend {
     /// The encoder's output: (windows, positions, d), on the device.
     pub fn states(&mut self, requests: &[EncodeRequest], frames: usize) -> Result<Tensor, Error> {
         let windows: Vec<&[f32]> = requests.iter().map(|request| request.pcm.samples()).collect();
-        self.encoder.forward(&self.log_mel.compute(self.decoder.device(), &windows, frames)?)
+        let features = self.log_mel.compute(self.decoder.device(), &windows, frames)?;
+        let device: &dyn Device = self.decoder.device();
+        let launch = |kernel, grid, arguments: &[Argument]| {
+            device.after_libtorch()?;
+            device.launch(kernel, grid, arguments)?;
+            device.before_libtorch()
+        };
+        self.encoder.forward_on(&features, &launch)
     }
 
     /// Fills the audio caches of `slots` with the `states` of as many windows.
