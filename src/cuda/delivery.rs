@@ -9,8 +9,8 @@ use super::{Address, Delivery, Error};
 
 /// Buffers that wait for their next copy; allocating one takes longer than copying.
 const SPARE_BUFFERS: usize = 32;
-/// The fewest numbers of a buffer: 1 MiB.
-const BUFFER_NUMBERS: usize = 1 << 18;
+/// The fewest numbers of a buffer: 2 MiB, more than the costs of a window have.
+const BUFFER_NUMBERS: usize = 1 << 19;
 
 /// Pinned buffers of one stream. Each belongs to one copy at a time and comes back when that copy was read, or was
 /// dropped unread: the next copy into it is then enqueued behind the first.

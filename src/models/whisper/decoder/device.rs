@@ -73,6 +73,7 @@ impl Decoder {
             }
             rows *= 2;
         }
+        decoder.warm_costs()?;
         Ok(decoder)
     }
 

@@ -141,6 +141,16 @@ impl Decoder {
         Ok(pending)
     }
 
+    /// Loads the kernels of [`Decoder::alignment_costs`], and allocates the memory that costs are copied to: both
+    /// would hold up the device later.
+    pub(super) fn warm_costs(&mut self) -> Result<(), Error> {
+        if self.has_scores(&[0]) {
+            let one = |_| CostsRequest { slot: SlotId(0), text_positions: vec![0], positions: 1 };
+            drop(self.alignment_costs(&(0..REQUESTS).map(one).collect::<Vec<_>>())?);
+        }
+        Ok(())
+    }
+
     /// Kept scores of a slot: (alignment heads, rows, audio positions), f32, on the CPU.
     #[cfg(test)]
     pub fn kept_scores(&mut self, slot: SlotId, text_positions: &[usize]) -> Result<Tensor, Error> {
