@@ -4,13 +4,13 @@ use tch::Tensor;
 
 use super::super::decoder::device::{Decoder, Prefill};
 use super::super::decoder::torch::Placement;
-use super::super::decoder::{AlignmentWeights, Logits, Run};
+use super::super::decoder::{Logits, Run};
 use super::super::encoder::torch::Encoder;
 use super::super::features::DeviceLogMel;
 use super::super::rules::Table;
 use super::super::sequence::Sequences;
 use super::super::tokenizer::TokenId;
-use super::{Backend, Start};
+use super::{AlignmentRequest, Attention, Backend, Start, forced};
 use crate::audio::LogMel;
 use crate::cuda::{Device, Outcome};
 use crate::engine::{EncodeRequest, SlotId};
@@ -100,7 +100,8 @@ impl Backend for CudaBackend {
         Ok(())
     }
 
-    fn align(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
-        self.decoder.alignment(runs)
+    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<Box<dyn Attention>>, Error> {
+        let runs: Vec<Run> = requests.iter().map(AlignmentRequest::run).collect();
+        Ok(forced::attention(requests, self.decoder.alignment(&runs)?))
     }
 }
