@@ -1,6 +1,7 @@
 //! Loading: a checkpoint, or a mere shape, becomes a model on its hardware.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tch::{Device, Kind};
 
@@ -253,7 +254,7 @@ impl Whisper {
             lengths: None,
             biases: Vec::new(),
             info,
-            tokenizer,
+            tokenizer: Arc::new(tokenizer),
         })
     }
 }

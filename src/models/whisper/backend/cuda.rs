@@ -2,15 +2,15 @@
 
 use tch::Tensor;
 
-use super::super::decoder::device::{Decoder, Prefill};
+use super::super::decoder::device::{CostsRequest, Decoder, PendingCosts, Prefill};
 use super::super::decoder::torch::Placement;
-use super::super::decoder::{AlignmentWeights, Logits, Run};
+use super::super::decoder::{Logits, Run};
 use super::super::encoder::torch::Encoder;
 use super::super::features::DeviceLogMel;
 use super::super::rules::Table;
 use super::super::sequence::Sequences;
 use super::super::tokenizer::TokenId;
-use super::{Backend, Start};
+use super::{AlignmentRequest, Attention, Backend, Costs, Start, forced};
 use crate::audio::LogMel;
 use crate::cuda::{Argument, Device, Outcome};
 use crate::engine::{EncodeRequest, SlotId};
@@ -57,6 +57,13 @@ impl CudaBackend {
     /// Fills the audio caches of `slots` with the `states` of as many windows.
     pub fn set_audio(&mut self, slots: &[SlotId], states: &Tensor) -> Result<(), Error> {
         self.decoder.set_audio(slots, states)
+    }
+
+    /// The rows of `request`, if their scores are kept.
+    fn kept(&self, request: &AlignmentRequest) -> Option<CostsRequest> {
+        let &AlignmentRequest { slot, positions, .. } = request;
+        let text_positions = request.decoded_at.clone()?;
+        self.decoder.has_scores(&text_positions).then_some(CostsRequest { slot, text_positions, positions })
     }
 }
 
@@ -107,7 +114,38 @@ impl Backend for CudaBackend {
         Ok(())
     }
 
-    fn align(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
-        self.decoder.alignment(runs)
+    /// From the scores that the device has kept, or else by libtorch's pass.
+    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<Box<dyn Attention>>, Error> {
+        let (mut kept, mut others) = (Vec::new(), Vec::new());
+        for (index, request) in requests.iter().enumerate() {
+            match self.kept(request) {
+                Some(costs) => kept.push((index, costs)),
+                None => others.push(index),
+            }
+        }
+        let (places, costs): (Vec<usize>, Vec<CostsRequest>) = kept.into_iter().unzip();
+        let pending = self.decoder.alignment_costs(&costs)?.into_iter();
+        let pending = pending.map(|costs| Box::new(Gathered(costs)) as Box<dyn Attention>);
+        let mut attention: Vec<_> = places.into_iter().zip(pending).collect();
+        if !others.is_empty() {
+            let runs: Vec<Run> = others.iter().map(|&index| requests[index].run()).collect();
+            for (index, weights) in others.into_iter().zip(self.decoder.alignment(&runs)?) {
+                let request = std::slice::from_ref(&requests[index]);
+                let forced = forced::attention(request, vec![weights]);
+                attention.extend(forced.into_iter().map(|forced| (index, forced)));
+            }
+        }
+        attention.sort_unstable_by_key(|(index, _)| *index);
+        Ok(attention.into_iter().map(|(_, attention)| attention).collect())
+    }
+}
+
+/// Costs that the device makes of the scores it has kept.
+struct Gathered(PendingCosts);
+
+impl Attention for Gathered {
+    fn costs(self: Box<Self>) -> Result<Costs, Error> {
+        let PendingCosts { rows, positions, .. } = self.0;
+        Ok(Costs { values: self.0.wait()?, rows, positions })
     }
 }
