@@ -5,7 +5,7 @@ use std::path::Path;
 use tch::{Device, Kind};
 
 use super::backend::{Backend, CudaBackend, HostBackend, Sampler, TorchBackend};
-use super::decoder::{self, host, torch};
+use super::decoder::{host, torch};
 use super::generation::Generation;
 use super::rules::Rules;
 use super::sequence::Sequences;
@@ -13,7 +13,7 @@ use super::synthetic::Lengths;
 use super::tokenizer::Tokenizer;
 use super::{Slot, Whisper};
 use crate::cpu::{Instructions, Level, Threads};
-use crate::cuda;
+use crate::cuda::{self, StageTimes};
 use crate::engine::ModelInfo;
 use crate::models::weights::{self, Shape};
 use crate::models::{AudioCacheType, AudioContext, ComputeType, Config, Error, devices, footprint};
@@ -56,6 +56,7 @@ struct Plan {
     threads: usize,
     /// (layer, head), by layer.
     alignment_heads: Vec<(usize, usize)>,
+    stage_times: Option<StageTimes>,
 }
 
 impl Plan {
@@ -85,8 +86,7 @@ impl Hardware {
         match torch_device {
             // The kernels are written for bf16; the reference is libtorch's.
             Device::Cuda(ordinal) if config.compute_type != ComputeType::F32 => {
-                let rows_max = decoder::device::rows_max(config.slots(true));
-                let runner = cuda::Runner::new(ordinal, &config.kernel_dir, rows_max)?;
+                let runner = cuda::Runner::new(ordinal, &config.kernel_dir)?;
                 Ok(Self::Kernels(Accelerator {
                     torch_device,
                     name: format!("cuda:{ordinal}, {}", runner.name()),
@@ -150,8 +150,17 @@ impl Hardware {
                 Box::new(TorchBackend::new(weights, placement, Threads::new(threads), sampler(rules))?)
             }
             Self::Kernels(Accelerator { torch_device, device, .. }) => {
+                let stage_times = plan.stage_times.clone();
                 let placement = plan.on_torch(torch_device);
-                Box::new(CudaBackend::new(weights, placement, device, rules.table(tokenizer))?)
+                let batch = ENCODE_BATCH.min(placement.slots);
+                let mut backend = CudaBackend::new(weights, placement, device, rules.table(tokenizer))?;
+                if torch_device.is_cuda() {
+                    backend.warm_up(batch)?;
+                }
+                if let Some(times) = stage_times {
+                    backend.measure(times);
+                }
+                Box::new(backend)
             }
         })
     }
@@ -230,7 +239,8 @@ impl Whisper {
         };
         let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
         let slots = info.slots;
-        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads };
+        let stage_times = config.stage_times.clone();
+        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads, stage_times };
         let backend = hardware.place(weights, plan, &tokenizer, rules)?;
         Ok(Self {
             full_context: match config.audio_context {

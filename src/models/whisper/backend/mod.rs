@@ -53,14 +53,21 @@ impl Start {
 /// # Errors
 /// Every method returns libtorch's errors or the device's. The slots of a failed call hold nothing usable.
 pub trait Backend: Any {
-    /// Encodes windows, `frames` mel frames of each, and fills their slots' audio caches.
+    /// Encodes windows, `frames` mel frames of each, and fills their slots' audio caches. A backend may only enqueue
+    /// the work: everything that reads the caches waits for it.
     fn encode(&mut self, requests: &[EncodeRequest], frames: usize) -> Result<(), Error>;
+
+    /// Whether the work that [`Backend::encode`] enqueued for `slots` is done. Does not wait.
+    fn is_encoded(&mut self, _slots: &[SlotId]) -> Result<bool, Error> {
+        Ok(true)
+    }
 
     /// Runs `runs` and returns the logits after some of their tokens, without choosing any. `wanted`: indices into
     /// the tokens of all runs, in order.
     fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error>;
 
-    /// Runs the prompts, chooses each attempt's first token and replaces the slots' sequences.
+    /// Runs the prompts, replaces the slots' sequences and chooses each attempt's first token, which the sequences
+    /// have at the latest with the next step.
     fn begin(&mut self, starts: Vec<Start>, sequences: &mut Sequences) -> Result<(), Error>;
 
     /// Extends the unfinished sequences of `slots` by a token each, at the latest with the next call: a backend
