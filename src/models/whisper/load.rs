@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tch::{Device, Kind};
 
 use super::backend::{Backend, CudaBackend, HostBackend, Sampler, TorchBackend};
-use super::decoder::{self, host, torch};
+use super::decoder::{device, host, torch};
 use super::generation::Generation;
 use super::rules::Rules;
 use super::sequence::Sequences;
@@ -14,7 +14,7 @@ use super::synthetic::Lengths;
 use super::tokenizer::Tokenizer;
 use super::{Slot, Whisper};
 use crate::cpu::{Instructions, Level, Threads};
-use crate::cuda;
+use crate::cuda::{self, StageTimes};
 use crate::engine::ModelInfo;
 use crate::models::weights::{self, Shape};
 use crate::models::{AudioCacheType, AudioContext, ComputeType, Config, Error, devices, footprint};
@@ -57,6 +57,7 @@ struct Plan {
     threads: usize,
     /// (layer, head), by layer.
     alignment_heads: Vec<(usize, usize)>,
+    stage_times: Option<StageTimes>,
 }
 
 impl Plan {
@@ -86,8 +87,7 @@ impl Hardware {
         match torch_device {
             // The kernels are written for bf16; the reference is libtorch's.
             Device::Cuda(ordinal) if config.compute_type != ComputeType::F32 => {
-                let rows_max = decoder::device::rows_max(config.slots(true));
-                let runner = cuda::Runner::new(ordinal, &config.kernel_dir, rows_max)?;
+                let runner = cuda::Runner::new(ordinal, &config.kernel_dir)?;
                 Ok(Self::Kernels(Accelerator {
                     torch_device,
                     name: format!("cuda:{ordinal}, {}", runner.name()),
@@ -151,8 +151,17 @@ impl Hardware {
                 Box::new(TorchBackend::new(weights, placement, Threads::new(threads), sampler(rules))?)
             }
             Self::Kernels(Accelerator { torch_device, device, .. }) => {
+                let stage_times = plan.stage_times.clone();
                 let placement = plan.on_torch(torch_device);
-                Box::new(CudaBackend::new(weights, placement, device, rules.table(tokenizer))?)
+                let batch = ENCODE_BATCH.min(placement.slots);
+                let mut backend = CudaBackend::new(weights, placement, device, rules.table(tokenizer))?;
+                if torch_device.is_cuda() {
+                    backend.warm_up(batch)?;
+                }
+                if let Some(times) = stage_times {
+                    backend.measure(times);
+                }
+                Box::new(backend)
             }
         })
     }
@@ -168,7 +177,7 @@ impl Whisper {
             let alignment_heads = generation.alignment_heads(layers, heads)?.len();
             let working = footprint::Working {
                 encode_batch: ENCODE_BATCH,
-                alignment_heads: decoder::device::kept_heads(alignment_heads),
+                alignment_heads: device::kept_heads(alignment_heads),
             };
             footprint::check_device(&dimensions, config, working, free)?;
         }
@@ -239,7 +248,8 @@ impl Whisper {
         };
         let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
         let slots = info.slots;
-        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads };
+        let stage_times = config.stage_times.clone();
+        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads, stage_times };
         let backend = hardware.place(weights, plan, &tokenizer, rules)?;
         Ok(Self {
             full_context: match config.audio_context {

@@ -10,7 +10,7 @@ use super::tests::{BF16_TOLERANCE, FP8_TOLERANCE, Normal, SHAPE, small, tokenize
 use crate::cuda::emulated::devices;
 use crate::engine::{SlotId, Term};
 use crate::models::whisper::bias::Bias;
-use crate::models::whisper::decoder::device::{self, CostsRequest, Prefill};
+use crate::models::whisper::decoder::device::{self, CostsRequest, Found, Prefill};
 use crate::models::whisper::decoder::{AlignmentWeights, Run, torch};
 use crate::models::whisper::rules::Rules;
 use crate::models::whisper::sequence::{Sequence, Sequences};
@@ -88,15 +88,15 @@ impl<'a> Decoding<'a> {
                 bias,
             });
         }
-        let begun = self.decoder.begin(&prefills).expect("it works");
-        for ((&slot, mut sequence), begun) in slots.iter().zip(sequences).zip(begun) {
-            sequence.take(&begun.first, end_of_text);
+        self.decoder.begin(&prefills).expect("it works");
+        for (&slot, sequence) in slots.iter().zip(sequences) {
             self.sequences.replace(SlotId(slot), sequence);
         }
         loop {
             let slots = slots.iter().copied().map(SlotId);
             let running: Vec<SlotId> = slots.filter(|&slot| self.sequences.running(slot).is_some()).collect();
-            for (slot, outcome) in self.decoder.step(&running).expect("it works") {
+            let found = self.decoder.step(&running).expect("it works");
+            for Found { slot, outcome, .. } in found.into_iter().filter(|found| found.wanted.choice) {
                 let sequence = self.sequences.get_mut(slot).expect("it was begun");
                 self.returns += usize::from(!sequence.finished && outcome.written < sequence.tokens.len());
                 sequence.take(&outcome, end_of_text);

@@ -98,11 +98,11 @@ pub struct Costs {
 /// # Errors
 /// Every method returns libtorch's errors or the device's. The slots of a failed call hold nothing usable.
 pub trait Backend: Any {
-    /// Encodes windows, `frames` mel frames of each, and fills their slots' audio caches. May only enqueue the work,
-    /// also while earlier windows are still being encoded.
+    /// Encodes windows, `frames` mel frames of each, and fills their slots' audio caches. A backend may only enqueue
+    /// the work, also while earlier windows are still being encoded: everything that reads the caches waits for it.
     fn encode(&mut self, requests: &[EncodeRequest], frames: usize) -> Result<(), Error>;
 
-    /// Whether the windows in `slots`, which were given to [`Self::encode`] together, are encoded. Does not wait.
+    /// Whether the windows in `slots`, which were given to [`Backend::encode`] together, are encoded. Does not wait.
     fn is_encoded(&mut self, _slots: &[SlotId]) -> Result<bool, Error> {
         Ok(true)
     }

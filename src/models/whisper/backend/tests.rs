@@ -388,6 +388,35 @@ fn slots_are_used_again_and_others_join_and_leave() {
 }
 
 #[test]
+fn windows_are_encoded_while_others_are_decoded() {
+    for mut backend in backends(&SHAPE, 3, 3) {
+        let name = backend.name.clone();
+        let alone = [1, 2].map(|window| {
+            backend.hear(window, 0);
+            backend.decode(&[0], 0.0).remove(0)
+        });
+        backend.hear(1, 0);
+        let options = options(&Arc::default());
+        backend.model.begin(&[attempt(0, &options)]).expect("it works");
+        let _ = backend.model.step(&[SlotId(0)]).expect("it works");
+        backend.hear(1, 1);
+        backend.hear(2, 2);
+        while backend.model.step(&[SlotId(0)]).expect("it works")[0] == StepOutcome::Running {}
+        assert_eq!(backend.model.finish(&[SlotId(0)]).expect("it works")[0].tokens, alone[0], "{name}");
+        // The emulated device takes until the second question.
+        let both = [SlotId(1), SlotId(2)];
+        let mut is_encoded = || backend.model.backend.is_encoded(&both).expect("it works");
+        if name.starts_with("kernels on Cpu") {
+            assert!(!is_encoded(), "{name}");
+        }
+        while !is_encoded() {
+            std::thread::yield_now();
+        }
+        assert_eq!(backend.decode(&[1, 2], 0.0), alone, "{name}");
+    }
+}
+
+#[test]
 fn terms_change_their_own_window_alone() {
     let (none, terms) = (Arc::default(), some_terms());
     for mut backend in backends(&SHAPE, 3, 4) {

@@ -43,17 +43,15 @@ mod tests {
     fn sums_and_norms_are_those_of_libtorch() {
         let random = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
         for (torch_device, device) in devices() {
+            device.libtorch_beside().expect("the device works");
             // Widths of models, of less than a block and of more.
             for width in [128, 384, 1280, 2048] {
                 let weights = weights::LayerNorm { gamma: random(&[width]), beta: random(&[width]) };
                 let norm = LayerNorm::new(&weights, torch_device, Kind::BFloat16).expect("memory");
                 let before = random(&[2, 3, width]).to_device(torch_device) * 3.0;
                 let y = random(&[2, 3, width]).to_kind(Kind::BFloat16).to_device(torch_device);
-                let launch = |kernel, grid, arguments: &[Argument]| {
-                    device.after_libtorch()?;
-                    device.launch(kernel, grid, arguments)?;
-                    device.before_libtorch()
-                };
+                let launch =
+                    |kernel, grid, arguments: &[Argument]| device.launch_beside(kernel, grid, arguments);
                 for y in [Some(&y), None] {
                     let x = before.copy();
                     let found = add_norm(&launch, &x, y, &norm).expect("launched");

@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 use super::super::torch::Placement;
 use super::Decoder;
 use super::network::address;
-use crate::cuda::{Address, Alignment, Argument, Delivery, KEPT_ROWS, Kernel};
+use crate::cuda::{Address, Alignment, Argument, Delivery, KEPT_ROWS, Kernel, Stage};
 use crate::engine::SlotId;
 use crate::models::Error;
 
@@ -196,6 +196,7 @@ impl Decoder {
         let most = |of: fn(&Alignment) -> usize| placed.iter().map(of).max().unwrap_or(0);
         let (rows, positions) = (most(|one| one.rows), most(|one| one.positions));
         let (heads, count) = (kept.heads, placed.len());
+        self.device.stage_begins(Stage::Alignment)?;
         self.device.upload(&bytes, at)?;
         let common: [Argument; 4] =
             [at.into(), text_positions.into(), scores.into(), kept.audio_positions.into()];
@@ -216,6 +217,7 @@ impl Decoder {
             let delivery = self.device.deliver(from, rows * positions)?;
             pending.push(PendingCosts { delivery, rows, positions });
         }
+        self.device.stage_ends()?;
         Ok(pending)
     }
 }

@@ -81,7 +81,8 @@ impl Launch<'_> {
     fn multiply(&self, weight: &Weight) -> Result<(), Error> {
         let &Weight { weight, inputs, outputs, .. } = weight;
         let Addresses { input: x, product: out, .. } = self.at;
-        self.queue.multiply(Product { weight, x, out, rows: self.rows, inputs, outputs })
+        let room = self.network.rows_max;
+        self.queue.multiply(Product { weight, x, out, rows: self.rows, room, inputs, outputs })
     }
 
     /// Adds the last product and its bias to the residual and normalises it for the next product.
@@ -183,7 +184,8 @@ impl Launch<'_> {
         let Network { embedding: weight, width: inputs, vocabulary: outputs, table, .. } = self.network;
         let (weight, inputs, outputs) = (*weight, *inputs, *outputs);
         let Addresses { input: x, logits: out, .. } = self.at;
-        self.queue.multiply(Product { weight, x, out, rows: self.rows, inputs, outputs })?;
+        let room = self.network.rows_max;
+        self.queue.multiply(Product { weight, x, out, rows: self.rows, room, inputs, outputs })?;
         let arguments = [
             self.at.rows.into(),
             self.at.positions.into(),
