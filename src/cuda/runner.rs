@@ -63,6 +63,8 @@ struct Marks {
 
 impl Marks {
     fn make(&mut self, side: &CudaStream) -> Result<Mark, Error> {
+        // Takes back the events of earlier marks, also of those for which no caller asks.
+        self.is_reached(Mark(self.last))?;
         let event = match self.free.pop() {
             Some(event) => event,
             None => side.context().new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))?,
@@ -311,6 +313,7 @@ impl Device for Runner {
     }
 
     fn mark(&mut self, _written: &dyn Fn() -> Vec<Span>) -> Result<Mark, Error> {
+        self.context.bind_to_thread()?;
         self.marks.make(&self.side)
     }
 

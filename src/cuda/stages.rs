@@ -43,7 +43,8 @@ impl StageTimes {
         totals
     }
 
-    pub(super) fn add(&self, stage: Stage, time: Duration) {
+    /// Adds one run of `stage`, which took `time`.
+    pub fn add(&self, stage: Stage, time: Duration) {
         let mut totals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, total) = totals.entry(stage).or_default();
         *count += 1;

@@ -11,6 +11,7 @@ use tch::{Kind, Tensor};
 use super::{CudaBackend, HostBackend};
 use crate::audio::Pcm;
 use crate::cuda::emulated::devices;
+use crate::cuda::{Stage, StageTimes};
 use crate::engine::{
     Attempt, DecodingOptions, EncodeRequest, LanguageChoice, SlotId, SpeechModel, StepOutcome, Term, Token,
 };
@@ -413,6 +414,37 @@ fn windows_are_encoded_while_others_are_decoded() {
             std::thread::yield_now();
         }
         assert_eq!(backend.decode(&[1, 2], 0.0), alone, "{name}");
+    }
+}
+
+#[test]
+fn stages_are_counted_where_times_are_wanted() {
+    for (torch_device, device) in devices() {
+        let times = StageTimes::default();
+        let config = Config {
+            compute_type: ComputeType::Bf16,
+            audio_context: AudioContext::Full,
+            threads: 1,
+            slots: 1,
+            stage_times: Some(times.clone()),
+            ..Config::default()
+        };
+        let accelerator = Accelerator { torch_device, device, free_bytes: None, name: "timed".into() };
+        let model = build(&SHAPE, &config, Hardware::Kernels(accelerator));
+        let mut backend = Backend::new("timed".into(), model, BF16_TOLERANCE, 1);
+        backend.hear(0, 0);
+        backend.decode(&[0], 0.0);
+        let totals = times.totals();
+        let count = |is_it: fn(Stage) -> bool| -> u64 {
+            totals.iter().filter(|(stage, ..)| is_it(*stage)).map(|(_, count, _)| count).sum()
+        };
+        assert_eq!(count(|stage| stage == Stage::Mel), 1, "{totals:?}");
+        assert_eq!(count(|stage| stage == Stage::Encoder), 1, "{totals:?}");
+        assert_eq!(count(|stage| stage == Stage::CacheFill), 1, "{totals:?}");
+        assert_eq!(count(|stage| matches!(stage, Stage::Prefill(_))), 1, "{totals:?}");
+        // The last ones may still be under way.
+        let steps = count(|stage| stage == Stage::Step(1)) as usize;
+        assert!((TOKENS - 4..=TOKENS + 1).contains(&steps), "{totals:?}");
     }
 }
 
