@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::tests::{BF16_TOLERANCE, FP8_TOLERANCE, Normal, SHAPE, small, tokenizer};
+use super::{AlignmentRequest, Backend, Costs, CudaBackend, Start};
 use crate::cuda::emulated::devices;
 use crate::engine::{SlotId, Term};
 use crate::models::whisper::bias::Bias;
@@ -24,6 +25,24 @@ const LENGTHS: [usize; SLOTS] = [300, 97, 1];
 /// Tokens of each slot's prompt. The first one's text reaches beyond the rows that are kept, and begins anew.
 const PROMPTS: [usize; SLOTS] = [250, 4, 1];
 
+fn placement(torch_device: Device, audio_kind: Kind) -> torch::Placement {
+    torch::Placement {
+        slots: SLOTS,
+        torch_device,
+        kind: Kind::BFloat16,
+        audio_kind,
+        alignment_heads: vec![(0, 1), (1, 0), (1, 1)],
+    }
+}
+
+/// The encoder's output for a slot: (1, positions, d).
+fn audio(slot: usize, torch_device: Device) -> Tensor {
+    let mut random = Normal(5 + slot as u64);
+    let audio: Vec<f32> = (0..LENGTHS[slot] * SHAPE.width).map(|_| random.draw()).collect();
+    let audio = Tensor::from_slice(&audio).view([1, LENGTHS[slot] as i64, SHAPE.width as i64]);
+    audio.to_kind(Kind::BFloat16).to_device(torch_device)
+}
+
 struct Decoding<'a> {
     decoder: device::Decoder,
     tokenizer: &'a Tokenizer,
@@ -40,22 +59,12 @@ impl<'a> Decoding<'a> {
         let mut all = Vec::new();
         for (audio_kind, tolerance) in kinds {
             for (torch_device, device) in devices() {
-                let placement = torch::Placement {
-                    slots: SLOTS,
-                    torch_device,
-                    kind: Kind::BFloat16,
-                    audio_kind,
-                    alignment_heads: vec![(0, 1), (1, 0), (1, 1)],
-                };
+                let placement = placement(torch_device, audio_kind);
                 let rules = Rules::new(tokenizer, None, None);
                 let mut decoder = device::Decoder::new(&small(), placement, device, rules.table(tokenizer))
                     .expect("it fits");
-                let mut random = Normal(5);
-                for (slot, length) in LENGTHS.into_iter().enumerate() {
-                    let audio: Vec<f32> = (0..length * SHAPE.width).map(|_| random.draw()).collect();
-                    let audio = Tensor::from_slice(&audio).view([1, length as i64, SHAPE.width as i64]);
-                    let audio = audio.to_kind(Kind::BFloat16).to_device(torch_device);
-                    decoder.set_audio(&[SlotId(slot)], &audio).expect("it fits");
+                for slot in 0..SLOTS {
+                    decoder.set_audio(&[SlotId(slot)], &audio(slot, torch_device)).expect("it fits");
                 }
                 let sequences = Sequences::new(SLOTS);
                 let tolerance = f64::from(tolerance);
@@ -238,6 +247,57 @@ fn costs_on_the_device_are_those_of_the_host() {
         {
             assert_eq!((rows, positions), (&of.len(), wanted));
             assert_near(found, expected, &format!("slot {slot}, {rows} rows, {positions} positions"));
+        }
+    }
+}
+
+#[test]
+fn windows_with_kept_scores_and_others_are_aligned_together() {
+    let tokenizer = tokenizer();
+    for (torch_device, device) in devices() {
+        let placement = placement(torch_device, Kind::BFloat16);
+        let table = Rules::new(&tokenizer, None, None).table(&tokenizer);
+        let mut backend = CudaBackend::new(small(), placement, device, table).expect("it fits");
+        let mut sequences = Sequences::new(SLOTS);
+        let slots = [SlotId(0), SlotId(1)];
+        let mut starts = Vec::new();
+        for slot in slots {
+            backend.set_audio(&[slot], &audio(slot.0, torch_device)).expect("it fits");
+            let prompt = Decoding::prompt(slot.0);
+            let mut sequence = Sequence::new(0.0, 0, Some(TOKENS), None);
+            sequence.prompt = prompt.len();
+            starts.push(Start { slot, start_of_transcript: prompt.len() - 1, prompt, sequence });
+        }
+        backend.begin(starts, &mut sequences).expect("it works");
+        while slots.iter().any(|&slot| sequences.running(slot).is_some()) {
+            backend.step(&slots, &mut sequences).expect("it works");
+        }
+        let request = |slot: usize, is_kept: bool| {
+            let mut tokens = Decoding::prompt(slot);
+            let prefix = tokens.len() - 1;
+            let sequence = sequences.get(SlotId(slot)).expect("it was begun");
+            tokens.extend(sequence.tokens.iter().map(|token| token.id));
+            AlignmentRequest {
+                slot: SlotId(slot),
+                prefix,
+                rows: TOKENS,
+                decoded_at: is_kept.then(|| (prefix..prefix + TOKENS).collect()),
+                positions: LENGTHS[slot],
+                tokens,
+            }
+        };
+        let mut costs = |requests: &[AlignmentRequest]| -> Vec<Costs> {
+            let attention = backend.align(requests).expect("it works");
+            attention.into_iter().map(|attention| attention.costs().expect("it works")).collect()
+        };
+        let wanted = [(1, true), (1, false), (0, true)];
+        let alone = wanted.map(|(slot, is_kept)| costs(&[request(slot, is_kept)]).remove(0));
+        assert!(alone[0].values != alone[1].values, "one way only");
+        let together = costs(&wanted.map(|(slot, is_kept)| request(slot, is_kept)));
+        assert_eq!(together.len(), wanted.len());
+        for ((found, expected), (slot, _)) in together.iter().zip(&alone).zip(wanted) {
+            assert_eq!((found.rows, found.positions), (TOKENS, LENGTHS[slot]));
+            assert_eq!(found.values, expected.values);
         }
     }
 }
