@@ -39,7 +39,7 @@ pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Er
     Ok(Some(Footprint::new(&dimensions, config.slots(false), number_bytes, number_bytes)))
 }
 
-/// What the working memory on a CUDA device depends on, beside the sizes of the model.
+/// Sizes that the working memory on a CUDA device depends on, beside the model's.
 #[derive(Debug, Clone, Copy)]
 pub struct Working {
     /// Windows that are encoded at once.
