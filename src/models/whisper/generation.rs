@@ -57,28 +57,6 @@ impl Generation {
         })
     }
 
-    /// The settings of the released model of this name that bear on its speed: its alignment heads (openai/whisper
-    /// `generation_config.json` of each). Models of other names have the default.
-    pub fn of_released(name: &str) -> Self {
-        let alignment_heads: Option<&[(usize, usize)]> = match name {
-            "large-v3" => Some(&[
-                (7, 0),
-                (10, 17),
-                (12, 18),
-                (13, 12),
-                (16, 1),
-                (17, 14),
-                (19, 11),
-                (21, 4),
-                (24, 1),
-                (25, 6),
-            ]),
-            "large-v3-turbo" => Some(&[(2, 4), (2, 11), (3, 3), (3, 6), (3, 11), (3, 14)]),
-            _ => None,
-        };
-        Self { alignment_heads: alignment_heads.map(<[_]>::to_vec), ..Self::default() }
-    }
-
     /// The alignment heads, checked against the model. By default all heads of the upper half of the layers
     /// (openai/whisper `model.py`).
     pub fn alignment_heads(&self, layers: usize, heads: usize) -> Result<Vec<(usize, usize)>, Error> {

@@ -201,7 +201,7 @@ impl Whisper {
             name: shape.name.to_owned(),
             weights: weights::random(shape, weights::DEVIATION, (torch_device, kind))?,
             tokenizer: Tokenizer::synthetic(shape.vocabulary)?,
-            generation: Generation::of_released(shape.name),
+            generation: Generation::default(),
         };
         Ok(Self { lengths: Some(lengths), ..Self::build(model, config, hardware)? })
     }
