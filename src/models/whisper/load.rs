@@ -16,7 +16,7 @@ use super::{Slot, Whisper};
 use crate::cpu::{Instructions, Level, Threads};
 use crate::cuda::{self, StageTimes};
 use crate::engine::ModelInfo;
-use crate::models::weights::{self, Shape};
+use crate::models::weights::{self, Dimensions, Shape};
 use crate::models::{AudioCacheType, AudioContext, ComputeType, Config, Error, devices, footprint};
 
 /// The contents of a checkpoint.
@@ -167,19 +167,28 @@ impl Hardware {
     }
 }
 
+/// Checks that a model of `dimensions` fits into the `free` bytes of a CUDA device.
+fn check_device(
+    dimensions: &Dimensions,
+    generation: &Generation,
+    config: &Config,
+    free: u64,
+) -> Result<(), Error> {
+    let (layers, heads) = (dimensions.decoder_layers, dimensions.width / cuda::HEAD);
+    let alignment_heads = generation.alignment_heads(layers, heads)?.len();
+    let working = footprint::Working {
+        encode_batch: ENCODE_BATCH,
+        alignment_heads: device::kept_heads(alignment_heads),
+    };
+    footprint::check_device(dimensions, config, working, free)
+}
+
 impl Whisper {
     pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
         let hardware = Hardware::open(config)?;
         let generation = Generation::read(folder)?;
         if let Some(free) = hardware.free_bytes() {
-            let dimensions = weights::dimensions(folder)?;
-            let (layers, heads) = (dimensions.decoder_layers, dimensions.width / cuda::HEAD);
-            let alignment_heads = generation.alignment_heads(layers, heads)?.len();
-            let working = footprint::Working {
-                encode_batch: ENCODE_BATCH,
-                alignment_heads: device::kept_heads(alignment_heads),
-            };
-            footprint::check_device(&dimensions, config, working, free)?;
+            check_device(&weights::dimensions(folder)?, &generation, config, free)?;
         }
         let weights = weights::read(folder)?;
         let (vocabulary, _) = weights.token_embedding.size2()?;
