@@ -86,10 +86,6 @@ impl SpeechModel for FixedLatency {
         Ok(vec![hypothesis; slots.len()])
     }
 
-    fn align(&mut self, _: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn release(&mut self, _: SlotId) {}
 }
 

@@ -84,10 +84,6 @@ impl SpeechModel for Nothing {
         Ok(vec![nothing; slots.len()])
     }
 
-    fn align(&mut self, _: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn release(&mut self, _: SlotId) {}
 }
 

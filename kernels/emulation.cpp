@@ -15,6 +15,7 @@
 #define __global__
 #define __device__
 #define __shared__ static
+#define __launch_bounds__(...)
 
 struct Index {
     unsigned x, y, z;
@@ -24,6 +25,9 @@ struct alignas(16) uint4 {
 };
 struct alignas(8) uint2 {
     unsigned x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
 };
 Index threadIdx, blockIdx, blockDim, gridDim;
 
@@ -149,6 +153,7 @@ static void run_block(unsigned threads) {
 #include "embed.cu"
 #include "add_norm.cu"
 #include "attention.cu"
+#include "alignment.cu"
 #include "choose.cu"
 #include "log_mel.cu"
 
@@ -168,11 +173,15 @@ extern "C" int emulate(const char *name, const unsigned *grid, unsigned block, v
     if (!strcmp(name, #kernel)) bind(kernel, arguments);
     KERNEL(embed)
     KERNEL(add_norm)
+    KERNEL(encoder_norm)
     KERNEL(bias_gelu)
     KERNEL(text_attention)
     KERNEL(cross_attention)
     KERNEL(cross_attention_fp8)
     KERNEL(cross_join)
+    KERNEL(alignment_rows)
+    KERNEL(alignment_columns)
+    KERNEL(alignment_costs)
     KERNEL(choose)
     KERNEL(log_mel)
     KERNEL(clamp_mel)

@@ -27,35 +27,52 @@ __device__ inline float to_float(fp8 value) {
     return __uint_as_float((value & 0x80u) << 24 | (value & 0x7fu) << 20) * 1.329227995784916e36f;
 }
 
-// Eight numbers of one lane.
-struct Eight {
-    float at[8];
+// 16 bytes of numbers, as f32.
+template <typename Number> struct Lane;
+
+template <> struct Lane<bf16> {
+    static constexpr int NUMBERS = 8;
+    float at[NUMBERS];
+
+    __device__ inline explicit Lane(uint4 raw) {
+        unsigned pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            at[2 * n] = __uint_as_float(pairs[n] << 16);
+            at[2 * n + 1] = __uint_as_float(pairs[n] & 0xffff0000u);
+        }
+    }
 };
 
-// `from` lies on a boundary of 16 bytes.
-__device__ inline Eight load_eight(const bf16 *from) {
-    uint4 raw = *(const uint4 *)from;
-    unsigned pairs[4] = {raw.x, raw.y, raw.z, raw.w};
-    Eight eight;
-#pragma unroll
-    for (int n = 0; n < 4; n++) {
-        eight.at[2 * n] = __uint_as_float(pairs[n] << 16);
-        eight.at[2 * n + 1] = __uint_as_float(pairs[n] & 0xffff0000u);
-    }
-    return eight;
-}
+template <> struct Lane<fp8> {
+    static constexpr int NUMBERS = 16;
+    float at[NUMBERS];
 
-// `from` lies on a boundary of 8 bytes.
-__device__ inline Eight load_eight(const fp8 *from) {
-    uint2 raw = *(const uint2 *)from;
-    Eight eight;
+    __device__ inline explicit Lane(uint4 raw) {
+        unsigned fours[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
-    for (int n = 0; n < 4; n++) {
-        eight.at[n] = to_float((fp8)(raw.x >> 8 * n));
-        eight.at[4 + n] = to_float((fp8)(raw.y >> 8 * n));
+        for (int n = 0; n < NUMBERS; n += 2) to_floats((unsigned short)(fours[n / 4] >> 8 * (n % 4)), at + n);
     }
-    return eight;
-}
+
+    // Exact either way: f16 has all numbers of e4m3.
+    static __device__ inline void to_floats(unsigned short pair, float *two) {
+#if __CUDA_ARCH__ >= 890
+        asm("{\n"
+            ".reg .b32 halves;\n"
+            ".reg .b16 low, high;\n"
+            "cvt.rn.f16x2.e4m3x2 halves, %2;\n"
+            "mov.b32 {low, high}, halves;\n"
+            "cvt.f32.f16 %0, low;\n"
+            "cvt.f32.f16 %1, high;\n"
+            "}"
+            : "=f"(two[0]), "=f"(two[1])
+            : "h"(pair));
+#else
+        two[0] = to_float((fp8)pair);
+        two[1] = to_float((fp8)(pair >> 8));
+#endif
+    }
+};
 
 __device__ inline float warp_sum(float value) {
     for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(0xffffffffu, value, offset);

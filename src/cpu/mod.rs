@@ -9,6 +9,7 @@
 //! chosen at run time ([`Level`]). Only products of bf16 and int8 are written with intrinsics. Voice activity
 //! detection (`vad`) compiles its own layers the same way, for the same levels.
 
+pub mod alignment;
 pub mod attention;
 mod element;
 pub mod encoder_attention;

@@ -142,6 +142,29 @@ impl Outcome {
     }
 }
 
+/// Rows of a slot whose alignment costs are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alignment {
+    pub slot: usize,
+    /// Audio positions that are no padding, at least 1: the columns of the costs.
+    pub positions: usize,
+    pub rows: usize,
+    /// Index of its first row among the rows of all requests.
+    pub first: usize,
+    /// Index of its first cost among those of all requests.
+    pub costs: usize,
+}
+
+impl Alignment {
+    pub const BYTES: usize = 20;
+
+    pub fn write(&self, bytes: &mut Vec<u8>) {
+        let &Self { slot, positions, rows, first, costs } = self;
+        let numbers = [slot, positions, rows, first, costs].map(int);
+        bytes.extend(numbers.into_iter().flat_map(i32::to_ne_bytes));
+    }
+}
+
 fn int(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -16,7 +16,7 @@ const CAPABILITY: c_int = 8;
 const CAPABILITY_MAJOR: c_int = 75;
 /// The folder of CUDA's libraries in the Python wheels, relative to libtorch's.
 const WHEEL_FOLDER: &str = "../../nvidia/cu13/lib";
-/// Libraries to open by path if a folder has them, so that later lookups by name succeed. Dependencies come first.
+/// Libraries to open before they are looked up by name, by path where a folder has them. Dependencies come first.
 const COMPANIONS: [&str; 3] = ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13", "libcublasLt.so.13"];
 
 /// Why CUDA cannot be used; for people.
@@ -46,6 +46,11 @@ pub enum Absent {
     Unregistered,
     #[error("{0} is not among the libraries of libtorch's CUDA part")]
     Companion(&'static str),
+    #[error(
+        "{library} is needed, and the loader finds {found} under its other names: perhaps LD_LIBRARY_PATH names a \
+         toolkit's folder"
+    )]
+    OtherLibrary { library: &'static str, found: String },
 }
 
 /// The CUDA installation.
@@ -70,6 +75,7 @@ pub fn open(folder: Option<&Path>) -> Result<Found, Absent> {
 
 fn open_once(folder: Option<&Path>) -> Result<Found, Absent> {
     let (devices, driver) = driver("libcuda.so.1")?;
+    same_driver()?;
     let folders = match folder {
         Some(folder) => vec![folder.to_owned()],
         None => loaded_folders(),
@@ -160,29 +166,55 @@ impl ParentOf for Path {
     }
 }
 
-/// Opens the companions in or beside `folders`.
+/// Opens the companions in or beside `folders`, or else where the loader finds them by their versioned names.
 pub(super) fn open_companions(folders: &[PathBuf]) {
     for name in COMPANIONS {
         let places =
             folders.iter().flat_map(|folder| [folder.join(name), folder.join(WHEEL_FOLDER).join(name)]);
-        for place in places.filter(|place| place.is_file()) {
-            if open_for_good(&place).is_ok() {
-                break;
-            }
-        }
+        let mut places = places.filter(|place| place.is_file()).chain([PathBuf::from(name)]);
+        let _ = places.any(|place| open_for_good(&place).is_ok());
     }
 }
 
-/// Checks that the libraries used by name are there, opened by [`open_companions`] or found by the loader.
-fn companions() -> Result<(), Absent> {
-    // SAFETY: both ask the loader for a library by name.
-    let (compiler, products) =
-        unsafe { (cudarc::nvrtc::sys::is_culib_present(), cudarc::cublaslt::sys::is_culib_present()) };
-    match (compiler, products) {
-        (false, _) => Err(Absent::Companion("libnvrtc.so.13")),
-        (_, false) => Err(Absent::Companion("libcublasLt.so.13")),
-        _ => Ok(()),
+/// Checks the driver that cudarc uses. cudarc looks for unversioned names first, and under these a toolkit has a stub.
+fn same_driver() -> Result<(), Absent> {
+    const LIBRARY: &str = "libcuda.so.1";
+    let other = |found: String| Absent::OtherLibrary { library: LIBRARY, found };
+    // SAFETY: asks the loader for a library by name.
+    if !unsafe { cudarc::driver::sys::is_culib_present() } {
+        return Err(other("none".into()));
     }
+    cudarc::driver::result::init().map_err(|error| other(format!("one that does not work ({error})")))
+}
+
+/// Checks the libraries that cudarc uses by name: that they are there, opened by [`open_companions`] or found by the
+/// loader, and of the right version. cudarc looks for unversioned names first.
+fn companions() -> Result<(), Absent> {
+    use cudarc::{cublaslt, nvrtc};
+    const COMPILER: &str = "libnvrtc.so.13";
+    const PRODUCTS: &str = "libcublasLt.so.13";
+    // SAFETY: both ask the loader for a library by name.
+    let present = unsafe { (nvrtc::sys::is_culib_present(), cublaslt::sys::is_culib_present()) };
+    match present {
+        (false, _) => return Err(Absent::Companion(COMPILER)),
+        (_, false) => return Err(Absent::Companion(PRODUCTS)),
+        _ => {}
+    }
+    let (mut compiler, mut minor) = (0, 0);
+    // SAFETY: the pointers are to local integers. The versions are 13.x and 10000 · 13 + …; a stub has none.
+    let products = unsafe {
+        if nvrtc::sys::nvrtcVersion(&mut compiler, &mut minor).result().is_err() {
+            compiler = 0;
+        }
+        cublaslt::sys::cublasLtGetVersion() / 10_000
+    };
+    if compiler != CUDA_VERSION / 1000 {
+        return Err(Absent::OtherLibrary { library: COMPILER, found: format!("version {compiler}.{minor}") });
+    }
+    if products != (CUDA_VERSION / 1000) as usize {
+        return Err(Absent::OtherLibrary { library: PRODUCTS, found: format!("version {products}") });
+    }
+    Ok(())
 }
 
 fn open_for_good(path: &Path) -> Result<(), libloading::Error> {
@@ -212,6 +244,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_driver_is_said() {
+        if crate::cuda::emulated::is_gpu_only() {
+            println!("skipped: it needs a compiler, and has nothing to do with the GPU");
+            return;
+        }
         let folder = tempfile::tempdir().expect("a temporary folder");
         let source = folder.path().join("driver.cpp");
         std::fs::write(&source, DRIVER).expect("writable");

@@ -11,17 +11,22 @@
 #![doc = include_str!("README.md")]
 
 mod compiler;
+mod delivery;
 mod kernels;
 mod layout;
 pub mod libraries;
+mod libtorch;
 mod product;
 mod runner;
+mod stages;
 #[cfg(test)]
 mod tests;
+mod transfers;
 
-pub use kernels::{ATTENTION_SPLIT, Kernel};
-pub use layout::{Outcome, Row, State, TrieNode, Wanted};
+pub use kernels::{ATTENTION_SPLIT, KEPT_ROWS, Kernel};
+pub use layout::{Alignment, Outcome, Row, State, TrieNode, Wanted};
 pub use runner::Runner;
+pub use stages::{Stage, StageTimes};
 #[cfg(test)]
 pub use tests::emulated;
 
@@ -40,6 +45,8 @@ pub enum Error {
     Driver(#[from] cudarc::driver::DriverError),
     #[error("cuBLASLt failed: {0}")]
     Product(#[from] cudarc::cublaslt::result::CublasError),
+    #[error("a product of {rows} rows in memory for {room}")]
+    Rows { rows: usize, room: usize },
     #[error("{0} bytes are too many for one transfer")]
     Transfer(usize),
     #[error("emulation: {0}")]
@@ -87,6 +94,9 @@ pub struct Product {
     pub x: Address,
     pub out: Address,
     pub rows: usize,
+    /// Rows that `x` and `out` have room for. All of them may be multiplied, and the rows of `out` after the first
+    /// `rows` hold anything then.
+    pub room: usize,
     pub inputs: usize,
     pub outputs: usize,
 }
@@ -100,10 +110,10 @@ pub trait Queue {
     fn launch(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error>;
 
     /// Enqueues a product. Each row of the result is the same to the last bit, regardless of the other rows and their
-    /// number.
+    /// number, where there is room for as many.
     ///
     /// # Errors
-    /// As [`Queue::launch`].
+    /// As [`Queue::launch`]; [`Error::Rows`] for more rows than there is room for.
     fn multiply(&self, product: Product) -> Result<(), Error>;
 }
 
@@ -114,7 +124,24 @@ pub struct Download {
     length: usize,
 }
 
-/// The kernels' queue on a device, separate from libtorch's. Belongs to one thread.
+/// A copy to the host in progress that any thread may wait for.
+pub trait Delivery: Send {
+    /// Waits for the copy, but not for work enqueued after it, and returns the numbers.
+    ///
+    /// # Errors
+    /// A failure on the device meanwhile.
+    fn wait(self: Box<Self>) -> Result<Vec<f32>, Error>;
+}
+
+/// A point in the side queue. Later marks are larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(u64);
+
+/// Memory of a device: where it begins, and how many bytes it has.
+pub type Span = (Address, usize);
+
+/// A device with two queues, which belong to one thread. The kernels' queue is that of [`Queue`] and of most methods
+/// here. The side queue runs beside it at a lower priority, and is ordered with it only where a method says so.
 pub trait Device: Queue {
     /// Runs the work that `enqueue` enqueues. The second run of a `key` captures a graph, which later ones replay
     /// without calling `enqueue`: it must enqueue the same work for the same key.
@@ -129,7 +156,8 @@ pub trait Device: Queue {
     /// [`Error::Transfer`] for more than [`TRANSFER_BYTES`].
     fn upload(&mut self, bytes: &[u8], to: Address) -> Result<(), Error>;
 
-    /// Enqueues a copy from the device. Wait for it before the fourth download after it.
+    /// Enqueues a copy from the device. At most [`DOWNLOADS`] may be in progress: wait for this one before enqueuing
+    /// that many more.
     ///
     /// # Errors
     /// [`Error::Transfer`] for more than [`TRANSFER_BYTES`].
@@ -141,18 +169,96 @@ pub trait Device: Queue {
     /// A failure on the device meanwhile.
     fn wait(&mut self, download: Download) -> Result<Vec<u8>, Error>;
 
-    /// Orders the work enqueued from now on after libtorch's work so far.
+    /// Enqueues a copy of `count` f32 numbers from the device for another thread. The memory at `from` may be written
+    /// by work that is enqueued after this.
+    ///
+    /// # Errors
+    /// A failed device, or no pinned memory.
+    fn deliver(&mut self, from: Address, count: usize) -> Result<Box<dyn Delivery>, Error>;
+
+    /// Orders the kernels' work from now on after libtorch's work in this thread so far.
     ///
     /// # Errors
     /// A failed device.
     fn after_libtorch(&self) -> Result<(), Error>;
 
-    /// Orders libtorch's work from now on after the work enqueued so far.
+    /// Moves libtorch's work in this thread to the kernels' queue from now on: it runs after the work enqueued there so
+    /// far. Call it, or [`Device::libtorch_beside`], before each piece of libtorch's work: another device of this
+    /// thread may have moved it meanwhile.
     ///
     /// # Errors
     /// A failed device.
     fn before_libtorch(&self) -> Result<(), Error>;
+
+    /// Moves libtorch's work in this thread to the side queue from now on.
+    ///
+    /// # Errors
+    /// A failed device.
+    fn libtorch_beside(&self) -> Result<(), Error>;
+
+    /// Enqueues a kernel to the side queue.
+    ///
+    /// # Errors
+    /// As [`Queue::launch`].
+    fn launch_beside(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error>;
+
+    /// Enqueues a copy of `count` numbers to the side queue. `fill` writes all of them, into memory that the device
+    /// reads; it waits only if [`STAGED`] earlier copies are still to be made.
+    ///
+    /// # Errors
+    /// A failed device, or too little memory.
+    fn send_beside(
+        &mut self,
+        count: usize,
+        to: Address,
+        fill: &mut dyn FnMut(&mut [i16]),
+    ) -> Result<(), Error>;
+
+    /// Orders the side queue's work from now on after the kernels' work enqueued so far.
+    ///
+    /// # Errors
+    /// A failed device.
+    fn side_waits(&self) -> Result<(), Error>;
+
+    /// Marks the end of the side queue's work so far. `written` names the memory of its results, which only a
+    /// rehearsal asks for: it hides them until the mark is waited for or reached.
+    ///
+    /// # Errors
+    /// A failed device.
+    fn mark(&mut self, written: &dyn Fn() -> Vec<Span>) -> Result<Mark, Error>;
+
+    /// Whether the side queue has reached `mark`; does not wait.
+    ///
+    /// # Errors
+    /// A failure on the device meanwhile.
+    fn is_reached(&mut self, mark: Mark) -> Result<bool, Error>;
+
+    /// Orders the kernels' work from now on after `mark`.
+    ///
+    /// # Errors
+    /// A failed device.
+    fn after_mark(&mut self, mark: Mark) -> Result<(), Error>;
+
+    /// Measures stages from now on.
+    fn measure(&mut self, times: StageTimes);
+
+    /// A stage begins here, in the queue where it runs; stages do not overlap in the order in which they are enqueued.
+    /// Costs nothing unless times are measured.
+    ///
+    /// # Errors
+    /// A failed device.
+    fn stage_begins(&mut self, stage: Stage) -> Result<(), Error>;
+
+    /// The stage that began last ends here.
+    ///
+    /// # Errors
+    /// A failed device.
+    fn stage_ends(&mut self) -> Result<(), Error>;
 }
 
 /// The most bytes of one upload or download.
 pub const TRANSFER_BYTES: usize = 1 << 20;
+/// Downloads that may be in progress at once.
+pub const DOWNLOADS: usize = 8;
+/// Copies to the side queue that may be in progress at once.
+pub const STAGED: usize = 4;

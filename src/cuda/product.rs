@@ -1,13 +1,15 @@
 //! Matrix products by cuBLASLt.
 //!
-//! By default cuBLASLt chooses an algorithm for each number of rows, and with it another order of sums. Here it chooses
-//! once for a weight's shape and the largest number of rows, and fewer rows use the same algorithm: a row's result
-//! does not depend on how many there are.
+//! A row's result must not depend on how many rows there are. cuBLASLt promises equal bits only for equal calls: for
+//! another number of rows it may choose another algorithm, and an algorithm may order its sums by the shape. So a product
+//! multiplies all rows that there is room for, wanted or not. It costs little: the weight's bytes, which are read once
+//! in either case, set the time.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::mem::size_of;
+use std::rc::Rc;
 
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys;
@@ -25,36 +27,47 @@ pub struct Products {
     handle: sys::cublasLtHandle_t,
     /// Device memory of [`WORKSPACE_BYTES`].
     workspace: u64,
-    /// The most rows of one product.
-    rows_max: usize,
-    /// By inputs and outputs.
-    algorithms: RefCell<HashMap<(usize, usize), Algorithm>>,
+    /// By rows, inputs and outputs.
+    known: RefCell<HashMap<[usize; 3], Rc<Known>>>,
+}
+
+/// A product that has been made before: its shape, and the algorithm for it.
+struct Known {
+    shape: Shape,
+    algorithm: Algorithm,
 }
 
 impl Products {
     /// # Safety
     /// `workspace` is the address of [`WORKSPACE_BYTES`] of the device's memory, which only this uses and which
     /// outlives it.
-    pub unsafe fn new(workspace: u64, rows_max: usize) -> Result<Self, Error> {
+    pub unsafe fn new(workspace: u64) -> Result<Self, Error> {
         // SAFETY: the check only asks the loader for a library by name.
         if !unsafe { sys::is_culib_present() } {
             return Err(Absent::Companion("libcublasLt.so.13").into());
         }
-        Ok(Self { handle: result::create_handle()?, workspace, rows_max, algorithms: RefCell::default() })
+        Ok(Self { handle: result::create_handle()?, workspace, known: RefCell::default() })
     }
 
     /// Enqueues the product to `stream`.
     ///
     /// # Safety
     /// `stream` is alive, and of the context that is bound to this thread.
+    ///
+    /// # Errors
+    /// [`Error::Rows`] for more rows than there is room for; those of cuBLASLt.
     pub unsafe fn multiply(&self, product: Product, stream: CUstream) -> Result<(), Error> {
-        let shape = Shape::new(product.rows, product.inputs, product.outputs)?;
-        let algorithm = self.algorithm(product.inputs, product.outputs)?;
+        let Product { rows, room, inputs, outputs, .. } = product;
+        if rows > room {
+            return Err(Error::Rows { rows, room });
+        }
+        let known = self.known([room, inputs, outputs])?;
+        let Known { shape, algorithm } = known.as_ref();
         let (alpha, beta) = (1.0f32, 0.0f32);
         let place = |address: u64| address as *const c_void;
-        // SAFETY: the descriptors live through the call, the addresses are those of memory of these shapes
-        // (see `Address::new`), the scalars are read before the call returns, as they are on the host, and the
-        // caller promises the stream and the workspace.
+        // SAFETY: the descriptors live through the call. The addresses are those of memory of these shapes (see
+        // `Address::new`): a product's matrices have room for as many rows. The scalars are read before the
+        // call returns, as they are on the host, and the caller promises the stream and the workspace.
         unsafe {
             result::matmul(
                 self.handle,
@@ -69,7 +82,7 @@ impl Products {
                 shape.out,
                 place(product.out.0).cast_mut(),
                 shape.out,
-                &raw const algorithm,
+                &raw const *algorithm,
                 self.workspace as *mut c_void,
                 WORKSPACE_BYTES,
                 stream.cast(),
@@ -78,17 +91,18 @@ impl Products {
         Ok(())
     }
 
-    fn algorithm(&self, inputs: usize, outputs: usize) -> Result<Algorithm, Error> {
-        if let Some(known) = self.algorithms.borrow().get(&(inputs, outputs)) {
-            return Ok(*known);
+    fn known(&self, size: [usize; 3]) -> Result<Rc<Known>, Error> {
+        if let Some(known) = self.known.borrow().get(&size) {
+            return Ok(known.clone());
         }
-        let chosen = self.choose(inputs, outputs)?;
-        self.algorithms.borrow_mut().insert((inputs, outputs), chosen);
-        Ok(chosen)
+        let [rows, inputs, outputs] = size;
+        let shape = Shape::new(rows, inputs, outputs)?;
+        let known = Rc::new(Known { algorithm: self.choose(&shape)?, shape });
+        self.known.borrow_mut().insert(size, known.clone());
+        Ok(known)
     }
 
-    fn choose(&self, inputs: usize, outputs: usize) -> Result<Algorithm, Error> {
-        let shape = Shape::new(self.rows_max, inputs, outputs)?;
+    fn choose(&self, shape: &Shape) -> Result<Algorithm, Error> {
         let preference = Preference(result::create_matmul_pref()?);
         let workspace = WORKSPACE_BYTES;
         // SAFETY: the descriptors are alive, and the attribute is read from a number of its size.
@@ -99,7 +113,7 @@ impl Products {
                 (&raw const workspace).cast(),
                 size_of::<usize>(),
             )?;
-            let Shape { description, weight, x, out } = shape;
+            let &Shape { description, weight, x, out } = shape;
             let chosen = result::get_matmul_algo_heuristic(
                 self.handle,
                 description,

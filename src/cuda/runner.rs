@@ -1,82 +1,115 @@
-//! A CUDA device through cudarc: two streams, the compiled kernels, graphs, and pinned buffers for transfers.
+//! A CUDA device through cudarc: its two streams, the compiled kernels, graphs, transfers and marks.
 
-use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_void;
 use std::path::Path;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstreamCaptureMode};
-use cudarc::driver::{
-    CudaContext, CudaEvent, CudaFunction, CudaGraph, CudaSlice, CudaStream, PinnedHostSlice, result,
-};
+use cudarc::driver::sys::{CUevent_flags, CUgraphInstantiate_flags, CUstream, CUstreamCaptureMode};
+use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaGraph, CudaSlice, CudaStream, result};
 use cudarc::nvrtc::Ptx;
 
+use super::delivery::Pool;
+use super::libtorch::CurrentStream;
 use super::product::{Products, WORKSPACE_BYTES};
-use super::{Address, Argument, Device, Download, Error, Kernel, Product, Queue, TRANSFER_BYTES, compiler};
+use super::stages::Recorder;
+use super::transfers::{Ring, Staging};
+use super::{
+    Address, Argument, DOWNLOADS, Delivery, Device, Download, Error, Kernel, Mark, Product, Queue, Span,
+    Stage, StageTimes, TRANSFER_BYTES, compiler,
+};
 
-/// Transfers that may be in progress at once in each direction.
-const TRANSFERS: usize = 4;
+/// Uploads of up to as many bytes have a ring of their own, so large that the host never waits for it: an attempt's
+/// state, or a launch's rows.
+const SMALL_BYTES: usize = 8 << 10;
+const SMALL_UPLOADS: usize = 256;
+/// Larger ones: tries of terms.
+const LARGE_UPLOADS: usize = 4;
 
 pub struct Runner {
     // Fields are in the order in which they must be dropped.
     graphs: HashMap<usize, CudaGraph>,
     /// Keys that have run once.
     warm: Vec<usize>,
-    uploads: Ring,
+    small_uploads: Ring,
+    large_uploads: Ring,
     downloads: Ring,
+    deliveries: Pool,
+    staging: Staging,
+    marks: Marks,
+    recorder: Option<Recorder>,
     products: Products,
     _workspace: CudaSlice<u8>,
     functions: Vec<CudaFunction>,
+    /// The kernels' queue.
     stream: Arc<CudaStream>,
-    libtorch: Arc<CudaStream>,
+    /// The side queue.
+    side: Arc<CudaStream>,
+    current: CurrentStream,
     context: Arc<CudaContext>,
 }
 
-/// A ring of pinned buffers, each with the event of its last copy.
-struct Ring {
-    buffers: Vec<(PinnedHostSlice<u8>, CudaEvent)>,
-    next: usize,
+/// Marks in the side queue. It runs in order, so all marks before one that it has reached are reached too.
+#[derive(Default)]
+struct Marks {
+    last: u64,
+    /// The last mark that is known to be reached.
+    reached: u64,
+    /// The marks after `reached` as far as `last`, in order.
+    pending: VecDeque<CudaEvent>,
+    /// To be used again.
+    free: Vec<CudaEvent>,
 }
 
-impl Ring {
-    fn new(context: &Arc<CudaContext>) -> Result<Self, Error> {
-        let buffer = |_| {
-            // Not write-combined: downloads are read.
-            // SAFETY: bytes are written, by the host or by a copy, before they are read.
-            let buffer = unsafe { context.alloc_pinned_with_flags::<u8>(TRANSFER_BYTES, 0) }?;
-            Ok((buffer, context.new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))?))
+impl Marks {
+    fn make(&mut self, side: &CudaStream) -> Result<Mark, Error> {
+        // Takes back the events of earlier marks, also of those for which no caller asks.
+        self.is_reached(Mark(self.last))?;
+        let event = match self.free.pop() {
+            Some(event) => event,
+            None => side.context().new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))?,
         };
-        Ok(Self { buffers: (0..TRANSFERS).map(buffer).collect::<Result<_, Error>>()?, next: 0 })
+        event.record(side)?;
+        self.pending.push_back(event);
+        self.last += 1;
+        Ok(Mark(self.last))
     }
 
-    /// Waits for the last copy of the next buffer and returns its index.
-    fn take(&mut self, length: usize) -> Result<usize, Error> {
-        if length > TRANSFER_BYTES {
-            return Err(Error::Transfer(length));
+    fn is_reached(&mut self, mark: Mark) -> Result<bool, Error> {
+        while self.reached < mark.0
+            && let Some(event) = self.pending.front()
+        {
+            if !event.try_is_complete()? {
+                break;
+            }
+            self.reached += 1;
+            self.free.extend(self.pending.pop_front());
         }
-        let index = self.next;
-        self.next = (self.next + 1) % TRANSFERS;
-        self.buffers[index].1.synchronize()?;
-        Ok(index)
+        Ok(mark.0 <= self.reached)
+    }
+
+    /// The event of `mark`; `None` once it is known to be reached.
+    fn event(&self, mark: Mark) -> Option<&CudaEvent> {
+        let after = mark.0.checked_sub(self.reached + 1)?;
+        self.pending.get(usize::try_from(after).ok()?)
     }
 }
 
 impl Runner {
-    /// Opens device `ordinal`, and gives libtorch a separate stream there for this thread. The folder `cache` keeps
-    /// compiled kernels. `rows_max`: the most rows of a product.
+    /// Opens device `ordinal`, and moves libtorch's work in this thread to its side queue. The folder `cache` keeps
+    /// compiled kernels.
     ///
     /// # Errors
     /// A failed device, a missing library, or kernels that do not compile.
-    pub fn new(ordinal: usize, cache: &Path, rows_max: usize) -> Result<Self, Error> {
+    pub fn new(ordinal: usize, cache: &Path) -> Result<Self, Error> {
         let context = CudaContext::new(ordinal)?;
         // SAFETY: cudarc's own slices are one workspace, used on one stream: nothing needs its events, and
         // waiting for them would break the capture of a graph.
         unsafe { context.disable_event_tracking() };
         let (low, high) = result::stream::get_priority_range()?;
         let stream = context.new_stream_with_priority(high)?;
-        let libtorch = context.new_stream_with_priority(low)?;
-        let libtorch =
-            if set_libtorch_stream(&libtorch, ordinal) { libtorch } else { context.default_stream() };
+        let side = context.new_stream_with_priority(low)?;
+        let current = CurrentStream::new(ordinal)?;
         let cubin = compiler::kernels(context.compute_capability()?, cache)?;
         let module = context.load_module(Ptx::from_binary(cubin))?;
         let functions = Kernel::ALL.iter().map(|kernel| module.load_function(kernel.name()));
@@ -87,19 +120,27 @@ impl Runner {
         // SAFETY: the address was leaked just above; this is its owner again.
         let workspace = unsafe { stream.upgrade_device_ptr::<u8>(address, WORKSPACE_BYTES) };
         // SAFETY: the workspace lives in the runner, which drops its products first.
-        let products = unsafe { Products::new(address, rows_max) }?;
-        Ok(Self {
+        let products = unsafe { Products::new(address) }?;
+        let runner = Self {
             graphs: HashMap::new(),
             warm: Vec::new(),
-            uploads: Ring::new(&context)?,
-            downloads: Ring::new(&context)?,
+            small_uploads: Ring::new(&context, SMALL_UPLOADS, SMALL_BYTES)?,
+            large_uploads: Ring::new(&context, LARGE_UPLOADS, TRANSFER_BYTES)?,
+            downloads: Ring::new(&context, DOWNLOADS, TRANSFER_BYTES)?,
+            deliveries: Pool::default(),
+            staging: Staging::new(&context)?,
+            marks: Marks::default(),
+            recorder: None,
             products,
             _workspace: workspace,
             functions,
             stream,
-            libtorch,
+            side,
+            current,
             context,
-        })
+        };
+        runner.libtorch_beside()?;
+        Ok(runner)
     }
 
     /// Free bytes of the device's memory; `None` if it does not say.
@@ -113,22 +154,35 @@ impl Runner {
         let memory = self.context.total_mem().unwrap_or(0) >> 30;
         format!("{name}, {memory} GiB")
     }
-}
 
-/// Makes libtorch use `stream` in this thread; false if this libtorch has no such function.
-fn set_libtorch_stream(stream: &CudaStream, ordinal: usize) -> bool {
-    type SetStream = unsafe extern "C" fn(*mut c_void, i32) -> c_int;
-    let this = libloading::os::unix::Library::this();
-    // SAFETY: the signature is that of torch/csrc/stable/c/shim.h; the stream belongs to the device's primary
-    // context, which libtorch shares, and lives as long as the runner, as does what libtorch computes.
-    unsafe {
-        let set = this.get::<SetStream>(b"torch_set_current_cuda_stream\0");
-        set.is_ok_and(|set| set(stream.cu_stream().cast(), ordinal as i32) == 0)
+    /// Moves libtorch's work in this thread to one of the two streams. Work in any other stream, such as another
+    /// runner's, comes first.
+    fn libtorch_to(&self, stream: &CudaStream) -> Result<(), Error> {
+        let before = self.current.get()?;
+        if before != self.stream.cu_stream() && before != self.side.cu_stream() {
+            self.wait_for(before, stream)?;
+        }
+        // SAFETY: a stream of the device's primary context, which lives until the runner is dropped: that waits for
+        // all work and puts the default stream in its place.
+        Ok(unsafe { self.current.set(stream.cu_stream()) }?)
     }
-}
 
-impl Queue for Runner {
-    fn launch(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error> {
+    /// Orders the work of `stream` from now on after that of libtorch's current stream so far.
+    fn wait_for(&self, current: CUstream, stream: &CudaStream) -> Result<(), Error> {
+        let event = self.context.new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING))?;
+        // SAFETY: libtorch's own current stream of this device, which it keeps alive, or the one of a runner, which
+        // takes it away when it is dropped. The context is that of the new event, bound to this thread.
+        unsafe { result::event::record(event.cu_event(), current) }?;
+        Ok(stream.wait(&event)?)
+    }
+
+    fn launch_to(
+        &self,
+        stream: &CudaStream,
+        kernel: Kernel,
+        grid: [usize; 3],
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
         let Some(function) = self.functions.get(kernel as usize) else { return Ok(()) };
         let mut places: Vec<*mut c_void> = arguments
             .iter()
@@ -148,11 +202,17 @@ impl Queue for Runner {
                 (x, y, z),
                 (kernel.threads(), 1, 1),
                 0,
-                self.stream.cu_stream(),
+                stream.cu_stream(),
                 &mut places,
             )?;
         }
         Ok(())
+    }
+}
+
+impl Queue for Runner {
+    fn launch(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error> {
+        self.launch_to(&self.stream, kernel, grid, arguments)
     }
 
     fn multiply(&self, product: Product) -> Result<(), Error> {
@@ -185,19 +245,20 @@ impl Device for Runner {
     }
 
     fn upload(&mut self, bytes: &[u8], to: Address) -> Result<(), Error> {
+        if bytes.len() > TRANSFER_BYTES {
+            return Err(Error::Transfer(bytes.len()));
+        }
         self.context.bind_to_thread()?;
-        let index = self.uploads.take(bytes.len())?;
-        let (buffer, copied) = &mut self.uploads.buffers[index];
-        let buffer = &mut buffer.as_mut_slice()?[..bytes.len()];
-        buffer.copy_from_slice(bytes);
-        // SAFETY: the address holds as much (see `Address::new`); the buffer stays until `copied` is done.
-        unsafe { result::memcpy_htod_async(to.0, buffer, self.stream.cu_stream()) }?;
-        Ok(copied.record(&self.stream)?)
+        let ring = if bytes.len() <= SMALL_BYTES { &mut self.small_uploads } else { &mut self.large_uploads };
+        ring.send(bytes, to, &self.stream)
     }
 
     fn download(&mut self, from: Address, length: usize) -> Result<Download, Error> {
+        if length > TRANSFER_BYTES {
+            return Err(Error::Transfer(length));
+        }
         self.context.bind_to_thread()?;
-        let index = self.downloads.take(length)?;
+        let index = self.downloads.take()?;
         let (buffer, copied) = &mut self.downloads.buffers[index];
         let buffer = &mut buffer.as_mut_slice()?[..length];
         // SAFETY: the address holds as much (see `Address::new`); the buffer is not read until `copied` is done.
@@ -212,18 +273,86 @@ impl Device for Runner {
         Ok(buffer.as_slice()?[..download.length].to_vec())
     }
 
+    fn deliver(&mut self, from: Address, count: usize) -> Result<Box<dyn Delivery>, Error> {
+        self.context.bind_to_thread()?;
+        self.deliveries.copy(&self.stream, from, count)
+    }
+
     fn after_libtorch(&self) -> Result<(), Error> {
-        Ok(self.stream.wait(&self.libtorch.record_event(None)?)?)
+        let current = self.current.get()?;
+        if current == self.stream.cu_stream() {
+            return Ok(());
+        }
+        self.wait_for(current, &self.stream)
     }
 
     fn before_libtorch(&self) -> Result<(), Error> {
-        Ok(self.libtorch.wait(&self.stream.record_event(None)?)?)
+        self.libtorch_to(&self.stream)
+    }
+
+    fn libtorch_beside(&self) -> Result<(), Error> {
+        self.libtorch_to(&self.side)
+    }
+
+    fn launch_beside(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error> {
+        self.launch_to(&self.side, kernel, grid, arguments)
+    }
+
+    fn send_beside(
+        &mut self,
+        count: usize,
+        to: Address,
+        fill: &mut dyn FnMut(&mut [i16]),
+    ) -> Result<(), Error> {
+        self.context.bind_to_thread()?;
+        self.staging.send(count, to, fill, &self.side)
+    }
+
+    fn side_waits(&self) -> Result<(), Error> {
+        Ok(self.side.join(&self.stream)?)
+    }
+
+    fn mark(&mut self, _written: &dyn Fn() -> Vec<Span>) -> Result<Mark, Error> {
+        self.context.bind_to_thread()?;
+        self.marks.make(&self.side)
+    }
+
+    fn is_reached(&mut self, mark: Mark) -> Result<bool, Error> {
+        self.context.bind_to_thread()?;
+        self.marks.is_reached(mark)
+    }
+
+    fn after_mark(&mut self, mark: Mark) -> Result<(), Error> {
+        match self.marks.event(mark) {
+            Some(event) => Ok(self.stream.wait(event)?),
+            None => Ok(()),
+        }
+    }
+
+    fn measure(&mut self, times: StageTimes) {
+        self.recorder = Some(Recorder::new(times));
+    }
+
+    fn stage_begins(&mut self, stage: Stage) -> Result<(), Error> {
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        recorder.begins(stage, if stage.is_beside() { &self.side } else { &self.stream })
+    }
+
+    fn stage_ends(&mut self) -> Result<(), Error> {
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        self.context.bind_to_thread()?;
+        recorder.ends(|stage| if stage.is_beside() { &self.side } else { &self.stream })
     }
 }
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // Wait until the device is idle before buffers and graphs are freed. An error here was reported before.
+        // Wait until the device is idle before streams, buffers and graphs are freed. An error here was reported
+        // before.
         let _ = self.context.synchronize();
+        // libtorch must not go on with a stream that is gone. Another runner of this thread puts its own there before
+        // libtorch's next work.
+        // SAFETY: null is the default stream.
+        let _ = unsafe { self.current.set(std::ptr::null_mut()) };
     }
 }

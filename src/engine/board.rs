@@ -33,6 +33,9 @@ pub struct Board {
     ended: AtomicBool,
     /// Incremented at the start and at the end of each model call, so odd during one.
     calls: AtomicU64,
+    /// Alignments of words that have begun, and those that have ended.
+    alignments_begun: AtomicU64,
+    alignments_ended: AtomicU64,
     recognised_at: AtomicU64,
     /// Failed calls since the last successful one.
     failures: AtomicU64,
@@ -54,6 +57,8 @@ impl Board {
             hung_ms: AtomicU64::default(),
             ended: AtomicBool::default(),
             calls: AtomicU64::default(),
+            alignments_begun: AtomicU64::default(),
+            alignments_ended: AtomicU64::default(),
             recognised_at: AtomicU64::default(),
             failures: AtomicU64::default(),
             left: AtomicBool::default(),
@@ -93,6 +98,20 @@ impl Board {
     /// The number of the model call in progress.
     pub fn in_call(&self) -> Option<u64> {
         Some(self.calls.load(Relaxed)).filter(|calls| !calls.is_multiple_of(2))
+    }
+
+    pub fn alignment_begins(&self) {
+        self.alignments_begun.fetch_add(1, Relaxed);
+    }
+
+    pub fn alignment_ends(&self) {
+        self.alignments_ended.fetch_add(1, Relaxed);
+    }
+
+    /// How many alignments have ended while others are in progress: the number stays while none comes back.
+    pub fn in_alignment(&self) -> Option<u64> {
+        let ended = self.alignments_ended.load(Relaxed);
+        (self.alignments_begun.load(Relaxed) > ended).then_some(ended)
     }
 
     pub fn failures(&self) -> u64 {

@@ -8,8 +8,9 @@
 //! - The flow that has had the least of the model's time begins its next window first (virtual time, as in
 //!   start-time fair queueing: Goyal, Vin and Cheng, 1996). A flow with no window in a slot counts as one encoding
 //!   further behind, so that a client that asks for one window after the other waits for one encoding at most.
-//! - Encoding holds up all windows in slots. A flow with more windows waiting loses nothing by that; to any other
-//!   flow the time is owed until steps have paid it back, and until then no other flow begins a window.
+//! - Encoding holds up all windows in slots, unless the device encodes and decodes at once. A flow with more windows
+//!   waiting loses nothing by that; to any other flow the time is owed until steps have paid it back, and until then no
+//!   other flow begins a window.
 //! - A step takes in as many windows as keep it within the time that the smallest flow's share allows, and the
 //!   largest flows give way.
 //!
@@ -68,6 +69,14 @@ pub struct Seat {
     pub since: Instant,
 }
 
+/// How long windows that were encoded together took.
+#[derive(Debug, Clone, Copy)]
+pub struct EncodeTime {
+    pub whole: Duration,
+    /// The part in which no other window could be stepped.
+    pub alone: Duration,
+}
+
 #[derive(Default)]
 pub struct Fairness {
     /// The model's time that each flow has had, in seconds; only differences mean anything.
@@ -84,8 +93,9 @@ pub struct Fairness {
     /// For each flow in a slot, how long others have held it up, less what steps have paid back, in seconds.
     owed: HashMap<Flow, f64>,
     step: StepCost,
-    /// Encoding a window, in seconds: a running mean.
+    /// Encoding a window, in seconds, and the part in which it holds up others: running means.
     encode: f64,
+    holds_up: f64,
     /// When several flows last had work.
     shared_at: Option<Instant>,
 }
@@ -176,10 +186,10 @@ impl Fairness {
 
     /// How many windows may be encoded together.
     pub fn encode_batch(&self, most: usize) -> usize {
-        if self.is_alone() || self.encode == 0.0 {
+        if self.is_alone() || self.holds_up == 0.0 {
             return most;
         }
-        ((AHEAD_SECONDS / self.encode) as usize).clamp(1, most)
+        ((AHEAD_SECONDS / self.holds_up) as usize).clamp(1, most)
     }
 
     /// Whether the last free slot is kept for a flow that has none.
@@ -190,20 +200,25 @@ impl Fairness {
     /// Records that a window of `flow` is about to be encoded.
     pub fn begins(&mut self, flow: Flow) {
         self.charge(flow, self.encode);
-        let encode = self.encode;
-        self.owed.iter_mut().filter(|(other, _)| **other != flow).for_each(|(_, owed)| *owed += encode);
+        let holds_up = self.holds_up;
+        self.owed.iter_mut().filter(|(other, _)| **other != flow).for_each(|(_, owed)| *owed += holds_up);
         // A new flow holds others up, and is not held up at once itself.
-        self.owed.entry(flow).or_insert(encode);
+        self.owed.entry(flow).or_insert(holds_up);
         self.rank_waiting();
     }
 
     /// Records that windows of these flows were encoded, each after a call of [`Self::begins`].
-    pub fn encoded(&mut self, flows: &[Flow], took: Duration) {
-        let each = took.as_secs_f64() / flows.len().max(1) as f64;
+    pub fn encoded(&mut self, flows: &[Flow], took: EncodeTime) {
+        let each = |time: Duration| time.as_secs_f64() / flows.len().max(1) as f64;
+        let (whole, alone) = (each(took.whole), each(took.alone));
         for flow in flows {
-            self.charge(*flow, each - self.encode);
+            self.charge(*flow, whole - self.encode);
         }
-        self.encode = if self.encode == 0.0 { each } else { MEMORY * self.encode + (1.0 - MEMORY) * each };
+        let learn = |mean: f64, newest: f64| {
+            if mean == 0.0 { newest } else { MEMORY * mean + (1.0 - MEMORY) * newest }
+        };
+        self.encode = learn(self.encode, whole);
+        self.holds_up = learn(self.holds_up, alone);
     }
 
     pub fn charge(&mut self, flow: Flow, seconds: f64) {

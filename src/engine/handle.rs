@@ -8,11 +8,12 @@ use crossbeam_channel::Sender;
 use tokio::sync::{oneshot, watch as channel};
 
 use super::board::{Board, Condition};
+use super::entry::Entry;
 use super::error::{Error, StartError};
 use super::load::Load;
 use super::model::{ModelInfo, SpeechModel};
 use super::window::{Class, DecodingOptions, LanguageChoice, Recognition, TenantId, Window};
-use super::worker::{Entry, Worker};
+use super::worker::Worker;
 use crate::audio::{Pcm, SAMPLE_RATE};
 
 pub struct WorkerHandle {

@@ -1,5 +1,6 @@
 //! The engine's metrics, as handles that cost one addition per update.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::board::{Board, Condition};
@@ -8,8 +9,6 @@ use super::window::Class;
 use crate::telemetry::metrics;
 
 const CLASSES: [&str; 3] = ["live", "interactive", "job"];
-/// The shortest interval between lookups of ages, each of which visits every waiting tenant.
-const AGES_EVERY: Duration = Duration::from_millis(250);
 
 /// How a window left the engine.
 #[derive(Debug, Clone, Copy)]
@@ -22,15 +21,15 @@ pub enum Outcome {
 
 /// A counter of seconds: carries the fractions that the counter itself, of whole numbers, cannot.
 struct Seconds {
-    total: f64,
+    total_micros: AtomicU64,
     counter: ::metrics::Counter,
 }
 
 impl Seconds {
-    fn add(&mut self, seconds: f64) {
-        let before = self.total as u64;
-        self.total += seconds;
-        self.counter.increment(self.total as u64 - before);
+    fn add(&self, seconds: f64) {
+        let micros = (seconds * 1e6).round() as u64;
+        let before = self.total_micros.fetch_add(micros, Relaxed);
+        self.counter.increment((before + micros) / 1_000_000 - before / 1_000_000);
     }
 }
 
@@ -42,20 +41,19 @@ struct OfClass {
     decoded: ::metrics::Histogram,
 }
 
-/// The metrics that a worker's thread updates.
+/// The metrics that a worker's thread updates, and the threads beside it.
 pub struct Meters {
     classes: [OfClass; 3],
     tokens: ::metrics::Counter,
     steps: ::metrics::Counter,
     busy: Seconds,
     encode: ::metrics::Histogram,
-    ages_at: Option<Instant>,
 }
 
 impl Meters {
     pub fn new() -> Self {
         let seconds = |metric: &metrics::Counter, labels: metrics::Labels| Seconds {
-            total: 0.0,
+            total_micros: AtomicU64::new(0),
             counter: metric.with(labels),
         };
         let of_class = |class| {
@@ -76,11 +74,10 @@ impl Meters {
             steps: metrics::STEPS.with(&[]),
             busy: seconds(&metrics::BUSY, &[]),
             encode: metrics::ENCODE.with(&[]),
-            ages_at: None,
         }
     }
 
-    pub fn arrived(&mut self, class: Class, seconds: f64) {
+    pub fn arrived(&self, class: Class, seconds: f64) {
         self.classes[class as usize].audio_in.add(seconds);
     }
 
@@ -88,8 +85,8 @@ impl Meters {
         self.classes[class as usize].outcomes[outcome as usize].increment(1);
     }
 
-    pub fn recognised(&mut self, class: Class, seconds: f64, decoded: Duration) {
-        let of_class = &mut self.classes[class as usize];
+    pub fn recognised(&self, class: Class, seconds: f64, decoded: Duration) {
+        let of_class = &self.classes[class as usize];
         of_class.audio_done.add(seconds);
         of_class.decoded.record(decoded);
         self.left(class, Outcome::Recognised);
@@ -103,22 +100,13 @@ impl Meters {
         self.encode.record(took);
     }
 
-    pub fn busy(&mut self, seconds: f64) {
+    pub fn busy(&self, seconds: f64) {
         self.busy.add(seconds);
     }
 
     pub fn stepped(&self, tokens: u64) {
         self.steps.increment(1);
         self.tokens.increment(tokens);
-    }
-
-    /// Whether to look up ages again.
-    pub fn ages_due(&mut self, now: Instant) -> bool {
-        let due = self.ages_at.is_none_or(|at| now.saturating_duration_since(at) >= AGES_EVERY);
-        if due {
-            self.ages_at = Some(now);
-        }
-        due
     }
 }
 

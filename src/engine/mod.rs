@@ -5,12 +5,16 @@
 //! fewest; dropping the future that waits for a [`Recognition`] cancels its work.
 //!
 //! ```text
-//! recognize ─▶ WorkerHandle ─▶ Queue (class, then Fairness between tenants) ─▶ encode ─▶ slot ─▶ step … ─▶ Recognition
+//! recognize ─▶ WorkerHandle ─▶ Queue (class, then Fairness between tenants) ─▶ encode ─▶ slot ─▶ step …
+//!     Recognition ◀─ Answers ◀─ Aligners (word times, on threads of their own) ◀─┘
 //! ```
 #![doc = include_str!("README.md")]
 
+mod aligners;
+mod answers;
 mod board;
 mod config;
+mod entry;
 mod error;
 mod fairness;
 mod fallback;
@@ -33,7 +37,9 @@ pub use config::Config;
 pub use error::{Error, StartError};
 pub use fallback::Quality;
 pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermit, Reservation};
-pub use model::{Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token};
+pub use model::{
+    Alignment, Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token,
+};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
     WINDOW_SAMPLES, Window,

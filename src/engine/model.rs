@@ -96,16 +96,23 @@ pub struct Token {
     pub probability: f32,
 }
 
-/// A model on one device, owned by one worker thread. A slot goes encode → begin → step … → finish;
+/// A model on one device, owned by one worker thread. A slot goes encode → begin → step … → finish → align;
 /// `begin` may follow `finish` for another attempt at the same encoding. No call depends on which
 /// other slots are in the batch: the same window gives the same tokens alone and in company.
 pub trait SpeechModel {
     fn info(&self) -> &ModelInfo;
 
-    /// Log-mel and encoder; each window's cross-attention keys and values land in its slot.
+    /// Log-mel and encoder; each window's cross-attention keys and values land in its slot. A device may only be
+    /// given the work: [`Self::is_encoded`] says when it is done. What is given to it later runs later.
     fn encode(&mut self, requests: &[EncodeRequest]) -> Result<(), Error>;
 
-    /// Starts attempts: detects languages where asked, runs the prompts.
+    /// Whether the windows in `slots`, which were given to [`Self::encode`] together, are encoded. Does not wait.
+    fn is_encoded(&mut self, _slots: &[SlotId]) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    /// Starts attempts: detects languages where asked, runs the prompts. Waits for slots that are still being encoded.
+    /// A first token may be known with a later step only.
     fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error>;
 
     /// One token for each of `slots`.
@@ -114,9 +121,18 @@ pub trait SpeechModel {
     /// The finished attempt of each slot.
     fn finish(&mut self, slots: &[SlotId]) -> Result<Vec<Hypothesis>, Error>;
 
-    /// Word times for accepted hypotheses of slots that are still held.
-    fn align(&mut self, hypotheses: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error>;
+    /// Begins the word times of accepted hypotheses, whose slots are still held and may be released once this has
+    /// returned. One alignment for each of them; or none, if the hypotheses have their times already.
+    fn align(&mut self, _accepted: &[(SlotId, &Hypothesis)]) -> Result<Vec<Box<dyn Alignment>>, Error> {
+        Ok(Vec::new())
+    }
 
     /// Frees the slot, whether or not its window is finished.
     fn release(&mut self, slot: SlotId);
+}
+
+/// The slow part of a window's word times: needs no slot, and runs on another thread than the model.
+pub trait Alignment: Send {
+    /// Sets the times of the words, of the segments, and the end of what is consumed.
+    fn finish(self: Box<Self>, hypothesis: &mut Hypothesis) -> Result<(), Error>;
 }

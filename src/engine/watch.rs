@@ -1,5 +1,5 @@
-//! The watchdog of one worker, on a separate thread. It detects model calls that hang or fail, and sends half a second
-//! of silence as a probe after failures and after long idle time.
+//! The watchdog of one worker, on a separate thread. It detects calls into the model, and alignments beside it, that hang
+//! or fail, and sends half a second of silence as a probe after failures and after long idle time.
 //!
 //! ```text
 //!            call > stall_seconds            the call is back
@@ -32,8 +32,8 @@ pub struct Watch {
     worker: Weak<WorkerHandle>,
     every: Duration,
     looked_at: Option<Instant>,
-    /// The call that was running at the last check, and how long it has been watched.
-    call: Option<(u64, Duration)>,
+    /// The model call and the alignment that were in progress at the last check, and how long each has been watched.
+    calls: [Option<(u64, Duration)>; 2],
     stall: Duration,
     quiet: Duration,
     probe: Option<oneshot::Receiver<Result<Recognition, Error>>>,
@@ -48,7 +48,7 @@ impl Watch {
             worker,
             every: (stall / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX),
             looked_at: None,
-            call: None,
+            calls: [None; 2],
             stall,
             quiet: seconds(config.probe_seconds),
             probe: None,
@@ -64,23 +64,25 @@ impl Watch {
         }
     }
 
-    /// How long the current call has been watched. A gap between checks counts as two intervals at most: if the
+    /// How long the longer of `calls` has been watched. A gap between checks counts as two intervals at most: if the
     /// process or the machine was suspended, the model did not hang.
-    fn watched(&mut self, call: Option<u64>, now: Instant) -> Duration {
+    fn watched(&mut self, calls: [Option<u64>; 2], now: Instant) -> Duration {
         let since_look =
             self.looked_at.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        let before = self.call.take();
-        self.call = call.map(|number| match before {
-            Some((same, watched)) if same == number => (number, watched + since_look.min(2 * self.every)),
-            _ => (number, Duration::ZERO),
-        });
-        self.call.map_or(Duration::ZERO, |(_, watched)| watched)
+        for (watched, call) in self.calls.iter_mut().zip(calls) {
+            let before = watched.take();
+            *watched = call.map(|number| match before {
+                Some((same, time)) if same == number => (number, time + since_look.min(2 * self.every)),
+                _ => (number, Duration::ZERO),
+            });
+        }
+        self.calls.iter().flatten().map(|&(_, time)| time).max().unwrap_or_default()
     }
 
     fn look(&mut self, worker: &WorkerHandle, now: Instant) {
         let board = &worker.board;
         let before = board.condition();
-        let watched = self.watched(board.in_call(), now);
+        let watched = self.watched([board.in_call(), board.in_alignment()], now);
         let hangs = watched > self.stall;
         board.hangs_for(watched.saturating_sub(self.stall));
         match (before, hangs) {
@@ -165,7 +167,7 @@ mod tests {
             let mut watched = Duration::ZERO;
             for _ in 0..looks {
                 now += between;
-                watched = watch.watched(call, now);
+                watched = watch.watched([call, None], now);
             }
             watched
         };
@@ -177,5 +179,18 @@ mod tests {
         assert_eq!(longest(Some(3), 5, every), 4 * every);
         assert_eq!(longest(Some(3), 1, Duration::from_secs(3600)), 6 * every);
         assert_eq!(longest(None, 1, every), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_alignment_that_does_not_come_back_is_seen_while_calls_go_on() {
+        let mut watch = Watch::new(&Config::default(), Weak::new());
+        let (every, mut now) = (watch.every, Instant::now());
+        let mut longest = Duration::ZERO;
+        for number in 0..10 {
+            longest = watch.watched([Some(2 * number + 1), Some(7)], now);
+            now += every;
+        }
+        assert_eq!(longest, 9 * every);
+        assert_eq!(watch.watched([Some(21), Some(8)], now), Duration::ZERO);
     }
 }

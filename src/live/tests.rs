@@ -29,10 +29,6 @@ impl SpeechModel for Idle {
         Err(engine::Error::ModelFailed("it hears nothing".into()))
     }
 
-    fn align(&mut self, _: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), engine::Error> {
-        Ok(())
-    }
-
     fn release(&mut self, _: SlotId) {}
 }
 

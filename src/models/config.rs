@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cuda::StageTimes;
 use crate::hub;
 
 /// The model to load, its device, and how to compute.
@@ -34,6 +35,9 @@ pub struct Config {
     /// `$XDG_CACHE_HOME/verbatim/kernels`, or `~/.cache/verbatim/kernels`.
     pub kernel_dir: PathBuf,
     pub hub: hub::Config,
+    /// Where the model adds the device's times of its stages, on CUDA in bf16; for benchmarks.
+    #[serde(skip)]
+    pub stage_times: Option<StageTimes>,
 }
 
 impl Default for Config {
@@ -49,6 +53,7 @@ impl Default for Config {
             libtorch_cuda: None,
             kernel_dir: PathBuf::new(),
             hub: hub::Config::default(),
+            stage_times: None,
         }
     }
 }

@@ -29,3 +29,9 @@ pub enum Error {
     #[error("libtorch failed")]
     Torch(#[from] tch::TchError),
 }
+
+impl From<Error> for crate::engine::Error {
+    fn from(error: Error) -> Self {
+        Self::ModelFailed(format!("{:#}", anyhow::Error::new(error)))
+    }
+}

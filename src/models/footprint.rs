@@ -5,6 +5,7 @@ use std::path::Path;
 use super::weights::{self, AUDIO_POSITIONS, Dimensions, TEXT_POSITIONS};
 use super::{AudioCacheType, ComputeType, Config, Error, devices};
 use crate::cpu::{Instructions, Level};
+use crate::cuda::KEPT_ROWS;
 
 /// Device memory for libtorch's and cuBLASLt's own use, logits, and the slots' terms. An estimate.
 const DEVICE_BYTES: usize = 768 << 20;
@@ -38,6 +39,15 @@ pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Er
     Ok(Some(Footprint::new(&dimensions, config.slots(false), number_bytes, number_bytes)))
 }
 
+/// Sizes that the working memory on a CUDA device depends on, beside the model's.
+#[derive(Debug, Clone, Copy)]
+pub struct Working {
+    /// Windows that are encoded at once.
+    pub encode_batch: usize,
+    /// Alignment heads whose scores are kept.
+    pub alignment_heads: usize,
+}
+
 /// Checks that the model in bf16 fits into the `free` bytes of a CUDA device.
 ///
 /// # Errors
@@ -45,11 +55,14 @@ pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Er
 pub fn check_device(
     dimensions: &Dimensions,
     config: &Config,
-    encode_batch: usize,
+    working: Working,
     free: u64,
 ) -> Result<(), Error> {
+    let Working { encode_batch, alignment_heads } = working;
     let audio_bytes = if config.audio_cache == AudioCacheType::Fp8 { 1 } else { 2 };
     let Footprint { weights, slots } = Footprint::new(dimensions, config.slots(true), 2, audio_bytes);
+    let scores = config.slots(true).saturating_mul(4 * KEPT_ROWS * AUDIO_POSITIONS * alignment_heads);
+    let slots = slots.saturating_add(scores as u64);
     let encoder = (ENCODER_BYTES * AUDIO_POSITIONS * encode_batch).saturating_mul(dimensions.width);
     let working = DEVICE_BYTES.saturating_add(encoder) as u64;
     let needed = [weights, slots, working].into_iter().fold(0, u64::saturating_add);
@@ -82,13 +95,19 @@ mod tests {
         // large-v3, whose slots have 245.76 MB of audio and 73.4 MB of text each.
         let large = Dimensions { width: 1280, decoder_layers: 32, elements: 1_543_490_560 };
         let config = |slots, audio_cache| Config { slots, audio_cache, ..Config::default() };
+        let working = |alignment_heads| Working { encode_batch: 8, alignment_heads };
         let fits = |slots, audio_cache, gigabytes: u64| {
-            check_device(&large, &config(slots, audio_cache), 8, gigabytes * 1_000_000_000)
+            check_device(&large, &config(slots, audio_cache), working(0), gigabytes * 1_000_000_000)
         };
         assert!(fits(0, AudioCacheType::Auto, 25).is_ok());
         assert!(fits(0, AudioCacheType::Auto, 24).is_err());
         assert!(fits(0, AudioCacheType::Fp8, 17).is_ok());
         let error = fits(128, AudioCacheType::Auto, 40).expect_err("too many").to_string();
         assert!(error.contains("38960 for models.slots"), "{error}");
+        // Scores of 10 alignment heads: 15.36 MB for each slot, 1.97 GB.
+        let config = config(128, AudioCacheType::Auto);
+        let error =
+            check_device(&large, &config, working(10), 40_000_000_000).expect_err("too many").to_string();
+        assert!(error.contains("40835 for models.slots"), "{error}");
     }
 }

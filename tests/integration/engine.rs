@@ -11,18 +11,18 @@ use verbatim::patience::Deadline;
 
 use crate::scripted::{Call, Script, ScriptedModel, speech};
 
-fn start(slots: usize, script: Script) -> (Engine, Calls) {
+pub fn start(slots: usize, script: Script) -> (Engine, Calls) {
     start_with(&Config::default(), slots, script)
 }
 
-fn start_with(config: &Config, slots: usize, script: Script) -> (Engine, Calls) {
+pub fn start_with(config: &Config, slots: usize, script: Script) -> (Engine, Calls) {
     let model = ScriptedModel::new(slots, script);
     let calls = model.calls.clone();
     let load = move || Ok::<Box<dyn SpeechModel>, std::convert::Infallible>(Box::new(model));
     (Engine::start(config, load).expect("a scripted model loads"), calls)
 }
 
-type Calls = Arc<Mutex<Vec<Call>>>;
+pub type Calls = Arc<Mutex<Vec<Call>>>;
 
 /// Two devices, each of which encodes when its gate is opened.
 fn start_two(config: &Config) -> (Engine, [mpsc::Sender<()>; 2], [Calls; 2]) {
@@ -40,7 +40,7 @@ fn start_two(config: &Config) -> (Engine, [mpsc::Sender<()>; 2], [Calls; 2]) {
     (engine, gates.try_into().expect("two"), calls.try_into().expect("two"))
 }
 
-fn window(word: u16, steps: u16) -> Window {
+pub fn window(word: u16, steps: u16) -> Window {
     Window {
         pcm: speech(word, steps, 1.0),
         options: DecodingOptions {
@@ -53,7 +53,7 @@ fn window(word: u16, steps: u16) -> Window {
     }
 }
 
-async fn text(engine: &Engine, window: Window) -> Result<String, Error> {
+pub async fn text(engine: &Engine, window: Window) -> Result<String, Error> {
     let admission = engine.admit(TenantId::default(), window.pcm.duration_seconds())?;
     let recognition = engine.recognize(&admission, window).await?;
     Ok(recognition.segments.iter().map(|segment| segment.text.as_str()).collect())

@@ -40,6 +40,7 @@ mod live_clients;
 mod live_redaction;
 mod live_sdks;
 mod loading;
+mod overlap;
 mod program;
 mod protocol;
 mod receiver;

@@ -1,11 +1,12 @@
 //! A scripted model: the samples of a window say what it hears.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
 use verbatim::audio::Pcm;
 use verbatim::engine::{
-    Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
+    Alignment, Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
 };
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -17,13 +18,18 @@ pub fn speech(word: u16, steps: u16, seconds: f64) -> Pcm {
     Pcm::new(samples)
 }
 
-/// The calls of the model, in order.
+/// The calls of the model and of its alignments, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
     Encode(Vec<u16>),
+    /// These were asked for and are not encoded yet.
+    StillEncoding(Vec<u16>),
     Begin(u16, f32),
     Step(Vec<u16>),
     Align(u16),
+    /// On a thread beside the model's.
+    AlignmentBegins(u16),
+    AlignmentEnds(u16),
 }
 
 #[derive(Default)]
@@ -33,11 +39,21 @@ pub struct Script {
     /// Encoding a window with this word fails.
     pub fails_on: Option<u16>,
     /// Encoding waits for one message on this channel.
-    pub gate: Option<std::sync::mpsc::Receiver<()>>,
+    pub gate: Option<Receiver<()>>,
     /// So does each step.
-    pub step_gate: Option<std::sync::mpsc::Receiver<()>>,
+    pub step_gate: Option<Receiver<()>>,
+    /// So does each alignment.
+    pub align_gate: Option<Receiver<()>>,
+    /// The most windows that are encoded together; 2 by default.
+    pub encode_batch: Option<usize>,
+    /// Words whose windows are being encoded until a test removes them.
+    pub still_encoding: Arc<Mutex<BTreeSet<u16>>>,
     /// Encoding a window with this word panics.
     pub panics_on: Option<u16>,
+    /// The alignment of a window with this word fails.
+    pub align_fails_on: Option<u16>,
+    /// The alignment of a window with this word panics.
+    pub align_panics_on: Option<u16>,
     /// Windows whose word this divides are silence, over which the model invents something improbable.
     pub silence: Option<u16>,
 }
@@ -45,6 +61,7 @@ pub struct Script {
 pub struct ScriptedModel {
     info: ModelInfo,
     script: Script,
+    align_gate: Option<Arc<Mutex<Receiver<()>>>>,
     slots: HashMap<SlotId, Running>,
     pub calls: Arc<Mutex<Vec<Call>>>,
 }
@@ -58,20 +75,56 @@ struct Running {
 }
 
 impl ScriptedModel {
-    pub fn new(slots: usize, script: Script) -> Self {
+    pub fn new(slots: usize, mut script: Script) -> Self {
         let info = ModelInfo {
             name: "scripted".into(),
             uuid: uuid::Uuid::nil(),
             languages: vec!["en".into(), "de".into()],
             slots,
-            encode_batch: 2,
+            encode_batch: script.encode_batch.unwrap_or(2),
             device: "script".into(),
         };
-        Self { info, script, slots: HashMap::new(), calls: Arc::default() }
+        let align_gate = script.align_gate.take().map(|gate| Arc::new(Mutex::new(gate)));
+        Self { info, script, align_gate, slots: HashMap::new(), calls: Arc::default() }
     }
 
     fn note(&self, call: Call) {
-        self.calls.lock().expect("no test panics while it holds this").push(call);
+        note(&self.calls, call);
+    }
+
+    fn is_still_encoding(&self, word: u16) -> bool {
+        self.script.still_encoding.lock().expect("no test panics while it holds this").contains(&word)
+    }
+}
+
+fn note(calls: &Mutex<Vec<Call>>, call: Call) {
+    calls.lock().expect("no test panics while it holds this").push(call);
+}
+
+/// Moves the words of a window to its first quarter of a second.
+struct ScriptedAlignment {
+    word: u16,
+    calls: Arc<Mutex<Vec<Call>>>,
+    gate: Option<Arc<Mutex<Receiver<()>>>>,
+    fails: bool,
+    panics: bool,
+}
+
+impl Alignment for ScriptedAlignment {
+    fn finish(self: Box<Self>, hypothesis: &mut Hypothesis) -> Result<(), Error> {
+        note(&self.calls, Call::AlignmentBegins(self.word));
+        if let Some(gate) = &self.gate {
+            let _ = gate.lock().expect("a panic comes after this").recv();
+        }
+        assert!(!self.panics, "as the script says");
+        if self.fails {
+            return Err(Error::ModelFailed("as the script says".into()));
+        }
+        for word in hypothesis.segments.iter_mut().flat_map(|segment| &mut segment.words) {
+            word.start = 0.25;
+        }
+        note(&self.calls, Call::AlignmentEnds(self.word));
+        Ok(())
     }
 }
 
@@ -102,7 +155,21 @@ impl SpeechModel for ScriptedModel {
         Ok(())
     }
 
+    fn is_encoded(&mut self, slots: &[SlotId]) -> Result<bool, Error> {
+        let words: Vec<u16> = slots.iter().map(|slot| self.slots[slot].word).collect();
+        let is_encoded = !words.iter().any(|&word| self.is_still_encoding(word));
+        if !is_encoded {
+            self.note(Call::StillEncoding(words));
+        }
+        Ok(is_encoded)
+    }
+
     fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
+        for Attempt { slot, .. } in attempts {
+            while self.is_still_encoding(self.slots[slot].word) {
+                std::thread::yield_now();
+            }
+        }
         for &Attempt { slot, temperature, .. } in attempts {
             let running = self.slots.get_mut(&slot).expect("encoded before");
             running.left = running.steps;
@@ -159,14 +226,19 @@ impl SpeechModel for ScriptedModel {
         Ok(slots.iter().map(hypothesis).collect())
     }
 
-    fn align(&mut self, hypotheses: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error> {
-        for (slot, hypothesis) in hypotheses {
-            self.note(Call::Align(self.slots[slot].word));
-            for word in hypothesis.segments.iter_mut().flat_map(|segment| &mut segment.words) {
-                word.start = 0.25;
-            }
-        }
-        Ok(())
+    fn align(&mut self, accepted: &[(SlotId, &Hypothesis)]) -> Result<Vec<Box<dyn Alignment>>, Error> {
+        let alignment = |(slot, _): &(SlotId, &Hypothesis)| {
+            let word = self.slots[slot].word;
+            self.note(Call::Align(word));
+            Box::new(ScriptedAlignment {
+                word,
+                calls: self.calls.clone(),
+                gate: self.align_gate.clone(),
+                fails: self.script.align_fails_on == Some(word),
+                panics: self.script.align_panics_on == Some(word),
+            }) as Box<dyn Alignment>
+        };
+        Ok(accepted.iter().map(alignment).collect())
     }
 
     fn release(&mut self, slot: SlotId) {

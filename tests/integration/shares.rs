@@ -147,10 +147,6 @@ impl SpeechModel for Slow {
         Ok(slots.iter().map(heard).collect())
     }
 
-    fn align(&mut self, _: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn release(&mut self, _: SlotId) {}
 }
 

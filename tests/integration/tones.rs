@@ -125,10 +125,6 @@ impl SpeechModel for Listener {
         Ok(slots.iter().map(hypothesis).collect())
     }
 
-    fn align(&mut self, _: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn release(&mut self, slot: SlotId) {
         self.heard.retain(|heard| heard.0 != slot);
     }

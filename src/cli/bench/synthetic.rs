@@ -158,6 +158,10 @@ fn range(text: &str) -> anyhow::Result<(usize, usize)> {
 }
 
 async fn start(config: &Config, shape: Shape, lengths: Lengths) -> anyhow::Result<Engine> {
+    // `auto` would measure the CPU where a GPU's installation is broken.
+    if config.models.device == models::DeviceChoice::Auto {
+        anyhow::bail!("name the device to measure: --device cpu, cuda or cuda:N");
+    }
     // The number of windows in progress bounds the work already, so the engine need not refuse any.
     let engine_config =
         engine::Config { stall_seconds: config.engine.stall_seconds, ..engine::Config::unbounded() };

@@ -77,7 +77,27 @@ fn round(fairness: &mut Fairness, waiting: &[Flow], in_slots: &[Flow]) {
 
 fn encode(fairness: &mut Fairness, flow: Flow, took: Duration) {
     fairness.begins(flow);
-    fairness.encoded(&[flow], took);
+    fairness.encoded(&[flow], EncodeTime { whole: took, alone: took });
+}
+
+#[test]
+fn encoding_beside_steps_costs_its_flow_and_holds_up_no_other() {
+    let mut fairness = fairness();
+    let (busy, other) = (flow(1), flow(2));
+    let took = EncodeTime { whole: ENCODE, alone: Duration::from_millis(1) };
+    for flow in [busy, other] {
+        round(&mut fairness, &[busy, other], &[]);
+        fairness.begins(flow);
+        fairness.encoded(&[flow], took);
+    }
+    round(&mut fairness, &[busy], &[busy, other]);
+    assert_eq!(fairness.encode_batch(8), 8);
+    fairness.stepped(2, Duration::from_millis(10));
+    assert!(fairness.may_begin(busy));
+    round(&mut fairness, &[busy, other], &[busy, other]);
+    fairness.begins(busy);
+    fairness.encoded(&[busy], took);
+    assert!(fairness.is_next(other) && !fairness.is_next(busy));
 }
 
 #[test]

@@ -65,7 +65,12 @@ impl FeedForward {
     }
 
     pub fn forward(&self, x: &Tensor) -> Result<Tensor, Error> {
-        let mut hidden = self.expand.forward(&self.norm.forward(x)?)?;
+        self.after_norm(&self.norm.forward(x)?)
+    }
+
+    /// The same, given the norm's output.
+    pub fn after_norm(&self, normal: &Tensor) -> Result<Tensor, Error> {
+        let mut hidden = self.expand.forward(normal)?;
         self.contract.forward(&hidden.f_gelu_("none")?)
     }
 }

@@ -1,11 +1,12 @@
 //! Loading: a checkpoint, or a mere shape, becomes a model on its hardware.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tch::{Device, Kind};
 
 use super::backend::{Backend, CudaBackend, HostBackend, Sampler, TorchBackend};
-use super::decoder::{self, host, torch};
+use super::decoder::{device, host, torch};
 use super::generation::Generation;
 use super::rules::Rules;
 use super::sequence::Sequences;
@@ -13,9 +14,9 @@ use super::synthetic::Lengths;
 use super::tokenizer::Tokenizer;
 use super::{Slot, Whisper};
 use crate::cpu::{Instructions, Level, Threads};
-use crate::cuda;
+use crate::cuda::{self, StageTimes};
 use crate::engine::ModelInfo;
-use crate::models::weights::{self, Shape};
+use crate::models::weights::{self, Dimensions, Shape};
 use crate::models::{AudioCacheType, AudioContext, ComputeType, Config, Error, devices, footprint};
 
 /// The contents of a checkpoint.
@@ -56,6 +57,7 @@ struct Plan {
     threads: usize,
     /// (layer, head), by layer.
     alignment_heads: Vec<(usize, usize)>,
+    stage_times: Option<StageTimes>,
 }
 
 impl Plan {
@@ -85,8 +87,7 @@ impl Hardware {
         match torch_device {
             // The kernels are written for bf16; the reference is libtorch's.
             Device::Cuda(ordinal) if config.compute_type != ComputeType::F32 => {
-                let rows_max = decoder::device::rows_max(config.slots(true));
-                let runner = cuda::Runner::new(ordinal, &config.kernel_dir, rows_max)?;
+                let runner = cuda::Runner::new(ordinal, &config.kernel_dir)?;
                 Ok(Self::Kernels(Accelerator {
                     torch_device,
                     name: format!("cuda:{ordinal}, {}", runner.name()),
@@ -150,25 +151,51 @@ impl Hardware {
                 Box::new(TorchBackend::new(weights, placement, Threads::new(threads), sampler(rules))?)
             }
             Self::Kernels(Accelerator { torch_device, device, .. }) => {
+                let stage_times = plan.stage_times.clone();
                 let placement = plan.on_torch(torch_device);
-                Box::new(CudaBackend::new(weights, placement, device, rules.table(tokenizer))?)
+                let batch = ENCODE_BATCH.min(placement.slots);
+                let mut backend = CudaBackend::new(weights, placement, device, rules.table(tokenizer))?;
+                if torch_device.is_cuda() {
+                    backend.warm_up(batch)?;
+                }
+                if let Some(times) = stage_times {
+                    backend.measure(times);
+                }
+                Box::new(backend)
             }
         })
     }
 }
 
+/// Checks that a model of `dimensions` fits into the `free` bytes of a CUDA device.
+fn check_device(
+    dimensions: &Dimensions,
+    generation: &Generation,
+    config: &Config,
+    free: u64,
+) -> Result<(), Error> {
+    let (layers, heads) = (dimensions.decoder_layers, dimensions.width / cuda::HEAD);
+    let alignment_heads = generation.alignment_heads(layers, heads)?.len();
+    let working = footprint::Working {
+        encode_batch: ENCODE_BATCH,
+        alignment_heads: device::kept_heads(alignment_heads),
+    };
+    footprint::check_device(dimensions, config, working, free)
+}
+
 impl Whisper {
     pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
         let hardware = Hardware::open(config)?;
+        let generation = Generation::read(folder)?;
         if let Some(free) = hardware.free_bytes() {
-            footprint::check_device(&weights::dimensions(folder)?, config, ENCODE_BATCH, free)?;
+            check_device(&weights::dimensions(folder)?, &generation, config, free)?;
         }
         let weights = weights::read(folder)?;
         let (vocabulary, _) = weights.token_embedding.size2()?;
         let model = Model {
             name: folder.file_name().map_or("whisper".into(), |name| name.to_string_lossy().into_owned()),
             tokenizer: Tokenizer::read(folder, vocabulary as usize)?,
-            generation: Generation::read(folder)?,
+            generation,
             weights,
         };
         Self::build(model, config, hardware)
@@ -230,7 +257,8 @@ impl Whisper {
         };
         let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
         let slots = info.slots;
-        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads };
+        let stage_times = config.stage_times.clone();
+        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads, stage_times };
         let backend = hardware.place(weights, plan, &tokenizer, rules)?;
         Ok(Self {
             full_context: match config.audio_context {
@@ -245,7 +273,7 @@ impl Whisper {
             lengths: None,
             biases: Vec::new(),
             info,
-            tokenizer,
+            tokenizer: Arc::new(tokenizer),
         })
     }
 }

@@ -17,7 +17,7 @@ mod tokenizer;
 
 use std::sync::{Arc, Weak};
 
-use self::backend::{Backend, Start};
+use self::backend::{AlignmentRequest, Backend, Start};
 use self::bias::Bias;
 use self::decoder::Run;
 pub use self::synthetic::Lengths;
@@ -25,12 +25,13 @@ pub use crate::audio::LogMel;
 
 use self::features::HOP_SAMPLES;
 use self::sequence::{Sequence, Sequences};
+use self::timing::WordTimes;
 use self::tokenizer::{TokenId, Tokenizer};
 use super::Error;
 use crate::audio::Pcm;
 use crate::engine::{
-    self, Attempt, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel, StepOutcome,
-    Task, Term, Token, WINDOW_SAMPLES,
+    self, Alignment, Attempt, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
+    StepOutcome, Task, Term, WINDOW_SAMPLES,
 };
 use crate::transcript::DetectedLanguage;
 
@@ -39,7 +40,7 @@ const WINDOW_FRAMES: usize = WINDOW_SAMPLES / HOP_SAMPLES;
 
 pub struct Whisper {
     info: ModelInfo,
-    tokenizer: Tokenizer,
+    tokenizer: Arc<Tokenizer>,
     full_context: bool,
     backend: Box<dyn Backend>,
     text_positions: usize,
@@ -260,57 +261,54 @@ impl Whisper {
 
 /// Alignment of accepted hypotheses.
 impl Whisper {
-    fn try_align(&mut self, hypotheses: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), Error> {
-        struct Pass {
-            text: Vec<Token>,
-            per_segment: Vec<usize>,
-            tokens: Vec<TokenId>,
-            prefix: usize,
-        }
+    fn try_align(&mut self, accepted: &[(SlotId, &Hypothesis)]) -> Result<Vec<Box<dyn Alignment>>, Error> {
+        let texts: Vec<Vec<Vec<usize>>> =
+            accepted.iter().map(|(_, hypothesis)| self.text_of_segments(hypothesis)).collect();
+        let requests: Vec<AlignmentRequest> = accepted
+            .iter()
+            .zip(&texts)
+            .map(|(&(slot, hypothesis), text)| self.alignment_request(slot, hypothesis, &text.concat()))
+            .collect();
+        let attention = self.backend.align(&requests)?;
+        let windows = accepted.iter().zip(texts).zip(attention);
+        let word_times = windows.map(|((&(slot, hypothesis), text), attention)| {
+            let times = WordTimes {
+                tokenizer: self.tokenizer.clone(),
+                attention,
+                text: text.iter().flatten().map(|&index| hypothesis.tokens[index]).collect(),
+                tokens_per_segment: text.iter().map(Vec::len).collect(),
+                samples: self.slots[slot.0].samples,
+            };
+            Box::new(times) as Box<dyn Alignment>
+        });
+        Ok(word_times.collect())
+    }
+
+    /// For each segment, the indices of its text among the hypothesis's tokens.
+    fn text_of_segments(&self, hypothesis: &Hypothesis) -> Vec<Vec<usize>> {
+        let is_text = |index: &usize| self.tokenizer.is_text(hypothesis.tokens[*index].id);
+        hypothesis.ranges.iter().map(|range| range.clone().filter(is_text).collect()).collect()
+    }
+
+    /// `text`: indices of the text among the hypothesis's tokens.
+    fn alignment_request(&self, slot: SlotId, hypothesis: &Hypothesis, text: &[usize]) -> AlignmentRequest {
         let special = &self.tokenizer.special;
-        let passes: Vec<Pass> = hypotheses
-            .iter()
-            .map(|(id, hypothesis)| {
-                let mut tokens = self.opening(&self.slots[id.0]);
-                let prefix = tokens.len();
-                let text_of = |range: &std::ops::Range<usize>| {
-                    let tokens = hypothesis.tokens[range.clone()].iter().copied();
-                    tokens.filter(|token| self.tokenizer.is_text(token.id)).collect::<Vec<_>>()
-                };
-                let segments: Vec<Vec<Token>> = hypothesis.ranges.iter().map(text_of).collect();
-                let text = segments.concat();
-                tokens.push(special.no_timestamps);
-                tokens.extend(text.iter().map(|token| token.id));
-                tokens.push(special.end_of_text);
-                Pass { text, per_segment: segments.iter().map(Vec::len).collect(), tokens, prefix }
-            })
-            .collect();
-        let runs: Vec<Run> = hypotheses
-            .iter()
-            .zip(&passes)
-            .map(|((slot, _), pass)| Run { slot: *slot, position: 0, tokens: &pass.tokens })
-            .collect();
-        let attention = self.backend.align(&runs)?;
-        for (((id, hypothesis), pass), weights) in hypotheses.iter_mut().zip(&passes).zip(&attention) {
-            let slot = &self.slots[id.0];
-            let words = timing::align(
-                &self.tokenizer,
-                &hypothesis.language.code,
-                &pass.text,
-                weights,
-                pass.prefix,
-                LogMel::frames(slot.samples) / 2,
-            );
-            timing::assign(words, &mut hypothesis.segments, &pass.per_segment);
-            // Speech after the last word belongs to the next window, unless the model marked the rest as silence.
-            let last_word_end =
-                hypothesis.segments.iter().flat_map(|s| &s.words).next_back().map(|word| word.end);
-            if let Some(end) = last_word_end.filter(|&end| end > 0.0 && !hypothesis.ends_in_silence) {
-                let samples = (end * f64::from(crate::audio::SAMPLE_RATE)).round() as usize;
-                hypothesis.consumed_samples = samples.clamp(1, slot.samples.max(1));
-            }
+        let mut tokens = self.opening(&self.slots[slot.0]);
+        let prefix = tokens.len();
+        tokens.push(special.no_timestamps);
+        tokens.extend(text.iter().map(|&index| hypothesis.tokens[index].id));
+        tokens.push(special.end_of_text);
+        // An earlier attempt that was the best is no longer in the caches.
+        let sequence = self.sequences.get(slot);
+        let decoded = sequence.filter(|sequence| sequence.has_tokens_of(hypothesis));
+        AlignmentRequest {
+            slot,
+            tokens,
+            prefix,
+            rows: text.len() + 1,
+            decoded_at: decoded.and_then(|sequence| sequence.predicted_at(text)),
+            positions: (LogMel::frames(self.slots[slot.0].samples) / 2).max(1),
         }
-        Ok(())
     }
 }
 
@@ -320,31 +318,34 @@ impl SpeechModel for Whisper {
     }
 
     fn encode(&mut self, requests: &[EncodeRequest]) -> Result<(), engine::Error> {
-        tch::no_grad(|| self.try_encode(requests)).map_err(failed)
+        Ok(tch::no_grad(|| self.try_encode(requests))?)
+    }
+
+    fn is_encoded(&mut self, slots: &[SlotId]) -> Result<bool, engine::Error> {
+        Ok(self.backend.is_encoded(slots)?)
     }
 
     fn begin(&mut self, attempts: &[Attempt]) -> Result<(), engine::Error> {
-        tch::no_grad(|| self.try_begin(attempts)).map_err(failed)
+        Ok(tch::no_grad(|| self.try_begin(attempts))?)
     }
 
     fn step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, engine::Error> {
-        tch::no_grad(|| self.try_step(slots)).map_err(failed)
+        Ok(tch::no_grad(|| self.try_step(slots))?)
     }
 
     fn finish(&mut self, slots: &[SlotId]) -> Result<Vec<Hypothesis>, engine::Error> {
         Ok(slots.iter().map(|&slot| self.hypothesis(slot)).collect())
     }
 
-    fn align(&mut self, hypotheses: &mut [(SlotId, &mut Hypothesis)]) -> Result<(), engine::Error> {
-        tch::no_grad(|| self.try_align(hypotheses)).map_err(failed)
+    fn align(
+        &mut self,
+        accepted: &[(SlotId, &Hypothesis)],
+    ) -> Result<Vec<Box<dyn Alignment>>, engine::Error> {
+        Ok(tch::no_grad(|| self.try_align(accepted))?)
     }
 
     fn release(&mut self, slot: SlotId) {
         self.slots[slot.0] = Slot::default();
         self.sequences.clear(slot);
     }
-}
-
-fn failed(error: Error) -> engine::Error {
-    engine::Error::ModelFailed(format!("{:#}", anyhow::Error::new(error)))
 }

@@ -9,7 +9,7 @@ use super::tokenizer::{TokenId, Tokenizer};
 use crate::audio::SAMPLE_RATE;
 use crate::cpu::{Level, rows};
 use crate::cuda::{Outcome, State};
-use crate::engine::{SlotId, Token};
+use crate::engine::{Hypothesis, SlotId, Token};
 use crate::transcript::Segment;
 
 /// The most tokens of one attempt: half the text context (openai/whisper `sample_len`).
@@ -89,6 +89,27 @@ impl Sequence {
     /// Position of the last token in the text cache.
     pub fn last_position(&self) -> usize {
         (self.prompt + self.tokens.len()).saturating_sub(1)
+    }
+
+    /// Whether `hypothesis` came from these tokens.
+    pub fn has_tokens_of(&self, hypothesis: &Hypothesis) -> bool {
+        let ids = |tokens: &[Token]| tokens.iter().map(|token| token.id).collect::<Vec<_>>();
+        ids(&self.tokens) == ids(&hypothesis.tokens)
+    }
+
+    /// For each of the tokens at `indices`, and for what follows the last of them, the position in the text cache whose
+    /// query predicted it. `None` for no tokens, and if the attempt was cut off right after the last one: no query
+    /// followed.
+    pub fn predicted_at(&self, indices: &[usize]) -> Option<Vec<usize>> {
+        let last = *indices.last()?;
+        let has_end = self.log_probabilities.len() > self.tokens.len();
+        let is_followed = last + 1 < self.tokens.len() || has_end;
+        // The times of forced tokens mean nothing: any row will do.
+        if !is_followed && !self.forced {
+            return None;
+        }
+        let after = if is_followed { last + 1 } else { last };
+        indices.iter().chain([&after]).map(|index| (self.prompt + index).checked_sub(1)).collect()
     }
 
     /// Writes `next` after the first `written` tokens.
@@ -261,5 +282,41 @@ fn zlib_ratio(text: &str) -> f32 {
     match encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish()) {
         Ok(compressed) => text.len() as f32 / compressed.len().max(1) as f32,
         Err(_) => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const END: TokenId = 100;
+
+    /// The sequence of `tokens` after a prompt of four, written one by one.
+    fn written(forced: Option<usize>, tokens: &[TokenId]) -> Sequence {
+        let mut sequence = Sequence::new(0.0, 0, forced, None);
+        sequence.prompt = 4;
+        for (written, &token) in tokens.iter().enumerate() {
+            let next = Choice { token, log_probability: -0.5, probability: 0.5 };
+            sequence.write(written, next, END);
+        }
+        sequence
+    }
+
+    #[test]
+    fn a_token_is_predicted_by_the_query_of_the_one_before_it() {
+        // A timestamp, three words, a timestamp, the end.
+        let sequence = written(None, &[200, 1, 2, 3, 210, END]);
+        assert_eq!(sequence.predicted_at(&[1, 2, 3]), Some(vec![4, 5, 6, 7]));
+        assert_eq!(sequence.predicted_at(&[1, 3]), Some(vec![4, 6, 7]));
+        assert_eq!(sequence.predicted_at(&[]), None);
+        // The end of the text follows the last word at once.
+        assert_eq!(written(None, &[1, 2, END]).predicted_at(&[0, 1]), Some(vec![3, 4, 5]));
+    }
+
+    #[test]
+    fn no_query_followed_the_last_token_of_an_attempt_that_was_cut_off() {
+        assert_eq!(written(None, &[200, 1, 2]).predicted_at(&[1, 2]), None);
+        assert_eq!(written(None, &[1, 2, 210]).predicted_at(&[0, 1]), Some(vec![3, 4, 5]));
+        assert_eq!(written(Some(3), &[200, 1, 2]).predicted_at(&[1, 2]), Some(vec![4, 5, 5]));
     }
 }

@@ -1,160 +1,112 @@
-//! Word times from cross-attention: dynamic time warping of tokens against audio positions.
+//! Word times from the costs of aligning tokens with audio positions, by dynamic time warping.
 //!
 //! After openai/whisper `timing.py`.
 
-use super::decoder::AlignmentWeights;
+use std::sync::Arc;
+
+use super::backend::{Attention, Costs};
 use super::tokenizer::{TokenId, Tokenizer};
-use crate::engine::Token;
+use crate::audio::SAMPLE_RATE;
+use crate::engine::{self, Alignment, Hypothesis, Token};
 use crate::transcript::{Segment, Word};
 
 /// Seconds between audio positions of the encoder's output.
-pub const SECONDS_PER_POSITION: f64 = 0.02;
+const SECONDS_PER_POSITION: f64 = 0.02;
 
-const MEDIAN_WIDTH: usize = 7;
 const PREPENDED_PUNCTUATION: &str = "\"'“¿([{-";
 const APPENDED_PUNCTUATION: &str = "\"'.。,，!！?？:：”)]}、";
 const SENTENCE_ENDS: &str = ".。!！?？";
 
+/// The word times of one window, all but its attention: another thread than the model's finishes them.
+pub struct WordTimes {
+    pub tokenizer: Arc<Tokenizer>,
+    pub attention: Box<dyn Attention>,
+    /// The hypothesis's text tokens.
+    pub text: Vec<Token>,
+    /// Text tokens of each segment.
+    pub tokens_per_segment: Vec<usize>,
+    /// Samples of the window.
+    pub samples: usize,
+}
+
+impl Alignment for WordTimes {
+    fn finish(self: Box<Self>, hypothesis: &mut Hypothesis) -> Result<(), engine::Error> {
+        let Self { tokenizer, attention, text, tokens_per_segment, samples } = *self;
+        let words = if text.is_empty() {
+            Vec::new()
+        } else {
+            align(&tokenizer, &hypothesis.language.code, &text, &attention.costs()?)
+        };
+        assign(words, &mut hypothesis.segments, &tokens_per_segment);
+        // Speech after the last word belongs to the next window, unless the model marked the rest as silence.
+        let last_word_end =
+            hypothesis.segments.iter().flat_map(|s| &s.words).next_back().map(|word| word.end);
+        if let Some(end) = last_word_end.filter(|&end| end > 0.0 && !hypothesis.ends_in_silence) {
+            let consumed = (end * f64::from(SAMPLE_RATE)).round() as usize;
+            hypothesis.consumed_samples = consumed.clamp(1, samples.max(1));
+        }
+        Ok(())
+    }
+}
+
 /// A word with the times of its first and last token.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AlignedWord {
-    pub text: String,
-    pub tokens: usize,
-    pub start: f64,
-    pub end: f64,
-    pub probability: f32,
-}
-
-impl AlignmentWeights {
-    /// One cost matrix (rows, positions) from all heads, for the tokens from `first_token` on.
-    /// `positions`: those that hold audio; the rest is padding.
-    fn costs(&self, first_token: usize, rows: usize, positions: usize) -> Vec<f32> {
-        let mut costs = vec![0.0f32; rows * positions];
-        let mut normal = vec![0.0f32; self.tokens * positions];
-        for head in self.values.chunks_exact(self.tokens * self.positions).take(self.heads) {
-            // Softmax over the audio alone: normalise without the padding's share.
-            for (row, normal) in head.chunks_exact(self.positions).zip(normal.chunks_exact_mut(positions)) {
-                let audio = &row[..positions];
-                let sum: f32 = audio.iter().sum::<f32>().max(f32::MIN_POSITIVE);
-                for (normal, weight) in normal.iter_mut().zip(audio) {
-                    *normal = weight / sum;
-                }
-            }
-            standardize_columns(&mut normal, self.tokens, positions);
-            for row in 0..rows {
-                let source = &normal[(first_token + row) * positions..][..positions];
-                let target = &mut costs[row * positions..][..positions];
-                subtract_median_filtered(source, target);
-            }
-        }
-        let heads = self.heads as f32;
-        costs.iter_mut().for_each(|cost| *cost /= heads);
-        costs
-    }
-}
-
-/// Scales each column to mean 0 and deviation 1 over the tokens.
-fn standardize_columns(matrix: &mut [f32], rows: usize, columns: usize) {
-    let mut mean = vec![0.0f32; columns];
-    let mut square = vec![0.0f32; columns];
-    for row in matrix.chunks_exact(columns) {
-        mean.iter_mut().zip(row).for_each(|(mean, value)| *mean += value);
-    }
-    mean.iter_mut().for_each(|mean| *mean /= rows as f32);
-    for row in matrix.chunks_exact(columns) {
-        for ((square, mean), value) in square.iter_mut().zip(&mean).zip(row) {
-            *square += (value - mean) * (value - mean);
-        }
-    }
-    let inverse: Vec<f32> = square.iter().map(|s| 1.0 / (s / rows as f32).sqrt().max(1e-12)).collect();
-    for row in matrix.chunks_exact_mut(columns) {
-        for ((value, mean), inverse) in row.iter_mut().zip(&mean).zip(&inverse) {
-            *value = (*value - mean) * inverse;
-        }
-    }
-}
-
-/// `target -= median of each neighbourhood of source`, reflected at the ends.
-fn subtract_median_filtered(source: &[f32], target: &mut [f32]) {
-    let half = MEDIAN_WIDTH / 2;
-    if source.len() <= half {
-        target.iter_mut().zip(source).for_each(|(target, value)| *target -= value);
-        return;
-    }
-    let last = source.len() - 1;
-    for (position, target) in target.iter_mut().enumerate() {
-        let mut window = [0.0f32; MEDIAN_WIDTH];
-        for (offset, value) in window.iter_mut().enumerate() {
-            let index = (position + offset).abs_diff(half);
-            *value = source[if index > last { 2 * last - index } else { index }];
-        }
-        window.sort_unstable_by(f32::total_cmp);
-        *target -= window[half];
-    }
+struct AlignedWord {
+    text: String,
+    tokens: usize,
+    start: f64,
+    end: f64,
+    probability: f32,
 }
 
 /// The cheapest monotonic path through `costs` (rows, columns): for each row the column at which
 /// the path enters it.
 fn warp(costs: &[f32], rows: usize, columns: usize) -> Vec<usize> {
-    #[derive(Clone, Copy)]
-    enum Step {
-        Both,
-        Row,
-        Column,
-    }
-    let width = columns + 1;
-    let mut previous = vec![f32::INFINITY; width];
-    let mut current = vec![f32::INFINITY; width];
-    previous[0] = 0.0;
-    let mut trace = vec![Step::Column; rows * columns];
-    for row in 0..rows {
-        current[0] = f32::INFINITY;
-        for column in 0..columns {
-            let (both, up, left) = (previous[column], previous[column + 1], current[column]);
-            let (best, step) = if both < up && both < left {
-                (both, Step::Both)
-            } else if up < both && up < left {
-                (up, Step::Row)
-            } else {
-                (left, Step::Column)
-            };
-            current[column + 1] = costs[row * columns + column] + best;
-            trace[row * columns + column] = step;
+    const FROM_BOTH: u8 = 0;
+    const FROM_ROW: u8 = 1;
+    /// Set beside one of the others, which then means nothing.
+    const FROM_COLUMN: u8 = 2;
+    // Of the row before, after the cost of no column at all.
+    let mut totals = vec![f32::INFINITY; columns + 1];
+    totals[0] = 0.0;
+    // The cheaper way in from the row before: it depends on no neighbour, so vectors of it are found at once.
+    let mut above = vec![0.0f32; columns];
+    let mut trace = vec![FROM_BOTH; rows * columns];
+    for (costs, trace) in costs.chunks_exact(columns).zip(trace.chunks_exact_mut(columns)) {
+        let neighbours = totals[..columns].iter().zip(&totals[1..]);
+        for ((above, from), (&both, &up)) in above.iter_mut().zip(trace.iter_mut()).zip(neighbours) {
+            // Of two that cost the same neither is taken, as in the reference.
+            let cheaper = if up < both { up } else { f32::INFINITY };
+            *above = if both < up { both } else { cheaper };
+            *from = if both < up { FROM_BOTH } else { FROM_ROW };
         }
-        std::mem::swap(&mut previous, &mut current);
+        totals[0] = f32::INFINITY;
+        let mut left = f32::INFINITY;
+        for (((total, from), &above), cost) in totals[1..].iter_mut().zip(trace).zip(&above).zip(costs) {
+            let is_above = above < left;
+            *from |= if is_above { 0 } else { FROM_COLUMN };
+            left = cost + if is_above { above } else { left };
+            *total = left;
+        }
     }
     let mut entered = vec![0; rows];
     let (mut row, mut column) = (rows, columns);
     while row > 0 && column > 0 {
         entered[row - 1] = column - 1;
         match trace[(row - 1) * columns + column - 1] {
-            Step::Both => (row, column) = (row - 1, column - 1),
-            Step::Row => row -= 1,
-            Step::Column => column -= 1,
+            FROM_BOTH => (row, column) = (row - 1, column - 1),
+            FROM_ROW => row -= 1,
+            _ => column -= 1,
         }
     }
     entered
 }
 
-/// Words of `tokens` with their times. `attention` comes from a pass over
-/// `prefix` tokens, the no-timestamps token, `tokens` and the end-of-text token.
-///
-/// `positions`: audio positions that are not padding.
-pub fn align(
-    tokenizer: &Tokenizer,
-    language: &str,
-    tokens: &[Token],
-    attention: &AlignmentWeights,
-    prefix: usize,
-    positions: usize,
-) -> Vec<AlignedWord> {
-    let rows = tokens.len() + 1;
-    let positions = positions.clamp(1, attention.positions);
-    if tokens.is_empty() || attention.tokens < prefix + rows {
-        return Vec::new();
-    }
-    let entered = warp(&attention.costs(prefix, rows, positions), rows, positions);
-    let seconds = |row: usize| entered[row] as f64 * SECONDS_PER_POSITION;
+/// Words of `tokens` with their times. `costs` has a row for each token, and one for what follows the last.
+fn align(tokenizer: &Tokenizer, language: &str, tokens: &[Token], costs: &Costs) -> Vec<AlignedWord> {
+    let entered = warp(&costs.values, costs.rows, costs.positions);
+    let seconds =
+        |row: usize| entered.get(row).map_or(0.0, |&position| position as f64 * SECONDS_PER_POSITION);
     split(tokenizer, language, tokens, seconds)
 }
 
@@ -221,7 +173,7 @@ impl Durations {
 
 /// Assigns `words` to the segments by their token counts and trims implausibly long words at
 /// pauses. `tokens_per_segment`: text tokens of each segment.
-pub fn assign(mut words: Vec<AlignedWord>, segments: &mut [Segment], tokens_per_segment: &[usize]) {
+fn assign(mut words: Vec<AlignedWord>, segments: &mut [Segment], tokens_per_segment: &[usize]) {
     let durations = Durations::of(&words);
     if let Some(durations) = &durations {
         trim_at_sentence_ends(&mut words, durations.max);
@@ -329,6 +281,7 @@ fn merge_punctuation(words: &mut [AlignedWord]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn warping_finds_the_path_that_was_drawn() {
@@ -343,12 +296,51 @@ mod tests {
         assert_eq!(warp(&costs, rows, columns), begins);
     }
 
-    #[test]
-    fn the_median_filter_removes_spikes_and_keeps_steps() {
-        let source = [9.0, 0.0, 0.0, 0.0, 0.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0];
-        let mut target = [0.0; 12];
-        subtract_median_filtered(&source, &mut target);
-        assert_eq!(target, [0.0, 0.0, 0.0, 0.0, 0.0, -5.0, -5.0, -5.0, -5.0, -5.0, -5.0, -5.0]);
+    /// The recurrence as the reference has it.
+    fn warp_plainly(costs: &[f32], rows: usize, columns: usize) -> Vec<usize> {
+        let mut totals = vec![vec![f32::INFINITY; columns + 1]; rows + 1];
+        let mut steps = vec![vec![(0, 0); columns + 1]; rows + 1];
+        totals[0][0] = 0.0;
+        for row in 1..=rows {
+            for column in 1..=columns {
+                let (both, up) = (totals[row - 1][column - 1], totals[row - 1][column]);
+                let left = totals[row][column - 1];
+                let (best, step) = if both < up && both < left {
+                    (both, (1, 1))
+                } else if up < both && up < left {
+                    (up, (1, 0))
+                } else {
+                    (left, (0, 1))
+                };
+                totals[row][column] = costs[(row - 1) * columns + column - 1] + best;
+                steps[row][column] = step;
+            }
+        }
+        let mut entered = vec![0; rows];
+        let (mut row, mut column) = (rows, columns);
+        while row > 0 && column > 0 {
+            entered[row - 1] = column - 1;
+            let (rows, columns) = steps[row][column];
+            (row, column) = (row - rows, column - columns);
+        }
+        entered
+    }
+
+    proptest! {
+        #[test]
+        fn warping_takes_the_path_of_the_reference_also_among_equals(
+            (rows, columns, few, many) in (1usize..12, 1usize..40).prop_flat_map(|(rows, columns)| (
+                Just(rows),
+                Just(columns),
+                prop::collection::vec(-2i8..2, rows * columns),
+                prop::collection::vec(-3.0f32..3.0, rows * columns),
+            ))
+        ) {
+            let few: Vec<f32> = few.into_iter().map(f32::from).collect();
+            for costs in [few, many] {
+                prop_assert_eq!(warp(&costs, rows, columns), warp_plainly(&costs, rows, columns));
+            }
+        }
     }
 
     fn word(text: &str, start: f64, end: f64) -> AlignedWord {

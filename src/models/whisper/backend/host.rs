@@ -4,12 +4,12 @@
 use tch::{Device, Kind, Tensor};
 
 use super::super::decoder::host::{Decoder, Placement};
-use super::super::decoder::{AlignmentWeights, Logits, Run};
+use super::super::decoder::{Logits, Run};
 use super::super::encoder::{host, torch};
 use super::super::features::HostLogMel;
 use super::super::host::plain;
 use super::super::sequence::Sequences;
-use super::{Backend, Sampler, Start};
+use super::{AlignmentRequest, Attention, Backend, Sampler, Start, forced};
 use crate::cpu::matrix::Precision;
 use crate::engine::{EncodeRequest, SlotId};
 use crate::models::{Error, weights};
@@ -91,7 +91,8 @@ impl Backend for HostBackend {
         self.sampler.step(slots, sequences, |runs, wanted| Ok(self.decoder.forward(runs, wanted)))
     }
 
-    fn align(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
-        Ok(self.decoder.alignment(runs))
+    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<Box<dyn Attention>>, Error> {
+        let runs: Vec<Run> = requests.iter().map(AlignmentRequest::run).collect();
+        Ok(forced::attention(requests, self.decoder.alignment(&runs)))
     }
 }

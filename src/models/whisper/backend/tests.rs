@@ -11,6 +11,7 @@ use tch::{Kind, Tensor};
 use super::{CudaBackend, HostBackend};
 use crate::audio::Pcm;
 use crate::cuda::emulated::devices;
+use crate::cuda::{Stage, StageTimes};
 use crate::engine::{
     Attempt, DecodingOptions, EncodeRequest, LanguageChoice, SlotId, SpeechModel, StepOutcome, Term, Token,
 };
@@ -363,7 +364,8 @@ fn slots_are_used_again_and_others_join_and_leave() {
 
         let ours = &mut backend.model;
         let mut hypothesis = ours.finish(&[SlotId(1)]).expect("it works").remove(0);
-        ours.align(&mut [(SlotId(1), &mut hypothesis)]).expect("it works");
+        let alignment = ours.align(&[(SlotId(1), &hypothesis)]).expect("it works").remove(0);
+        alignment.finish(&mut hypothesis).expect("it works");
         let words: Vec<_> = hypothesis.segments.iter().flat_map(|segment| &segment.words).collect();
         assert!(words.windows(2).all(|pair| pair[0].start <= pair[1].start), "{words:?}");
 
@@ -383,6 +385,66 @@ fn slots_are_used_again_and_others_join_and_leave() {
             }
         }
         assert_eq!(ours.finish(&[SlotId(1)]).expect("it works")[0].tokens, alone, "{name}");
+    }
+}
+
+#[test]
+fn windows_are_encoded_while_others_are_decoded() {
+    for mut backend in backends(&SHAPE, 3, 3) {
+        let name = backend.name.clone();
+        let alone = [1, 2].map(|window| {
+            backend.hear(window, 0);
+            backend.decode(&[0], 0.0).remove(0)
+        });
+        backend.hear(1, 0);
+        let options = options(&Arc::default());
+        backend.model.begin(&[attempt(0, &options)]).expect("it works");
+        let _ = backend.model.step(&[SlotId(0)]).expect("it works");
+        backend.hear(1, 1);
+        backend.hear(2, 2);
+        while backend.model.step(&[SlotId(0)]).expect("it works")[0] == StepOutcome::Running {}
+        assert_eq!(backend.model.finish(&[SlotId(0)]).expect("it works")[0].tokens, alone[0], "{name}");
+        // The emulated device takes until the second question.
+        let both = [SlotId(1), SlotId(2)];
+        let mut is_encoded = || backend.model.backend.is_encoded(&both).expect("it works");
+        if name.starts_with("kernels on Cpu") {
+            assert!(!is_encoded(), "{name}");
+        }
+        while !is_encoded() {
+            std::thread::yield_now();
+        }
+        assert_eq!(backend.decode(&[1, 2], 0.0), alone, "{name}");
+    }
+}
+
+#[test]
+fn stages_are_counted_where_times_are_wanted() {
+    for (torch_device, device) in devices() {
+        let times = StageTimes::default();
+        let config = Config {
+            compute_type: ComputeType::Bf16,
+            audio_context: AudioContext::Full,
+            threads: 1,
+            slots: 1,
+            stage_times: Some(times.clone()),
+            ..Config::default()
+        };
+        let accelerator = Accelerator { torch_device, device, free_bytes: None, name: "timed".into() };
+        let model = build(&SHAPE, &config, Hardware::Kernels(accelerator));
+        let mut backend = Backend::new("timed".into(), model, BF16_TOLERANCE, 1);
+        backend.hear(0, 0);
+        backend.decode(&[0], 0.0);
+        let totals = times.totals();
+        let count = |is_it: fn(Stage) -> bool| -> u64 {
+            totals.iter().filter(|(stage, ..)| is_it(*stage)).map(|(_, count, _)| count).sum()
+        };
+        assert_eq!(count(|stage| stage == Stage::Mel), 1, "{totals:?}");
+        assert_eq!(count(|stage| stage == Stage::Encoder), 1, "{totals:?}");
+        assert_eq!(count(|stage| stage == Stage::CacheFill), 1, "{totals:?}");
+        assert_eq!(count(|stage| matches!(stage, Stage::Prefill(_))), 1, "{totals:?}");
+        // The last ones may still be under way.
+        let steps = count(|stage| stage == Stage::Step(1)) as usize;
+        assert!((TOKENS - 4..=TOKENS + 1).contains(&steps), "{totals:?}");
     }
 }
 

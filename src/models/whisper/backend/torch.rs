@@ -4,11 +4,11 @@
 use tch::{Device, Tensor};
 
 use super::super::decoder::torch::{Decoder, Placement};
-use super::super::decoder::{AlignmentWeights, Logits, Run};
+use super::super::decoder::{Logits, Run};
 use super::super::encoder::torch::Encoder;
 use super::super::features::HostLogMel;
 use super::super::sequence::Sequences;
-use super::{Backend, Sampler, Start};
+use super::{AlignmentRequest, Attention, Backend, Sampler, Start, forced};
 use crate::cpu::Threads;
 use crate::engine::{EncodeRequest, SlotId};
 use crate::models::{Error, weights};
@@ -60,7 +60,8 @@ impl Backend for TorchBackend {
         self.sampler.step(slots, sequences, |runs, wanted| self.decoder.forward(runs, wanted))
     }
 
-    fn align(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
-        self.decoder.alignment(runs)
+    fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<Box<dyn Attention>>, Error> {
+        let runs: Vec<Run> = requests.iter().map(AlignmentRequest::run).collect();
+        Ok(forced::attention(requests, self.decoder.alignment(&runs)?))
     }
 }

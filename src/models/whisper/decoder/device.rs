@@ -1,22 +1,26 @@
-//! The decoder by the kernels of [`crate::cuda`], which choose the tokens too: a step's input and output stay on the
-//! device, and the host reads the chosen tokens a step later.
+//! The decoder by the kernels of [`crate::cuda`], which choose the tokens too: a launch's input and output stay on the
+//! device, and the host reads the chosen tokens with the next step.
 //!
 //! Weights, caches and buffers are libtorch's tensors, made once; a step allocates nothing. A launch takes rows, a
 //! token each, in as many as its bucket: steps of many slots, or parts of prompts. Slots are named by the rows, so
 //! a bucket's graph serves any of them.
 
+mod alignment;
 mod launch;
 mod network;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tch::Tensor;
 
-pub use self::network::rows_max;
+pub use self::alignment::{CostsRequest, PendingCosts, kept_heads};
 use self::network::{Network, address};
 use super::torch::{self, Placement};
 use super::{AlignmentWeights, Logits, Run, plain};
-use crate::cuda::{Address, Device, Download, Outcome, Row, State, TRANSFER_BYTES, TrieNode, Wanted};
+use crate::cuda::{
+    DOWNLOADS, Device, Download, Mark, Outcome, Row, Stage, State, TRANSFER_BYTES, TrieNode, Wanted,
+};
 use crate::engine::SlotId;
 use crate::models::whisper::bias::Bias;
 use crate::models::whisper::rules::Table;
@@ -25,8 +29,13 @@ use crate::models::{Error, weights};
 pub struct Decoder {
     // First, so that the device is idle before the memory is freed.
     device: Box<dyn Device>,
-    /// The step under way.
-    pending: Option<(Vec<SlotId>, Download)>,
+    /// Launches whose outcomes the host has not read yet, in order.
+    pending: VecDeque<Pending>,
+    /// Outcomes that had to be read before the caller asked for them.
+    read: Vec<Found>,
+    /// For each slot, the mark in the side queue after which its audio caches are filled; `None` once the kernels'
+    /// queue is ordered after it.
+    filled: Vec<Option<Mark>>,
     /// For each slot, the terms whose trie it has on the device.
     tries: Vec<Option<Arc<Bias>>>,
     network: Network,
@@ -44,11 +53,21 @@ pub struct Prefill<'a> {
     pub bias: Option<&'a Arc<Bias>>,
 }
 
-/// The result of a prefill.
-pub struct Begun {
-    pub no_speech_probability: f32,
-    pub first: Outcome,
+/// The outcome of a row, with what it was wanted for.
+pub struct Found {
+    pub slot: SlotId,
+    pub wanted: Wanted,
+    pub outcome: Outcome,
 }
+
+/// A launch under way, and the rows of it whose outcomes are wanted.
+struct Pending {
+    rows: Vec<(usize, SlotId, Wanted)>,
+    download: Download,
+}
+
+/// Launches that may be under way at once, unread: half of the downloads that may be.
+const PENDING_MAX: usize = DOWNLOADS / 2;
 
 impl Decoder {
     /// `table`: the decoding rules as the kernels read them.
@@ -59,18 +78,28 @@ impl Decoder {
         table: Table,
     ) -> Result<Self, Error> {
         let heads = weights.decoder_heads;
+        device.libtorch_beside()?;
         let base = torch::Decoder::new(weights, placement.clone())?;
         let network = Network::new(&base, &placement, table, heads)?;
-        let mut decoder = Self { device, pending: None, tries: vec![None; network.slots], network, base };
+        let mut decoder = Self {
+            device,
+            pending: VecDeque::new(),
+            read: Vec::new(),
+            filled: vec![None; network.slots],
+            tries: vec![None; network.slots],
+            network,
+            base,
+        };
         decoder.device.after_libtorch()?;
         // The first launch of each size loads what it needs, the second captures its graph.
         let mut rows = 1;
         while rows <= decoder.network.rows_max {
             for _ in 0..2 {
-                decoder.launch(&vec![Row::NONE; rows])?;
+                decoder.launch(&vec![Row::NONE; rows], Stage::Step)?;
             }
             rows *= 2;
         }
+        decoder.warm_costs()?;
         Ok(decoder)
     }
 
@@ -79,31 +108,64 @@ impl Decoder {
         self.device.as_mut()
     }
 
-    /// Fills the audio caches of `slots` from the encoder's output (windows, audio positions, d).
+    /// Enqueues to the side queue: fills the audio caches of `slots` from the encoder's output there (windows, audio
+    /// positions, d). Whatever reads them waits for it.
     pub fn set_audio(&mut self, slots: &[SlotId], audio: &Tensor) -> Result<(), Error> {
-        self.device.before_libtorch()?;
+        self.device.libtorch_beside()?;
+        // Launches under way may still read what the slots held before.
+        self.device.side_waits()?;
+        self.device.stage_begins(Stage::CacheFill)?;
         self.base.set_audio(slots, audio)?;
         let (_, length, _) = audio.size3()?;
+        let lengths = &self.network.buffers.lengths;
         for slot in slots {
-            let _ = self.network.buffers.lengths.f_get(slot.0 as i64)?.f_fill_(length)?;
+            let _ = lengths.f_get(slot.0 as i64)?.f_fill_(length)?;
         }
-        Ok(self.device.after_libtorch()?)
+        self.device.stage_ends()?;
+        let spans =
+            || slots.iter().flat_map(|slot| self.base.audio_spans(*slot, lengths)).collect::<Vec<_>>();
+        let mark = self.device.mark(&spans)?;
+        for slot in slots {
+            self.filled[slot.0] = Some(mark);
+        }
+        Ok(())
+    }
+
+    /// Whether the audio caches of `slots` are filled; does not wait.
+    pub fn is_filled(&mut self, slots: &[SlotId]) -> Result<bool, Error> {
+        let last = slots.iter().filter_map(|slot| *self.filled.get(slot.0)?).max();
+        Ok(last.map_or(Ok(true), |mark| self.device.is_reached(mark))?)
+    }
+
+    /// Orders the launches from now on after the filling of the audio caches of `slots`.
+    fn wait_for_audio(&mut self, slots: impl Iterator<Item = SlotId>) -> Result<(), Error> {
+        for slot in slots {
+            let slot = self.slot(slot)?;
+            if let Some(mark) = self.filled[slot].take() {
+                self.device.after_mark(mark)?;
+            }
+        }
+        Ok(())
     }
 
     /// See [`torch::Decoder::alignment`].
     pub fn alignment(&mut self, runs: &[Run]) -> Result<Vec<AlignmentWeights>, Error> {
+        self.wait_for_audio(runs.iter().map(|run| run.slot))?;
         self.device.before_libtorch()?;
+        self.device.stage_begins(Stage::Alignment)?;
         let attention = self.base.alignment(runs)?;
+        self.device.stage_ends()?;
         self.device.after_libtorch()?;
         Ok(attention)
     }
 
     /// See [`torch::Decoder::forward`]. Chooses no token.
     pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
+        self.wait_for_audio(runs.iter().map(|run| run.slot))?;
         let rows: Vec<Row> = runs.iter().flat_map(|run| of_run(run, |_| Wanted::default())).collect();
         let mut values = Vec::with_capacity(wanted.len() * self.network.vocabulary);
         for (start, part) in parts(&rows, self.network.rows_max) {
-            self.launch(&part)?;
+            self.launch(&part, Stage::Prefill)?;
             let here: Vec<i64> = wanted
                 .iter()
                 .filter(|&&row| (start..start + part.len()).contains(&row))
@@ -121,8 +183,15 @@ impl Decoder {
         Ok(Logits { values, vocabulary: self.network.vocabulary })
     }
 
-    /// Runs prompts and chooses the first tokens. [`Decoder::settle`] comes before.
-    pub fn begin(&mut self, prefills: &[Prefill]) -> Result<Vec<Begun>, Error> {
+    /// Enqueues prompts and the choice of the first tokens, whose outcomes come with the next step's. Outcomes of the
+    /// slots' attempts before are dropped.
+    pub fn begin(&mut self, prefills: &[Prefill]) -> Result<(), Error> {
+        let is_begun = |slot: SlotId| prefills.iter().any(|prefill| prefill.run.slot == slot);
+        self.read.retain(|found| !is_begun(found.slot));
+        for pending in &mut self.pending {
+            pending.rows.retain(|&(_, slot, _)| !is_begun(slot));
+        }
+        self.wait_for_audio(prefills.iter().map(|prefill| prefill.run.slot))?;
         let mut rows = Vec::new();
         for start in prefills {
             let mut state = Vec::with_capacity(State::BYTES);
@@ -141,17 +210,13 @@ impl Decoder {
                 choice: index == last,
             }));
         }
-        let mut no_speech = Vec::with_capacity(prefills.len());
-        let mut first = Vec::with_capacity(prefills.len());
         for (_, part) in parts(&rows, self.network.rows_max) {
-            self.launch(&part)?;
-            for (row, outcome) in part.iter().zip(self.outcomes(part.len())?) {
-                no_speech.extend(row.wanted.no_speech.then_some(outcome.no_speech));
-                first.extend(row.wanted.choice.then_some(outcome));
-            }
+            self.launch(&part, Stage::Prefill)?;
+            let wanted = part.iter().enumerate().filter(|(_, row)| row.wanted != Wanted::default());
+            let wanted = wanted.filter_map(|(index, row)| Some((index, SlotId(row.slot?), row.wanted)));
+            self.expect_outcomes(wanted.collect())?;
         }
-        let begun = no_speech.into_iter().zip(first);
-        Ok(begun.map(|(no_speech_probability, first)| Begun { no_speech_probability, first }).collect())
+        Ok(())
     }
 
     /// Uploads the trie of `bias` to `slot`, unless an earlier attempt left it there.
@@ -174,55 +239,69 @@ impl Decoder {
         Ok(())
     }
 
-    /// Enqueues the next token of each of `slots`, which were begun before, and returns the outcomes of the previous
-    /// step: the device runs one step while the host reads another. Sequences that are finished on the device stay as
+    /// Enqueues the next token of each of `slots`, which were begun before, and returns the outcomes of what was enqueued
+    /// before: the device runs one step while the host reads another. Sequences that are finished on the device stay as
     /// they are.
-    pub fn step(&mut self, slots: &[SlotId]) -> Result<Vec<(SlotId, Outcome)>, Error> {
-        let mut next = None;
+    pub fn step(&mut self, slots: &[SlotId]) -> Result<Vec<Found>, Error> {
+        let before = self.pending.len();
         if !slots.is_empty() {
             let rows = slots.iter().enumerate().map(|(index, slot)| Ok(Row::step(self.slot(*slot)?, index)));
             let rows = rows.collect::<Result<Vec<_>, Error>>()?;
-            self.launch(&rows)?;
-            let outcomes = self.outcomes_address();
-            next = Some((slots.to_vec(), self.device.download(outcomes, rows.len() * Outcome::BYTES)?));
+            self.launch(&rows, Stage::Step)?;
+            let wanted = slots.iter().zip(&rows).enumerate();
+            self.enqueue_download(wanted.map(|(index, (slot, row))| (index, *slot, row.wanted)).collect())?;
         }
-        let before = std::mem::replace(&mut self.pending, next);
-        self.read(before)
+        for _ in 0..before {
+            self.read_first()?;
+        }
+        Ok(std::mem::take(&mut self.read))
     }
 
-    /// Waits for the step under way and returns its outcomes.
-    pub fn settle(&mut self) -> Result<Vec<(SlotId, Outcome)>, Error> {
-        let pending = self.pending.take();
-        self.read(pending)
+    /// As [`Decoder::enqueue_download`], but reads the outcomes of the first launches if too many are under way.
+    fn expect_outcomes(&mut self, wanted: Vec<(usize, SlotId, Wanted)>) -> Result<(), Error> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        while self.pending.len() >= PENDING_MAX {
+            self.read_first()?;
+        }
+        self.enqueue_download(wanted)
     }
 
-    fn read(&mut self, step: Option<(Vec<SlotId>, Download)>) -> Result<Vec<(SlotId, Outcome)>, Error> {
-        let Some((slots, download)) = step else { return Ok(Vec::new()) };
-        let outcomes = Outcome::read_all(&self.device.wait(download)?);
-        Ok(slots.into_iter().zip(outcomes).collect())
-    }
-
-    fn outcomes_address(&self) -> Address {
+    /// Enqueues the copy of the last launch's outcomes, as far as the last row that is wanted.
+    fn enqueue_download(&mut self, rows: Vec<(usize, SlotId, Wanted)>) -> Result<(), Error> {
+        let count = rows.last().map_or(0, |(row, _, _)| row + 1);
         // SAFETY: a contiguous buffer, of an outcome for each row of the largest launch, that outlives the device.
-        unsafe { address(&self.network.buffers.outcomes) }
+        let outcomes = unsafe { address(&self.network.buffers.outcomes) };
+        let download = self.device.download(outcomes, count * Outcome::BYTES)?;
+        self.pending.push_back(Pending { rows, download });
+        Ok(())
     }
 
-    fn outcomes(&mut self, rows: usize) -> Result<Vec<Outcome>, Error> {
-        let outcomes = self.outcomes_address();
-        let download = self.device.download(outcomes, rows * Outcome::BYTES)?;
-        Ok(Outcome::read_all(&self.device.wait(download)?))
+    /// Waits for the first launch under way and reads its outcomes.
+    fn read_first(&mut self) -> Result<(), Error> {
+        let Some(Pending { rows, download }) = self.pending.pop_front() else { return Ok(()) };
+        let outcomes = Outcome::read_all(&self.device.wait(download)?);
+        let of_row = |(row, slot, wanted): (usize, SlotId, Wanted)| {
+            let outcome = *outcomes.get(row)?;
+            Some(Found { slot, wanted, outcome })
+        };
+        self.read.extend(rows.into_iter().filter_map(of_row));
+        Ok(())
     }
 
     /// Launches `rows`, at most as many as the largest launch takes, filled up to a bucket.
-    fn launch(&mut self, rows: &[Row]) -> Result<(), Error> {
+    fn launch(&mut self, rows: &[Row], stage: fn(usize) -> Stage) -> Result<(), Error> {
         let bucket = self.network.bucket(rows.len());
         let mut bytes = Vec::with_capacity(bucket * Row::BYTES);
         rows.iter().chain(std::iter::repeat(&Row::NONE)).take(bucket).for_each(|row| row.write(&mut bytes));
         // SAFETY: a contiguous buffer of as many rows as the largest launch has, that outlives the device.
         let place = unsafe { address(&self.network.buffers.rows) };
+        self.device.stage_begins(stage(bucket))?;
         self.device.upload(&bytes, place)?;
         let network = &self.network;
-        Ok(self.device.replay(bucket, &|queue| launch::enqueue(network, queue, bucket))?)
+        self.device.replay(bucket, &|queue| launch::enqueue(network, queue, bucket))?;
+        Ok(self.device.stage_ends()?)
     }
 
     fn slot(&self, slot: SlotId) -> Result<usize, Error> {

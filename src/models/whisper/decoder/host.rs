@@ -243,6 +243,10 @@ impl Decoder {
                 collected.heads.push((0..rows.len()).flat_map(of_row).copied().collect());
                 collected.positions = room;
             }
+            if collect && index + 1 == layers {
+                // The attention is all that is wanted.
+                break;
+            }
             layer.cross_output.multiply(level, threads, &attended, &mut x, Epilogue::Add);
 
             normalise(level, threads, &x, &layer.feed_forward_norm, &mut normal);

@@ -6,6 +6,7 @@ use tch::{Device, Kind, Tensor};
 use super::super::layers::{FeedForward, LayerNorm, Linear};
 use super::audio_cache::AudioCache;
 use super::{AlignmentWeights, Logits, Run};
+use crate::cuda::{Address, Span};
 use crate::engine::SlotId;
 use crate::models::{Error, weights};
 
@@ -100,6 +101,20 @@ impl Decoder {
             self.audio_lengths[slot.0] = length;
         }
         Ok(())
+    }
+
+    /// The memory that [`Decoder::set_audio`] writes for one slot, and that of the slot's number in `lengths`.
+    pub(super) fn audio_spans(&self, slot: SlotId, lengths: &Tensor) -> Vec<Span> {
+        let whole = |tensor: Tensor| {
+            let bytes = tensor.numel() * tensor.kind().elt_size_in_bytes();
+            // SAFETY: contiguous memory, of as many bytes, in a tensor that the decoder keeps.
+            (unsafe { Address::new(tensor.data_ptr()) }, bytes)
+        };
+        let caches = self.layers.iter().map(|layer| &layer.audio_cache);
+        let tensors = caches.flat_map(|cache| [Some(&cache.numbers), cache.scales.as_ref()]).flatten();
+        let of_slot = |tensor: &Tensor| tensor.get(slot.0 as i64);
+        let halves = tensors.flat_map(|tensor| [0, 1].map(|half| of_slot(&tensor.get(half))));
+        halves.chain([of_slot(lengths)]).map(whole).collect()
     }
 
     /// Runs `runs` and returns logits. `wanted`: indices into the tokens of all runs, in order.

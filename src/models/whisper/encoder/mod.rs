@@ -2,4 +2,5 @@
 //! libtorch.
 
 pub mod host;
+pub mod norm;
 pub mod torch;

@@ -3,6 +3,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::super::layers::{FeedForward, LayerNorm, Linear};
+use super::norm::{Launch, add_norm};
 use crate::models::{Error, weights};
 
 pub struct Encoder {
@@ -48,18 +49,38 @@ impl Encoder {
     /// Features (windows, bands, frames) to audio states (windows, frames / 2, d). `frames` is even
     /// and at most twice the number of positions.
     pub fn forward(&self, features: &Tensor) -> Result<Tensor, Error> {
+        self.forward_with(features, None)
+    }
+
+    /// The same, in bf16 on a CUDA device, with this project's kernels between libtorch's operations.
+    pub fn forward_on(&self, features: &Tensor, launch: Launch) -> Result<Tensor, Error> {
+        self.forward_with(features, Some(launch))
+    }
+
+    fn forward_with(&self, features: &Tensor, launch: Option<Launch>) -> Result<Tensor, Error> {
         let x = features.f_to_kind(self.kind)?;
         let x = x.f_conv1d(&self.conv1.weight, self.conv1.bias.as_ref(), 1, 1, 1, 1)?.f_gelu("none")?;
         let x = x.f_conv1d(&self.conv2.weight, self.conv2.bias.as_ref(), 2, 1, 1, 1)?.f_gelu("none")?;
         let x = x.f_transpose(1, 2)?;
         let positions = self.positions.f_narrow(0, 0, x.size()[1])?;
         let mut x = x.f_add(&positions)?.f_contiguous()?;
+        // Adds the output of a block to the residual and normalises it for the next.
+        let mut next = |y: Option<&Tensor>, norm: &LayerNorm| -> Result<Tensor, Error> {
+            if let Some(launch) = launch {
+                return add_norm(launch, &x, y, norm);
+            }
+            if let Some(y) = y {
+                let _ = x.f_add_(y)?;
+            }
+            norm.forward(&x)
+        };
+        let mut made = None;
         for layer in &self.layers {
-            let attended = self.attention(layer, &layer.norm.forward(&x)?)?;
-            let _ = x.f_add_(&attended)?;
-            let _ = x.f_add_(&layer.feed_forward.forward(&x)?)?;
+            let attended = self.attention(layer, &next(made.as_ref(), &layer.norm)?)?;
+            let normal = next(Some(&attended), &layer.feed_forward.norm)?;
+            made = Some(layer.feed_forward.after_norm(&normal)?);
         }
-        self.norm.forward(&x)
+        next(made.as_ref(), &self.norm)
     }
 
     fn attention(&self, layer: &Layer, x: &Tensor) -> Result<Tensor, Error> {

@@ -2,6 +2,7 @@
 
 use tch::Tensor;
 
+use super::alignment::Kept;
 use super::network::{self, Layer, Network, Norm, Weight};
 use crate::cuda::{ATTENTION_SPLIT, Address, Argument, Error, Kernel, Product, Queue};
 use crate::models::whisper::bias::NODES_MAX;
@@ -46,6 +47,8 @@ struct Addresses {
     logits: Address,
     outcomes: Address,
     suppressed: Address,
+    /// Null if no scores are kept.
+    kept: Address,
 }
 
 impl Addresses {
@@ -68,6 +71,7 @@ impl Addresses {
             logits: address(&buffers.logits),
             outcomes: address(&buffers.outcomes),
             suppressed: address(&network.suppressed),
+            kept: network.kept.as_ref().map_or(Address::NULL, Kept::scores_address),
         }
     }
 }
@@ -77,7 +81,8 @@ impl Launch<'_> {
     fn multiply(&self, weight: &Weight) -> Result<(), Error> {
         let &Weight { weight, inputs, outputs, .. } = weight;
         let Addresses { input: x, product: out, .. } = self.at;
-        self.queue.multiply(Product { weight, x, out, rows: self.rows, inputs, outputs })
+        let room = self.network.rows_max;
+        self.queue.multiply(Product { weight, x, out, rows: self.rows, room, inputs, outputs })
     }
 
     /// Adds the last product and its bias to the residual and normalises it for the next product.
@@ -144,6 +149,9 @@ impl Launch<'_> {
             self.at.lengths.into(),
             layer.audio_keys.into(),
             layer.audio_values.into(),
+            layer.kept_heads.into(),
+            self.network.kept.as_ref().map_or(0, |kept| kept.heads).into(),
+            self.at.kept.into(),
         ];
         arguments.extend(layer.audio_scales.into_iter().flatten().map(Argument::from));
         arguments.push(self.at.parts.into());
@@ -176,7 +184,8 @@ impl Launch<'_> {
         let Network { embedding: weight, width: inputs, vocabulary: outputs, table, .. } = self.network;
         let (weight, inputs, outputs) = (*weight, *inputs, *outputs);
         let Addresses { input: x, logits: out, .. } = self.at;
-        self.queue.multiply(Product { weight, x, out, rows: self.rows, inputs, outputs })?;
+        let room = self.network.rows_max;
+        self.queue.multiply(Product { weight, x, out, rows: self.rows, room, inputs, outputs })?;
         let arguments = [
             self.at.rows.into(),
             self.at.positions.into(),

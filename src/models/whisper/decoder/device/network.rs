@@ -3,6 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::super::torch::{self, Placement};
+use super::alignment::Kept;
 use crate::cuda::{ATTENTION_SPLIT, Address, HEAD, Outcome, Row, State, TrieNode};
 use crate::models::Error;
 use crate::models::whisper::bias::NODES_MAX;
@@ -35,6 +36,8 @@ pub struct Network {
     pub(super) norm: Norm,
     pub(super) layers: Vec<Layer>,
     pub buffers: Buffers,
+    /// The scores of alignment heads, unless there are too many.
+    pub(super) kept: Option<Kept>,
     /// Biases in f32, which the layers hold by address.
     _biases: Vec<Tensor>,
 }
@@ -55,6 +58,8 @@ pub(super) struct Layer {
     pub(super) audio_values: Address,
     /// The scales of keys and of values, where these are in fp8.
     pub(super) audio_scales: Option<[Address; 2]>,
+    /// For each head its index among the alignment heads; null if none of them is one.
+    pub(super) kept_heads: Address,
 }
 
 pub(super) struct Norm {
@@ -157,10 +162,11 @@ impl Network {
         let norm = |norm: &LayerNorm| Norm { gamma: address(&norm.gamma), beta: address(&norm.beta) };
         let half = |cache: &Tensor, index| Ok::<_, Error>(address(&cache.f_select(0, index)?));
         let mut layers = Vec::with_capacity(base.layers.len());
-        let mut audio_positions = 0;
-        for layer in &base.layers {
+        let audio_positions = base.layers.first().map(|layer| layer.audio_cache.numbers.size()[3]);
+        let audio_positions = audio_positions.unwrap_or(0) as usize;
+        let kept = Kept::new(placement, [base.layers.len(), heads, audio_positions])?;
+        for (index, layer) in base.layers.iter().enumerate() {
             let audio = &layer.audio_cache;
-            audio_positions = audio.numbers.size().get(3).copied().unwrap_or(0) as usize;
             layers.push(Layer {
                 attention_norm: norm(&layer.attention_norm),
                 query_key_value: weight(&layer.query_key_value)?,
@@ -178,6 +184,10 @@ impl Network {
                 audio_scales: match &audio.scales {
                     Some(scales) => Some([half(scales, 0)?, half(scales, 1)?]),
                     None => None,
+                },
+                kept_heads: match &kept {
+                    Some(kept) => kept.indices_address(index)?,
+                    None => Address::NULL,
                 },
             });
         }
@@ -203,6 +213,7 @@ impl Network {
                 rows_max,
                 [width, parts, vocabulary],
             )?,
+            kept,
             _biases: biases,
         })
     }
