@@ -4,7 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::FFT_SAMPLES;
 use crate::audio::LogMel;
-use crate::cuda::{Address, Device, Kernel};
+use crate::cuda::{Address, Device, Kernel, Stage};
 use crate::models::Error;
 
 /// Numbers of `send_beside` that make up one `i32`.
@@ -92,6 +92,8 @@ impl DeviceLogMel {
             Address::new(first.cast())
         };
         device.send_beside(needed, counts, &mut |staged| write(windows, stride, staged))?;
+        // After the audio, on which the host works meanwhile.
+        device.stage_begins(Stage::Mel)?;
         let count = windows.len() as i64;
         let maxima = Tensor::f_full([count], i64::from(i32::MIN), (Kind::Int, self.place))?;
         let size = [count, self.bands as i64, frames as i64];
@@ -116,6 +118,7 @@ impl DeviceLogMel {
         let arguments = [counts.into(), address(&maxima).into(), frames.into(), address(&features).into()];
         let grid = [frames.div_ceil(CLAMP_FRAMES), self.bands, windows.len()];
         device.launch_beside(Kernel::ClampMel, grid, &arguments)?;
+        device.stage_ends()?;
         Ok(features)
     }
 }
@@ -193,7 +196,7 @@ mod tests {
                 // A longer batch before, whose audio is not heard again.
                 let louder: Vec<Vec<f32>> = (4..10).map(|seed| audio(seed, 12_000)).collect();
                 let louder: Vec<&[f32]> = louder.iter().map(Vec::as_slice).collect();
-                ours.compute(device.as_mut(), &louder, frames).expect("computed");
+                let _ = ours.compute(device.as_mut(), &louder, frames).expect("computed");
                 let windows: Vec<&[f32]> = windows.iter().map(Vec::as_slice).collect();
                 let found = ours.compute(device.as_mut(), &windows, frames).expect("computed");
                 for (index, window) in windows.iter().enumerate() {
