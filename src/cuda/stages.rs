@@ -12,7 +12,7 @@ use super::Error;
 /// A part of the work on a window. Numbers are rows of the launch, those that fill it up included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Log-mel features, with the audio's copy to the device.
+    /// Log-mel features, without the audio's copy to the device.
     Mel,
     Encoder,
     /// Keys and values of the audio.

@@ -7,7 +7,8 @@ use super::{AudioCacheType, ComputeType, Config, Error, devices};
 use crate::cpu::{Instructions, Level};
 use crate::cuda::KEPT_ROWS;
 
-/// Device memory for libtorch's and cuBLASLt's own use, logits, and the slots' terms. An estimate.
+/// Device memory for libtorch's and cuBLASLt's own use, logits, the slots' terms, and a batch's audio and features (21 MB
+/// for 8 windows). An estimate.
 const DEVICE_BYTES: usize = 768 << 20;
 /// Bytes of the encoder's activations for each audio position and element of its width. An estimate: the residual in
 /// f32 and, in bf16, a layer's norm, queries, keys and values, and the wide product before and after GELU.

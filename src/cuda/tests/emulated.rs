@@ -1,7 +1,8 @@
 //! A device for tests: `kernels/emulation.cpp`, compiled and loaded. Its memory is the host's, and every launch
 //! completes before it returns. Results of the side queue are hidden until its mark is waited for, so that work which
-//! does not wait for them finds none.
+//! does not wait for them finds none; and the side queue must wait for the kernels before it marks any.
 
+use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::process::Command;
@@ -30,6 +31,9 @@ pub struct Emulated {
     last: u64,
     /// Marks that have not been waited for, in order.
     hidden: Vec<Hidden>,
+    /// Whether a kernel has been launched since the side queue last waited: it may still read what the side queue
+    /// writes.
+    is_launched: Cell<bool>,
     times: Option<StageTimes>,
     begun: Option<(Stage, Instant)>,
 }
@@ -136,27 +140,33 @@ unsafe fn numbers_mut<'a, T>(address: Address, count: usize) -> &'a mut [T] {
     unsafe { std::slice::from_raw_parts_mut(address.0 as *mut T, count) }
 }
 
+/// Runs a kernel.
+fn run(kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error> {
+    let emulate = emulate().lock().unwrap_or_else(PoisonError::into_inner);
+    let name = CString::new(kernel.name()).expect("no zeros");
+    let mut pointers: Vec<*mut c_void> = arguments
+        .iter()
+        .map(|argument| match argument {
+            Argument::Address(address) => (&raw const address.0).cast_mut().cast(),
+            Argument::Int(number) => (&raw const *number).cast_mut().cast(),
+        })
+        .collect();
+    // SAFETY: arguments are in the order of the kernel's parameters, and addresses what they promise.
+    let known = unsafe {
+        emulate(
+            name.as_ptr(),
+            grid.map(|count| count as c_uint).as_ptr(),
+            kernel.threads(),
+            pointers.as_mut_ptr(),
+        )
+    };
+    if known == 0 { Err(Error::Emulation(format!("there is no kernel {kernel:?}"))) } else { Ok(()) }
+}
+
 impl Queue for Emulated {
     fn launch(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error> {
-        let emulate = emulate().lock().unwrap_or_else(PoisonError::into_inner);
-        let name = CString::new(kernel.name()).expect("no zeros");
-        let mut pointers: Vec<*mut c_void> = arguments
-            .iter()
-            .map(|argument| match argument {
-                Argument::Address(address) => (&raw const address.0).cast_mut().cast(),
-                Argument::Int(number) => (&raw const *number).cast_mut().cast(),
-            })
-            .collect();
-        // SAFETY: arguments are in the order of the kernel's parameters, and addresses what they promise.
-        let known = unsafe {
-            emulate(
-                name.as_ptr(),
-                grid.map(|count| count as c_uint).as_ptr(),
-                kernel.threads(),
-                pointers.as_mut_ptr(),
-            )
-        };
-        if known == 0 { Err(Error::Emulation(format!("there is no kernel {kernel:?}"))) } else { Ok(()) }
+        self.is_launched.set(true);
+        run(kernel, grid, arguments)
     }
 
     fn multiply(&self, product: Product) -> Result<(), Error> {
@@ -248,7 +258,7 @@ impl Device for Emulated {
     }
 
     fn launch_beside(&self, kernel: Kernel, grid: [usize; 3], arguments: &[Argument]) -> Result<(), Error> {
-        self.launch(kernel, grid, arguments)
+        run(kernel, grid, arguments)
     }
 
     fn send_beside(
@@ -266,10 +276,12 @@ impl Device for Emulated {
     }
 
     fn side_waits(&self) -> Result<(), Error> {
+        self.is_launched.set(false);
         Ok(())
     }
 
     fn mark(&mut self, written: &dyn Fn() -> Vec<Span>) -> Result<Mark, Error> {
+        assert!(!self.is_launched.get(), "launches under way may read what the side queue writes here");
         self.last += 1;
         let mark = Mark(self.last);
         let hide = |(address, length): Span| {

@@ -64,9 +64,7 @@ impl CudaBackend {
     pub fn states(&mut self, requests: &[EncodeRequest], frames: usize) -> Result<Tensor, Error> {
         let windows: Vec<&[f32]> = requests.iter().map(|request| request.pcm.samples()).collect();
         let device = self.decoder.device();
-        device.stage_begins(Stage::Mel)?;
         let features = self.log_mel.compute(device, &windows, frames)?;
-        device.stage_ends()?;
         device.stage_begins(Stage::Encoder)?;
         let launch = |kernel, grid, arguments: &[Argument]| device.launch_beside(kernel, grid, arguments);
         let states = self.encoder.forward_on(&features, &launch)?;

@@ -4,7 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::FFT_SAMPLES;
 use crate::audio::LogMel;
-use crate::cuda::{Address, Device, Kernel};
+use crate::cuda::{Address, Device, Kernel, Stage};
 use crate::models::Error;
 
 /// Numbers of `send_beside` that make up one `i32`.
@@ -92,6 +92,8 @@ impl DeviceLogMel {
             Address::new(first.cast())
         };
         device.send_beside(needed, counts, &mut |staged| write(windows, stride, staged))?;
+        // After the audio, on which the host works meanwhile.
+        device.stage_begins(Stage::Mel)?;
         let count = windows.len() as i64;
         let maxima = Tensor::f_full([count], i64::from(i32::MIN), (Kind::Int, self.place))?;
         let size = [count, self.bands as i64, frames as i64];
@@ -116,6 +118,7 @@ impl DeviceLogMel {
         let arguments = [counts.into(), address(&maxima).into(), frames.into(), address(&features).into()];
         let grid = [frames.div_ceil(CLAMP_FRAMES), self.bands, windows.len()];
         device.launch_beside(Kernel::ClampMel, grid, &arguments)?;
+        device.stage_ends()?;
         Ok(features)
     }
 }
