@@ -22,6 +22,8 @@ AUDITED = (
     ("L40S", 24.5),
 )
 FLAT_MIB_PER_MINUTE = 2.0
+# A shorter one says nothing about memory.
+SOAK_SECONDS_LEAST = 60
 LARGE, TURBO = "large-v3", "large-v3-turbo"
 
 
@@ -81,9 +83,15 @@ def number(value, digits: int | None = None) -> str:
         return "-"
     if not isinstance(value, (int, float)):
         return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
     if digits is None:
         digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
     return f"{value:,.{digits}f}"
+
+
+def percent(share) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
 
 
 def milliseconds(seconds) -> str:
@@ -176,7 +184,7 @@ def goals(day: Day) -> str:
         rows.append([f"{soaked['seconds']:.0f} s of load, memory",
                      f"≤ {FLAT_MIB_PER_MINUTE:g} MiB a minute",
                      f"process {number(slopes[0])}, GPU {number(slopes[1])} MiB a minute",
-                     ("hit" if is_flat else "**missed**") if known else "-"])
+                     "-" if not known or soaked["seconds"] < SOAK_SECONDS_LEAST else "hit" if is_flat else "**missed**"])
     else:
         rows.append(["five minutes of load, memory", f"≤ {FLAT_MIB_PER_MINUTE:g} MiB a minute",
                      day.state((day.names(7) or ["soak"])[0]), "-"])
@@ -203,7 +211,8 @@ def live(day: Day) -> list:
                 if not day.share:
                     return [cell, "no goal for this GPU"]
                 return [cell, "hit" if late < 1 / day.share and not lost else "**missed**"]
-    return [day.state((day.names(6) or ["load"])[0]), "-"]
+    name = (day.names(6) or ["load"])[0]
+    return ["not run" if day.result(name) else day.state(name), "-"]
 
 
 def tests(day: Day) -> str:
@@ -227,12 +236,11 @@ def ours(day: Day) -> str:
         if not found:
             rows.append(padded([name, day.state(name)], len(heads)))
             continue
-        roofline = found.get("share_of_roofline")
         rows.append([
             name, number(found["windows_per_second"]), number(found["rtfx"]), number(found["tokens_per_second"]),
             f"{milliseconds(found['p50_seconds'])}, {milliseconds(found['p99_seconds'])}",
             number(found["windows_in_a_step"]), number(found["teraflops"]), number(found["gigabytes_per_second"]),
-            "-" if roofline is None else f"{100 * roofline:.0f} %"])
+            percent(found.get("share_of_roofline"))])
     return "## Ours, random weights\n\n" + table(heads, rows or [padded(["-", "not run"], len(heads))])
 
 
@@ -251,13 +259,15 @@ def attribution(day: Day) -> str:
         for stage in sorted(stages, key=lambda stage: -stage["microseconds"]):
             rows.append([stage["stage"], number(stage.get("rows")), number(stage["count"], 0),
                          number(stage["microseconds"] / 1000), number(stage["microseconds"] / max(stage["count"], 1)),
-                         f"{100 * stage['microseconds'] / wall:.1f} %"])
+                         f"{100 * stage['microseconds'] / wall:.1f} %", number(stage.get("teraflops")),
+                         number(stage.get("gigabytes_per_second")), percent(stage.get("share_of_ceiling"))])
         measured = found.get("ceilings") or {}
         text += f"{name}: {number(found['wall_seconds'])} s; the stages may overlap. "
         text += f"Host time of a loop: {number(found.get('host_microseconds_per_loop'))} µs. "
         text += (f"Ceilings: {number(measured.get('copy_gigabytes_per_second'))} GB/s, "
                  f"{number(measured.get('product_teraflops'))} TFLOP/s.\n\n")
-        text += table(["stage", "rows", "times", "ms", "µs each", "of the wall time"], rows or [padded(["-"], 6)]) + "\n"
+        heads = ["stage", "rows", "times", "ms", "µs each", "of the wall time", "TFLOP/s", "GB/s", "of the ceiling"]
+        text += table(heads, rows or [padded(["-", "not measured"], len(heads))]) + "\n"
     return text.rstrip() + "\n"
 
 
