@@ -311,7 +311,7 @@ def load(day: Day) -> str:
             continue
         rows = [[phase["callers"], number(phase["requests_per_second"]), number(phase["rtfx"]),
                  ", ".join(milliseconds(phase[f"{part}_seconds"]) for part in ("p50", "p95", "p99")),
-                 statuses(phase["statuses"])] for phase in found["files"]]
+                 statuses(phase["statuses"])] for phase in found.get("files") or []]
         text += f"Files of {number(found['clip_seconds'])} s with words ({name}):\n\n"
         text += table(["callers", "requests/s", "× real time", "p50, p95, p99, ms", "statuses"], rows) + "\n"
         if storm := found.get("overload"):
@@ -321,10 +321,10 @@ def load(day: Day) -> str:
                      f"{milliseconds(storm['refused_p99_s'])} ms (p99).\n\n")
         rows = [[phase["streams"], number(phase["words"]),
                  ", ".join(number(phase[f"word_latency_{part}_seconds"]) for part in ("p50", "p95", "p99")),
-                 phase["finals"], phase["refused"], phase["broken"], milliseconds(phase["client_late_p95_seconds"])]
-                for phase in found["live"]]
-        text += table(["live streams", "words", "word latency p50, p95, p99, s", "finals", "refused", "broken",
-                       "client late by, p95, ms"], rows) + "\n"
+                 phase["finals"], phase["refused"], phase["broken"], phase["unheard_words"],
+                 milliseconds(phase["client_late_p95_seconds"])] for phase in found.get("live") or []]
+        text += table(["live streams", "words", "word latency p50, p95, p99, s", "finals", "refused", "broken", "words unheard",
+                       "client late by, p95, ms"], rows or [padded(["-"], 8)]) + "\n"
         if found.get("memory_mib_after"):
             text += (f"Memory: {number(found['memory_mib_before'])} MiB before, {number(found['memory_mib_after'])} after, "
                      f"{number(found['memory_mib_peak'])} at its peak.\n")
