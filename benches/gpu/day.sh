@@ -155,8 +155,19 @@ soak() {
 }
 
 note() { "$python" "$here/record.py" "$day" note "$1" "$2"; }
-note commit "$(cat "$here/../../commit" 2>/dev/null || git -C "$here" rev-parse HEAD 2>/dev/null || echo unknown)"
-note device "$device"
+# Figures of two commits or two GPUs do not belong in one record.
+same() {
+  local noted
+  noted=$("$python" "$here/record.py" "$day" noted "$1")
+  if [ -n "$noted" ] && [ "$noted" != "$2" ]; then
+    echo "day.sh: $out is of $1 $noted, and this is $2: name another --out" >&2
+    exit 2
+  fi
+  note "$1" "$2"
+}
+same commit "$(cat "$here/../../commit" 2>/dev/null || git -C "$here" rev-parse HEAD 2>/dev/null || echo unknown)"
+same gpu "$(nvidia-smi --id="$index" --query-gpu=name --format=csv,noheader 2>/dev/null || echo none)"
+same device "$device"
 note rehearsal "${rehearse:+yes}"
 
 if [ -n "$rehearse" ]; then

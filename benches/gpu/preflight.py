@@ -29,7 +29,7 @@ COPY_BYTES, PRODUCT, ROUNDS = 4 << 30, 8192, 20
 
 
 def driver() -> dict:
-    """What the driver library itself says."""
+    """The driver library's own answers."""
     library = ctypes.CDLL("libcuda.so.1")
     status, version, count = library.cuInit(0), ctypes.c_int(), ctypes.c_int()
     library.cuDriverGetVersion(ctypes.byref(version))

@@ -3,6 +3,7 @@
 
     record.py DAY.json done NAME            exit status 0 if that measure is done
     record.py DAY.json note KEY VALUE       something about the whole day
+    record.py DAY.json noted KEY            prints it
     record.py DAY.json add NAME --step N --exit STATUS --seconds S --limit S --log FILE --result FILE --command TEXT
     record.py DAY.json summary              a line for each measure that is not done; exit status 1 if one failed
 
@@ -59,7 +60,7 @@ def tail(path: Path) -> str:
 def outcome(status: int, result) -> str:
     if status == 0:
         return "done" if result is not None else "failed"
-    # 137: killed, because it did not end when it was told to.
+    # 137: killed, some seconds after the signal to end.
     return {ABSENT: "absent", 124: "timed out", 137: "timed out"}.get(status, "failed")
 
 
@@ -103,6 +104,7 @@ def main() -> int:
     noting = verbs.add_parser("note")
     noting.add_argument("key")
     noting.add_argument("value")
+    verbs.add_parser("noted").add_argument("key")
     adding = verbs.add_parser("add")
     adding.add_argument("name")
     adding.add_argument("--step", type=int, required=True)
@@ -120,6 +122,8 @@ def main() -> int:
         record = read(given.day)
         record["notes"][given.key] = given.value
         write(given.day, record)
+    elif given.verb == "noted":
+        print(read(given.day)["notes"].get(given.key, ""))
     elif given.verb == "add":
         add(given.day, given)
     else:

@@ -30,11 +30,15 @@ LARGE, TURBO = "large-v3", "large-v3-turbo"
 class Day:
     def __init__(self, folders: list):
         self.notes: dict = {}
+        self.commits: list = []
         self.measures: dict = {}
         self.plan: dict = {}
         for folder in folders:
             record = read(folder / "day.json")
             self.notes = record["notes"] | self.notes
+            commit = record["notes"].get("commit", "unknown")
+            # A mark of changes comes after all digits.
+            self.commits += [commit[:12] + commit[40:]] if commit[:12] + commit[40:] not in self.commits else []
             for line in record["notes"].get("plan", "").splitlines():
                 step, _, name = line.partition(" ")
                 self.plan[name] = int(step)
@@ -44,7 +48,9 @@ class Day:
         self.plan |= {name: measure["step"] for name, measure in self.measures.items() if name not in self.plan}
         preflight = self.result("preflight") or {}
         gpus = preflight.get("gpus") or [{}]
-        self.gpu, self.driver = gpus[0].get("name"), gpus[0].get("driver_version")
+        noted = self.notes.get("gpu")
+        self.gpu = gpus[0].get("name") or (noted if noted != "none" else None)
+        self.driver = gpus[0].get("driver_version")
         self.ceilings = preflight.get("ceilings") or {}
         self.share = next((share for part, share in SHARES if self.gpu and part in self.gpu.lower()), None)
 
@@ -57,7 +63,7 @@ class Day:
         return measure["result"] if measure and measure["outcome"] == "done" else None
 
     def partly(self, name: str):
-        """Whatever it wrote, also where it failed later."""
+        """The result, also of a measure that failed in the end."""
         return (self.measures.get(name) or {}).get("result")
 
     def state(self, name: str) -> str:
@@ -118,7 +124,7 @@ def head(day: Day) -> str:
         f"{day.gpu or 'GPU unknown'}, {gpus[0].get('memory.total', 'memory unknown')}",
         f"driver {day.driver or 'unknown'} (CUDA {driver.get('cuda', 'unknown')})",
         f"torch {packages.get('torch') or 'unknown'}, transformers {packages.get('transformers') or 'unknown'}",
-        f"commit {day.notes.get('commit', 'unknown')[:12]}",
+        f"commit {', then '.join(day.commits)}",
         times[0][:10] if times else "no measure",
     ]
     text = "# On a GPU\n\n" if not rehearsal else (
@@ -343,14 +349,14 @@ def soak(day: Day) -> str:
             text += f"{name}: {day.state(name)}\n"
         if not found:
             continue
-        quarters = {part: ", ".join(number(value) for value in found[f"{part}_mib"]) or "-" for part in ("resident", "gpu")}
+        resident, device = (", ".join(map(number, found[part])) or "-" for part in ("resident_mib", "gpu_mib"))
         text += (f"{found['seconds']:.0f} s, {found['callers']} callers, "
                  f"{(found['live'] or {}).get('streams', 0)} live streams: "
                  f"{number(found['files']['requests_per_second'])} requests/s, "
                  f"statuses {statuses(found['files']['statuses'])}.\n\n")
         text += table(["memory", "MiB, from quarter to quarter", "MiB a minute after the first quarter"], [
-            ["process", quarters["resident"], number(found["resident_slope_mib_per_minute"])],
-            ["GPU", quarters["gpu"], number(found["gpu_slope_mib_per_minute"])]])
+            ["process", resident, number(found["resident_slope_mib_per_minute"])],
+            ["GPU", device, number(found["gpu_slope_mib_per_minute"])]])
     return text
 
 
