@@ -108,7 +108,7 @@ measure() {
     --result "$result" --command="$*"
 }
 
-# ours MODEL TOKENS SLOTS SECONDS [KIND]   Random weights. KIND is one of words, stages, alone, fp8, mlperf.
+# ours MODEL TOKENS SLOTS SECONDS [KIND]   Random weights. TOKENS may be mlperf; KIND is one of words, stages, alone, fp8.
 ours() {
   local model=$1 tokens=$2 slots=$3 limit=$4 kind=${5:-} settings=() arguments=(--tokens "$2")
   case $kind in
@@ -116,8 +116,8 @@ ours() {
     stages) arguments+=(--stages) ;;
     alone) arguments+=(--windows "$alone" --concurrency 1) ;;
     fp8) settings+=(VERBATIM_MODELS__AUDIO_CACHE=fp8) ;;
-    mlperf) arguments=(--protocol mlperf) ;;
   esac
+  [ "$tokens" = mlperf ] && arguments=(--protocol mlperf)
   [ "$kind" = alone ] || arguments+=("${few[@]}")
   measure 3 "$model, $tokens tokens, $slots slots${kind:+, $kind}" "$limit" env "${settings[@]}" \
     "$binary" bench --synthetic "$model" --slots "$slots" --device "$device" --json "$result" "${arguments[@]}"
@@ -176,8 +176,9 @@ if [ -n "$rehearse" ]; then
   measure 1 preflight 20 env LD_LIBRARY_PATH="$out/driver" "$python" "$here/preflight.py" --rehearse --json "$result"
   measure 2 'kernels' 60 "$python" "$here/tests.py" "$tests" --json "$result" cuda::tests:: features::device:: \
     --skip kernels_compile_for_every_architecture --skip compiled_kernels_are_kept
+  ours tiny mlperf 2 30
   ours tiny 8 2 30
-  for kind in words stages alone fp8 mlperf; do ours tiny 8 2 30 "$kind"; done
+  for kind in words stages alone fp8; do ours tiny 8 2 30 "$kind"; done
   peer loop tiny 4 30
   peer transformers tiny 4 30
   sanitized memcheck kernels 30 cuda::tests::embeddings
@@ -194,7 +195,7 @@ else
   measure 2 decoder 120 "$python" "$here/tests.py" "$tests" --json "$result" --only-on-gpu whisper::backend:: \
     whisper::decoder:: whisper::encoder::
   # 430 s: 15 to 20 s each, of which half is loading, and 40 s of MLPerf's 1,633 windows; the goals first.
-  ours large-v3 mlperf 64 90 mlperf
+  ours large-v3 mlperf 64 90
   ours large-v3-turbo 100 64 45
   ours large-v3 100 64 60
   for kind in stages words; do
@@ -203,7 +204,7 @@ else
   done
   ours large-v3-turbo 100 64 45 alone
   ours large-v3 100 64 45 alone
-  ours large-v3 mlperf 128 90 mlperf
+  ours large-v3 mlperf 128 90
   ours large-v3 100 128 60
   ours large-v3-turbo 100 128 45
   ours large-v3-turbo 100 64 45 fp8
@@ -212,7 +213,7 @@ else
     ours large-v3-turbo "$tokens" 64 45
     ours large-v3 "$tokens" 64 60
   done
-  ours large-v3-turbo mlperf 64 45 mlperf
+  ours large-v3-turbo mlperf 64 45
   ours large-v3-turbo 100 32 45
   ours large-v3 100 32 60
   # Part 2, of ten minutes: 120 s. transformers launches kernels one by one: some seconds for each batch, of any size.

@@ -155,7 +155,7 @@ def goals(day: Day) -> str:
         rows.append(cells + ([f"{number(found[field])} ({found['slots']} slots)", verdict(found[field], goal, True)]
                              if found else [day.state(name), "-"]))
 
-    found, name = day.ours(LARGE, "mlperf", "mlperf")
+    found, name = day.ours(LARGE, "mlperf")
     add("large-v3, MLPerf's shape", found, name, "windows_per_second", 90, "windows/s")
     found, name = day.ours(LARGE, 100)
     add("large-v3, 100 tokens", found, name, "rtfx", 1900, "× real time")
@@ -200,7 +200,7 @@ def goals(day: Day) -> str:
     text += table(["", "goal", "reached", ""], rows)
     audited = ", ".join(f"{name} {value}" for name, value in AUDITED)
     text += f"\nMLPerf Inference, Whisper large-v3, offline, audited, windows/s of one GPU: {audited}.\n"
-    ours, _ = day.ours(LARGE, "mlperf", "mlperf")
+    ours, _ = day.ours(LARGE, "mlperf")
     if ours:
         text += (f"Ours in that shape, random weights, not audited: {number(ours['windows_per_second'])}, "
                  f"{ours['windows_per_second'] / AUDITED[0][1]:.2f} times the best of an H200.\n")

@@ -53,7 +53,7 @@ def good(gpu: str) -> dict:
     return {
         "preflight": measure(1, preflight(gpu)),
         "kernels": measure(2, {"passed": ["a"], "failed": [], "finished": True}),
-        "large-v3, mlperf tokens, 64 slots, mlperf": measure(3, BENCH),
+        "large-v3, mlperf tokens, 64 slots": measure(3, BENCH),
         "large-v3, 100 tokens, 64 slots": measure(3, BENCH | {"rtfx": 1500.0}),
         "large-v3, 100 tokens, 128 slots": measure(3, BENCH | {"rtfx": 1910.0, "slots": 128}),
         "large-v3, 100 tokens, 64 slots, words": measure(3, BENCH | {"rtfx": 1425.0}),
