@@ -2,22 +2,30 @@
 """The speed of PyTorch with random weights of a model's shape: the peers of `verbatim bench --synthetic`.
 
     synthetic.py --model large-v3 --tokens 100 [--device cuda] [--batches 8,16,32,64,128] [--kinds loop,transformers]
+                 [--seconds 60] [--json FILE]
 
 `transformers` is generate() as it is, `transformers-static` with a static cache and compiled
 (mode="reduce-overhead", the leaderboard's recipe), `loop` a loop written for this: static caches, fused
 projections, scaled-dot-product attention, and on CUDA a step as one graph that chooses the next token, too. All
 decode greedily, exactly as many tokens as asked for; of a range of tokens a batch waits for its longest. Features
 are there before the clock starts, which ours makes of samples. The best batch of each is the one to compare with.
-A line of JSON for each.
+Batches grow until one is slower by a tenth, does not fit in memory, or would not be done within --seconds (of each kind).
+A line of JSON for each batch; the file gets all of them. The exit status is 77 if torch or transformers is not installed.
 """
 
 import argparse
 import json
+import os
 import sys
 import time
+from pathlib import Path
 
-import torch
-import torch.nn.functional as functional
+try:
+    import torch
+    import torch.nn.functional as functional
+except ImportError as error:
+    print(f"torch is not installed: {error}")
+    sys.exit(77)
 
 # Name: width, layers of encoder and decoder, bands, vocabulary. As `Shape` in src/models/weights/random.rs.
 SHAPES = {
@@ -88,13 +96,16 @@ class Loop:
 
     def prepare(self, batch: int) -> None:
         """Buffers, and on CUDA the graph of a step."""
+        self.graph = self.text = self.audio = None
+        if self.device == "cuda":
+            # What the last batch held is room for this one.
+            torch.cuda.empty_cache()
         cache = (len(self.decoder), 2, batch, self.heads)
         self.text = torch.zeros(*cache, TEXT, 64, device=self.device, dtype=self.dtype)
         self.audio = torch.zeros(*cache, AUDIO, 64, device=self.device, dtype=self.dtype)
         self.token = torch.zeros(batch, 1, dtype=torch.long, device=self.device)
         self.position = torch.zeros(1, dtype=torch.long, device=self.device)
         self.columns = torch.arange(TEXT, device=self.device)
-        self.graph = None
         if self.device != "cuda":
             return
         stream = torch.cuda.Stream()
@@ -154,7 +165,10 @@ class Transformers:
             vocab_size=vocabulary, num_mel_bins=self.bands, d_model=width, encoder_layers=encoder,
             decoder_layers=decoder, encoder_attention_heads=width // 64, decoder_attention_heads=width // 64,
             encoder_ffn_dim=4 * width, decoder_ffn_dim=4 * width, attn_implementation="sdpa")
-        self.model = WhisperForConditionalGeneration(config).to(device, dtype).eval()
+        # Random numbers are drawn on the device: a processor takes a quarter of a minute for the largest.
+        with torch.device(device):
+            model = WhisperForConditionalGeneration(config)
+        self.model = model.to(device, dtype).eval()
         self.device, self.options = device, {}
         if static:
             self.options = {"cache_implementation": "static"}
@@ -196,7 +210,39 @@ def measure(peer, kind: str, options: argparse.Namespace, batch: int) -> dict:
             "rtfx": WINDOW_SECONDS * batch / wall, "tokens_per_second": sum(of_batch) / wall}
 
 
-def main() -> None:
+def search(kind: str, options: argparse.Namespace, results: list) -> None:
+    """The kind's batches, each appended to `results` and written at once."""
+    begun, best, last = time.monotonic(), 0.0, 0.0
+    with torch.inference_mode():
+        peer = KINDS[kind](SHAPES[options.model], options.device, getattr(torch, options.dtype))
+        for batch in map(int, options.batches.split(",")):
+            # Twice the batch takes up to twice as long.
+            if last and time.monotonic() - begun + 2 * last > options.seconds:
+                print(f"{kind}: no time for a batch of {batch}", file=sys.stderr)
+                return
+            at = time.monotonic()
+            try:
+                result = measure(peer, kind, options, batch)
+            except torch.OutOfMemoryError as error:
+                print(f"{kind}, batch {batch}: {error}", file=sys.stderr)
+                return
+            last = time.monotonic() - at
+            results.append(result)
+            print(json.dumps(result), flush=True)
+            write(options, results)
+            if result["rtfx"] < 0.9 * best:
+                return
+            best = max(best, result["rtfx"])
+
+
+def write(options: argparse.Namespace, results: list) -> None:
+    if options.json:
+        whole = options.json.with_name(options.json.name + ".part")
+        whole.write_text(json.dumps({"torch": torch.__version__, "results": results}, indent=1) + "\n")
+        os.replace(whole, options.json)
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=SHAPES, default="base")
     parser.add_argument("--tokens", default="100", help="a number, or a range such as 20-220")
@@ -205,23 +251,21 @@ def main() -> None:
     parser.add_argument("--batches", default="1,8,16,32,64,128")
     parser.add_argument("--kinds", default="loop,transformers")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for the batches of each kind")
+    parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
+    results: list = []
     for kind in options.kinds.split(","):
-        with torch.inference_mode():
-            peer = KINDS[kind](SHAPES[options.model], options.device, getattr(torch, options.dtype))
-            results = []
-            for batch in map(int, options.batches.split(",")):
-                try:
-                    results.append(measure(peer, kind, options, batch))
-                except torch.OutOfMemoryError as error:
-                    print(f"{kind}, batch {batch}: {error}", file=sys.stderr)
-                    break
-                print(json.dumps(results[-1]), flush=True)
-        if results:
-            best = max(results, key=lambda result: result["rtfx"])
+        try:
+            search(kind, options, results)
+        except ImportError as error:
+            print(f"{kind}: {error}")
+            return 77
+        if found := [result for result in results if result["kind"] == kind]:
+            best = max(found, key=lambda result: result["rtfx"])
             print(f"{kind}: {best['rtfx']:.0f} times real time at its best batch, {best['batch']}", file=sys.stderr)
-        del peer
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
