@@ -16,12 +16,14 @@ mod layout;
 pub mod libraries;
 mod product;
 mod runner;
+mod stages;
 #[cfg(test)]
 mod tests;
 
 pub use kernels::{ATTENTION_SPLIT, Kernel};
 pub use layout::{Outcome, Row, State, TrieNode, Wanted};
 pub use runner::Runner;
+pub use stages::{Stage, StageTimes};
 #[cfg(test)]
 pub use tests::emulated;
 

@@ -120,12 +120,14 @@ impl Worker {
     pub fn run(mut self) {
         let _end = End(self.model.board.clone());
         while self.receive() {
+            let begun = Instant::now();
             self.drop_abandoned();
             let slots = self.slots.iter().flatten().map(|occupant| occupant.entry.flow());
             self.fairness.begin_round(self.queue.flows(), slots, Instant::now());
             self.admit();
             self.step();
-            self.publish();
+            let in_model = self.publish();
+            self.model.board.looped(begun.elapsed().saturating_sub(in_model));
         }
     }
 
@@ -435,9 +437,10 @@ impl Worker {
         answer(entry, Err(error));
     }
 
-    /// Publishes load and occupancy, once for each step.
-    fn publish(&mut self) {
-        let busy = std::mem::take(&mut self.model.busy).as_secs_f64();
+    /// Publishes load and occupancy, once for each step. Returns the model's time since the last call.
+    fn publish(&mut self) -> Duration {
+        let in_model = std::mem::take(&mut self.model.busy);
+        let busy = in_model.as_secs_f64();
         if busy > 0.0 {
             self.model.load.busy(busy);
             self.meters.busy(busy);
@@ -448,6 +451,7 @@ impl Worker {
         if self.meters.ages_due(now) {
             self.model.board.oldest_since(self.queue.oldest(|entry| entry.queued_at));
         }
+        in_model
     }
 }
 

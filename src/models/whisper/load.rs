@@ -13,10 +13,12 @@ use super::synthetic::Lengths;
 use super::tokenizer::Tokenizer;
 use super::{Slot, Whisper};
 use crate::cpu::{Instructions, Level, Threads};
-use crate::cuda;
+use crate::cuda::{self, StageTimes};
 use crate::engine::ModelInfo;
 use crate::models::weights::{self, Shape};
-use crate::models::{AudioCacheType, AudioContext, ComputeType, Config, Error, devices, footprint};
+use crate::models::{
+    AudioCacheType, AudioContext, ComputeType, Config, Error, SYNTHETIC, devices, footprint,
+};
 
 /// The contents of a checkpoint.
 pub struct Model {
@@ -56,6 +58,7 @@ struct Plan {
     threads: usize,
     /// (layer, head), by layer.
     alignment_heads: Vec<(usize, usize)>,
+    stage_times: Option<StageTimes>,
 }
 
 impl Plan {
@@ -140,10 +143,10 @@ impl Hardware {
         Ok(match self {
             Self::Cpu => {
                 let numbers = plan.numbers();
-                let Plan { slots, alignment_heads, .. } = plan;
+                let Plan { slots, alignment_heads, stage_times, .. } = plan;
                 let threads = Threads::new(threads);
                 let placement = host::Placement { slots, numbers, threads, alignment_heads };
-                Box::new(HostBackend::new(weights, placement, sampler(rules))?)
+                Box::new(HostBackend::new(weights, placement, sampler(rules))?.timed_by(stage_times))
             }
             Self::Torch(torch_device) => {
                 let placement = plan.on_torch(torch_device);
@@ -177,13 +180,21 @@ impl Whisper {
     /// A model of `shape` with random weights, whose attempts are as long as `lengths` says.
     pub fn synthetic(shape: &Shape, lengths: Lengths, config: &Config) -> Result<Self, Error> {
         let hardware = Hardware::open(config)?;
+        if let Some(free) = hardware.free_bytes() {
+            footprint::check_device(&shape.dimensions(), config, ENCODE_BATCH, free)?;
+        }
         let torch_device = hardware.torch_device();
         let kind = if torch_device.is_cuda() { Kind::BFloat16 } else { Kind::Float };
+        let tokenizer = Tokenizer::synthetic(shape.vocabulary)?;
         let model = Model {
-            name: shape.name.to_owned(),
+            name: format!("{SYNTHETIC}{}", shape.name),
             weights: weights::random(shape, weights::DEVIATION, (torch_device, kind))?,
-            tokenizer: Tokenizer::synthetic(shape.vocabulary)?,
-            generation: Generation::default(),
+            generation: Generation {
+                alignment_heads: shape.alignment_heads().map(<[_]>::to_vec),
+                suppressed: Some(tokenizer.synthetic_suppressed()),
+                ..Generation::default()
+            },
+            tokenizer,
         };
         Ok(Self { lengths: Some(lengths), ..Self::build(model, config, hardware)? })
     }
@@ -230,7 +241,8 @@ impl Whisper {
         };
         let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
         let slots = info.slots;
-        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads };
+        let stage_times = config.stage_times.clone();
+        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads, stage_times };
         let backend = hardware.place(weights, plan, &tokenizer, rules)?;
         Ok(Self {
             full_context: match config.audio_context {
