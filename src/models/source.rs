@@ -7,7 +7,7 @@ use super::whisper::{Lengths, Whisper};
 use super::{Config, Error, Footprint, footprint};
 use crate::engine::SpeechModel;
 
-/// Where a model's weights come from.
+/// The origin of a model's weights.
 #[derive(Debug, Clone)]
 pub enum Source {
     Folder(PathBuf),

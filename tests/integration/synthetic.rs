@@ -8,6 +8,8 @@ use tempfile::TempDir;
 use crate::commands::{home, run, verbatim};
 use crate::program::Program;
 use crate::server::{RAW, client, new_key, read, say_for};
+use crate::socket::{self, Said};
+use crate::tones::{bytes, utter};
 
 /// Times are rounded to milliseconds at the most.
 const EPSILON: f64 = 1e-3;
@@ -48,6 +50,23 @@ async fn random_weights_serve_under_a_name_that_says_so() {
         before = start;
     }
     assert_eq!(words.iter().filter(|(start, _)| *start >= 30.0).count(), 1, "{words:?}");
+
+    let handshake = socket::listen(program.address, &key, RAW).await;
+    let mut socket = handshake.socket.expect("a WebSocket");
+    for piece in bytes(&utter(&[(5, 2.0, 1.0), (6, 1.0, 0.5)])).chunks(3200) {
+        socket.audio(piece).await;
+    }
+    socket.control("CloseStream").await;
+    let (messages, end) = socket.rest().await;
+    assert_eq!(end, Said::Close(1000, String::new()));
+    let (metadata, results) = messages.split_last().expect("messages");
+    assert_eq!(metadata["type"], "Metadata");
+    let info = metadata["model_info"].as_object().expect("models");
+    assert!(info.values().all(|info| info["name"] == "synthetic:tiny") && info.len() == 1, "{metadata}");
+    assert!(results.iter().any(|results| results["is_final"] == true), "{results:?}");
+    for results in results {
+        assert_eq!(results["metadata"]["model_info"]["name"], "synthetic:tiny", "{results}");
+    }
     program.stop().await;
 }
 
