@@ -73,9 +73,9 @@ impl Protocol {
         }
     }
 
-    /// MLPerf's submissions show a mean of 63.5 tokens and publish no distribution. This one has that mean, and a deviation
-    /// of 13.9: pieces last 23.6 s, give or take 4 (10.7 hours, and a piece ends before the utterance that would exceed
-    /// 30 s), and speakers differ by some 13 % in their rate.
+    /// MLPerf's submissions show a mean of 63.5 tokens; their distribution isn't known here. This one has that mean, and a
+    /// deviation of 13.9: pieces last 23.6 s, give or take 4 (10.7 hours in all, and a piece ends before the utterance that
+    /// would exceed 30 s), and speakers' rates differ by some 13 %.
     fn tokens(self) -> TokenRange {
         match self {
             Self::Mlperf => TokenRange { min: 40, max: 87 },
