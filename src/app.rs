@@ -102,11 +102,8 @@ const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 /// # Errors
 /// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
 pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
-    let name = config.models.model.clone();
-    let folder = hub::locate(&name, &config.model_dir, &config.models.hub)
-        .await
-        .map_err(|source| Error::Model { name: name.clone(), source })?;
-    memory::check(&folder, config)?;
+    let source = source(config).await?;
+    memory::check(&source, config)?;
     let vad = match config.transcribe.windows {
         Windows::Speech => Some(Vad::load(&config.model_dir.join(VAD_FOLDER))?),
         Windows::Sequential => None,
@@ -114,17 +111,36 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let engine_config = config.engine.clone();
     let each_device = models::each_device(&config.models).map_err(engine::StartError::Model)?;
     let load = each_device.into_iter().map(|models| {
-        let folder = folder.clone();
-        move || models::load(&folder, &models)
+        let source = source.clone();
+        move || source.load(&models)
     });
     let load = load.collect::<Vec<_>>();
     let start = move || Engine::start_each(&engine_config, load);
     let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
-    tracing::info!(model = engine.model().name, device = engine.model().device, "model loaded");
+    let (model, device) = (&engine.model().name, &engine.model().device);
+    match &config.models.synthetic_tokens {
+        Some(tokens) => tracing::warn!(
+            model,
+            device,
+            %tokens,
+            "the model is synthetic: its weights are random, and its transcripts mean nothing"
+        ),
+        None => tracing::info!(model, device, "model loaded"),
+    }
     Ok(match vad {
         Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
         None => Transcriber::new(engine),
     })
+}
+
+/// The folder of the configured model, which is fetched if need be; or random weights, if those are asked for by name.
+async fn source(config: &Config) -> Result<models::Source, Error> {
+    if let Some(synthetic) = models::Source::synthetic(&config.models) {
+        return Ok(synthetic);
+    }
+    let name = &config.models.model;
+    let folder = hub::locate(name, &config.model_dir, &config.models.hub).await;
+    folder.map(models::Source::Folder).map_err(|source| Error::Model { name: name.clone(), source })
 }
 
 /// Serves until `stop`. When that leaves, jobs return to the queue and new requests get 503; when it closes, requests in

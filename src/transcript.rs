@@ -73,6 +73,8 @@ pub struct Transcript {
     pub language: DetectedLanguage,
     /// Seconds of audio, speech or not.
     pub duration: f64,
+    /// Seconds of voice that was listened to twice and gave no words.
+    pub voice_without_words: f64,
 }
 
 impl Transcript {

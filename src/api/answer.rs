@@ -84,6 +84,8 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
         );
         warnings.push(wire::Warning { parameter: "audio", kind: wire::WarningKind::DamagedAudio, message });
     }
+    let voice_without_words: f64 =
+        heard.transcripts.iter().map(|transcript| transcript.voice_without_words).sum();
     wire::Metadata {
         transaction_key: "deprecated",
         request_id: asked.request_id,
@@ -93,6 +95,7 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
         channels: heard.source_channels,
         models: vec![heard.model.uuid],
         model_info: BTreeMap::from([(heard.model.uuid, model_info(heard.model))]),
+        voice_without_words: (voice_without_words > 0.0).then(|| Seconds::new(voice_without_words)),
         warnings,
         extra: asked.parameters.extra.clone(),
         tags: asked.parameters.tags.clone(),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::audio::{SAMPLE_RATE, SOUND_BYTES_PER_SECOND};
 use crate::config::Config;
-use crate::models::{self, Footprint, footprint};
+use crate::models::{self, Footprint, Source};
 
 /// The program, libtorch and the working memory of one batch.
 const PROGRAM_BYTES: u64 = 384 << 20;
@@ -32,13 +32,13 @@ pub enum Error {
     Model(#[from] models::Error),
 }
 
-/// Compares the memory that `config` may need, with the model in `folder`, with the memory available.
+/// Compares the memory that `config` may need, with the model of `source`, with the memory available.
 ///
 /// # Errors
 /// [`Error::TooLittle`], with the setting that would help; [`Error::Model`] if the model's size can't be read.
-pub fn check(folder: &Path, config: &Config) -> Result<(), Error> {
+pub fn check(source: &Source, config: &Config) -> Result<(), Error> {
     let Some(available) = available() else { return Ok(()) };
-    let model = footprint(folder, &config.models)?;
+    let model = source.footprint(&config.models)?;
     let held = config.engine.max_held_seconds;
     // An engine without bounds belongs to a command, which bounds its own work.
     let audio = if held.is_finite() { (held * SECOND_BYTES) as u64 } else { 0 };

@@ -1,6 +1,8 @@
 //! The command line: arguments, settings and the commands that they run.
 //!
 //! Exit codes are those of [`EXIT_CODES`]. If a reader closes the output early (`| head`), the program ends silently.
+//!
+//! [On a GPU]: crate::cuda
 #![doc = include_str!("README.md")]
 
 mod bench;
@@ -27,6 +29,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use crate::app;
 use crate::config::{Config, Flag, Sources};
 use crate::hub;
+use crate::models::TokenRange;
 use output::{ClosedOutput, Failure, complain};
 
 const EXIT_CODES: &str = "\
@@ -73,6 +76,10 @@ enum Command {
         /// only; do not put a proxy in front of it. Sets `sts.auth` to `loopback`.
         #[arg(long)]
         dev: bool,
+        /// Tokens of each 30 s window of `--model synthetic:NAME`, which serves random weights of that model's shape
+        /// for measurements. A number, or a range over which they are spread.
+        #[arg(long, value_name = "N|MIN-MAX")]
+        tokens: Option<TokenRange>,
         #[command(flatten)]
         engine: engine::Flags,
     },
@@ -215,10 +222,19 @@ fn flags(line: &CommandLine) -> Vec<Flag> {
         setting: "sts.auth",
         value: "loopback".into(),
     });
+    let tokens = match line.command {
+        Command::Serve { tokens, .. } => tokens,
+        _ => None,
+    };
+    let tokens = tokens.map(|tokens| Flag {
+        flag: "--tokens",
+        setting: "models.synthetic_tokens",
+        value: tokens.to_string().into(),
+    });
     let log = line.settings.log.as_deref();
     let log = log.map(|level| Flag { flag: "--log", setting: "log.level", value: level.into() });
     let engine = engine.map(engine::Flags::given).unwrap_or_default();
-    engine.into_iter().chain(listen).chain(dev).chain(log).collect()
+    engine.into_iter().chain(listen).chain(dev).chain(tokens).chain(log).collect()
 }
 
 /// Starts the log. The level was checked with the rest of the configuration.

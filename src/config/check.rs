@@ -6,6 +6,7 @@ use figment::value::Value;
 use super::Config;
 use super::bounds::ALLOWED;
 use super::error::Error;
+use crate::models::{SYNTHETIC, Shape};
 
 /// Checks every value of `config`, which was read from `figment`.
 ///
@@ -28,6 +29,21 @@ pub(super) fn check(config: &Config, figment: &Figment) -> Result<(), Error> {
 
 /// Checks settings that make sense only together with others.
 fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
+    match (config.models.synthetic_shape(), config.models.synthetic_tokens) {
+        (Some(shape), _) if Shape::named(shape).is_none() => {
+            let known = Shape::ALL.map(|shape| shape.name).join(", ");
+            return Err(Error::value(figment, "models.model", format!("`{SYNTHETIC}` and one of {known}")));
+        }
+        (Some(_), None) => {
+            let reason = "random weights end no text, so the number of tokens of a 30 s window must be given (--tokens)";
+            return Err(Error::missing(figment, "models.synthetic_tokens", "models.model", reason));
+        }
+        (None, Some(_)) => {
+            let allowed = format!("left out: it is only for a `models.model` that begins with `{SYNTHETIC}`");
+            return Err(Error::value(figment, "models.synthetic_tokens", allowed));
+        }
+        (Some(_), Some(_)) | (None, None) => {}
+    }
     let twilio = &config.sts.twilio;
     let account = [
         ("sts.twilio.account_sid", twilio.account_sid.is_some()),

@@ -22,6 +22,10 @@ pub struct Counts {
     pub windows: u64,
     pub tokens: u64,
     pub steps: u64,
+    /// Rounds of the worker's loop.
+    pub loops: u64,
+    /// The worker's own time in them, outside of the model's calls and without waiting for windows, in nanoseconds.
+    pub host_nanoseconds: u64,
 }
 
 /// Times are milliseconds since `base`, plus 1; 0 for none.
@@ -44,6 +48,8 @@ pub struct Board {
     windows: AtomicU64,
     tokens: AtomicU64,
     steps: AtomicU64,
+    loops: AtomicU64,
+    host_nanoseconds: AtomicU64,
     active: AtomicU64,
     waiting: [AtomicU64; 3],
     oldest: [AtomicU64; 3],
@@ -65,6 +71,8 @@ impl Board {
             windows: AtomicU64::default(),
             tokens: AtomicU64::default(),
             steps: AtomicU64::default(),
+            loops: AtomicU64::default(),
+            host_nanoseconds: AtomicU64::default(),
             active: AtomicU64::default(),
             waiting: Default::default(),
             oldest: Default::default(),
@@ -133,11 +141,19 @@ impl Board {
         self.tokens.fetch_add(tokens, Relaxed);
     }
 
+    /// A round of the worker's loop is over, of which `host` was the worker's own time.
+    pub fn looped(&self, host: Duration) {
+        self.loops.fetch_add(1, Relaxed);
+        self.host_nanoseconds.fetch_add(host.as_nanos() as u64, Relaxed);
+    }
+
     pub fn counts(&self) -> Counts {
         Counts {
             windows: self.windows.load(Relaxed),
             tokens: self.tokens.load(Relaxed),
             steps: self.steps.load(Relaxed),
+            loops: self.loops.load(Relaxed),
+            host_nanoseconds: self.host_nanoseconds.load(Relaxed),
         }
     }
 

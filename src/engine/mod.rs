@@ -206,13 +206,15 @@ impl Engine {
         self.shared.load.snapshot()
     }
 
-    /// Windows, tokens and steps since the start.
+    /// Windows, tokens, steps and rounds since the start.
     pub fn counts(&self) -> Counts {
         let counts = self.shared.workers.iter().map(|worker| worker.board.counts());
         counts.fold(Counts::default(), |sum, one| Counts {
             windows: sum.windows + one.windows,
             tokens: sum.tokens + one.tokens,
             steps: sum.steps + one.steps,
+            loops: sum.loops + one.loops,
+            host_nanoseconds: sum.host_nanoseconds + one.host_nanoseconds,
         })
     }
 

@@ -90,13 +90,15 @@ impl Worker {
     pub fn run(mut self) {
         let _end = End(self.answers.board.clone());
         while self.receive() {
+            let begun = Instant::now();
             self.drop_abandoned();
             let slots = self.slots.iter().flatten().map(|occupant| occupant.entry.flow());
             self.fairness.begin_round(self.queue.flows(), slots, Instant::now());
             self.begin_encoded();
             self.admit();
             self.step();
-            self.publish();
+            let in_model = self.publish();
+            self.answers.board.looped(begun.elapsed().saturating_sub(in_model));
         }
         // Waits for the windows whose words are still being aligned.
         drop(self.aligners);
@@ -222,9 +224,10 @@ impl Worker {
         }
     }
 
-    /// Publishes load and occupancy, once for each step.
-    fn publish(&mut self) {
-        let busy = self.model.take_busy().as_secs_f64();
+    /// Publishes load and occupancy, once for each step. Returns the model's time since the last call.
+    fn publish(&mut self) -> Duration {
+        let in_model = self.model.take_busy();
+        let busy = in_model.as_secs_f64();
         if busy > 0.0 {
             self.answers.load.busy(busy);
             self.answers.meters.busy(busy);
@@ -237,5 +240,6 @@ impl Worker {
             self.ages_at = Some(now);
             board.oldest_since(self.queue.oldest(|entry| entry.queued_at));
         }
+        in_model
     }
 }

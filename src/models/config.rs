@@ -7,12 +7,19 @@ use serde::{Deserialize, Serialize};
 use crate::cuda::StageTimes;
 use crate::hub;
 
+/// Prefix of the names of synthetic models: `synthetic:tiny`.
+pub const SYNTHETIC: &str = "synthetic:";
+
 /// The model to load, its device, and how to compute.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// A known name (`base`, `large-v3`, …) or a folder. Default `base`.
+    /// A known name (`base`, `large-v3`, …) or a folder. Default `base`. `synthetic:NAME` makes random weights of that
+    /// model's shape, to measure with: its transcripts mean nothing.
     pub model: String,
+    /// Tokens of each 30 s window of a synthetic model: `64`, or `20-220` to spread them evenly. Needed for such a model,
+    /// and allowed for no other. Default: none.
+    pub synthetic_tokens: Option<TokenRange>,
     /// Default `auto`: all CUDA devices if they work, otherwise the CPU.
     pub device: DeviceChoice,
     /// Default `auto`: bf16 on CUDA; on a CPU int8 if it has instructions for products of int8 and bf16, otherwise
@@ -35,7 +42,7 @@ pub struct Config {
     /// `$XDG_CACHE_HOME/verbatim/kernels`, or `~/.cache/verbatim/kernels`.
     pub kernel_dir: PathBuf,
     pub hub: hub::Config,
-    /// Where the model adds the device's times of its stages, on CUDA in bf16; for benchmarks.
+    /// Where the model adds the times of its stages: the device's on CUDA in bf16, the clock's on a CPU. For benchmarks.
     #[serde(skip)]
     pub stage_times: Option<StageTimes>,
 }
@@ -44,6 +51,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             model: "base".into(),
+            synthetic_tokens: None,
             device: DeviceChoice::Auto,
             compute_type: ComputeType::Auto,
             threads: 0,
@@ -59,6 +67,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The name of a synthetic model's shape, which may be unknown; `None` for a model that was trained.
+    pub fn synthetic_shape(&self) -> Option<&str> {
+        self.model.strip_prefix(SYNTHETIC)
+    }
+
     /// [`Config::slots`], or its default for the device.
     pub(super) fn slots(&self, on_cuda: bool) -> usize {
         match self.slots {
@@ -116,6 +129,77 @@ impl From<DeviceChoice> for String {
     }
 }
 
+/// Numbers of tokens, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "Written")]
+pub struct TokenRange {
+    pub min: usize,
+    pub max: usize,
+}
+
+impl TokenRange {
+    /// The most tokens of one attempt at a window.
+    pub const MAX: usize = 224;
+
+    pub fn mean(self) -> f64 {
+        (self.min + self.max) as f64 / 2.0
+    }
+}
+
+impl std::str::FromStr for TokenRange {
+    type Err = String;
+
+    /// `64`, `20-220`
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number =
+            |text: &str| text.trim().parse::<usize>().ok().filter(|count| (1..=Self::MAX).contains(count));
+        let range = match text.split_once('-') {
+            Some((min, max)) => number(min).zip(number(max)).filter(|(min, max)| min <= max),
+            None => number(text).map(|count| (count, count)),
+        };
+        range.map(|(min, max)| Self { min, max }).ok_or_else(|| {
+            format!(
+                "`{text}` is none of a number of tokens and a range such as 20-220, of 1 to {}",
+                Self::MAX
+            )
+        })
+    }
+}
+
+/// A [`TokenRange`] in a configuration file: `64`, `"64"` or `"20-220"`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Number(u64),
+    Text(String),
+}
+
+impl TryFrom<Written> for TokenRange {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        match written {
+            Written::Number(number) => number.to_string().parse(),
+            Written::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl std::fmt::Display for TokenRange {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self { min, max } if min == max => write!(formatter, "{min}"),
+            Self { min, max } => write!(formatter, "{min}-{max}"),
+        }
+    }
+}
+
+impl From<TokenRange> for String {
+    fn from(range: TokenRange) -> Self {
+        range.to_string()
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ComputeType {
@@ -145,4 +229,21 @@ pub enum AudioCacheType {
     Auto,
     /// e4m3 on CUDA in bf16: half the memory and half the reads of each step, but less exact (benches/RESULTS.md).
     Fp8,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_a_number_or_a_range_and_written_as_they_are_read() {
+        for (text, min, max) in [("64", 64, 64), ("20-220", 20, 220), ("1-224", 1, 224)] {
+            let range: TokenRange = text.parse().expect(text);
+            assert_eq!((range, range.to_string().as_str()), (TokenRange { min, max }, text));
+        }
+        assert_eq!(TokenRange { min: 40, max: 87 }.mean(), 63.5);
+        for wrong in ["", "0", "220-20", "20-", "-5", "many", "225", "1-1000"] {
+            assert!(wrong.parse::<TokenRange>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,8 +1,6 @@
 //! Estimates of the memory that a model will need, on the CPU or on a CUDA device, before it is loaded.
 
-use std::path::Path;
-
-use super::weights::{self, AUDIO_POSITIONS, Dimensions, TEXT_POSITIONS};
+use super::weights::{AUDIO_POSITIONS, Dimensions, TEXT_POSITIONS};
 use super::{AudioCacheType, ComputeType, Config, Error, devices};
 use crate::cpu::{Instructions, Level};
 use crate::cuda::KEPT_ROWS;
@@ -22,12 +20,15 @@ pub struct Footprint {
     pub slots: u64,
 }
 
-/// The memory that the model in `folder` needs on the CPU; `None` on CUDA, where [`check_device`] applies once the
+/// The memory that a model of `dimensions` needs on the CPU; `None` on CUDA, where [`check_device`] applies once the
 /// device is open.
 ///
 /// # Errors
-/// A folder without weights or with damaged ones, or a missing device.
-pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Error> {
+/// Those of `dimensions`, or a missing device.
+pub fn footprint(
+    dimensions: impl FnOnce() -> Result<Dimensions, Error>,
+    config: &Config,
+) -> Result<Option<Footprint>, Error> {
     if devices::find(config)?.is_cuda() {
         return Ok(None);
     }
@@ -36,8 +37,7 @@ pub fn footprint(folder: &Path, config: &Config) -> Result<Option<Footprint>, Er
         ComputeType::Auto if !Level::detect().has(Instructions::Avx512Products) => 4,
         ComputeType::Auto | ComputeType::Bf16 | ComputeType::Int8 => 2,
     };
-    let dimensions = weights::dimensions(folder)?;
-    Ok(Some(Footprint::new(&dimensions, config.slots(false), number_bytes, number_bytes)))
+    Ok(Some(Footprint::new(&dimensions()?, config.slots(false), number_bytes, number_bytes)))
 }
 
 /// Sizes that the working memory on a CUDA device depends on, beside the model's.

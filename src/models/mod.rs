@@ -1,17 +1,22 @@
-//! Speech models on devices. Only `app` names this module: everyone else knows the engine.
+//! Speech models on devices. Besides the configuration and the command line, only `app` names this module: all others know
+//! the engine.
 #![doc = include_str!("README.md")]
 
+mod ceilings;
 mod config;
 mod devices;
 mod error;
 mod footprint;
+mod source;
 mod weights;
 mod whisper;
 
-pub use config::{AudioCacheType, AudioContext, ComputeType, Config, DeviceChoice};
+pub use ceilings::{Ceilings, ceilings};
+pub use config::{AudioCacheType, AudioContext, ComputeType, Config, DeviceChoice, SYNTHETIC, TokenRange};
 pub use devices::each_device;
 pub use error::Error;
-pub use footprint::{Footprint, footprint};
+pub use footprint::Footprint;
+pub use source::Source;
 pub use weights::Shape;
 pub use whisper::{Lengths, LogMel};
 
@@ -24,14 +29,14 @@ use crate::engine::SpeechModel;
 /// # Errors
 /// See [`Error`]: the folder's contents, or the device.
 pub fn load(folder: &Path, config: &Config) -> Result<Box<dyn SpeechModel>, Error> {
-    Ok(Box::new(whisper::Whisper::load(folder, config)?))
+    Source::Folder(folder.to_owned()).load(config)
 }
 
-/// A model of `shape` with random weights on the configured device, for benchmarks. `lengths` sets the number of
-/// tokens of each attempt.
+/// A model of `shape` with random weights on the configured device, for measurements. `lengths` sets the number of tokens of
+/// each attempt.
 ///
 /// # Errors
 /// See [`Error`]: the device.
 pub fn synthetic(shape: &Shape, lengths: Lengths, config: &Config) -> Result<Box<dyn SpeechModel>, Error> {
-    Ok(Box::new(whisper::Whisper::synthetic(shape, lengths, config)?))
+    Source::Synthetic(*shape, lengths).load(config)
 }

@@ -20,14 +20,18 @@ const TOLERANCE: f64 = 0.15;
 const LONGEST_WORD: (f64, f64) = (0.5, 0.12);
 
 /// Seconds of voice in `pieces` that none of `words` accounts for.
-pub fn seconds_without_words(pieces: &[Piece], probabilities: &[f32], words: &[Word]) -> f64 {
-    let frames = stretches(pieces, probabilities, words).map(|stretch| stretch.voiced).sum::<usize>();
+pub fn seconds_without_words<'a>(
+    pieces: impl IntoIterator<Item = &'a Piece>,
+    probabilities: &[f32],
+    words: &[Word],
+) -> f64 {
+    let frames = stretches(pieces, probabilities, words).iter().map(|stretch| stretch.voiced).sum::<usize>();
     (frames * FRAME_SAMPLES) as f64 / f64::from(SAMPLE_RATE)
 }
 
 /// Stretches of voice in `pieces` that none of `words` accounts for, in samples of the file.
 pub fn without_words(pieces: &[Piece], probabilities: &[f32], words: &[Word]) -> Vec<Range<usize>> {
-    stretches(pieces, probabilities, words).map(|stretch| stretch.samples).collect()
+    stretches(pieces, probabilities, words).into_iter().map(|stretch| stretch.samples).collect()
 }
 
 struct Stretch {
@@ -37,52 +41,52 @@ struct Stretch {
 }
 
 fn stretches<'a>(
-    pieces: &'a [Piece],
-    probabilities: &'a [f32],
-    words: &'a [Word],
-) -> impl Iterator<Item = Stretch> + 'a {
+    pieces: impl IntoIterator<Item = &'a Piece>,
+    probabilities: &[f32],
+    words: &[Word],
+) -> Vec<Stretch> {
     let accounted: Vec<Range<f64>> = words.iter().flat_map(plausible).collect();
-    pieces.iter().flat_map(move |piece| {
-        let frames = piece.file.start.div_ceil(FRAME_SAMPLES)
-            ..(piece.file.end / FRAME_SAMPLES)
-                .min(probabilities.len())
-                .max(piece.file.start.div_ceil(FRAME_SAMPLES));
-        let voiced = |frame: usize| probabilities[frame] >= SURE_SPEECH;
-        let spoken = |frame: usize| {
-            let [start, end] =
-                [frame, frame + 1].map(|frame| (frame * FRAME_SAMPLES) as f64 / f64::from(SAMPLE_RATE));
-            accounted.iter().any(|word| word.start < end && start < word.end)
-        };
-        let mut found: Vec<(Range<usize>, usize)> = Vec::new();
-        let mut joined = false;
-        for frame in frames.clone() {
-            if spoken(frame) {
-                joined = false;
-            } else if voiced(frame) {
-                match found.last_mut() {
-                    Some((last, count)) if joined && frame - last.end < DIVIDING_FRAMES => {
-                        last.end = frame + 1;
-                        *count += 1;
-                    }
-                    _ => found.push((frame..frame + 1, 1)),
+    let of_piece = |piece: &Piece| voice_in(piece, probabilities, &accounted);
+    pieces.into_iter().flat_map(of_piece).collect()
+}
+
+/// Stretches of voice in `piece` that lie outside of the `accounted` seconds.
+fn voice_in(piece: &Piece, probabilities: &[f32], accounted: &[Range<f64>]) -> Vec<Stretch> {
+    let first = piece.file.start.div_ceil(FRAME_SAMPLES);
+    let frames = first..(piece.file.end / FRAME_SAMPLES).min(probabilities.len()).max(first);
+    let is_voiced = |frame: usize| probabilities[frame] >= SURE_SPEECH;
+    let seconds = |frame: usize| (frame * FRAME_SAMPLES) as f64 / f64::from(SAMPLE_RATE);
+    let meets = |word: &&Range<f64>, frames: Range<usize>| {
+        word.start < seconds(frames.end) && seconds(frames.start) < word.end
+    };
+    let near: Vec<&Range<f64>> = accounted.iter().filter(|word| meets(word, frames.clone())).collect();
+    let is_spoken = |frame: usize| near.iter().any(|word| meets(word, frame..frame + 1));
+    // Frames from the first voice to the last, and the number of those with voice.
+    let mut found: Vec<(Range<usize>, usize)> = Vec::new();
+    let mut is_open = false;
+    for frame in frames.clone() {
+        if is_spoken(frame) {
+            is_open = false;
+        } else if is_voiced(frame) {
+            match found.last_mut() {
+                Some((last, voiced)) if is_open && frame - last.end < DIVIDING_FRAMES => {
+                    last.end = frame + 1;
+                    *voiced += 1;
                 }
-                joined = true;
+                _ => found.push((frame..frame + 1, 1)),
             }
+            is_open = true;
         }
-        let limits = frames;
-        found
-            .into_iter()
-            .filter(|(_, voiced)| *voiced >= LEAST_VOICED_FRAMES)
-            .map(move |(stretch, voiced)| {
-                let silent = |frame: &usize| probabilities[*frame] < SURE_SPEECH;
-                let before =
-                    (limits.start..stretch.start).rev().take(CONTEXT_FRAMES).take_while(silent).count();
-                let after = (stretch.end..limits.end).take(CONTEXT_FRAMES).take_while(silent).count();
-                let samples = (stretch.start - before) * FRAME_SAMPLES..(stretch.end + after) * FRAME_SAMPLES;
-                Stretch { samples, voiced }
-            })
-            .collect::<Vec<_>>()
-    })
+    }
+    let is_silent = |frame: &usize| !is_voiced(*frame);
+    let long = found.into_iter().filter(|(_, voiced)| *voiced >= LEAST_VOICED_FRAMES);
+    let with_context = long.map(|(stretch, voiced)| {
+        let before = (frames.start..stretch.start).rev().take(CONTEXT_FRAMES).take_while(is_silent).count();
+        let after = (stretch.end..frames.end).take(CONTEXT_FRAMES).take_while(is_silent).count();
+        let samples = (stretch.start - before) * FRAME_SAMPLES..(stretch.end + after) * FRAME_SAMPLES;
+        Stretch { samples, voiced }
+    });
+    with_context.collect()
 }
 
 /// The times that `word` may account for: all of it, or its ends if it lasts too long to be one word.

@@ -21,6 +21,7 @@ use crate::engine::{
     Audio, AudioPermit, Class, DecodingOptions, Engine, Error, LanguageChoice, ModelInfo, Recognition, Task,
     WINDOW_SAMPLES, Window,
 };
+use crate::telemetry::metrics;
 use crate::transcript::{DetectedLanguage, Segment, Transcript, Word, in_order};
 use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
 
@@ -151,7 +152,7 @@ impl Transcriber {
                 LanguageChoice::Named(code) => DetectedLanguage { code: code.clone(), probability: 1.0 },
                 LanguageChoice::Detect { .. } => unknown_language(),
             };
-            return Ok(Transcript { segments: Vec::new(), language, duration });
+            return Ok(Transcript { segments: Vec::new(), language, duration, voice_without_words: 0.0 });
         };
         let probabilities = plan.probabilities.as_slice();
         // The first window decides the language of all: it must not change in the middle.
@@ -171,7 +172,11 @@ impl Transcriber {
         }
         let language = language.unwrap_or_else(unknown_language);
         in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
-        Ok(Transcript { segments, language, duration })
+        let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
+        let pieces = plan.windows.iter().flat_map(WindowPlan::pieces);
+        let voice_without_words = coverage::seconds_without_words(pieces, probabilities, &words);
+        metrics::VOICE_WITHOUT_WORDS.with(&[]).record(voice_without_words);
+        Ok(Transcript { segments, language, duration, voice_without_words })
     }
 
     /// One planned window, and the rests that decoding leaves of it, until all of its speech is accounted for.
@@ -228,7 +233,7 @@ impl Transcriber {
             let options = window.options.clone();
             let recognition = self.engine.recognize(work.admission, window).await?;
             if recognition.needs_fallback(&options) {
-                return Ok(Vec::new());
+                return Ok::<_, Error>(Vec::new());
             }
             let found = recognition.segments.into_iter().map(|segment| in_file(segment, &plan)).collect();
             Ok(coverage::within(found, &stretch))
@@ -256,7 +261,8 @@ impl Transcriber {
         }
         in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
         let language = language.unwrap_or_else(unknown_language);
-        Ok(Transcript { segments, language, duration: sound.duration_seconds() })
+        let duration = sound.duration_seconds();
+        Ok(Transcript { segments, language, duration, voice_without_words: 0.0 })
     }
 
     fn window(&self, pcm: Pcm, options: &TranscribeOptions, language: Option<&DetectedLanguage>) -> Window {

@@ -315,10 +315,51 @@ fn random_weights_are_measured_on_any_machine() {
     for figure in ["windows_per_second", "rtfx", "tokens_per_second", "teraflops", "share_of_roofline"] {
         assert!(figures[figure].as_f64().is_some_and(|value| value > 0.0), "{figure}: {figures}");
     }
+    assert_eq!(
+        (&figures["protocol"], &figures["ceilings"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
 
     let (code, _, err) = run(verbatim(&home, &bench).arg("enormous"));
     assert_eq!(code, Some(2));
     assert!(err.contains("large-v3-turbo"), "{err}");
+}
+
+#[test]
+fn random_weights_show_where_the_time_goes() {
+    let home = home();
+    let json = home.path().join("figures.json");
+    let bench = ["bench", "--device", "cpu", "--threads", "2", "--synthetic", "tiny", "--slots", "2"];
+    let asked = ["--protocol", "mlperf", "--windows", "2", "--word-times", "--stages", "--json"];
+    let (code, out, err) = run(verbatim(&home, &bench).args(asked).arg(&json));
+    assert_eq!(code, Some(0), "{err}");
+    let figures: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&json).expect("written")).expect("JSON");
+    assert_eq!(figures["protocol"], "mlperf");
+    assert_eq!((&figures["tokens_of_a_window"], &figures["slots"]), (&"40-87".into(), &2.into()));
+    assert_eq!((&figures["word_times"], &figures["concurrency"]), (&true.into(), &2.into()));
+    let positive = |value: &serde_json::Value| value.as_f64().is_some_and(|value| value > 0.0);
+    assert!(positive(&figures["host_microseconds_per_loop"]), "{figures}");
+    for ceiling in ["copy_gigabytes_per_second", "product_teraflops"] {
+        assert!(positive(&figures["ceilings"][ceiling]), "{ceiling}: {figures}");
+    }
+    let stages = figures["stages"].as_array().expect("stages");
+    for name in ["mel", "encoder", "cache_fill", "prefill", "step", "alignment"] {
+        let mut found = stages.iter().filter(|stage| stage["stage"] == name).peekable();
+        assert!(found.peek().is_some(), "{name}: {out}");
+        for stage in found {
+            assert!(positive(&stage["count"]) && positive(&stage["microseconds"]), "{stage}");
+            assert_eq!(stage["rows"].is_u64(), ["prefill", "step"].contains(&name), "{stage}");
+        }
+    }
+    // The engine's thread does nothing else meanwhile: the stages are most of the time, and no more than all of it.
+    let share: f64 = stages.iter().filter_map(|stage| stage["share_of_wall"].as_f64()).sum();
+    assert!((0.5..=1.001).contains(&share), "{out}");
+    assert!(out.contains("cache_fill") && out.contains("ceilings"), "{out}");
+
+    let both = ["--tokens", "8", "--protocol", "mlperf"];
+    let (code, _, err) = run(verbatim(&home, &["bench", "--synthetic", "tiny"]).args(both));
+    assert_eq!(code, Some(2), "{err}");
 }
 
 #[test]

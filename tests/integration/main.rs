@@ -56,5 +56,6 @@ mod standing_still;
 mod stopping;
 mod streams;
 mod sts;
+mod synthetic;
 mod tones;
 mod whisper;

@@ -1,5 +1,6 @@
 //! The built program, run as a server by a test.
 
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,10 +24,16 @@ impl Program {
 
     /// Starts with settings in environment variables.
     pub async fn start_with(state: &Path, model: &Path, settings: &[(&str, &str)]) -> Self {
+        let arguments = [OsStr::new("--model"), model.as_os_str()];
+        Self::serve(state, &arguments, settings).await
+    }
+
+    /// Starts `serve` with more arguments, and with settings in environment variables.
+    pub async fn serve(state: &Path, arguments: &[&OsStr], settings: &[(&str, &str)]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--threads", "1", "--model"])
-            .arg(model)
+            .args(["serve", "--listen", "127.0.0.1:0", "--threads", "1"])
+            .args(arguments)
             .env("VERBATIM_STATE_DIR", state)
             .env("XDG_CONFIG_HOME", state)
             .env("VERBATIM_TRANSCRIBE__WINDOWS", "sequential")

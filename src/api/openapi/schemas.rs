@@ -47,7 +47,7 @@ pub fn schemas() -> Value {
             "created": time, "duration": number, "channels": count,
             "models": list(uuid.clone()),
             "model_info": {"type": "object", "additionalProperties": of("ModelInfo")},
-            "warnings?": list(of("Warning")), "tags?": list(text.clone()),
+            "voice_without_words?": number, "warnings?": list(of("Warning")), "tags?": list(text.clone()),
             "extra?": {"type": "object", "additionalProperties": text},
             "metadata?": text,
         })),

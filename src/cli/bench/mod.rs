@@ -2,6 +2,7 @@
 //! references are given, word errors; or the device alone, with random weights.
 
 mod percentile;
+mod stages;
 mod subject;
 mod synthetic;
 mod words;

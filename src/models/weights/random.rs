@@ -3,7 +3,7 @@
 use tch::{Device, Kind, Tensor};
 
 use super::tensors::{
-    AUDIO_POSITIONS, CrossAttention, DecoderLayer, EncoderLayer, FeedForward, LayerNorm, Linear,
+    AUDIO_POSITIONS, CrossAttention, DecoderLayer, Dimensions, EncoderLayer, FeedForward, LayerNorm, Linear,
     SelfAttention, TEXT_POSITIONS, Weights,
 };
 use crate::models::Error;
@@ -46,14 +46,70 @@ impl Shape {
         Self::ALL.into_iter().find(|shape| shape.name == name)
     }
 
-    /// Products and sums for one window, counted as two: the convolutions, the encoder's layers, and the keys and
-    /// values of its output for every layer of the decoder.
+    /// (layer, head) pairs whose attention follows the audio in the trained model: a word's times cost as much as with
+    /// its weights (`generation_config.json` of each).
+    pub fn alignment_heads(&self) -> Option<&'static [(usize, usize)]> {
+        Some(match self.name {
+            "tiny" => &[(2, 2), (3, 0), (3, 2), (3, 3), (3, 4), (3, 5)],
+            "base" => &[(3, 1), (4, 2), (4, 3), (4, 7), (5, 1), (5, 2), (5, 4), (5, 6)],
+            "small" => &[(5, 3), (5, 9), (8, 0), (8, 4), (8, 7), (8, 8), (9, 0), (9, 7), (9, 9), (10, 5)],
+            "medium" => &[(13, 15), (15, 4), (15, 15), (16, 1), (20, 0), (23, 4)],
+            "large-v3" => &[
+                (7, 0),
+                (10, 17),
+                (12, 18),
+                (13, 12),
+                (16, 1),
+                (17, 14),
+                (19, 11),
+                (21, 4),
+                (24, 1),
+                (25, 6),
+            ],
+            "large-v3-turbo" => &[(2, 4), (2, 11), (3, 3), (3, 6), (3, 11), (3, 14)],
+            _ => return None,
+        })
+    }
+
+    /// The dimensions of [`random`]'s weights, without making them.
+    pub fn dimensions(&self) -> Dimensions {
+        let d = self.width;
+        let convolutions = 3 * d * (self.bands + d) + 2 * d;
+        let encoder = self.encoder_layers * (12 * d * d + 13 * d);
+        let decoder = self.decoder_layers * (16 * d * d + 19 * d);
+        let embeddings = (AUDIO_POSITIONS + TEXT_POSITIONS + self.vocabulary) * d;
+        let norms = 4 * d;
+        Dimensions {
+            width: d,
+            decoder_layers: self.decoder_layers,
+            elements: convolutions + encoder + decoder + embeddings + norms,
+        }
+    }
+
+    /// Products and sums for one window, counted as two: the encoder's, and those of [`Self::audio_flops`].
     pub fn window_flops(&self) -> f64 {
+        self.encoder_flops() + self.audio_flops()
+    }
+
+    /// Operations of the encoder for one window: the convolutions and the layers.
+    pub fn encoder_flops(&self) -> f64 {
         let (t, d) = (AUDIO_POSITIONS as f64, self.width as f64);
         let layers = self.encoder_layers as f64;
         let convolutions = 6.0 * (2.0 * t * self.bands as f64 * d + t * d * d);
-        let encoder = layers * (24.0 * d * d * t + 4.0 * t * t * d);
-        convolutions + encoder + 4.0 * d * d * t * self.decoder_layers as f64
+        convolutions + layers * (24.0 * d * d * t + 4.0 * t * t * d)
+    }
+
+    /// Operations for the keys and values of one window's audio, for every layer of the decoder.
+    pub fn audio_flops(&self) -> f64 {
+        let (t, d) = (AUDIO_POSITIONS as f64, self.width as f64);
+        4.0 * d * d * t * self.decoder_layers as f64
+    }
+
+    /// Bytes of the encoder's weights, two each, which every batch reads.
+    pub fn encoder_bytes(&self) -> f64 {
+        let d = self.width as f64;
+        let convolutions = 3.0 * d * (self.bands as f64 + d);
+        2.0 * (convolutions + 12.0 * d * d * self.encoder_layers as f64)
     }
 
     /// Operations for one token after `text` others.
@@ -180,6 +236,31 @@ mod tests {
             close(shape.token_flops(0.0) / 1e9, token);
             close(shape.step_bytes() / 1e6, step);
             close(shape.token_bytes(0.0, 2.0) / 1e6, audio);
+            close(shape.encoder_flops() + shape.audio_flops(), shape.window_flops());
+        }
+    }
+
+    #[test]
+    fn dimensions_are_those_of_the_weights() {
+        let shape = Shape::named("tiny").expect("known");
+        let elements = std::cell::Cell::new(0);
+        of_numbers(&shape, (Device::Cpu, Kind::Float), |size| {
+            elements.set(elements.get() + size.iter().product::<i64>() as usize);
+            Ok(Tensor::f_zeros(size, (Kind::Float, Device::Cpu))?)
+        })
+        .expect("memory");
+        // Norms are no random numbers: two for each layer of the encoder, three of the decoder, one at either end.
+        let norms = 2 * shape.encoder_layers + 3 * shape.decoder_layers + 2;
+        assert_eq!(shape.dimensions().elements, elements.get() + norms * 2 * shape.width);
+    }
+
+    #[test]
+    fn alignment_heads_are_heads_of_the_shape() {
+        for shape in Shape::ALL {
+            let heads = shape.alignment_heads().expect("known");
+            let inside =
+                |&(layer, head): &(usize, usize)| layer < shape.decoder_layers && head < shape.width / 64;
+            assert!(heads.iter().all(inside) && heads.is_sorted(), "{}", shape.name);
         }
     }
 }

@@ -17,7 +17,9 @@ use crate::cpu::{Instructions, Level, Threads};
 use crate::cuda::{self, StageTimes};
 use crate::engine::ModelInfo;
 use crate::models::weights::{self, Dimensions, Shape};
-use crate::models::{AudioCacheType, AudioContext, ComputeType, Config, Error, devices, footprint};
+use crate::models::{
+    AudioCacheType, AudioContext, ComputeType, Config, Error, SYNTHETIC, devices, footprint,
+};
 
 /// The contents of a checkpoint.
 pub struct Model {
@@ -141,10 +143,10 @@ impl Hardware {
         Ok(match self {
             Self::Cpu => {
                 let numbers = plan.numbers();
-                let Plan { slots, alignment_heads, .. } = plan;
+                let Plan { slots, alignment_heads, stage_times, .. } = plan;
                 let threads = Threads::new(threads);
                 let placement = host::Placement { slots, numbers, threads, alignment_heads };
-                Box::new(HostBackend::new(weights, placement, sampler(rules))?)
+                Box::new(HostBackend::new(weights, placement, sampler(rules))?.timed_by(stage_times))
             }
             Self::Torch(torch_device) => {
                 let placement = plan.on_torch(torch_device);
@@ -204,13 +206,22 @@ impl Whisper {
     /// A model of `shape` with random weights, whose attempts are as long as `lengths` says.
     pub fn synthetic(shape: &Shape, lengths: Lengths, config: &Config) -> Result<Self, Error> {
         let hardware = Hardware::open(config)?;
+        let tokenizer = Tokenizer::synthetic(shape.vocabulary)?;
+        let generation = Generation {
+            alignment_heads: shape.alignment_heads().map(<[_]>::to_vec),
+            suppressed: Some(tokenizer.synthetic_suppressed()),
+            ..Generation::default()
+        };
+        if let Some(free) = hardware.free_bytes() {
+            check_device(&shape.dimensions(), &generation, config, free)?;
+        }
         let torch_device = hardware.torch_device();
         let kind = if torch_device.is_cuda() { Kind::BFloat16 } else { Kind::Float };
         let model = Model {
-            name: shape.name.to_owned(),
+            name: format!("{SYNTHETIC}{}", shape.name),
             weights: weights::random(shape, weights::DEVIATION, (torch_device, kind))?,
-            tokenizer: Tokenizer::synthetic(shape.vocabulary)?,
-            generation: Generation::default(),
+            generation,
+            tokenizer,
         };
         Ok(Self { lengths: Some(lengths), ..Self::build(model, config, hardware)? })
     }

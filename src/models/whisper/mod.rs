@@ -146,7 +146,11 @@ impl Whisper {
                 .collect();
             let scores: Vec<f32> = candidates.iter().map(|&(_, logit)| logit).collect();
             let total = rules::log_sum_exp(&scores);
-            let best = candidates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
+            // Random weights would choose a language without meaning: the first is English, if it may be.
+            let best = match self.lengths {
+                Some(_) => candidates.into_iter().next(),
+                None => candidates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)),
+            };
             self.slots[id.0].language = best.map(|(code, logit)| DetectedLanguage {
                 code: code.clone(),
                 probability: (logit - total).exp(),
@@ -206,7 +210,8 @@ impl Whisper {
     /// The prompt and the empty sequence of an attempt.
     fn start(&mut self, attempt: &Attempt) -> Start {
         let &Attempt { slot, options, temperature } = attempt;
-        let forced = self.lengths.as_mut().map(Lengths::draw);
+        let samples = self.slots[slot.0].samples;
+        let forced = self.lengths.as_mut().map(|lengths| lengths.draw(samples));
         let bias = self.bias(&options.bias);
         self.slots[slot.0].task = options.task;
         let mut prompt = self.prompt(options.prompt.as_deref());
@@ -245,7 +250,7 @@ impl Whisper {
             segment.words =
                 timing::untimed(&self.tokenizer, &language.code, tokens, segment.start..segment.end);
         }
-        Hypothesis {
+        let mut hypothesis = Hypothesis {
             segments: cut.segments,
             language,
             average_log_probability,
@@ -255,7 +260,11 @@ impl Whisper {
             tokens: sequence.tokens.clone(),
             ranges: cut.ranges,
             ends_in_silence: cut.ends_in_silence,
+        };
+        if self.lengths.is_some() {
+            synthetic::accept(&mut hypothesis, slot.samples);
         }
+        hypothesis
     }
 }
 

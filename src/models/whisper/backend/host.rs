@@ -1,6 +1,8 @@
 //! Whisper on a CPU: the kernels of [`crate::cpu`], and libtorch's encoder if the CPU lacks the instructions that make
 //! those of the encoder faster.
 
+use std::time::Instant;
+
 use tch::{Device, Kind, Tensor};
 
 use super::super::decoder::host::{Decoder, Placement};
@@ -11,6 +13,7 @@ use super::super::host::plain;
 use super::super::sequence::Sequences;
 use super::{AlignmentRequest, Attention, Backend, Sampler, Start, forced};
 use crate::cpu::matrix::Precision;
+use crate::cuda::{Stage, StageTimes};
 use crate::engine::{EncodeRequest, SlotId};
 use crate::models::{Error, weights};
 
@@ -19,6 +22,16 @@ pub struct HostBackend {
     encoder: Encoder,
     decoder: Decoder,
     sampler: Sampler,
+    stage_times: Option<StageTimes>,
+}
+
+/// Runs `work`, and adds its time to `stage` if times are wanted.
+fn timed<T>(times: Option<&StageTimes>, stage: Stage, work: impl FnOnce() -> T) -> T {
+    let Some(times) = times else { return work() };
+    let begun = Instant::now();
+    let done = work();
+    times.add(stage, begun.elapsed());
+    done
 }
 
 enum Encoder {
@@ -44,14 +57,20 @@ impl HostBackend {
         let log_mel = HostLogMel::new(&weights, placement.threads.clone())?;
         let encoder = Encoder::new(&weights, &placement)?;
         weights.encoder_layers.clear();
-        Ok(Self { log_mel, encoder, decoder: Decoder::new(weights, placement)?, sampler })
+        Ok(Self { log_mel, encoder, decoder: Decoder::new(weights, placement)?, sampler, stage_times: None })
+    }
+
+    /// Adds the time that each stage takes to `times`, by the clock. Decoding includes the choice of tokens.
+    pub fn timed_by(self, times: Option<StageTimes>) -> Self {
+        Self { stage_times: times, ..self }
     }
 
     /// The encoder's output for each window: (positions, d).
     pub fn states(&self, requests: &[EncodeRequest], frames: usize) -> Result<Vec<Vec<f32>>, Error> {
-        let features = self.log_mel.compute(requests, frames);
+        let times = self.stage_times.as_ref();
+        let features = timed(times, Stage::Mel, || self.log_mel.compute(requests, frames));
         let bands = self.log_mel.bands();
-        match &self.encoder {
+        timed(times, Stage::Encoder, || match &self.encoder {
             Encoder::Kernels(encoder) => {
                 Ok(features.chunks_exact(frames * bands).map(|window| encoder.forward(window)).collect())
             }
@@ -61,7 +80,7 @@ impl HostBackend {
                 let windows = values.chunks_exact(values.len() / requests.len().max(1));
                 Ok(windows.map(<[f32]>::to_vec).collect())
             }
-        }
+        })
     }
 
     /// Fills the audio cache of `slot` with a window's `states`.
@@ -73,9 +92,12 @@ impl HostBackend {
 impl Backend for HostBackend {
     fn encode(&mut self, requests: &[EncodeRequest], frames: usize) -> Result<(), Error> {
         let states = self.states(requests, frames)?;
-        for (request, states) in requests.iter().zip(&states) {
-            self.set_audio(request.slot, states);
-        }
+        let times = self.stage_times.clone();
+        timed(times.as_ref(), Stage::CacheFill, || {
+            for (request, states) in requests.iter().zip(&states) {
+                self.set_audio(request.slot, states);
+            }
+        });
         Ok(())
     }
 
@@ -84,15 +106,21 @@ impl Backend for HostBackend {
     }
 
     fn begin(&mut self, starts: Vec<Start>, sequences: &mut Sequences) -> Result<(), Error> {
-        self.sampler.begin(starts, sequences, |runs, wanted| Ok(self.decoder.forward(runs, wanted)))
+        let rows = starts.iter().map(|start| start.prompt.len()).sum();
+        timed(self.stage_times.as_ref(), Stage::Prefill(rows), || {
+            self.sampler.begin(starts, sequences, |runs, wanted| Ok(self.decoder.forward(runs, wanted)))
+        })
     }
 
     fn step(&mut self, slots: &[SlotId], sequences: &mut Sequences) -> Result<(), Error> {
-        self.sampler.step(slots, sequences, |runs, wanted| Ok(self.decoder.forward(runs, wanted)))
+        timed(self.stage_times.as_ref(), Stage::Step(slots.len()), || {
+            self.sampler.step(slots, sequences, |runs, wanted| Ok(self.decoder.forward(runs, wanted)))
+        })
     }
 
     fn align(&mut self, requests: &[AlignmentRequest]) -> Result<Vec<Box<dyn Attention>>, Error> {
         let runs: Vec<Run> = requests.iter().map(AlignmentRequest::run).collect();
-        Ok(forced::attention(requests, self.decoder.alignment(&runs)))
+        let attention = timed(self.stage_times.as_ref(), Stage::Alignment, || self.decoder.alignment(&runs));
+        Ok(forced::attention(requests, attention))
     }
 }
