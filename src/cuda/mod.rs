@@ -17,6 +17,7 @@ mod layout;
 pub mod libraries;
 mod libtorch;
 mod product;
+mod recorder;
 mod runner;
 mod stages;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use cudarc::nvrtc::Ptx;
 use super::delivery::Pool;
 use super::libtorch::CurrentStream;
 use super::product::{Products, WORKSPACE_BYTES};
-use super::stages::Recorder;
+use super::recorder::Recorder;
 use super::transfers::{Ring, Staging};
 use super::{
     Address, Argument, DOWNLOADS, Delivery, Device, Download, Error, Kernel, Mark, Product, Queue, Span,
@@ -20,8 +20,8 @@ use super::{
 };
 
 /// Uploads of up to as many bytes have a ring of their own, so large that the host never waits for it: an attempt's
-/// state, or a launch's rows.
-const SMALL_BYTES: usize = 8 << 10;
+/// state, a launch's rows, or what alignment costs are made of.
+const SMALL_BYTES: usize = 16 << 10;
 const SMALL_UPLOADS: usize = 256;
 /// Larger ones: tries of terms.
 const LARGE_UPLOADS: usize = 4;

@@ -1,13 +1,8 @@
-//! Times of the stages of the work, measured where they run.
+//! The stages of the work on windows, and the device's time for each.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream};
-
-use super::Error;
 
 /// A part of the work on a window. Numbers are rows of the launch, those that fill it up included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,63 +51,6 @@ impl StageTimes {
 impl PartialEq for StageTimes {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-/// Measures stages by events in the streams.
-pub struct Recorder {
-    times: StageTimes,
-    /// The stage that has begun, and where.
-    begun: Option<(Stage, CudaEvent)>,
-    /// Enqueued, and perhaps still to run.
-    ended: VecDeque<(Stage, CudaEvent, CudaEvent)>,
-    /// To be used again.
-    free: Vec<CudaEvent>,
-}
-
-impl Recorder {
-    pub fn new(times: StageTimes) -> Self {
-        Self { times, begun: None, ended: VecDeque::new(), free: Vec::new() }
-    }
-
-    pub fn begins(&mut self, stage: Stage, stream: &CudaStream) -> Result<(), Error> {
-        let event = self.event(stream.context())?;
-        event.record(stream)?;
-        self.begun = Some((stage, event));
-        Ok(())
-    }
-
-    /// `of`: the stream of a stage.
-    pub fn ends<'a>(&mut self, of: impl FnOnce(Stage) -> &'a CudaStream) -> Result<(), Error> {
-        if let Some((stage, start)) = self.begun.take() {
-            let stream = of(stage);
-            let end = self.event(stream.context())?;
-            end.record(stream)?;
-            self.ended.push_back((stage, start, end));
-        }
-        self.read()
-    }
-
-    /// Adds the stages that are done.
-    fn read(&mut self) -> Result<(), Error> {
-        while let Some((stage, start, end)) = self.ended.front() {
-            if !end.try_is_complete()? {
-                return Ok(());
-            }
-            let milliseconds = start.elapsed_ms(end)?;
-            self.times.add(*stage, Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1000.0));
-            if let Some((_, start, end)) = self.ended.pop_front() {
-                self.free.extend([start, end]);
-            }
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, context: &Arc<CudaContext>) -> Result<CudaEvent, Error> {
-        match self.free.pop() {
-            Some(event) => Ok(event),
-            None => Ok(context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT))?),
-        }
     }
 }
 

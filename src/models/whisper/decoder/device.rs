@@ -6,6 +6,7 @@
 //! a bucket's graph serves any of them.
 
 mod alignment;
+mod kept;
 mod launch;
 mod network;
 
@@ -14,7 +15,8 @@ use std::sync::Arc;
 
 use tch::Tensor;
 
-pub use self::alignment::{CostsRequest, PendingCosts, kept_heads};
+pub use self::alignment::{CostsRequest, PendingCosts};
+pub use self::kept::kept_heads;
 use self::network::{Network, address};
 use super::torch::{self, Placement};
 use super::{AlignmentWeights, Logits, Run, plain};

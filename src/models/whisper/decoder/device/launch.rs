@@ -2,7 +2,7 @@
 
 use tch::Tensor;
 
-use super::alignment::Kept;
+use super::kept::Kept;
 use super::network::{self, Layer, Network, Norm, Weight};
 use crate::cuda::{ATTENTION_SPLIT, Address, Argument, Error, Kernel, Product, Queue};
 use crate::models::whisper::bias::NODES_MAX;

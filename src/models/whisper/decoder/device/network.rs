@@ -3,7 +3,7 @@
 use tch::{Kind, Tensor};
 
 use super::super::torch::{self, Placement};
-use super::alignment::Kept;
+use super::kept::Kept;
 use crate::cuda::{ATTENTION_SPLIT, Address, HEAD, Outcome, Row, State, TrieNode};
 use crate::models::Error;
 use crate::models::whisper::bias::NODES_MAX;
