@@ -125,7 +125,7 @@ async fn under_load_windows_are_encoded_several_at_a_time() {
     const WINDOWS: u16 = 400;
     let (open, gate) = mpsc::channel();
     let script = Script { gate: Some(gate), encode_batch: Some(4), ..Script::default() };
-    let (engine, calls) = start(64, script);
+    let (engine, calls) = start_with(&Config::unbounded(), 64, script);
     let answers: Vec<_> =
         (0..WINDOWS).map(|word| spawn(&engine, window(word, 30 + word * 37 % 101))).collect();
     until(|| engine.held_seconds() >= f64::from(WINDOWS), "they are not all admitted").await;
@@ -170,7 +170,7 @@ async fn while_words_are_aligned_their_slot_serves_others() {
 
 #[tokio::test]
 async fn more_windows_than_threads_and_places_are_all_aligned() {
-    let (engine, calls) = start(2, Script::default());
+    let (engine, calls) = start_with(&Config::unbounded(), 2, Script::default());
     let answers: Vec<_> = (0..500).map(|word| spawn(&engine, timed(word, 1))).collect();
     for (word, answer) in answers.into_iter().enumerate() {
         assert_eq!(answer.await.expect("no panic").expect("accepted"), format!(" word{word}"));

@@ -108,7 +108,7 @@ pub trait Backend: Any {
     }
 
     /// Runs `runs` and returns the logits after some of their tokens, without choosing any. `wanted`: indices into
-    /// the tokens of all runs, in order.
+    /// the tokens of all runs, in order. Waits for slots that are still being encoded.
     fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error>;
 
     /// Runs the prompts and replaces the slots' sequences. Each attempt's first token, and its probability of no
