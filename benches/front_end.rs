@@ -173,7 +173,6 @@ async fn listen(
         task: Task::Transcribe,
         prompt: None,
         bias: Arc::default(),
-        word_times: true,
         class: Class::Interactive,
         tenant: TenantId(caller.tenant),
         deadline: None,
