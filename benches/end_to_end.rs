@@ -43,7 +43,6 @@ fn end_to_end(criterion: &mut Criterion) {
         task: Task::Transcribe,
         prompt: None,
         bias: Arc::default(),
-        word_times: true,
         class: Class::Interactive,
         tenant: TenantId(0),
         deadline: None,

@@ -103,7 +103,6 @@ async fn transcript(pcm: Pcm) -> Transcript {
         task: Task::Transcribe,
         prompt: None,
         bias: [].into(),
-        word_times: true,
         class: Class::Live,
         tenant: TenantId(0),
         deadline: None,
