@@ -28,7 +28,21 @@ pub fn in_order<'a>(words: impl IntoIterator<Item = &'a mut Word>) {
     }
 }
 
+/// The longest time that a word of no letters takes, and the time that each letter adds, in seconds. A word that lasts
+/// longer was aligned over something else.
+const LONGEST_WORD: (f64, f64) = (0.5, 0.12);
+/// The tolerance of alignment, in seconds.
+const TOLERANCE: f64 = 0.15;
+
 impl Word {
+    /// The times that the word can account for: all of it, or its ends if it lasts longer than a word can.
+    pub fn plausible_times(&self) -> [std::ops::Range<f64>; 2] {
+        let (least, letter) = LONGEST_WORD;
+        let longest = least + letter * self.text.chars().filter(|c| c.is_alphanumeric()).count() as f64;
+        let (start, end) = (self.start - TOLERANCE, self.end + TOLERANCE);
+        [start..end.min(self.start + longest), start.max(self.end - longest)..end]
+    }
+
     /// Whether it is the same word apart from case and punctuation.
     pub fn is_like(&self, other: &Self) -> bool {
         let letters = |word: &Self| -> String {
@@ -55,6 +69,24 @@ pub struct Segment {
     pub compression_ratio: f32,
     /// Sampling temperature of the attempt that was kept.
     pub temperature: f32,
+}
+
+/// The fewest and the most words that a loop says again and again.
+const LOOPED_WORDS: std::ops::RangeInclusive<usize> = 3..=12;
+
+impl Segment {
+    /// Whether the same words come three times in a row with no sentence ending among them, as when a model is caught in
+    /// a loop: `the thing we ought to take the thing we ought to take the thing we ought to take`.
+    pub fn loops(&self) -> bool {
+        let words: Vec<String> = self.text.split_whitespace().map(str::to_lowercase).collect();
+        let ends = |word: &String| word.ends_with(['.', '!', '?', ';']);
+        LOOPED_WORDS.into_iter().any(|length| {
+            words.windows(3 * length).any(|run| {
+                let (first, rest) = run.split_at(length);
+                rest.chunks_exact(length).all(|again| again == first) && !first.iter().any(ends)
+            })
+        })
+    }
 }
 
 /// The language that was spoken, and how sure the model is of it.
@@ -94,5 +126,29 @@ impl Transcript {
         let (sum, count) =
             self.words().fold((0.0, 0u32), |(sum, count), word| (sum + word.probability, count + 1));
         if count == 0 { 0.0 } else { sum / count as f32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_is_told_from_what_was_said_again() {
+        let loops = |text: &str| Segment { text: text.into(), ..Segment::default() }.loops();
+        assert!(loops(
+            " the thing we ought to take the thing we ought to take the thing we ought to take the other"
+        ));
+        assert!(loops(" I am hurt I am hurt I am hurt I am hurt"));
+        for said in [
+            " No, no, no, no, no, no.",
+            " It was very very very very good.",
+            " Come here, please. Come here, please. Come here, please.",
+            " What joy there is in living. What joy there is in living.",
+            " Row, row, row your boat",
+            "",
+        ] {
+            assert!(!loops(said), "{said}");
+        }
     }
 }

@@ -15,6 +15,8 @@ pub struct Quality {
     pub average_log_probability: f32,
     pub no_speech_probability: f32,
     pub compression_ratio: f32,
+    /// See [`Segment::loops`].
+    pub loops: bool,
 }
 
 impl From<&Hypothesis> for Quality {
@@ -23,6 +25,7 @@ impl From<&Hypothesis> for Quality {
             average_log_probability: hypothesis.average_log_probability,
             no_speech_probability: hypothesis.no_speech_probability,
             compression_ratio: hypothesis.compression_ratio,
+            loops: hypothesis.segments.iter().any(Segment::loops),
         }
     }
 }
@@ -33,6 +36,7 @@ impl From<&Segment> for Quality {
             average_log_probability: segment.average_log_probability,
             no_speech_probability: segment.no_speech_probability,
             compression_ratio: segment.compression_ratio,
+            loops: segment.loops(),
         }
     }
 }
@@ -66,7 +70,7 @@ impl Quality {
     }
 
     fn repeats(self, options: &DecodingOptions) -> bool {
-        options.compression_ratio_threshold.is_some_and(|max| self.compression_ratio > max)
+        options.compression_ratio_threshold.is_some_and(|max| self.compression_ratio > max || self.loops)
     }
 
     fn is_unspoken(self, options: &DecodingOptions) -> bool {
@@ -88,14 +92,19 @@ mod tests {
     #[test]
     fn repetition_and_improbable_text_fall_back_and_silence_does_not() {
         let options = DecodingOptions::default();
-        let good =
-            Quality { average_log_probability: -0.3, no_speech_probability: 0.1, compression_ratio: 1.5 };
+        let good = Quality {
+            average_log_probability: -0.3,
+            no_speech_probability: 0.1,
+            compression_ratio: 1.5,
+            loops: false,
+        };
         let repeats = Quality { compression_ratio: 2.5, ..good };
         let improbable = Quality { average_log_probability: -1.5, ..good };
         let silence = Quality { no_speech_probability: 0.7, ..improbable };
         let judged = |quality: Quality| (quality.needs_fallback(&options), quality.is_silence(&options));
         assert_eq!(judged(good), (false, false));
         assert_eq!(judged(repeats), (true, false));
+        assert_eq!(judged(Quality { loops: true, ..good }), (true, false));
         assert_eq!(judged(improbable), (true, false));
         assert_eq!(judged(silence), (false, true));
         assert!(improbable.is_better_than(repeats, &options));

@@ -2,6 +2,7 @@
 //! engine: the [`super::Session`] carries its requests to the engine and the answers back.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +76,13 @@ enum Work {
         end: u64,
         words: Vec<Word>,
         is_thorough: bool,
+    },
+    /// A span is closed as soon as its voice without words was listened to again: this stretch, and then the others.
+    ListeningAgain {
+        close: Close,
+        words: Vec<Word>,
+        stretch: Range<u64>,
+        others: Vec<Range<u64>>,
     },
 }
 
@@ -169,7 +177,8 @@ impl Channel {
     /// Looks at the audio that has come in. A request replaces the one before.
     pub fn advance(&mut self, events: &mut VecDeque<Event>) -> Option<Request> {
         loop {
-            if self.past.has_ended || matches!(self.work, Work::Closing { .. }) {
+            if self.past.has_ended || matches!(self.work, Work::Closing { .. } | Work::ListeningAgain { .. })
+            {
                 return None;
             }
             if let Some(close) = self.due() {
@@ -227,9 +236,7 @@ impl Channel {
         let covered = self.open.span.voice_end().map_or(0, |end| (end + COVER).min(close.at));
         if close.reason != Reason::Long {
             if let Some((_, words)) = self.open.complete.take_if(|(end, _)| *end >= covered) {
-                self.work = Work::Idle;
-                self.emit(close, words, events);
-                return None;
+                return self.finish(close, words, events);
             }
             if let Work::Open { start, end } = self.work
                 && end >= covered
@@ -321,10 +328,51 @@ impl Channel {
                 if let Some(rest) = rest {
                     return self.closing(close, rest, words);
                 }
-                self.closed(close, words, events);
-                None
+                self.finish(close, words, events)
+            }
+            Work::ListeningAgain { close, mut words, stretch, others } => {
+                // Voice that is not understood at the first attempt stays without words: others would invent some.
+                if !recognition.needs_fallback(&DecodingOptions::default()) {
+                    let inside = |word: &Word| stretch.contains(&to_samples(word.start.midpoint(word.end)));
+                    words.extend(self.words(recognition, stretch.start).into_iter().filter(inside));
+                    words.sort_by(|a, b| a.start.total_cmp(&b.start));
+                }
+                self.listen_again(close, words, others, events)
             }
         }
+    }
+
+    /// Closes a span whose windows are recognised, once voice without words was listened to again: among other speech
+    /// the model passes over sentences that are quieter, or that are said twice.
+    fn finish(&mut self, close: Close, words: Vec<Word>, events: &mut VecDeque<Event>) -> Option<Request> {
+        // Of a span that is to be cut, the part after the cut comes again.
+        let end = match close.reason {
+            Reason::Long => self.open.span.window_start(self.position).midpoint(close.at),
+            _ => close.at,
+        };
+        let mut stretches = self.open.span.without_words(&words, end);
+        stretches.reverse();
+        self.listen_again(close, words, stretches, events)
+    }
+
+    fn listen_again(
+        &mut self,
+        close: Close,
+        words: Vec<Word>,
+        mut others: Vec<Range<u64>>,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Request> {
+        let Some(stretch) = others.pop() else {
+            self.work = Work::Idle;
+            self.closed(close, words, events);
+            return None;
+        };
+        let mut request = self.request(stretch.start, stretch.end, false);
+        if let Some(code) = &self.heard_language {
+            request.options.language = LanguageChoice::Named(code.clone());
+        }
+        self.work = Work::ListeningAgain { close, words, stretch, others };
+        Some(request)
     }
 
     /// The position from which a window from `start` to `end` has to be recognised again, if it has to.
@@ -399,8 +447,11 @@ impl Channel {
     fn words(&self, recognition: Recognition, start: u64) -> Vec<Word> {
         let offset = to_seconds(start);
         let words = recognition.segments.into_iter().flat_map(|segment| segment.words);
-        let mut words: Vec<Word> =
-            words.map(|word| Word { start: word.start + offset, end: word.end + offset, ..word }).collect();
+        let placed = |word: Word| {
+            let times = self.open.span.voiced_part(word.start + offset..word.end + offset);
+            Word { start: times.start, end: times.end, ..word }
+        };
+        let mut words: Vec<Word> = words.map(placed).collect();
         in_order(&mut words);
         if start < self.open.span.start {
             words.drain(..self.past.context.told(&words, start, self.open.span.start));

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use crate::audio::SAMPLE_RATE;
 use crate::transcript::Word;
-use crate::vad::{Endpointer, Endpointing, FRAME_SAMPLES, SURE_SPEECH, smoothed_at};
+use crate::vad::{
+    Endpointer, Endpointing, FRAME_SAMPLES, SURE_SPEECH, smoothed_at, unaccounted, voiced_part,
+};
 
 /// Voice begins at the same probability as in whole files, and ends sooner, because a client waits for the end.
 /// The channel measures the pauses, which depend on the client's options.
@@ -126,6 +128,38 @@ impl Span {
     fn index(&self, position: u64) -> usize {
         let first = self.voice.as_ref().map_or(position, |voice| frame_start(voice.start));
         (position.saturating_sub(first) / FRAME) as usize
+    }
+
+    /// Stretches of voice before `end` that none of `words` accounts for.
+    pub fn without_words(&self, words: &[Word], end: u64) -> Vec<Range<u64>> {
+        let first = self.first_frame();
+        let origin = to_seconds(first);
+        let accounted: Vec<Range<f64>> = words
+            .iter()
+            .flat_map(Word::plausible_times)
+            .map(|times| times.start - origin..times.end - origin)
+            .collect();
+        let stretches = unaccounted(&self.frames, 0..self.index(end), &accounted);
+        let position = |frame: usize| first + frame as u64 * FRAME;
+        let samples =
+            |frames: Range<usize>| position(frames.start).max(self.start)..position(frames.end).min(end);
+        stretches.into_iter().map(|stretch| samples(stretch.frames)).collect()
+    }
+
+    /// The voiced part of a word's `seconds` in the stream.
+    pub fn voiced_part(&self, seconds: Range<f64>) -> Range<f64> {
+        let origin = to_seconds(self.first_frame());
+        if seconds.end <= origin {
+            // A word of the span before.
+            return seconds;
+        }
+        let part = voiced_part(&self.frames, seconds.start - origin..seconds.end - origin);
+        part.start + origin..part.end + origin
+    }
+
+    /// The start of the first voiced frame.
+    fn first_frame(&self) -> u64 {
+        self.voice.as_ref().map_or(self.start, |voice| frame_start(voice.start))
     }
 
     fn smoothed(&self, position: u64) -> f32 {

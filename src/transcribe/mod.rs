@@ -10,6 +10,7 @@ pub use chunk::{Policy, plan_windows};
 pub use options::{Config, TranscribeOptions, Windows};
 pub use window_plan::{Piece, WindowPlan};
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -23,7 +24,7 @@ use crate::engine::{
 };
 use crate::telemetry::metrics;
 use crate::transcript::{DetectedLanguage, Segment, Transcript, Word, in_order};
-use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
+use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions, voiced_part};
 
 /// Windows of one request in the engine at once, for each of its slots: enough to keep all slots busy while the
 /// next windows are made, and the most that take up memory.
@@ -202,7 +203,9 @@ impl Transcriber {
                 |sample| plan.after(sample).map_or(0, |rest| sure_frames(&rest, probabilities));
             let rest = recognition.rest(plan.samples(), sure_frames_after);
             language.get_or_insert(recognition.language);
-            segments.extend(recognition.segments.into_iter().map(|segment| in_file(segment, &plan)));
+            segments.extend(
+                recognition.segments.into_iter().map(|segment| in_file(segment, &plan, probabilities)),
+            );
             next = rest.and_then(|sample| plan.after(sample));
         }
         let language = language.unwrap_or_else(unknown_language);
@@ -235,7 +238,8 @@ impl Transcriber {
             if recognition.needs_fallback(&options) {
                 return Ok::<_, Error>(Vec::new());
             }
-            let found = recognition.segments.into_iter().map(|segment| in_file(segment, &plan)).collect();
+            let of_file = |segment| in_file(segment, &plan, probabilities);
+            let found = recognition.segments.into_iter().map(of_file).collect();
             Ok(coverage::within(found, &stretch))
         });
         for found in try_join_all(listened).await? {
@@ -305,10 +309,15 @@ fn sure_frames(rest: &WindowPlan, probabilities: &[f32]) -> usize {
     frames.filter(|&&probability| probability >= SURE_SPEECH).count()
 }
 
-/// A segment of a planned window, in the file's time.
-fn in_file(mut segment: Segment, plan: &WindowPlan) -> Segment {
+/// A segment of a planned window, in the file's time, with its words where their voice is.
+fn in_file(mut segment: Segment, plan: &WindowPlan, probabilities: &[f32]) -> Segment {
+    let voice = |times: Range<f64>| {
+        let frame = |seconds: f64| (seconds * f64::from(SAMPLE_RATE)) as usize / FRAME_SAMPLES;
+        let frames = probabilities.get(frame(times.start)..frame(times.end)).unwrap_or_default();
+        frames.iter().filter(|&&probability| probability >= SURE_SPEECH).count()
+    };
     for word in &mut segment.words {
-        let times = plan.word_to_file(word.start..word.end);
+        let times = voiced_part(probabilities, plan.word_to_file(word.start..word.end, voice));
         (word.start, word.end) = (times.start, times.end);
     }
     segment.start = plan.to_file_time(segment.start);

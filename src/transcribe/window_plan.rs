@@ -91,11 +91,18 @@ impl WindowPlan {
     }
 
     /// The range in the file of a word with these seconds in the window. No word spans the silence that was
-    /// left out where pieces join: it stays in the piece that holds more of it.
-    pub fn word_to_file(&self, seconds: Range<f64>) -> Range<f64> {
+    /// left out where pieces join: it stays in the piece that holds more of its voice, or more of it if neither
+    /// holds more. `voice` measures the voice in seconds of the file.
+    pub fn word_to_file(&self, seconds: Range<f64>, voice: impl Fn(Range<f64>) -> usize) -> Range<f64> {
         let share = |piece: &Piece| {
             let [start, end] = [piece.window_start, piece.window_end()].map(to_seconds);
-            seconds.end.min(end) - seconds.start.max(start)
+            let length = seconds.end.min(end) - seconds.start.max(start);
+            let voice = if length > 0.0 {
+                voice(piece.to_file(seconds.start)..piece.to_file(seconds.end))
+            } else {
+                0
+            };
+            (voice, length)
         };
         let most =
             self.pieces.iter().reduce(|most, piece| if share(piece) > share(most) { piece } else { most });
@@ -135,15 +142,17 @@ mod tests {
         let window = two_pieces();
         assert_eq!((window.to_file_time(-1.0), window.to_file_end(-1.0)), (10.0, 10.0));
         assert_eq!((window.to_file_time(30.0), window.to_file_end(30.0)), (23.0, 23.0));
-        assert_eq!(window.word_to_file(6.0..7.0), 23.0..23.0);
+        assert_eq!(window.word_to_file(6.0..7.0, |_| 0), 23.0..23.0);
     }
 
     #[test]
     fn a_word_over_a_joint_stays_where_more_of_it_is() {
         let window = two_pieces();
-        assert_eq!(window.word_to_file(1.5..2.25), 11.5..12.0);
-        assert_eq!(window.word_to_file(1.75..2.5), 20.0..20.5);
-        assert_eq!(window.word_to_file(2.0..2.0), 12.0..12.0);
+        assert_eq!(window.word_to_file(1.5..2.25, |_| 0), 11.5..12.0);
+        assert_eq!(window.word_to_file(1.75..2.5, |_| 0), 20.0..20.5);
+        assert_eq!(window.word_to_file(2.0..2.0, |_| 0), 12.0..12.0);
+        let later = |range: Range<f64>| usize::from(range.start >= 20.0);
+        assert_eq!(window.word_to_file(0.5..2.25, later), 20.0..20.25, "its voice is there");
     }
 
     #[test]
@@ -192,7 +201,7 @@ mod tests {
                 prop_assert!(mapped.is_sorted(), "{:?}", mapped);
                 prop_assert!(mapped.iter().all(|time| inside(*time)), "{:?}", mapped);
             }
-            let words: Vec<f64> = times.windows(2).map(|t| window.word_to_file(t[0]..t[1])).flat_map(|w| [w.start, w.end]).collect();
+            let words: Vec<f64> = times.windows(2).map(|t| window.word_to_file(t[0]..t[1], |_| 0)).flat_map(|w| [w.start, w.end]).collect();
             prop_assert!(words.is_sorted(), "{:?}", words);
             prop_assert!(words.iter().all(|time| inside(*time)), "{:?}", words);
         }

@@ -31,35 +31,37 @@ const RENEWAL_FRAMES: usize = 480;
 /// Frames that the younger state hears before it takes over: 3.1 s.
 const WARM_UP_FRAMES: usize = 96;
 
-/// A state that hears as if it had begun to listen not long ago.
+/// Two memories of one stream: one of all that came before, and one that begins anew again and again.
 ///
-/// Long steady noise makes the network deaf: after 30 s of it, speech at 30 dB above the noise got a probability of 0.06,
-/// and from a fresh state 0.9. So a second state starts from nothing while the first one listens, and replaces it.
+/// The first knows a voice in a reverberant room. Long steady noise makes it deaf: after 30 s of it, speech at 30 dB
+/// above the noise got a probability of 0.06, and from a fresh state 0.9. Speech is what either of them hears.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RenewedState {
-    listening: LstmState,
-    /// Present while it warms up.
+pub(super) struct Memories {
+    whole: LstmState,
+    recent: LstmState,
+    /// Takes the place of `recent`; present while it warms up.
     next: Option<LstmState>,
     /// Frames since the last renewal.
     frames: usize,
 }
 
-impl RenewedState {
-    /// Advances by one frame; returns the hidden units.
-    pub fn step(&mut self, recurrence: &Recurrence, gates: &[f32; GATES]) -> &[f32; UNITS] {
+impl Memories {
+    /// Advances by one frame; returns the hidden units of both.
+    pub fn step(&mut self, recurrence: &Recurrence, gates: &[f32; GATES]) -> [&[f32; UNITS]; 2] {
         if self.frames == RENEWAL_FRAMES {
-            self.listening = self.next.take().unwrap_or_default();
+            self.recent = self.next.take().unwrap_or_default();
             self.frames = 0;
         }
         if self.frames == RENEWAL_FRAMES - WARM_UP_FRAMES {
             self.next = Some(LstmState::default());
         }
         self.frames += 1;
-        recurrence.step(&mut self.listening, gates);
+        recurrence.step(&mut self.whole, gates);
+        recurrence.step(&mut self.recent, gates);
         if let Some(next) = &mut self.next {
             recurrence.step(next, gates);
         }
-        &self.listening.hidden
+        [&self.whole.hidden, &self.recent.hidden]
     }
 }
 

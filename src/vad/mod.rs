@@ -7,6 +7,7 @@
 //! probabilities agree with ONNX Runtime's to 2e-5.
 
 mod constants;
+mod coverage;
 mod dense;
 mod endpoint;
 mod error;
@@ -17,6 +18,7 @@ mod spans;
 mod spectrum;
 mod utterance;
 
+pub use coverage::{unaccounted, voiced_part};
 pub use endpoint::{Endpointer, Endpointing, SURE_SPEECH, Step};
 pub use error::Error;
 pub use silero::{FRAME_SAMPLES, Vad, VadStream};

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::Error;
-use super::lstm::RenewedState;
+use super::lstm::Memories;
 use super::network::{Layers, Network};
 use super::spectrum::{BINS, COLUMNS, SPAN, SpectrumScratch};
 use crate::audio::{Pcm, Sound};
@@ -81,7 +81,7 @@ impl Vad {
         VadStream {
             network: self.network.clone(),
             gain: 1.0,
-            lstm: RenewedState::default(),
+            memories: Memories::default(),
             context: [0.0; CONTEXT],
             pending: Vec::new(),
         }
@@ -93,7 +93,7 @@ impl Vad {
 pub struct VadStream {
     network: Arc<Network>,
     gain: f32,
-    lstm: RenewedState,
+    memories: Memories,
     /// The last samples of the frame before.
     context: [f32; CONTEXT],
     /// Samples of an incomplete frame.
@@ -148,8 +148,9 @@ impl VadStream {
             self.network.spectrum.magnitudes(&span, spectrum, magnitudes);
         }
         for gates in self.network.gates(frames.len(), magnitudes, layers) {
-            let hidden = self.lstm.step(&self.network.recurrence, gates);
-            probabilities.push(self.network.output(hidden));
+            let hidden = self.memories.step(&self.network.recurrence, gates);
+            let [whole, recent] = hidden.map(|hidden| self.network.output(hidden));
+            probabilities.push(whole.max(recent));
         }
     }
 }

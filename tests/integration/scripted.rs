@@ -203,13 +203,18 @@ impl SpeechModel for ScriptedModel {
                 self.script.improbable_below.get(&running.word).is_some_and(|&t| running.temperature < t);
             let silence = self.script.silence.is_some_and(|divisor| running.word.is_multiple_of(divisor));
             let text = format!(" word{}", running.word);
-            let word = Word { text: text.clone(), start: 0.0, end: running.seconds, probability: 0.9 };
+            // All of the window is accounted for, half a second by each word.
+            let word = |half: usize| {
+                let (start, text) = (half as f64 / 2.0, if half == 0 { text.clone() } else { String::new() });
+                Word { text, start, end: (start + 0.5).min(running.seconds), probability: 0.9 }
+            };
+            let words = (0..(2.0 * running.seconds).ceil().max(1.0) as usize).map(word).collect();
             Hypothesis {
                 segments: vec![Segment {
                     text,
                     start: 0.0,
                     end: running.seconds,
-                    words: vec![word],
+                    words,
                     temperature: running.temperature,
                     ..Segment::default()
                 }],
