@@ -4,7 +4,7 @@ This is `benches/accuracy.py --hard SEEDS`. In the tables, for each condition:
 
 wer, deleted, inserted, substituted  words wrong, % of those said
 lost       sentences of which more than half the words are missing; one that was said twice counts twice
-uncovered  seconds of voice, in runs of at least 0.6 s, that no word covers within 0.3 s
+uncovered  seconds of voice, in runs of at least 0.6 s, that no word covers within 0.3 s; a word covers 2 s at most
 outside    words that lie more than 0.3 s outside the sentences in which they were said
 disorder   words whose times are out of order
 unnamed    clips in several languages whose `languages` lack one of them
@@ -135,7 +135,7 @@ def figures(result: Result, clips: list[tuple[Path, dict]], compared: dict[str, 
 
 def table(system: str, measured: dict[str, dict]) -> str:
     names = FIGURES + (["differing"] if any("differing" in row for row in measured.values()) else [])
-    lines = [[system] + names]
+    lines = [["condition"] + names]
     for condition, row in measured.items():
         texts = []
         for name in names:
@@ -144,8 +144,8 @@ def table(system: str, measured: dict[str, dict]) -> str:
             texts.append(f"{text}/{row['sentences']}" if name == "lost" and row["sentences"] else text)
         lines.append([condition] + texts)
     widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join("  ".join(text.ljust(width) if not at else text.rjust(width)
-                               for at, (text, width) in enumerate(zip(line, widths))) for line in lines)
+    return "\n".join([system] + ["  ".join(text.rjust(width) if at else text.ljust(width)
+                                           for at, (text, width) in enumerate(zip(line, widths))) for line in lines])
 
 
 def show(clips: list[tuple[Path, dict]], result: Result, count: int) -> None:

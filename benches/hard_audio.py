@@ -9,10 +9,10 @@ MANIFEST has a JSON object in each line: `file` (beside it), `text`, `language`;
 laid: `text`, `language`, `start`, `end`, and in `voice` the stretches within 30 dB of its loudest moment. The
 same seed and clips give the same audio.
 
-Conditions: clean (to compare with); hold, a sentence on both sides of 30 s of steady room noise; twice, each
-sentence said again; quiet, sentences 16 dB down between loud ones; jingle, music before, between and after;
-room, an echo; pink noise; phone, its band and mu-law; babble; languages, English that goes over into another
-language; sounds.
+Conditions: clean, to compare with; hold, a sentence on both sides of 30 s of steady room noise; twice, each
+sentence said again; quiet, sentences 16 dB down between loud ones; jingle, music before, between, after and
+faintly under speech; room, an echo; pink, noise; phone, its band and mu-law; babble, a crowd; languages, English
+that goes over into another language and back; sounds.
 """
 
 import argparse
@@ -87,24 +87,19 @@ class Scene:
 
 
 class Maker:
-    """The clips of one seed. A scene has no sentence twice by chance where there are enough of them."""
+    """One scene. It has no sentence twice by chance where there are enough of them."""
 
-    def __init__(self, sentences: list[Sentence], seed: int):
+    def __init__(self, sentences: list[Sentence], seed: list[int]):
         self.chance = np.random.default_rng(seed)
         self.english = [sentence for sentence in sentences if sentence.language == "en"]
         self.others = [sentence for sentence in sentences
                        if sentence.language not in {"en"} | WITHOUT_SPACES and sentence.seconds >= 3]
-        self.waiting: dict[int, list[Sentence]] = {}
 
-    def choose(self, count: int, among: list[Sentence] | None = None) -> list[Sentence]:
-        among = self.english if among is None else among
-        waiting = self.waiting.setdefault(id(among), [])
-        if len(waiting) < count:
-            waiting.clear()
-        while len(waiting) < count:
-            waiting += [among[i] for i in self.chance.permutation(len(among))]
-        chosen, waiting[:count] = waiting[:count], []
-        return chosen
+    def choose(self, count: int) -> list[Sentence]:
+        """English sentences."""
+        orders = -(-count // len(self.english))
+        chosen = [self.english[i] for _ in range(orders) for i in self.chance.permutation(len(self.english))]
+        return chosen[:count]
 
     def spoken(self, pause: float = 1.2, sentences: list[Sentence] | None = None) -> Scene:
         scene = Scene()
@@ -151,19 +146,18 @@ class Maker:
         return scene, scene.sound() + 2e-4 * self.chance.standard_normal(scene.length)
 
     def jingle(self):
+        first, last, *middle = sorted(self.choose(5), key=lambda sentence: sentence.seconds)
+        loud = self.chance.choice([0.05, 0.1, 0.25])
         scene = Scene()
-        first, *middle, last = self.choose(5)
-        scene.play(0.1 * band(self.chance, 6 * RATE))
-        scene.say(first)
-        # The speaker begins as the music ends.
-        scene.play(0.1 * band(self.chance, 8 * RATE))
-        for sentence in middle:
-            scene.say(sentence)
-            scene.wait(0.25)
-        scene.play(0.1 * band(self.chance, 6 * RATE))
-        scene.say(last)
-        scene.play(0.1 * band(self.chance, 5 * RATE))
-        return scene, scene.sound()
+        for sentences in ([first], middle, [last]):
+            # Whoever speaks begins as the music ends.
+            scene.play(loud * band(self.chance, int(self.chance.integers(2, 7)) * RATE))
+            for sentence in sentences:
+                scene.say(sentence)
+                scene.wait(0.25)
+        scene.play(loud * band(self.chance, 5 * RATE))
+        # It goes on faintly under what is said.
+        return self.under(scene, band(self.chance, 60 * RATE), 14)
 
     def room(self):
         scene = self.spoken()
@@ -193,7 +187,7 @@ class Maker:
     def languages(self):
         if not self.others:
             return None
-        other = self.choose(1, self.others)[0]
+        other = self.others[self.chance.integers(len(self.others))]
         alike = [sentence for sentence in self.others if sentence.language == other.language]
         scene = Scene()
         before, between, *after = self.choose(4)
@@ -221,9 +215,11 @@ def load(manifest: Path) -> list[Sentence]:
 def make(sentences: list[Sentence], folder: Path, seed: int, clips: int = 3) -> list[dict]:
     """The lines of the manifest; what lies in the folder already is written again."""
     folder.mkdir(parents=True, exist_ok=True)
-    maker, lines = Maker(sentences, seed), []
-    for condition in CONDITIONS:
+    lines = []
+    for place, condition in enumerate(CONDITIONS):
         for number in range(clips):
+            # Each scene has a seed of its own: a change to one condition leaves the others as they are.
+            maker = Maker(sentences, [seed, place, number])
             made = getattr(maker, condition)()
             if made is None:
                 continue
@@ -235,7 +231,7 @@ def make(sentences: list[Sentence], folder: Path, seed: int, clips: int = 3) -> 
                 "language": "multi" if condition == "languages" else "en",
                 "text": " ".join(sentence["text"] for sentence in scene.sentences),
                 "duration": round(len(sound) / RATE, 3), "sentences": scene.sentences})
-    for name, sound in without_speech(maker.chance):
+    for name, sound in without_speech(np.random.default_rng(seed)):
         write(folder / f"sound_{name}.wav", sound)
         lines.append({"file": f"sound_{name}.wav", "kind": "empty", "condition": "sounds", "language": "en", "text": "",
                       "duration": round(len(sound) / RATE, 3), "sentences": []})

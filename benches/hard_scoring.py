@@ -17,6 +17,8 @@ from scoring import normal, out_of_order
 LEEWAY = 0.3
 # A shorter stretch of voice may be a breath or a click.
 LEAST_VOICE = 0.6
+# A word with a longer span was stretched over voice that has other words.
+LONGEST_WORD = 2.0
 
 
 @dataclass
@@ -143,7 +145,7 @@ def words_outside(sentences: list[dict], words: list) -> list:
 def uncovered(stretches: list, words: list) -> list[tuple[float, float]]:
     """Parts of at least LEAST_VOICE of the stretches of voice that no word, widened by LEEWAY, covers."""
     gaps = []
-    covers = sorted((start - LEEWAY, end + LEEWAY) for _, start, end in words)
+    covers = sorted((start - LEEWAY, min(end, start + LONGEST_WORD) + LEEWAY) for _, start, end in words)
     for begin, finish in stretches:
         at = begin
         for start, end in covers + [(finish, finish)]:
