@@ -191,7 +191,7 @@ class Maker:
         alike = [sentence for sentence in self.others if sentence.language == other.language]
         scene = Scene()
         before, between, *after = self.choose(4)
-        for sentence in [before, between, other, *alike, other, *after]:
+        for sentence in [before, between, other, *alike[:3], other, *after]:
             scene.say(sentence)
             scene.wait(0.8)
         return scene, scene.sound()
