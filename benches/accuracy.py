@@ -7,7 +7,11 @@ truth, truth-long: words wrong against `text`; agreement: words that differ from
 said, so every word is invented. peer_words.jsonl beside it, where it is there, has the reference's times:
 `file`, `words` as lists of word, start, end.
 
-Needs jiwer and whisper-normalizer (benches/peers/requirements.txt).
+With --hard SEED... hard clips are made from the clips of kind truth instead (benches/hard_audio.py) and heard over
+POST, over the live path and by peers; benches/hard.py explains the table. `--bounds all.deleted=1.5 sounds.inserted=0`
+then limit what POST may get wrong.
+
+Needs jiwer and whisper-normalizer, and for hard clips numpy, av and websockets (benches/peers/requirements.txt).
 """
 
 import argparse
@@ -16,6 +20,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import hard
 from door import Door, percentile
 from scoring import error_rate, out_of_order, read_lines, time_differences
 
@@ -68,8 +73,9 @@ def measure(clips: list[dict], answers: dict, reference: dict) -> dict:
 
 def bound(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
-    if name not in MEASURES:
-        raise argparse.ArgumentTypeError(f"no such measure: {name}; there are {', '.join(MEASURES)}")
+    if name not in MEASURES and name.partition(".")[2] not in hard.FIGURES:
+        raise argparse.ArgumentTypeError(
+            f"no such measure: {name}; there are {', '.join(MEASURES)}, and with --hard CONDITION.FIGURE")
     return name, float(value)
 
 
@@ -84,7 +90,21 @@ def main() -> int:
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--json", type=Path, metavar="FILE", help="figures and transcripts")
     parser.add_argument("--show", action="store_true", help="print clips that differ from their reference")
+    group = parser.add_argument_group("hard clips")
+    group.add_argument("--hard", nargs="+", type=int, metavar="SEED", help="make hard clips with these seeds")
+    group.add_argument("--folder", type=Path, help="where they are kept, and found again by another run")
+    group.add_argument("--conditions", nargs="+", help="these alone; sounds is one")
+    group.add_argument("--no-live", action="store_true", help="POST and peers alone")
+    group.add_argument("--peers", nargs="*", default=[], metavar="KIND[=MODEL]",
+                       help="kinds of benches/peers/peer.py, as in faster-whisper-f32 faster-whisper-f32-vad")
+    group.add_argument("--peers-python", default=sys.executable, help="an interpreter that has the peers")
+    group.add_argument("--model", type=Path, help="CTranslate2 folder, for the peers that read it")
+    group.add_argument("--threads", type=int, default=2, help="of each peer")
     options = parser.parse_args()
+    if unknown := [name for name, _ in options.bounds if ("." in name) != bool(options.hard)]:
+        parser.error(f"{', '.join(unknown)}: CONDITION.FIGURE go with --hard, and nothing else does")
+    if options.hard:
+        return hard.run(options)
 
     clips = read_lines(options.manifest)
     folder = options.manifest.parent

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy
 import websockets
 
-from live import RATE, samples
+from audio import RATE, samples
 from door import percentile
 from scoring import read_lines
 

@@ -14,19 +14,17 @@ import argparse
 import itertools
 import json
 import os
-import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
 from door import Served, memory_mib, percentile, serving
+from peer_process import Peer, start_peers
 from scoring import error_rate, read_lines
 
-PEER = Path(__file__).parent / "peers" / "peer.py"
 DEFAULT_PEERS = ["faster-whisper-f32", "faster-whisper-f32-batched", "faster-whisper-int8",
                  "faster-whisper-int8-batched", "faster-whisper-int8-workers"]
 MANY = 16
@@ -41,46 +39,6 @@ class Ours:
         if answer.status != 200:
             raise RuntimeError(f"{file.name}: {answer.status} {answer.body[:200]}")
         return answer.alternative()["transcript"]
-
-
-class Peer:
-    def __init__(self, process: subprocess.Popen):
-        self.process, self.pid = process, process.pid
-        self.waiting: dict[int, Future] = {}
-        self.numbers = itertools.count()
-        self.writing = threading.Lock()
-        self.version = self.absent = None
-        first = json.loads(process.stdout.readline() or '{"absent": "it ended"}')
-        self.version, self.absent = first.get("ready"), first.get("absent")
-        threading.Thread(target=self.read, daemon=True).start()
-
-    def read(self) -> None:
-        for line in self.process.stdout:
-            answer = json.loads(line)
-            future = self.waiting.pop(answer["id"])
-            if "error" in answer:
-                future.set_exception(RuntimeError(answer["error"]))
-            else:
-                future.set_result(answer["text"])
-        for future in self.waiting.values():
-            future.set_exception(RuntimeError("the peer ended"))
-
-    def transcribe(self, file: Path, language: str) -> str:
-        future: Future = Future()
-        with self.writing:
-            number = next(self.numbers)
-            self.waiting[number] = future
-            self.process.stdin.write(json.dumps({"id": number, "file": str(file), "language": language}) + "\n")
-            self.process.stdin.flush()
-        return future.result(900)
-
-    def stop(self) -> None:
-        self.process.stdin.close()
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 def cpu_seconds(pid: int) -> float:
@@ -124,20 +82,7 @@ def start(options, stack: ExitStack) -> dict:
             options.binary, "--model", str(options.model), "--threads", str(options.threads),
             "--compute-type", kind, timeout=900, settings={"VERBATIM_ENGINE__MAX_WAIT_SECONDS": "3600"}))
         systems[f"verbatim {kind}"] = Ours(served)
-    # A path to the server's own libtorch is not for the peers' torch.
-    environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    for kind in options.peers:
-        name, _, model = kind.partition("=")
-        process = subprocess.Popen(
-            [options.peers_python, str(PEER), name, model or str(options.model), "--threads", str(options.threads)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
-        print(f"loading {name}", file=sys.stderr, flush=True)
-        peer = Peer(process)
-        stack.callback(peer.stop)
-        if peer.absent:
-            print(f"left out {name}: {peer.absent}", file=sys.stderr)
-        else:
-            systems[name] = peer
+    systems |= start_peers(options.peers, options.peers_python, options.model, options.threads, stack)[0]
     return systems
 
 

@@ -29,33 +29,23 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import av
-import numpy
 import websockets
 
+from audio import RATE, samples
 from door import Door, percentile
 from scoring import error_rate, read_lines
-
-RATE = 16_000
 
 
 @dataclass
 class Heard:
     text: str = ""
+    words: list[tuple[str, float, float]] = field(default_factory=list)
     first_interim: float | None = None
     final_latency: list[float] = field(default_factory=list)
     lag: list[float] = field(default_factory=list)
     close: str = ""
     metadata: dict | None = None
     problems: list[str] = field(default_factory=list)
-
-
-def samples(path: Path) -> bytes:
-    resampler = av.AudioResampler(format="s16", layout="mono", rate=RATE)
-    with av.open(str(path)) as container:
-        frames = [f for frame in container.decode(audio=0) for f in resampler.resample(frame)]
-    frames += resampler.resample(None)
-    return numpy.concatenate([frame.to_ndarray().ravel() for frame in frames]).astype("<i2").tobytes()
 
 
 async def patiently(options, audio: bytes, language: str) -> Heard:
@@ -111,6 +101,7 @@ async def stream(options, audio: bytes, language: str) -> Heard:
                 if message["is_final"]:
                     end = round(message["start"] + message["duration"], 3)
                     heard.text += " " + alternative["transcript"]
+                    heard.words += [(word["word"], word["start"], word["end"]) for word in words]
                     heard.final_latency += [late] if words else []
                 elif words:
                     heard.lag.append(late)

@@ -3,9 +3,9 @@
 
     peer.py KIND MODEL [--threads N]
 
-In: a JSON object a line, `{"id": 1, "file": "a.flac", "language": "en"}`. Out: `{"ready": "name and
-versions"}` when loaded, then `{"id": 1, "text": "..."}` for each, in the order of their ends. All decode
-greedily at temperature 0, without what was heard before.
+In: a JSON object a line, `{"id": 1, "file": "a.flac", "language": "en"}`; language "multi" where it changes
+within the file. Out: `{"ready": "name and versions"}` when loaded, then `{"id": 1, "text": "..."}` for each, in
+the order of their ends. All decode greedily at temperature 0, without what was heard before.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def say(message: dict) -> None:
     OUT.flush()
 
 
-def faster_whisper(model: str, threads: int, compute_type: str, batch: int = 0, workers: int = 1):
+def faster_whisper(model: str, threads: int, compute_type: str, batch: int = 0, workers: int = 1, vad: bool = False):
     import faster_whisper as package
 
     loaded = package.WhisperModel(model, device="cpu", compute_type=compute_type,
@@ -37,11 +37,12 @@ def faster_whisper(model: str, threads: int, compute_type: str, batch: int = 0, 
         asked |= {"batch_size": batch}
         transcribe = pipeline.transcribe
     else:
-        asked |= {"vad_filter": False}
+        asked |= {"vad_filter": vad}
         transcribe = loaded.transcribe
 
     def run(file: str, language: str) -> str:
-        return "".join(segment.text for segment in transcribe(file, language=language, **asked)[0])
+        changing = {"language": None, "multilingual": True} if language == "multi" else {"language": language}
+        return "".join(segment.text for segment in transcribe(file, **changing, **asked)[0])
 
     return run, f"faster-whisper {version('faster-whisper')}, CTranslate2 {version('ctranslate2')}", workers
 
@@ -54,7 +55,7 @@ def openai_whisper(model: str, threads: int):
     loaded = whisper.load_model(model, device="cpu")
 
     def run(file: str, language: str) -> str:
-        return loaded.transcribe(samples(file), language=language, temperature=0.0, fp16=False,
+        return loaded.transcribe(samples(file), language=first_heard(language), temperature=0.0, fp16=False,
                                  condition_on_previous_text=False)["text"]
 
     return run, f"openai-whisper {version('openai-whisper')}, torch {torch.__version__}", 1
@@ -69,7 +70,7 @@ def transformers(model: str, threads: int):
 
     def run(file: str, language: str) -> str:
         return loaded({"raw": samples(file), "sampling_rate": 16000}, return_timestamps=True,
-                      generate_kwargs={"language": language, "task": "transcribe", "num_beams": 1,
+                      generate_kwargs={"language": first_heard(language), "task": "transcribe", "num_beams": 1,
                                        "temperature": 0.0, "condition_on_prev_tokens": False})["text"]
 
     return run, f"transformers {version('transformers')}, torch {torch.__version__}", 1
@@ -82,11 +83,16 @@ def whisper_cpp(model: str, threads: int):
                    redirect_whispercpp_logs_to=None)
 
     def run(file: str, language: str) -> str:
-        segments = loaded.transcribe(samples(file), language=language, temperature=0.0, temperature_inc=0.0,
-                                     no_context=True, greedy={"best_of": 1})
+        segments = loaded.transcribe(samples(file), language=first_heard(language) or "auto", temperature=0.0,
+                                     temperature_inc=0.0, no_context=True, greedy={"best_of": 1})
         return " ".join(segment.text for segment in segments)
 
     return run, f"pywhispercpp {version('pywhispercpp')}", 1
+
+
+def first_heard(language: str) -> str | None:
+    """Peers that cannot change the language within a file find it out from its beginning."""
+    return None if language == "multi" else language
 
 
 def samples(file: str):
@@ -98,8 +104,10 @@ def samples(file: str):
 
 KINDS = {
     "faster-whisper-f32": lambda model, threads: faster_whisper(model, threads, "float32"),
+    "faster-whisper-f32-vad": lambda model, threads: faster_whisper(model, threads, "float32", vad=True),
     "faster-whisper-f32-batched": lambda model, threads: faster_whisper(model, threads, "float32", batch=8),
     "faster-whisper-int8": lambda model, threads: faster_whisper(model, threads, "int8"),
+    "faster-whisper-int8-vad": lambda model, threads: faster_whisper(model, threads, "int8", vad=True),
     "faster-whisper-int8-batched": lambda model, threads: faster_whisper(model, threads, "int8", batch=8),
     # As many workers as threads: nothing is gained for one request, the most for many.
     "faster-whisper-int8-workers": lambda model, threads: faster_whisper(model, threads, "int8", 0, threads),
