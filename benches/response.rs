@@ -26,6 +26,7 @@ fn ten_minutes() -> Transcript {
         segments: (0..1500).step_by(15).map(segment).collect(),
         language: DetectedLanguage { code: "en".into(), probability: 1.0 },
         duration: 600.0,
+        languages: Vec::new(),
         voice_without_words: 0.0,
     }
 }

@@ -378,7 +378,7 @@ fn voice_agent(
 /// The language that callers of agents speak: `auto`, or a tag as in a request.
 fn agent_language(engine: &Engine, tag: &str) -> Result<LanguageChoice, Error> {
     if tag == "auto" {
-        return Ok(LanguageChoice::Detect { among: Vec::new() });
+        return Ok(LanguageChoice::Detect { among: Vec::new(), expected: None });
     }
     let asked = api::Parameters { language: Some(tag.to_owned()), ..api::Parameters::default() };
     Ok(api::language::choice(&asked, engine.model())?)

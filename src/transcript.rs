@@ -98,11 +98,23 @@ pub struct DetectedLanguage {
     pub probability: f32,
 }
 
+/// A language, and the second from which on it is spoken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LanguageChange {
+    pub start: f64,
+    /// As in [`DetectedLanguage`].
+    pub code: String,
+}
+
 /// Everything said in one channel of one recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transcript {
     pub segments: Vec<Segment>,
+    /// The language of most of it.
     pub language: DetectedLanguage,
+    /// The languages in the order in which they begin. The first holds from the start; where there is none, `language`
+    /// is the only one.
+    pub languages: Vec<LanguageChange>,
     /// Seconds of audio, speech or not.
     pub duration: f64,
     /// Seconds of voice that was listened to twice and gave no words.
@@ -113,6 +125,12 @@ impl Transcript {
     /// All words, in order of time.
     pub fn words(&self) -> impl Iterator<Item = &Word> {
         self.segments.iter().flat_map(|segment| &segment.words)
+    }
+
+    /// The code of the language that is spoken at `seconds`.
+    pub fn language_at(&self, seconds: f64) -> &str {
+        let begun = self.languages.partition_point(|change| change.start <= seconds);
+        self.languages.get(begun.saturating_sub(1)).map_or(&self.language.code, |change| &change.code)
     }
 
     /// The whole text, trimmed.

@@ -183,8 +183,7 @@ struct Channel<'a> {
 impl<'a> Channel<'a> {
     fn of(parameters: &'a Parameters, transcript: &'a Transcript) -> Self {
         let heard = format::gather(transcript.words());
-        let options = format_options(parameters, &transcript.language.code);
-        let shown = format::format(heard.clone(), &options);
+        let shown = formatted(parameters, transcript, &heard);
         Self { parameters, transcript, heard, shown }
     }
 
@@ -199,7 +198,7 @@ impl<'a> Channel<'a> {
             confidence: Probability::new(format::confidence(shown)),
             words: asked.words.then(|| self.words(shown)),
             paragraphs: divides.then(|| paragraphs(shown)),
-            languages: multilingual.then(|| vec![language.code.clone()]),
+            languages: multilingual.then(|| spoken(transcript)),
         };
         wire::Channel {
             search: (!parameters.search.is_empty())
@@ -215,10 +214,33 @@ impl<'a> Channel<'a> {
     }
 
     fn words(&self, words: &[Word]) -> Vec<wire::Word> {
-        let language = self.parameters.is_multilingual().then_some(&self.transcript.language.code);
+        let names = self.parameters.is_multilingual();
         let shows = self.parameters.shows_punctuation();
-        words.iter().map(|each| wire::Word { language: language.cloned(), ..word(each, shows) }).collect()
+        let language = |word: &Word| names.then(|| self.transcript.language_at(word.start).to_owned());
+        words.iter().map(|each| wire::Word { language: language(each), ..word(each, shows) }).collect()
     }
+}
+
+/// The languages of a transcript, that of most of it first.
+fn spoken(transcript: &Transcript) -> Vec<String> {
+    let mut spoken = vec![transcript.language.code.clone()];
+    for change in &transcript.languages {
+        if !spoken.contains(&change.code) {
+            spoken.push(change.code.clone());
+        }
+    }
+    spoken
+}
+
+/// Words in the order of time, formatted as their languages are.
+fn formatted(parameters: &Parameters, transcript: &Transcript, heard: &[Word]) -> Vec<Word> {
+    let language = |word: &Word| transcript.language_at(word.start);
+    let runs = heard.chunk_by(|one, next| language(one) == language(next));
+    runs.flat_map(|run| {
+        let language = run.first().map_or(transcript.language.code.as_str(), language);
+        format::format(run.to_vec(), &format_options(parameters, language))
+    })
+    .collect()
 }
 
 /// Searches the words as heard, since numbers are searched for as they are spoken; but shows nothing that is

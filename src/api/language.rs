@@ -19,12 +19,12 @@ pub fn choice(parameters: &Parameters, model: &ModelInfo) -> Result<LanguageChoi
     let detect = match (&parameters.detect_language, parameters.language.as_deref()) {
         (DetectLanguage::Among(tags), _) => {
             let among = tags.iter().map(|tag| code(tag, model)).collect::<Result<_, _>>()?;
-            LanguageChoice::Detect { among }
+            LanguageChoice::Detect { among, expected: None }
         }
         (DetectLanguage::Off, Some(tag)) if !tag.eq_ignore_ascii_case("multi") => {
             return code(tag, model).map(LanguageChoice::Named);
         }
-        _ => LanguageChoice::Detect { among: Vec::new() },
+        _ => LanguageChoice::Detect { among: Vec::new(), expected: None },
     };
     // There is nothing to detect.
     match model.languages.as_slice() {
@@ -112,13 +112,13 @@ mod tests {
 
     #[test]
     fn detection_is_the_default_and_overrides() {
-        let any = || Ok(LanguageChoice::Detect { among: Vec::new() });
+        let any = || Ok(LanguageChoice::Detect { among: Vec::new(), expected: None });
         for query in ["", "language=multi", "detect_language=true", "detect_language=true&language=es"] {
             assert_eq!(choose(query, MANY), any(), "{query}");
         }
         assert_eq!(
             choose("detect_language=es-419&detect_language=en&language=zh", MANY),
-            Ok(LanguageChoice::Detect { among: vec!["es".into(), "en".into()] })
+            Ok(LanguageChoice::Detect { among: vec!["es".into(), "en".into()], expected: None })
         );
         assert_eq!(choose("detect_language=false&language=es", MANY), Ok(LanguageChoice::Named("es".into())));
     }

@@ -310,7 +310,13 @@ mod tests {
         };
         let language = DetectedLanguage { code: "en".into(), probability: 0.7 };
         let duration = 3.0 + 1.0 / 3.0;
-        let transcript = Transcript { segments: vec![segment], language, duration, voice_without_words: 0.0 };
+        let transcript = Transcript {
+            segments: vec![segment],
+            language,
+            languages: Vec::new(),
+            duration,
+            voice_without_words: 0.0,
+        };
         let value: serde_json::Value =
             serde_json::from_str(&json(Path::new("a.wav"), &transcript, true)).expect("JSON");
         assert_eq!(

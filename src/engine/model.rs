@@ -37,7 +37,9 @@ impl ModelInfo {
         let known = |code: &String| self.languages.contains(code);
         let unknown = match &options.language {
             LanguageChoice::Named(code) => Some(code).filter(|code| !known(code)),
-            LanguageChoice::Detect { among } => among.iter().find(|code| !known(code)),
+            LanguageChoice::Detect { among, expected } => {
+                among.iter().chain(expected).find(|code| !known(code))
+            }
         };
         match unknown {
             Some(code) => Err(Error::UnknownLanguage(code.clone())),

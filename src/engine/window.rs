@@ -41,8 +41,9 @@ pub struct TenantId(pub u64);
 pub enum LanguageChoice {
     /// A Whisper language code (`en`).
     Named(String),
-    /// The likeliest of these codes; of all the model's languages where empty.
-    Detect { among: Vec<String> },
+    /// The likeliest of the codes `among`; of all the model's languages where there are none. The `expected` one stays
+    /// unless another is surely spoken.
+    Detect { among: Vec<String>, expected: Option<String> },
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -89,7 +90,7 @@ pub struct DecodingOptions {
 impl Default for DecodingOptions {
     fn default() -> Self {
         Self {
-            language: LanguageChoice::Detect { among: Vec::new() },
+            language: LanguageChoice::Detect { among: Vec::new(), expected: None },
             task: Task::Transcribe,
             prompt: None,
             bias: Arc::default(),

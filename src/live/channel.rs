@@ -459,14 +459,14 @@ impl Channel {
         words
     }
 
-    /// Keeps a language that was detected over enough voice.
+    /// Expects a language that was detected over enough voice, until another is surely spoken.
     fn settle_language(&mut self, recognition: &Recognition) {
         let language = &recognition.language;
         if self.open.span.voice_samples() >= LANGUAGE_VOICE
             && language.probability >= LANGUAGE_PROBABILITY
-            && matches!(self.settings.language, LanguageChoice::Detect { .. })
+            && let LanguageChoice::Detect { expected, .. } = &mut self.settings.language
         {
-            self.settings.language = LanguageChoice::Named(language.code.clone());
+            *expected = Some(language.code.clone());
         }
         self.heard_language = Some(language.code.clone());
     }

@@ -2,6 +2,7 @@
 
 mod chunk;
 mod coverage;
+mod languages;
 mod options;
 mod spans;
 mod window_plan;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use tokio::sync::Semaphore;
 
+use self::languages::Heard;
 use self::spans::{Plan, Speech};
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::engine::{
@@ -44,6 +46,13 @@ struct Work<'a> {
     admission: &'a AudioPermit,
     /// Every window in the engine holds a permit.
     room: Semaphore,
+}
+
+/// The audio of one channel, and the probability of speech in each of its frames.
+#[derive(Clone, Copy)]
+struct Channel<'a> {
+    sound: &'a Sound,
+    probabilities: &'a [f32],
 }
 
 impl Transcriber {
@@ -148,71 +157,111 @@ impl Transcriber {
     /// The planned windows of one channel.
     async fn side_by_side(&self, sound: &Sound, plan: &Plan, work: &Work<'_>) -> Result<Transcript, Error> {
         let duration = sound.duration_seconds();
-        let Some((first, others)) = plan.windows.split_first() else {
-            let language = match &work.options.language {
-                LanguageChoice::Named(code) => DetectedLanguage { code: code.clone(), probability: 1.0 },
-                LanguageChoice::Detect { .. } => unknown_language(),
-            };
-            return Ok(Transcript { segments: Vec::new(), language, duration, voice_without_words: 0.0 });
+        let channel = Channel { sound, probabilities: &plan.probabilities };
+        let heard = match &work.options.language {
+            LanguageChoice::Named(_) => {
+                let choice = &work.options.language;
+                try_join_all(plan.windows.iter().map(|window| self.planned(window, channel, choice, work)))
+                    .await?
+            }
+            LanguageChoice::Detect { among, .. } => {
+                self.detecting(&plan.windows, channel, among, work).await?
+            }
         };
-        let probabilities = plan.probabilities.as_slice();
-        // The first window decides the language of all: it must not change in the middle.
-        let detects = matches!(work.options.language, LanguageChoice::Detect { .. });
-        let (mut language, mut segments, rest) = if detects {
-            let (language, segments) = self.planned(first, sound, probabilities, None, work).await?;
-            (Some(language), segments, others)
-        } else {
-            (None, Vec::new(), plan.windows.as_slice())
-        };
-        let known = language.clone();
-        let windows =
-            rest.iter().map(|window| self.planned(window, sound, probabilities, known.as_ref(), work));
-        for (named, found) in try_join_all(windows).await? {
-            language.get_or_insert(named);
-            segments.extend(found);
-        }
-        let language = language.unwrap_or_else(unknown_language);
+        let language = languages::main(&heard).unwrap_or_else(|| match &work.options.language {
+            LanguageChoice::Named(code) => DetectedLanguage { code: code.clone(), probability: 1.0 },
+            LanguageChoice::Detect { .. } => unknown_language(),
+        });
+        let languages = languages::changes(&heard);
+        let mut segments: Vec<Segment> = heard.into_iter().flat_map(|heard| heard.segments).collect();
         in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
         let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
         let pieces = plan.windows.iter().flat_map(WindowPlan::pieces);
-        let voice_without_words = coverage::seconds_without_words(pieces, probabilities, &words);
+        let voice_without_words = coverage::seconds_without_words(pieces, channel.probabilities, &words);
         metrics::VOICE_WITHOUT_WORDS.with(&[]).record(voice_without_words);
-        Ok(Transcript { segments, language, duration, voice_without_words })
+        Ok(Transcript { segments, language, languages, duration, voice_without_words })
+    }
+
+    /// Windows whose language is not known: see [`languages`].
+    async fn detecting(
+        &self,
+        windows: &[WindowPlan],
+        channel: Channel<'_>,
+        among: &[String],
+        work: &Work<'_>,
+    ) -> Result<Vec<Heard>, Error> {
+        let Some((first, others)) = windows.split_first() else { return Ok(Vec::new()) };
+        let detect = |expected| LanguageChoice::Detect { among: among.to_vec(), expected };
+        let first = self.planned(first, channel, &detect(None), work).await?;
+        let choice = detect(languages::expected(&first.language));
+        let mut heard = vec![first];
+        heard.extend(
+            try_join_all(others.iter().map(|window| self.planned(window, channel, &choice, work))).await?,
+        );
+        if let Some(main) = languages::main(&heard) {
+            let named = LanguageChoice::Named(main.code.clone());
+            for window in heard.iter_mut().filter(|window| languages::is_misheard(window, &main)) {
+                *window = self.planned(&window.plan, channel, &named, work).await?;
+            }
+        }
+        let mut settled = Vec::with_capacity(heard.len());
+        let may_change = languages::may_change(&heard);
+        // The next window is the last.
+        let mut queue: Vec<(Heard, bool)> = heard.into_iter().zip(may_change).rev().collect();
+        while let Some((window, may_change)) = queue.pop() {
+            match window.plan.halves(channel.probabilities).filter(|_| may_change) {
+                None => settled.push(window),
+                Some(halves) => {
+                    let choice = detect(Some(window.language.code.clone()));
+                    let halves = halves.each_ref().map(|half| self.planned(half, channel, &choice, work));
+                    let halves = try_join_all(halves).await?;
+                    if halves.iter().all(|half| half.language.code == window.language.code) {
+                        // More context is better where nothing changes.
+                        settled.push(window);
+                    } else {
+                        queue.extend(halves.into_iter().rev().map(|half| (half, true)));
+                    }
+                }
+            }
+        }
+        Ok(settled)
     }
 
     /// One planned window, and the rests that decoding leaves of it, until all of its speech is accounted for.
     /// Windows get their permits in the order in which they first ask.
     async fn planned(
         &self,
-        plan: &WindowPlan,
-        sound: &Sound,
-        probabilities: &[f32],
-        language: Option<&DetectedLanguage>,
+        whole: &WindowPlan,
+        channel: Channel<'_>,
+        choice: &LanguageChoice,
         work: &Work<'_>,
-    ) -> Result<(DetectedLanguage, Vec<Segment>), Error> {
+    ) -> Result<Heard, Error> {
         // The semaphore is never closed; if it were, the only harm would be a window too many.
         let _place = work.room.acquire().await.ok();
-        let mut language = language.cloned();
+        let mut language = None::<DetectedLanguage>;
         let mut segments = Vec::new();
-        let mut next = Some(plan.clone());
+        let mut next = Some(whole.clone());
         while let Some(plan) = next {
-            let window = self.window(plan.pcm(sound), work.options, language.as_ref());
+            let window = self.window(plan.pcm(channel.sound), work.options, choice, language.as_ref());
             let recognition = self.engine.recognize(work.admission, window).await?;
             work.admission.done(seconds(recognition.advance().min(plan.samples())));
             let sure_frames_after =
-                |sample| plan.after(sample).map_or(0, |rest| sure_frames(&rest, probabilities));
+                |sample| plan.after(sample).map_or(0, |rest| sure_frames(&rest, channel.probabilities));
             let rest = recognition.rest(plan.samples(), sure_frames_after);
             language.get_or_insert(recognition.language);
             segments.extend(
-                recognition.segments.into_iter().map(|segment| in_file(segment, &plan, probabilities)),
+                recognition
+                    .segments
+                    .into_iter()
+                    .map(|segment| in_file(segment, &plan, channel.probabilities)),
             );
             next = rest.and_then(|sample| plan.after(sample));
         }
         let language = language.unwrap_or_else(unknown_language);
         if work.options.task == Task::Transcribe {
-            self.listen_again(plan, sound, probabilities, &language, &mut segments, work).await?;
+            self.listen_again(whole, channel, &language, &mut segments, work).await?;
         }
-        Ok((language, segments))
+        Ok(Heard { plan: whole.clone(), language, segments })
     }
 
     /// Recognises voice that has no words again, by itself: among other speech the model passes over sentences that
@@ -220,8 +269,7 @@ impl Transcriber {
     async fn listen_again(
         &self,
         plan: &WindowPlan,
-        sound: &Sound,
-        probabilities: &[f32],
+        Channel { sound, probabilities }: Channel<'_>,
         language: &DetectedLanguage,
         segments: &mut Vec<Segment>,
         work: &Work<'_>,
@@ -230,7 +278,8 @@ impl Transcriber {
         let stretches = coverage::without_words(plan.pieces(), probabilities, &words);
         let listened = stretches.into_iter().map(|stretch| async move {
             let plan = WindowPlan::new([stretch.clone()]);
-            let mut window = self.window(plan.pcm(sound), work.options, Some(language));
+            let mut window =
+                self.window(plan.pcm(sound), work.options, &work.options.language, Some(language));
             // Voice that is not understood at the first attempt stays without words: others would invent some.
             window.options.temperatures.truncate(1);
             let options = window.options.clone();
@@ -255,7 +304,7 @@ impl Transcriber {
         let mut start = 0;
         while start < sound.len() {
             let pcm = sound.pcm(start..start + WINDOW_SAMPLES);
-            let window = self.window(pcm, work.options, language.as_ref());
+            let window = self.window(pcm, work.options, &work.options.language, language.as_ref());
             let recognition = self.engine.recognize(work.admission, window).await?;
             let consumed = recognition.advance();
             language.get_or_insert_with(|| recognition.language.clone());
@@ -266,13 +315,20 @@ impl Transcriber {
         in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
         let language = language.unwrap_or_else(unknown_language);
         let duration = sound.duration_seconds();
-        Ok(Transcript { segments, language, duration, voice_without_words: 0.0 })
+        Ok(Transcript { segments, language, languages: Vec::new(), duration, voice_without_words: 0.0 })
     }
 
-    fn window(&self, pcm: Pcm, options: &TranscribeOptions, language: Option<&DetectedLanguage>) -> Window {
+    /// `language`: as it is already known of this window.
+    fn window(
+        &self,
+        pcm: Pcm,
+        options: &TranscribeOptions,
+        choice: &LanguageChoice,
+        language: Option<&DetectedLanguage>,
+    ) -> Window {
         let language = match language {
             Some(known) => LanguageChoice::Named(known.code.clone()),
-            None => options.language.clone(),
+            None => choice.clone(),
         };
         Window {
             pcm,

@@ -3,6 +3,10 @@
 use std::ops::Range;
 
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
+use crate::vad::{FRAME_SAMPLES, smoothed_at};
+
+/// The least audio whose language is judged by itself: 5 s.
+const HALF_MIN: usize = 5 * SAMPLE_RATE as usize;
 
 /// A stretch of the file within a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +78,33 @@ impl WindowPlan {
             piece.file.start + consumed_samples.saturating_sub(piece.window_start)..piece.file.end
         });
         Some(Self::new(stretches)).filter(|rest| !rest.pieces.is_empty())
+    }
+
+    /// The window in two parts, cut in the deepest pause of its middle half; `None` if one would be shorter than 5 s.
+    /// `probabilities`: of speech in each frame of the file.
+    pub fn halves(&self, probabilities: &[f32]) -> Option<[Self; 2]> {
+        let samples = self.samples();
+        let middle = (samples / 4).max(HALF_MIN)..(3 * samples / 4).min(samples.checked_sub(HALF_MIN)?);
+        let joints = self.pieces.iter().skip(1).map(|piece| piece.window_start);
+        let joint = joints.filter(|at| middle.contains(at)).min_by_key(|at| at.abs_diff(samples / 2));
+        let places = || {
+            middle.clone().step_by(FRAME_SAMPLES).min_by(|a, b| {
+                let voice = |at: usize| smoothed_at(probabilities, self.sample_of_file(at) / FRAME_SAMPLES);
+                voice(*a).total_cmp(&voice(*b))
+            })
+        };
+        let cut = joint.or_else(places)?;
+        let before = self.pieces.iter().filter(|piece| piece.window_start < cut);
+        let before = before
+            .map(|piece| piece.file.start..piece.file.end.min(piece.file.start + cut - piece.window_start));
+        Some([Self::new(before), self.after(cut)?])
+    }
+
+    /// The sample of the file that is at `sample` of the window.
+    fn sample_of_file(&self, sample: usize) -> usize {
+        let after = self.pieces.partition_point(|piece| piece.window_start <= sample);
+        let piece = self.pieces.get(after.saturating_sub(1));
+        piece.map_or(0, |piece| (piece.file.start + sample - piece.window_start).min(piece.file.end))
     }
 
     /// The time in the file of something that starts at `seconds` of the window. Never outside the window's
@@ -164,6 +195,22 @@ mod tests {
         let of_file = [160_000, 191_999, 320_000, 367_999].map(|i| samples[i]);
         assert_eq!([0, 31_999, 32_000, 79_999].map(|i| pcm.samples()[i]), of_file);
         assert_eq!(WindowPlan::new([5..9]).pcm(&file).samples(), &samples[5..9]);
+    }
+
+    #[test]
+    fn a_window_is_halved_at_a_joint_or_in_its_deepest_pause() {
+        let second = SAMPLE_RATE as usize;
+        let joined = WindowPlan::new([0..12 * second, 40 * second..52 * second]);
+        let halves = joined.halves(&[]).expect("long enough");
+        assert_eq!(halves, [WindowPlan::new([0..12 * second]), WindowPlan::new([40 * second..52 * second])]);
+        let one = WindowPlan::new([0..24 * second]);
+        let mut probabilities = vec![0.9; 24 * second / FRAME_SAMPLES];
+        let pause = 9 * second / FRAME_SAMPLES;
+        probabilities[pause - 8..pause + 8].fill(0.1);
+        let [first, second_half] = one.halves(&probabilities).expect("long enough");
+        assert!(first.samples().abs_diff(9 * second) < second / 2, "{}", first.samples());
+        assert_eq!(first.samples() + second_half.samples(), 24 * second);
+        assert_eq!(WindowPlan::new([0..9 * second]).halves(&[]), None);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn transcriber() -> Transcriber {
 
 fn options() -> TranscribeOptions {
     TranscribeOptions {
-        language: LanguageChoice::Detect { among: Vec::new() },
+        language: LanguageChoice::Detect { among: Vec::new(), expected: None },
         task: Task::Transcribe,
         prompt: None,
         bias: Arc::default(),

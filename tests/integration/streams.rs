@@ -199,7 +199,7 @@ fn wanted() -> Options {
     Options {
         format: LINEAR16,
         multichannel: false,
-        language: LanguageChoice::Detect { among: Vec::new() },
+        language: LanguageChoice::Detect { among: Vec::new(), expected: None },
         interim_results: true,
         endpointing: Some(Duration::from_millis(10)),
         utterance_end: None,

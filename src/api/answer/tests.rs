@@ -30,6 +30,7 @@ fn transcript(words: &[&str]) -> Transcript {
         segments: vec![segment],
         language: DetectedLanguage { code: "en".into(), probability: 0.75 },
         duration: 2.0,
+        languages: Vec::new(),
         voice_without_words: 0.0,
     }
 }

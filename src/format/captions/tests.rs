@@ -21,7 +21,7 @@ fn segment(words: Vec<Word>) -> Segment {
 
 fn transcript(segments: Vec<Segment>) -> Transcript {
     let language = DetectedLanguage { code: "en".into(), probability: 1.0 };
-    Transcript { segments, language, duration: 1.0, voice_without_words: 0.0 }
+    Transcript { segments, language, languages: Vec::new(), duration: 1.0, voice_without_words: 0.0 }
 }
 
 /// `text` with a word each `seconds`.

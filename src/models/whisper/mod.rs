@@ -52,6 +52,8 @@ pub struct Whisper {
     biases: Vec<(Weak<[Term]>, Arc<Bias>)>,
 }
 
+/// A window is believed to be in another language than expected from this probability on.
+const SURE_LANGUAGE: f32 = 0.8;
 /// Bounds of a shortened encoder context: the fewest frames, and the frames of padding behind the audio. With less the
 /// model hallucinates words (benches/RESULTS.md).
 const MIN_FRAMES: usize = 1000;
@@ -124,7 +126,9 @@ impl Whisper {
                 LanguageChoice::Detect { .. } if !multilingual => {
                     slot.language = Some(DetectedLanguage { code: "en".into(), probability: 1.0 });
                 }
-                LanguageChoice::Detect { among } => unknown.push((attempt.slot, among)),
+                LanguageChoice::Detect { among, expected } => {
+                    unknown.push((attempt.slot, (among, expected.as_ref())));
+                }
             }
         }
         if unknown.is_empty() {
@@ -135,8 +139,8 @@ impl Whisper {
             unknown.iter().map(|&(slot, _)| Run { slot, position: 0, tokens: &start }).collect();
         let wanted: Vec<usize> = (0..runs.len()).collect();
         let mut logits = self.backend.logits(&runs, &wanted)?;
-        for ((id, among), logits) in unknown.into_iter().zip(logits.rows_mut()) {
-            let allowed = |code: &String| among.is_empty() || among.contains(code);
+        for ((id, (among, expected)), logits) in unknown.into_iter().zip(logits.rows_mut()) {
+            let allowed = |code: &String| among.is_empty() || among.contains(code) || expected == Some(code);
             let candidates: Vec<(&String, f32)> = self
                 .tokenizer
                 .languages
@@ -148,9 +152,12 @@ impl Whisper {
             let total = rules::log_sum_exp(&scores);
             // Random weights would choose a language without meaning: the first is English, if it may be.
             let best = match self.lengths {
-                Some(_) => candidates.into_iter().next(),
-                None => candidates.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)),
+                Some(_) => candidates.first().copied(),
+                None => candidates.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)),
             };
+            let is_sure = |&(_, logit): &(&String, f32)| (logit - total).exp() >= SURE_LANGUAGE;
+            let expected = candidates.iter().copied().find(|(code, _)| expected == Some(*code));
+            let best = best.filter(is_sure).or(expected).or(best);
             self.slots[id.0].language = best.map(|(code, logit)| DetectedLanguage {
                 code: code.clone(),
                 probability: (logit - total).exp(),

@@ -28,7 +28,7 @@ async fn all_speech_of_an_utterance_is_recognised_and_no_silence() {
         let calls = model.calls.clone();
         let load = move || Ok::<Box<dyn SpeechModel>, std::convert::Infallible>(Box::new(model));
         let engine = Engine::start(&Config::default(), load).expect("a scripted model loads");
-        let recognize = recognizer(engine, LanguageChoice::Detect { among: Vec::new() });
+        let recognize = recognizer(engine, LanguageChoice::Detect { among: Vec::new(), expected: None });
         let text = recognize(utterance(spoken_seconds), 1).await;
         assert_eq!(text.as_deref(), Ok(expected));
         let calls = calls.lock().expect("no test panics while it holds this");

@@ -483,7 +483,7 @@ fn languages_are_named_as_by_the_reference() {
         // How much likelier the first one is, as ln of the odds.
         let leads = pairs.map(|pair| {
             backend.hear(0, 0);
-            let detect = LanguageChoice::Detect { among: pair.map(str::to_owned).to_vec() };
+            let detect = LanguageChoice::Detect { among: pair.map(str::to_owned).to_vec(), expected: None };
             let options = DecodingOptions { language: detect, ..options(&Arc::default()) };
             backend.model.begin(&[attempt(0, &options)]).expect("it works");
             let found = backend.model.finish(&[SlotId(0)]).expect("it works").remove(0).language;

@@ -1,0 +1,112 @@
+//! Which languages a channel's windows are in. Pure.
+//!
+//! The model names a language for each window. On its own it errs on short, noisy or foreign-accented ones, so a language
+//! stays until another one is sure, and a window in doubt among surer ones gets their language.
+
+use super::window_plan::WindowPlan;
+use crate::transcript::{DetectedLanguage, LanguageChange, Segment};
+
+/// The first window's language is expected of the others if it has this probability.
+const EXPECTED: f32 = 0.5;
+/// A language other than the channel's is believed from this probability on.
+const SURE: f32 = 0.8;
+/// A window below this probability may be in two languages.
+const DOUBTFUL: f32 = 0.7;
+
+/// A window as it was recognised.
+#[derive(Debug, Clone)]
+pub struct Heard {
+    pub plan: WindowPlan,
+    pub language: DetectedLanguage,
+    pub segments: Vec<Segment>,
+}
+
+/// The language to expect after the first window.
+pub fn expected(first: &DetectedLanguage) -> Option<String> {
+    (first.probability >= EXPECTED).then(|| first.code.clone())
+}
+
+/// The language of most of the audio, by its probability; `None` without windows.
+pub fn main(windows: &[Heard]) -> Option<DetectedLanguage> {
+    let weight = |code: &str| {
+        let of_code = windows.iter().filter(|heard| heard.language.code == code);
+        of_code.map(|heard| heard.plan.samples() as f64 * f64::from(heard.language.probability)).sum::<f64>()
+    };
+    let most =
+        windows.iter().map(|heard| &heard.language.code).max_by(|a, b| weight(a).total_cmp(&weight(b)))?;
+    let of_code = windows.iter().map(|heard| &heard.language).filter(|language| language.code == *most);
+    of_code.max_by(|a, b| a.probability.total_cmp(&b.probability)).cloned()
+}
+
+/// Whether `heard` is to be recognised again in the channel's `main` language.
+pub fn is_misheard(heard: &Heard, main: &DetectedLanguage) -> bool {
+    heard.language.code != main.code && heard.language.probability < SURE
+}
+
+/// For each window whether it may hold two languages: it is in doubt, or a neighbour is in another one.
+pub fn may_change(windows: &[Heard]) -> Vec<bool> {
+    let code = |index: usize| windows.get(index).map(|heard| &heard.language.code);
+    let differs = |index: usize, other: Option<usize>| {
+        other.and_then(code).is_some_and(|other| Some(other) != code(index))
+    };
+    (0..windows.len())
+        .map(|index| {
+            windows[index].language.probability < DOUBTFUL
+                || differs(index, index.checked_sub(1))
+                || differs(index, Some(index + 1))
+        })
+        .collect()
+}
+
+/// The languages in the order in which they begin.
+pub fn changes(windows: &[Heard]) -> Vec<LanguageChange> {
+    let mut changes: Vec<LanguageChange> = Vec::new();
+    for heard in windows {
+        if changes.last().is_none_or(|last| last.code != heard.language.code) {
+            changes.push(LanguageChange {
+                start: heard.plan.to_file_time(0.0),
+                code: heard.language.code.clone(),
+            });
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one stretch is a list of stretches too")]
+mod tests {
+    use super::*;
+
+    fn heard(start: usize, code: &str, probability: f32) -> Heard {
+        let plan = WindowPlan::new([start * 16_000..(start + 30) * 16_000]);
+        Heard { plan, language: DetectedLanguage { code: code.into(), probability }, segments: Vec::new() }
+    }
+
+    #[test]
+    fn one_doubtful_window_does_not_change_the_language_and_a_sure_one_does() {
+        let windows =
+            [heard(0, "en", 0.9), heard(30, "cy", 0.5), heard(60, "de", 0.95), heard(90, "en", 0.9)];
+        let main = main(&windows).expect("there are windows");
+        assert_eq!((main.code.as_str(), main.probability), ("en", 0.9));
+        assert_eq!(windows.each_ref().map(|heard| is_misheard(heard, &main)), [false, true, false, false]);
+        let changes: Vec<(f64, String)> =
+            changes(&windows).into_iter().map(|change| (change.start, change.code)).collect();
+        let named = [(0.0, "en"), (30.0, "cy"), (60.0, "de"), (90.0, "en")];
+        assert_eq!(changes, named.map(|(start, code)| (start, code.to_owned())));
+    }
+
+    #[test]
+    fn a_change_lies_in_one_of_two_neighbours_or_in_a_doubtful_window() {
+        let windows = [
+            heard(0, "en", 0.9),
+            heard(30, "en", 0.9),
+            heard(60, "de", 0.9),
+            heard(90, "de", 0.9),
+            heard(120, "de", 0.6),
+        ];
+        assert_eq!(may_change(&windows), [false, true, true, false, true]);
+        assert!(may_change(&[]).is_empty() && main(&[]).is_none());
+        assert_eq!(expected(&windows[0].language).as_deref(), Some("en"));
+        assert_eq!(expected(&heard(0, "nn", 0.3).language), None);
+    }
+}
