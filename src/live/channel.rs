@@ -331,8 +331,7 @@ impl Channel {
                 self.finish(close, words, events)
             }
             Work::ListeningAgain { close, mut words, stretch, others } => {
-                // Voice that is not understood at the first attempt stays without words: others would invent some.
-                if !recognition.needs_fallback(&DecodingOptions::default()) {
+                if !recognition.needs_fallback(&DecodingOptions::default().for_second_listening()) {
                     let inside = |word: &Word| stretch.contains(&to_samples(word.start.midpoint(word.end)));
                     words.extend(self.words(recognition, stretch.start).into_iter().filter(inside));
                     words.sort_by(|a, b| a.start.total_cmp(&b.start));
@@ -368,6 +367,7 @@ impl Channel {
             return None;
         };
         let mut request = self.request(stretch.start, stretch.end, false);
+        request.options = request.options.for_second_listening();
         if let Some(code) = &self.heard_language {
             request.options.language = LanguageChoice::Named(code.clone());
         }

@@ -280,8 +280,7 @@ impl Transcriber {
             let plan = WindowPlan::new([stretch.clone()]);
             let mut window =
                 self.window(plan.pcm(sound), work.options, &work.options.language, Some(language));
-            // Voice that is not understood at the first attempt stays without words: others would invent some.
-            window.options.temperatures.truncate(1);
+            window.options = window.options.for_second_listening();
             let options = window.options.clone();
             let recognition = self.engine.recognize(work.admission, window).await?;
             if recognition.needs_fallback(&options) {
