@@ -58,6 +58,27 @@ pub fn may_change(windows: &[Heard]) -> Vec<bool> {
         .collect()
 }
 
+/// The stretches of one language each in a window that was recognised in `parts`: codes and audio. `whole`: the language of
+/// the window, which a part in doubt has if none comes before it.
+pub fn stretches(parts: &[Heard], whole: &DetectedLanguage) -> Vec<(String, WindowPlan)> {
+    let is_known = |code: &String| {
+        let is_sure = |part: &Heard| part.language.code == *code && part.language.probability >= SURE;
+        whole.code == *code || parts.iter().any(is_sure)
+    };
+    let mut stretches: Vec<(String, WindowPlan)> = Vec::new();
+    for part in parts {
+        let DetectedLanguage { code, probability } = &part.language;
+        let is_believed = *probability >= SURE || (*probability >= EXPECTED && is_known(code));
+        let before = stretches.last().map_or(&whole.code, |(code, _)| code);
+        let code = if is_believed { code } else { before }.clone();
+        match stretches.last_mut() {
+            Some((last, plan)) if *last == code => *plan = plan.then(&part.plan),
+            _ => stretches.push((code, part.plan.clone())),
+        }
+    }
+    stretches
+}
+
 /// The languages in the order in which they begin.
 pub fn changes(windows: &[Heard]) -> Vec<LanguageChange> {
     let mut changes: Vec<LanguageChange> = Vec::new();
@@ -93,6 +114,27 @@ mod tests {
             changes(&windows).into_iter().map(|change| (change.start, change.code)).collect();
         let named = [(0.0, "en"), (30.0, "cy"), (60.0, "de"), (90.0, "en")];
         assert_eq!(changes, named.map(|(start, code)| (start, code.to_owned())));
+    }
+
+    #[test]
+    fn parts_of_one_language_are_joined_and_doubtful_ones_have_the_language_before() {
+        let part = |index: usize, code: &str, probability| Heard {
+            plan: WindowPlan::new([index * 80_000..(index + 1) * 80_000]),
+            ..heard(0, code, probability)
+        };
+        let parts = [
+            part(0, "en", 0.9),
+            part(1, "cy", 0.4),
+            part(2, "de", 0.9),
+            part(3, "de", 0.6),
+            part(4, "en", 0.7),
+        ];
+        let whole = DetectedLanguage { code: "en".into(), probability: 0.6 };
+        let stretch = |code: &str, samples| (code.to_owned(), WindowPlan::new([samples]));
+        let expected =
+            [stretch("en", 0..160_000), stretch("de", 160_000..320_000), stretch("en", 320_000..400_000)];
+        assert_eq!(stretches(&parts, &whole), expected);
+        assert_eq!(stretches(&parts[..2], &whole), [stretch("en", 0..160_000)]);
     }
 
     #[test]

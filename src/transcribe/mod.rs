@@ -1,4 +1,5 @@
 //! Transcription of whole audio: cut into windows, recognise them, stitch the results.
+#![doc = include_str!("README.md")]
 
 mod chunk;
 mod coverage;
@@ -31,6 +32,9 @@ use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions, voiced_part};
 /// Windows of one request in the engine at once, for each of its slots: enough to keep all slots busy while the
 /// next windows are made, and the most that take up memory.
 const WINDOWS_PER_SLOT: usize = 2;
+
+/// With fewer frames of sure speech in a window, it may hold no speech at all.
+const SURE_FRAMES_MIN: usize = 3;
 
 /// Cheap handle: clones share the engine.
 #[derive(Clone)]
@@ -204,27 +208,33 @@ impl Transcriber {
                 *window = self.planned(&window.plan, channel, &named, work).await?;
             }
         }
-        let mut settled = Vec::with_capacity(heard.len());
         let may_change = languages::may_change(&heard);
-        // The next window is the last.
-        let mut queue: Vec<(Heard, bool)> = heard.into_iter().zip(may_change).rev().collect();
-        while let Some((window, may_change)) = queue.pop() {
-            match window.plan.halves(channel.probabilities).filter(|_| may_change) {
-                None => settled.push(window),
-                Some(halves) => {
-                    let choice = detect(Some(window.language.code.clone()));
-                    let halves = halves.each_ref().map(|half| self.planned(half, channel, &choice, work));
-                    let halves = try_join_all(halves).await?;
-                    if halves.iter().all(|half| half.language.code == window.language.code) {
-                        // More context is better where nothing changes.
-                        settled.push(window);
-                    } else {
-                        queue.extend(halves.into_iter().rev().map(|half| (half, true)));
-                    }
-                }
-            }
+        let settled = heard.into_iter().zip(may_change).map(|(window, may_change)| async move {
+            if may_change { self.by_language(window, channel, among, work).await } else { Ok(vec![window]) }
+        });
+        Ok(try_join_all(settled).await?.concat())
+    }
+
+    /// A window that may hold several languages, divided where they change.
+    async fn by_language(
+        &self,
+        window: Heard,
+        channel: Channel<'_>,
+        among: &[String],
+        work: &Work<'_>,
+    ) -> Result<Vec<Heard>, Error> {
+        let parts = window.plan.parts(channel.probabilities);
+        let choice = LanguageChoice::Detect { among: among.to_vec(), expected: None };
+        let heard = try_join_all(parts.iter().map(|part| self.planned(part, channel, &choice, work))).await?;
+        let stretches = languages::stretches(&heard, &window.language);
+        if let [_] = stretches.as_slice() {
+            // More context is better where nothing changes.
+            return Ok(vec![window]);
         }
-        Ok(settled)
+        let heard = stretches.into_iter().map(|(code, plan)| async move {
+            self.planned(&plan, channel, &LanguageChoice::Named(code), work).await
+        });
+        try_join_all(heard).await
     }
 
     /// One planned window, and the rests that decoding leaves of it, until all of its speech is accounted for.
@@ -242,7 +252,10 @@ impl Transcriber {
         let mut segments = Vec::new();
         let mut next = Some(whole.clone());
         while let Some(plan) = next {
-            let window = self.window(plan.pcm(channel.sound), work.options, choice, language.as_ref());
+            let mut window = self.window(plan.pcm(channel.sound), work.options, choice, language.as_ref());
+            if sure_frames(&plan, channel.probabilities) < SURE_FRAMES_MIN {
+                window.options = window.options.for_doubtful_voice();
+            }
             let recognition = self.engine.recognize(work.admission, window).await?;
             work.admission.done(seconds(recognition.advance().min(plan.samples())));
             let sure_frames_after =

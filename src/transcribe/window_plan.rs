@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::audio::{Pcm, SAMPLE_RATE, Sound};
 use crate::vad::{FRAME_SAMPLES, smoothed_at};
 
-/// The least audio whose language is judged by itself: 5 s.
-const HALF_MIN: usize = 5 * SAMPLE_RATE as usize;
+/// The least audio whose language is judged by itself: 4 s.
+const HALF_MIN: usize = 4 * SAMPLE_RATE as usize;
 
 /// A stretch of the file within a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,9 +80,28 @@ impl WindowPlan {
         Some(Self::new(stretches)).filter(|rest| !rest.pieces.is_empty())
     }
 
-    /// The window in two parts, cut in the deepest pause of its middle half; `None` if one would be shorter than 5 s.
-    /// `probabilities`: of speech in each frame of the file.
-    pub fn halves(&self, probabilities: &[f32]) -> Option<[Self; 2]> {
+    /// The window in parts of 4 to 8 s, cut in its deepest pauses. `probabilities`: of speech in each frame of the file.
+    pub fn parts(&self, probabilities: &[f32]) -> Vec<Self> {
+        match self.halves(probabilities) {
+            None => vec![self.clone()],
+            Some(halves) => halves.iter().flat_map(|half| half.parts(probabilities)).collect(),
+        }
+    }
+
+    /// This window and `next`, which follows it in the file.
+    pub fn then(&self, next: &Self) -> Self {
+        let mut stretches: Vec<Range<usize>> = self.pieces.iter().map(|piece| piece.file.clone()).collect();
+        for piece in &next.pieces {
+            match stretches.last_mut() {
+                Some(last) if last.end == piece.file.start => last.end = piece.file.end,
+                _ => stretches.push(piece.file.clone()),
+            }
+        }
+        Self::new(stretches)
+    }
+
+    /// The window in two, cut in the deepest pause of its middle half; `None` if one would be too short.
+    fn halves(&self, probabilities: &[f32]) -> Option<[Self; 2]> {
         let samples = self.samples();
         let middle = (samples / 4).max(HALF_MIN)..(3 * samples / 4).min(samples.checked_sub(HALF_MIN)?);
         let joints = self.pieces.iter().skip(1).map(|piece| piece.window_start);
@@ -210,7 +229,10 @@ mod tests {
         let [first, second_half] = one.halves(&probabilities).expect("long enough");
         assert!(first.samples().abs_diff(9 * second) < second / 2, "{}", first.samples());
         assert_eq!(first.samples() + second_half.samples(), 24 * second);
-        assert_eq!(WindowPlan::new([0..9 * second]).halves(&[]), None);
+        let parts = one.parts(&probabilities);
+        assert!(parts.iter().all(|part| (4 * second..9 * second).contains(&part.samples())), "{parts:?}");
+        assert_eq!(parts.iter().skip(1).fold(parts[0].clone(), |all, part| all.then(part)), one);
+        assert_eq!(WindowPlan::new([0..7 * second]).halves(&[]), None);
     }
 
     #[test]
