@@ -253,10 +253,14 @@ impl Transcriber {
         let mut next = Some(whole.clone());
         while let Some(plan) = next {
             let mut window = self.window(plan.pcm(channel.sound), work.options, choice, language.as_ref());
-            if sure_frames(&plan, channel.probabilities) < SURE_FRAMES_MIN {
+            let is_doubtful = sure_frames(&plan, channel.probabilities) < SURE_FRAMES_MIN;
+            if is_doubtful {
                 window.options = window.options.for_doubtful_voice();
             }
-            let recognition = self.engine.recognize(work.admission, window).await?;
+            let mut recognition = self.engine.recognize(work.admission, window).await?;
+            if is_doubtful && recognition.needs_fallback(&DecodingOptions::default()) {
+                recognition.segments.clear();
+            }
             work.admission.done(seconds(recognition.advance().min(plan.samples())));
             let sure_frames_after =
                 |sample| plan.after(sample).map_or(0, |rest| sure_frames(&rest, channel.probabilities));
