@@ -8,14 +8,9 @@ use crate::transcript::{Segment, Word};
 use crate::vad::{FRAME_SAMPLES, unaccounted};
 
 /// Seconds of voice in `pieces` that none of `words` accounts for.
-pub fn seconds_without_words<'a>(
-    pieces: impl IntoIterator<Item = &'a Piece>,
-    probabilities: &[f32],
-    words: &[Word],
-) -> f64 {
+pub fn seconds_without_words(pieces: &[Piece], probabilities: &[f32], words: &[Word]) -> f64 {
     let accounted = accounted(words);
-    let stretches =
-        pieces.into_iter().flat_map(|piece| unaccounted(probabilities, frames(piece), &accounted));
+    let stretches = pieces.iter().flat_map(|piece| unaccounted(probabilities, frames(piece), &accounted));
     let voiced: usize = stretches.map(|stretch| stretch.voiced).sum();
     (voiced * FRAME_SAMPLES) as f64 / f64::from(SAMPLE_RATE)
 }

@@ -12,6 +12,8 @@ const EXPECTED: f32 = 0.5;
 const SURE: f32 = 0.8;
 /// A window below this probability may be in two languages.
 const DOUBTFUL: f32 = 0.7;
+/// So may one with as many seconds of voice without words.
+const UNHEARD: f64 = 2.0;
 
 /// A window as it was recognised.
 #[derive(Debug, Clone)]
@@ -19,6 +21,8 @@ pub struct Heard {
     pub plan: WindowPlan,
     pub language: DetectedLanguage,
     pub segments: Vec<Segment>,
+    /// Seconds of voice that gave no words.
+    pub voice_without_words: f64,
 }
 
 /// The language to expect after the first window.
@@ -43,7 +47,8 @@ pub fn is_misheard(heard: &Heard, main: &DetectedLanguage) -> bool {
     heard.language.code != main.code && heard.language.probability < SURE
 }
 
-/// For each window whether it may hold two languages: it is in doubt, or a neighbour is in another one.
+/// For each window whether it may hold two languages: it is in doubt, voice in it gave no words, or a neighbour is in
+/// another language.
 pub fn may_change(windows: &[Heard]) -> Vec<bool> {
     let code = |index: usize| windows.get(index).map(|heard| &heard.language.code);
     let differs = |index: usize, other: Option<usize>| {
@@ -52,6 +57,7 @@ pub fn may_change(windows: &[Heard]) -> Vec<bool> {
     (0..windows.len())
         .map(|index| {
             windows[index].language.probability < DOUBTFUL
+                || windows[index].voice_without_words >= UNHEARD
                 || differs(index, index.checked_sub(1))
                 || differs(index, Some(index + 1))
         })
@@ -100,7 +106,8 @@ mod tests {
 
     fn heard(start: usize, code: &str, probability: f32) -> Heard {
         let plan = WindowPlan::new([start * 16_000..(start + 30) * 16_000]);
-        Heard { plan, language: DetectedLanguage { code: code.into(), probability }, segments: Vec::new() }
+        let language = DetectedLanguage { code: code.into(), probability };
+        Heard { plan, language, segments: Vec::new(), voice_without_words: 0.0 }
     }
 
     #[test]
@@ -147,6 +154,8 @@ mod tests {
             heard(120, "de", 0.6),
         ];
         assert_eq!(may_change(&windows), [false, true, true, false, true]);
+        let unheard = Heard { voice_without_words: 8.0, ..heard(0, "en", 0.9) };
+        assert_eq!(may_change(&[unheard]), [true]);
         assert!(may_change(&[]).is_empty() && main(&[]).is_none());
         assert_eq!(expected(&windows[0].language).as_deref(), Some("en"));
         assert_eq!(expected(&heard(0, "nn", 0.3).language), None);

@@ -177,11 +177,9 @@ impl Transcriber {
             LanguageChoice::Detect { .. } => unknown_language(),
         });
         let languages = languages::changes(&heard);
+        let voice_without_words = heard.iter().map(|heard| heard.voice_without_words).sum();
         let mut segments: Vec<Segment> = heard.into_iter().flat_map(|heard| heard.segments).collect();
         in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
-        let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
-        let pieces = plan.windows.iter().flat_map(WindowPlan::pieces);
-        let voice_without_words = coverage::seconds_without_words(pieces, channel.probabilities, &words);
         metrics::VOICE_WITHOUT_WORDS.with(&[]).record(voice_without_words);
         Ok(Transcript { segments, language, languages, duration, voice_without_words })
     }
@@ -278,7 +276,10 @@ impl Transcriber {
         if work.options.task == Task::Transcribe {
             self.listen_again(whole, channel, &language, &mut segments, work).await?;
         }
-        Ok(Heard { plan: whole.clone(), language, segments })
+        let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
+        let voice_without_words =
+            coverage::seconds_without_words(whole.pieces(), channel.probabilities, &words);
+        Ok(Heard { plan: whole.clone(), language, segments, voice_without_words })
     }
 
     /// Recognises voice that has no words again, by itself: among other speech the model passes over sentences that
