@@ -28,17 +28,23 @@ pub fn in_order<'a>(words: impl IntoIterator<Item = &'a mut Word>) {
     }
 }
 
-/// The longest time that a word of no letters takes, and the time that each letter adds, in seconds. A word that lasts
-/// longer was aligned over something else.
-const LONGEST_WORD: (f64, f64) = (0.5, 0.12);
+/// The longest time that a word of no letters takes, and the time that each letter and each digit adds, in seconds. A
+/// word that lasts longer was aligned over something else.
+const LONGEST_WORD: f64 = 0.5;
+const LONGEST_LETTER: f64 = 0.12;
+const LONGEST_DIGIT: f64 = 0.5;
 /// The tolerance of alignment, in seconds.
 const TOLERANCE: f64 = 0.15;
 
 impl Word {
     /// The times that the word can account for: all of it, or its ends if it lasts longer than a word can.
     pub fn plausible_times(&self) -> [std::ops::Range<f64>; 2] {
-        let (least, letter) = LONGEST_WORD;
-        let longest = least + letter * self.text.chars().filter(|c| c.is_alphanumeric()).count() as f64;
+        let length = |c: char| match c {
+            _ if c.is_numeric() => LONGEST_DIGIT,
+            _ if c.is_alphabetic() => LONGEST_LETTER,
+            _ => 0.0,
+        };
+        let longest = LONGEST_WORD + self.text.chars().map(length).sum::<f64>();
         let (start, end) = (self.start - TOLERANCE, self.end + TOLERANCE);
         [start..end.min(self.start + longest), start.max(self.end - longest)..end]
     }
@@ -64,8 +70,7 @@ pub struct Segment {
     pub average_log_probability: f32,
     /// Probability that the window holds no speech, 0 to 1.
     pub no_speech_probability: f32,
-    /// Bytes over bytes of the zlib form, of the half of the window's text that compresses better; above 2.4 it repeats
-    /// itself.
+    /// How well the window's text compresses, with less weight on what was said twice; above 2.4 it repeats itself.
     pub compression_ratio: f32,
     /// Sampling temperature of the attempt that was kept.
     pub temperature: f32,
@@ -117,7 +122,7 @@ pub struct Transcript {
     pub languages: Vec<LanguageChange>,
     /// Seconds of audio, speech or not.
     pub duration: f64,
-    /// Seconds of voice that was listened to twice and gave no words.
+    /// Seconds of voice that gave no words, not even by itself; 0 where windows are sequential.
     pub voice_without_words: f64,
 }
 

@@ -202,7 +202,7 @@ impl<'a> Channel<'a> {
         };
         wire::Channel {
             search: (!parameters.search.is_empty())
-                .then(|| search(parameters, self.heard.clone(), &language.code)),
+                .then(|| search(parameters, runs(transcript, &self.heard))),
             detected_language: detects.then(|| language.code.clone()),
             language_confidence: detects.then(|| Probability::new(language.probability)),
             alternatives: vec![alternative],
@@ -234,24 +234,34 @@ fn spoken(transcript: &Transcript) -> Vec<String> {
 
 /// Words in the order of time, formatted as their languages are.
 fn formatted(parameters: &Parameters, transcript: &Transcript, heard: &[Word]) -> Vec<Word> {
+    let shown = |(words, language): (&[Word], &str)| {
+        format::format(words.to_vec(), &format_options(parameters, language))
+    };
+    runs(transcript, heard).flat_map(shown).collect()
+}
+
+/// Words in a row in the same language, with its code.
+fn runs<'a>(transcript: &'a Transcript, words: &'a [Word]) -> impl Iterator<Item = (&'a [Word], &'a str)> {
     let language = |word: &Word| transcript.language_at(word.start);
-    let runs = heard.chunk_by(|one, next| language(one) == language(next));
-    runs.flat_map(|run| {
-        let language = run.first().map_or(transcript.language.code.as_str(), language);
-        format::format(run.to_vec(), &format_options(parameters, language))
-    })
-    .collect()
+    let runs = words.chunk_by(move |one, next| language(one) == language(next));
+    runs.filter_map(move |run| Some((run, language(run.first()?))))
 }
 
 /// Searches the words as heard, since numbers are searched for as they are spoken; but shows nothing that is
 /// masked in the transcript.
-pub(super) fn search(parameters: &Parameters, heard: Vec<Word>, language: &str) -> Vec<wire::Search> {
-    let options = format::Options {
-        language,
-        profanity_filter: parameters.profanity_filter,
-        ..format::Options::default()
+pub(super) fn search<'a>(
+    parameters: &Parameters,
+    heard: impl IntoIterator<Item = (&'a [Word], &'a str)>,
+) -> Vec<wire::Search> {
+    let masked = |(words, language): (&[Word], &str)| {
+        let options = format::Options {
+            language,
+            profanity_filter: parameters.profanity_filter,
+            ..format::Options::default()
+        };
+        format::format(words.to_vec(), &options)
     };
-    let words = format::format(heard, &options);
+    let words: Vec<Word> = heard.into_iter().flat_map(masked).collect();
     let searcher = format::Searcher::new(&words);
     let hit = |hit: format::Hit| wire::Hit {
         confidence: Probability::new(hit.confidence),

@@ -32,7 +32,7 @@ pub struct Metadata {
     pub channels: u16,
     pub models: Vec<Uuid>,
     pub model_info: BTreeMap<Uuid, ModelInfo>,
-    /// Voice that was listened to twice and gave no words, all channels added up; absent if there is none. An extension.
+    /// Voice that gave no words, all channels added up; absent if there is none. An extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voice_without_words: Option<Seconds>,
     /// Parameters that were understood and not honoured.

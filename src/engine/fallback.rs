@@ -79,6 +79,13 @@ impl Quality {
 }
 
 impl Recognition {
+    /// Whether the text is good enough and the model heard speech, however probable the text is: over tones and clicks
+    /// it likes to repeat itself with growing conviction.
+    pub fn is_certain(&self, options: &DecodingOptions) -> bool {
+        !self.needs_fallback(options)
+            && !self.segments.iter().any(|segment| Quality::from(segment).is_unspoken(options))
+    }
+
     /// Whether attempts at higher temperatures may do better; for a window that was tried at one alone.
     pub fn needs_fallback(&self, options: &DecodingOptions) -> bool {
         self.segments.iter().any(|segment| Quality::from(segment).needs_fallback(options))

@@ -91,15 +91,6 @@ pub struct DecodingOptions {
 const SECOND_LOG_PROBABILITY: f32 = -0.8;
 
 impl DecodingOptions {
-    /// For audio that the detector of voice is nowhere sure of: silence wherever the model hears no speech, however
-    /// probable its text. Over tones and clicks it likes to repeat itself, with growing conviction.
-    #[must_use]
-    pub fn for_doubtful_voice(mut self) -> Self {
-        self.temperatures.truncate(1);
-        self.log_probability_threshold = Some(0.0);
-        self
-    }
-
     /// For voice that gave no words at first: one attempt, which must be surer than usual. Others would invent some.
     #[must_use]
     pub fn for_second_listening(mut self) -> Self {

@@ -302,7 +302,9 @@ impl Channel {
     ) -> Option<Request> {
         let taken = to_samples(took.as_secs_f64() * HOP_PER_SECOND_TAKEN);
         self.hop = taken.max(self.settings.least_hop);
-        self.settle_language(&recognition);
+        if !matches!(self.work, Work::ListeningAgain { .. }) {
+            self.settle_language(&recognition);
+        }
         match std::mem::replace(&mut self.work, Work::Idle) {
             Work::Idle => None,
             Work::Open { start, end } => {
@@ -331,7 +333,7 @@ impl Channel {
                 self.finish(close, words, events)
             }
             Work::ListeningAgain { close, mut words, stretch, others } => {
-                if !recognition.needs_fallback(&DecodingOptions::default().for_second_listening()) {
+                if recognition.is_certain(&DecodingOptions::default().for_second_listening()) {
                     let inside = |word: &Word| stretch.contains(&to_samples(word.start.midpoint(word.end)));
                     words.extend(self.words(recognition, stretch.start).into_iter().filter(inside));
                     words.sort_by(|a, b| a.start.total_cmp(&b.start));
@@ -343,13 +345,22 @@ impl Channel {
 
     /// Closes a span whose windows are recognised, once voice without words was listened to again: among other speech
     /// the model passes over sentences that are quieter, or that are said twice.
-    fn finish(&mut self, close: Close, words: Vec<Word>, events: &mut VecDeque<Event>) -> Option<Request> {
-        // Of a span that is to be cut, the part after the cut comes again.
-        let end = match close.reason {
-            Reason::Long => self.open.span.window_start(self.position).midpoint(close.at),
-            _ => close.at,
-        };
-        let mut stretches = self.open.span.without_words(&words, end);
+    fn finish(
+        &mut self,
+        mut close: Close,
+        mut words: Vec<Word>,
+        events: &mut VecDeque<Event>,
+    ) -> Option<Request> {
+        if close.reason == Reason::Long {
+            // The part after the cut comes again.
+            let from = self.open.span.window_start(self.position);
+            let range =
+                from.midpoint(close.at)..close.at.saturating_sub(SECOND).max(from.midpoint(close.at) + 1);
+            close.at = self.open.span.cut(range, &words);
+            let at = to_seconds(close.at);
+            words.retain(|word| word.start.midpoint(word.end) < at);
+        }
+        let mut stretches = self.open.span.without_words(&words, close.at);
         stretches.reverse();
         self.listen_again(close, words, stretches, events)
     }
@@ -363,7 +374,7 @@ impl Channel {
     ) -> Option<Request> {
         let Some(stretch) = others.pop() else {
             self.work = Work::Idle;
-            self.closed(close, words, events);
+            self.emit(close, words, events);
             return None;
         };
         let mut request = self.request(stretch.start, stretch.end, false);
@@ -380,19 +391,6 @@ impl Channel {
         let sure_frames_after = |sample: usize| self.open.span.sure_frames_after(start + sample as u64);
         let rest = recognition.rest(end.saturating_sub(start) as usize, sure_frames_after)?;
         Some(start + rest as u64)
-    }
-
-    /// All of the span is recognised.
-    fn closed(&mut self, mut close: Close, mut words: Vec<Word>, events: &mut VecDeque<Event>) {
-        if close.reason == Reason::Long {
-            let from = self.open.span.window_start(self.position);
-            let range =
-                from.midpoint(close.at)..close.at.saturating_sub(SECOND).max(from.midpoint(close.at) + 1);
-            close.at = self.open.span.cut(range, &words);
-            let at = to_seconds(close.at);
-            words.retain(|word| word.start.midpoint(word.end) < at);
-        }
-        self.emit(close, words, events);
     }
 
     /// Sends the span's words, and opens the next span.

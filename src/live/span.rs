@@ -149,7 +149,7 @@ impl Span {
     /// The voiced part of a word's `seconds` in the stream.
     pub fn voiced_part(&self, seconds: Range<f64>) -> Range<f64> {
         let origin = to_seconds(self.first_frame());
-        if seconds.end <= origin {
+        if seconds.start < to_seconds(self.start) || seconds.end <= origin {
             // A word of the span before.
             return seconds;
         }

@@ -111,11 +111,8 @@ pub const ENCODE: Histogram =
     seconds("stt_encode_duration_seconds", "One call of the encoder, for a batch of windows.", BUCKETS);
 pub const DECODE: Histogram =
     seconds("stt_decode_duration_seconds", "From a window's encoding to its answer, by class.", BUCKETS);
-pub const VOICE_WITHOUT_WORDS: Histogram = seconds(
-    "stt_voice_without_words_seconds",
-    "Voice in a channel of a file that was listened to twice and gave no words.",
-    BUCKETS,
-);
+pub const VOICE_WITHOUT_WORDS: Histogram =
+    seconds("stt_voice_without_words_seconds", "Voice in a channel of a file that gave no words.", BUCKETS);
 pub const HTTP_REQUEST: Histogram = seconds(
     "http_server_request_duration_seconds",
     "From a request's head to the head of its answer, by method, route and status; refusals and errors by status alone.",

@@ -7,6 +7,9 @@ use crate::audio::SAMPLE_RATE;
 use crate::transcript::{Segment, Word};
 use crate::vad::{FRAME_SAMPLES, unaccounted};
 
+/// Words that are closer than this, in seconds, may be one.
+const TOUCH: f64 = 0.3;
+
 /// Seconds of voice in `pieces` that none of `words` accounts for.
 pub fn seconds_without_words(pieces: &[Piece], probabilities: &[f32], words: &[Word]) -> f64 {
     let accounted = accounted(words);
@@ -47,9 +50,24 @@ pub fn within(segments: Vec<Segment>, stretch: &Range<usize>) -> Vec<Segment> {
         .collect()
 }
 
-/// Puts `found` between the `segments`, in the order of their words' times.
+/// Puts `found` between the `segments`, in the order of their words' times, without a first or last word that the neighbour
+/// it touches has already.
 pub fn put(segments: &mut Vec<Segment>, found: Vec<Segment>) {
-    for segment in found {
+    for mut segment in found {
+        let has = |found: &Word| {
+            let touches = |word: &Word| word.start < found.end + TOUCH && found.start < word.end + TOUCH;
+            segments
+                .iter()
+                .flat_map(|segment| &segment.words)
+                .any(|word| touches(word) && word.is_like(found))
+        };
+        if segment.words.first().is_some_and(has) {
+            segment.words.remove(0);
+        }
+        if segment.words.last().is_some_and(has) {
+            segment.words.pop();
+        }
+        let Some(segment) = of_words(segment) else { continue };
         let Some(start) = segment.words.first().map(|word| word.start) else { continue };
         let mut at = segments.partition_point(|other| ends_before(other, start));
         if let Some(host) = segments.get_mut(at) {

@@ -25,13 +25,21 @@ pub struct Heard {
     pub voice_without_words: f64,
 }
 
-/// The language to expect after the first window.
-pub fn expected(first: &DetectedLanguage) -> Option<String> {
-    (first.probability >= EXPECTED).then(|| first.code.clone())
+impl Heard {
+    /// Whether its language counts: without words it is that of a sound.
+    fn has_words(&self) -> bool {
+        !self.segments.is_empty()
+    }
 }
 
-/// The language of most of the audio, by its probability; `None` without windows.
+/// The language to expect after the first window.
+pub fn expected(first: &Heard) -> Option<String> {
+    (first.has_words() && first.language.probability >= EXPECTED).then(|| first.language.code.clone())
+}
+
+/// The language of most of the audio, by its probability; `None` without words.
 pub fn main(windows: &[Heard]) -> Option<DetectedLanguage> {
+    let windows: Vec<&Heard> = windows.iter().filter(|heard| heard.has_words()).collect();
     let weight = |code: &str| {
         let of_code = windows.iter().filter(|heard| heard.language.code == code);
         of_code.map(|heard| heard.plan.samples() as f64 * f64::from(heard.language.probability)).sum::<f64>()
@@ -50,36 +58,46 @@ pub fn is_misheard(heard: &Heard, main: &DetectedLanguage) -> bool {
 /// For each window whether it may hold two languages: it is in doubt, voice in it gave no words, or a neighbour is in
 /// another language.
 pub fn may_change(windows: &[Heard]) -> Vec<bool> {
-    let code = |index: usize| windows.get(index).map(|heard| &heard.language.code);
+    let code =
+        |index: usize| windows.get(index).filter(|heard| heard.has_words()).map(|heard| &heard.language.code);
     let differs = |index: usize, other: Option<usize>| {
         other.and_then(code).is_some_and(|other| Some(other) != code(index))
     };
     (0..windows.len())
         .map(|index| {
-            windows[index].language.probability < DOUBTFUL
-                || windows[index].voice_without_words >= UNHEARD
-                || differs(index, index.checked_sub(1))
-                || differs(index, Some(index + 1))
+            let heard = &windows[index];
+            let differs = |other| heard.has_words() && differs(index, other);
+            (heard.has_words() && heard.language.probability < DOUBTFUL)
+                || heard.voice_without_words >= UNHEARD
+                || differs(index.checked_sub(1))
+                || differs(Some(index + 1))
         })
         .collect()
 }
 
-/// The stretches of one language each in a window that was recognised in `parts`: codes and audio. `whole`: the language of
-/// the window, which a part in doubt has if none comes before it.
-pub fn stretches(parts: &[Heard], whole: &DetectedLanguage) -> Vec<(String, WindowPlan)> {
+/// The stretches of one language each in a window with these `parts` and their `languages`. A doubtful part has the
+/// language of the part before it, and a doubtful first part that of the `whole` window.
+pub fn stretches(
+    parts: Vec<WindowPlan>,
+    languages: &[DetectedLanguage],
+    whole: &DetectedLanguage,
+) -> Vec<(DetectedLanguage, WindowPlan)> {
     let is_known = |code: &String| {
-        let is_sure = |part: &Heard| part.language.code == *code && part.language.probability >= SURE;
-        whole.code == *code || parts.iter().any(is_sure)
+        let is_sure = |language: &DetectedLanguage| language.code == *code && language.probability >= SURE;
+        whole.code == *code || languages.iter().any(is_sure)
     };
-    let mut stretches: Vec<(String, WindowPlan)> = Vec::new();
-    for part in parts {
-        let DetectedLanguage { code, probability } = &part.language;
+    let mut stretches: Vec<(DetectedLanguage, WindowPlan)> = Vec::new();
+    for (part, language) in parts.into_iter().zip(languages) {
+        let DetectedLanguage { code, probability } = language;
         let is_believed = *probability >= SURE || (*probability >= EXPECTED && is_known(code));
-        let before = stretches.last().map_or(&whole.code, |(code, _)| code);
-        let code = if is_believed { code } else { before }.clone();
+        let before = stretches.last().map_or(whole, |(language, _)| language);
+        let language = if is_believed { language } else { before }.clone();
         match stretches.last_mut() {
-            Some((last, plan)) if *last == code => *plan = plan.then(&part.plan),
-            _ => stretches.push((code, part.plan.clone())),
+            Some((last, plan)) if last.code == language.code => {
+                last.probability = last.probability.max(language.probability);
+                *plan = plan.then(&part);
+            }
+            _ => stretches.push((language, part)),
         }
     }
     stretches
@@ -88,7 +106,7 @@ pub fn stretches(parts: &[Heard], whole: &DetectedLanguage) -> Vec<(String, Wind
 /// The languages in the order in which they begin.
 pub fn changes(windows: &[Heard]) -> Vec<LanguageChange> {
     let mut changes: Vec<LanguageChange> = Vec::new();
-    for heard in windows {
+    for heard in windows.iter().filter(|heard| heard.has_words()) {
         if changes.last().is_none_or(|last| last.code != heard.language.code) {
             changes.push(LanguageChange {
                 start: heard.plan.to_file_time(0.0),
@@ -107,7 +125,8 @@ mod tests {
     fn heard(start: usize, code: &str, probability: f32) -> Heard {
         let plan = WindowPlan::new([start * 16_000..(start + 30) * 16_000]);
         let language = DetectedLanguage { code: code.into(), probability };
-        Heard { plan, language, segments: Vec::new(), voice_without_words: 0.0 }
+        let segments = vec![Segment::default()];
+        Heard { plan, language, segments, voice_without_words: 0.0 }
     }
 
     #[test]
@@ -125,23 +144,24 @@ mod tests {
 
     #[test]
     fn parts_of_one_language_are_joined_and_doubtful_ones_have_the_language_before() {
-        let part = |index: usize, code: &str, probability| Heard {
-            plan: WindowPlan::new([index * 80_000..(index + 1) * 80_000]),
-            ..heard(0, code, probability)
-        };
-        let parts = [
-            part(0, "en", 0.9),
-            part(1, "cy", 0.4),
-            part(2, "de", 0.9),
-            part(3, "de", 0.6),
-            part(4, "en", 0.7),
+        let named = |code: &str, probability| DetectedLanguage { code: code.into(), probability };
+        let parts: Vec<WindowPlan> =
+            (0..5).map(|index| WindowPlan::new([index * 80_000..(index + 1) * 80_000])).collect();
+        let languages =
+            [named("en", 0.9), named("cy", 0.4), named("de", 0.9), named("de", 0.6), named("en", 0.7)];
+        let whole = named("en", 0.6);
+        let expected = [
+            (named("en", 0.9), WindowPlan::new([0..160_000])),
+            (named("de", 0.9), WindowPlan::new([160_000..320_000])),
+            (named("en", 0.7), WindowPlan::new([320_000..400_000])),
         ];
-        let whole = DetectedLanguage { code: "en".into(), probability: 0.6 };
-        let stretch = |code: &str, samples| (code.to_owned(), WindowPlan::new([samples]));
-        let expected =
-            [stretch("en", 0..160_000), stretch("de", 160_000..320_000), stretch("en", 320_000..400_000)];
-        assert_eq!(stretches(&parts, &whole), expected);
-        assert_eq!(stretches(&parts[..2], &whole), [stretch("en", 0..160_000)]);
+        assert_eq!(stretches(parts.clone(), &languages, &whole), expected);
+        let other = stretches(parts[2..4].to_vec(), &languages[2..4], &whole);
+        assert_eq!(
+            other,
+            [(named("de", 0.9), WindowPlan::new([160_000..320_000]))],
+            "not the whole's language"
+        );
     }
 
     #[test]
@@ -156,8 +176,15 @@ mod tests {
         assert_eq!(may_change(&windows), [false, true, true, false, true]);
         let unheard = Heard { voice_without_words: 8.0, ..heard(0, "en", 0.9) };
         assert_eq!(may_change(&[unheard]), [true]);
+        let sound = Heard { segments: Vec::new(), ..heard(30, "cy", 0.5) };
+        assert_eq!(
+            may_change(&[heard(0, "en", 0.9), sound.clone()]),
+            [false, false],
+            "no words, no language"
+        );
+        assert!(main(&[sound]).is_none());
         assert!(may_change(&[]).is_empty() && main(&[]).is_none());
-        assert_eq!(expected(&windows[0].language).as_deref(), Some("en"));
-        assert_eq!(expected(&heard(0, "nn", 0.3).language), None);
+        assert_eq!(expected(&windows[0]).as_deref(), Some("en"));
+        assert_eq!(expected(&heard(0, "nn", 0.3)), None);
     }
 }

@@ -33,7 +33,7 @@ use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions, voiced_part};
 /// next windows are made, and the most that take up memory.
 const WINDOWS_PER_SLOT: usize = 2;
 
-/// With fewer frames of sure speech in a window, it may hold no speech at all.
+/// A window with fewer frames of sure speech may hold no speech at all.
 const SURE_FRAMES_MIN: usize = 3;
 
 /// Cheap handle: clones share the engine.
@@ -163,10 +163,9 @@ impl Transcriber {
         let duration = sound.duration_seconds();
         let channel = Channel { sound, probabilities: &plan.probabilities };
         let heard = match &work.options.language {
-            LanguageChoice::Named(_) => {
-                let choice = &work.options.language;
-                try_join_all(plan.windows.iter().map(|window| self.planned(window, channel, choice, work)))
-                    .await?
+            named @ LanguageChoice::Named(_) => {
+                let windows = plan.windows.iter();
+                try_join_all(windows.map(|window| self.first(window, channel, named, work))).await?
             }
             LanguageChoice::Detect { among, .. } => {
                 self.detecting(&plan.windows, channel, among, work).await?
@@ -194,23 +193,24 @@ impl Transcriber {
     ) -> Result<Vec<Heard>, Error> {
         let Some((first, others)) = windows.split_first() else { return Ok(Vec::new()) };
         let detect = |expected| LanguageChoice::Detect { among: among.to_vec(), expected };
-        let first = self.planned(first, channel, &detect(None), work).await?;
-        let choice = detect(languages::expected(&first.language));
+        let first = self.first(first, channel, &detect(None), work).await?;
+        let choice = detect(languages::expected(&first));
+        let others = others.iter().map(|window| self.first(window, channel, &choice, work));
         let mut heard = vec![first];
-        heard.extend(
-            try_join_all(others.iter().map(|window| self.planned(window, channel, &choice, work))).await?,
-        );
+        heard.extend(try_join_all(others).await?);
         if let Some(main) = languages::main(&heard) {
-            let named = LanguageChoice::Named(main.code.clone());
-            for window in heard.iter_mut().filter(|window| languages::is_misheard(window, &main)) {
-                *window = self.planned(&window.plan, channel, &named, work).await?;
-            }
+            let again = heard.iter_mut().filter(|window| languages::is_misheard(window, &main));
+            let again = again.map(|window| async {
+                *window = self.again(&window.plan, main.clone(), channel, work).await?;
+                Ok::<_, Error>(())
+            });
+            try_join_all(again).await?;
         }
         let may_change = languages::may_change(&heard);
         let settled = heard.into_iter().zip(may_change).map(|(window, may_change)| async move {
             if may_change { self.by_language(window, channel, among, work).await } else { Ok(vec![window]) }
         });
-        Ok(try_join_all(settled).await?.concat())
+        Ok(try_join_all(settled).await?.into_iter().flatten().collect())
     }
 
     /// A window that may hold several languages, divided where they change.
@@ -222,17 +222,61 @@ impl Transcriber {
         work: &Work<'_>,
     ) -> Result<Vec<Heard>, Error> {
         let parts = window.plan.parts(channel.probabilities);
+        if parts.len() < 2 {
+            return Ok(vec![window]);
+        }
         let choice = LanguageChoice::Detect { among: among.to_vec(), expected: None };
-        let heard = try_join_all(parts.iter().map(|part| self.planned(part, channel, &choice, work))).await?;
-        let stretches = languages::stretches(&heard, &window.language);
-        if let [_] = stretches.as_slice() {
+        let found =
+            try_join_all(parts.iter().map(|part| self.language(part, channel, &choice, work))).await?;
+        let stretches = languages::stretches(parts, &found, &window.language);
+        if stretches.iter().all(|(language, _)| language.code == window.language.code) {
             // More context is better where nothing changes.
             return Ok(vec![window]);
         }
-        let heard = stretches.into_iter().map(|(code, plan)| async move {
-            self.planned(&plan, channel, &LanguageChoice::Named(code), work).await
-        });
+        let heard = stretches
+            .into_iter()
+            .map(|(language, plan)| async move { self.again(&plan, language, channel, work).await });
         try_join_all(heard).await
+    }
+
+    /// The language of `part`, by one attempt at it.
+    async fn language(
+        &self,
+        part: &WindowPlan,
+        channel: Channel<'_>,
+        choice: &LanguageChoice,
+        work: &Work<'_>,
+    ) -> Result<DetectedLanguage, Error> {
+        let _place = work.room.acquire().await.ok();
+        let mut window = self.window(part.pcm(channel.sound), work.options, choice, None);
+        window.options.temperatures.truncate(1);
+        window.options.word_times = false;
+        Ok(self.engine.recognize(work.admission, window).await?.language)
+    }
+
+    /// A window that no one has listened to yet.
+    async fn first(
+        &self,
+        plan: &WindowPlan,
+        channel: Channel<'_>,
+        choice: &LanguageChoice,
+        work: &Work<'_>,
+    ) -> Result<Heard, Error> {
+        let heard = self.planned(plan, channel, choice, work).await?;
+        work.admission.done(seconds(plan.samples()));
+        Ok(heard)
+    }
+
+    /// Audio that was recognised before, in a `language` that was detected since.
+    async fn again(
+        &self,
+        plan: &WindowPlan,
+        language: DetectedLanguage,
+        channel: Channel<'_>,
+        work: &Work<'_>,
+    ) -> Result<Heard, Error> {
+        let choice = LanguageChoice::Named(language.code.clone());
+        Ok(Heard { language, ..self.planned(plan, channel, &choice, work).await? })
     }
 
     /// One planned window, and the rests that decoding leaves of it, until all of its speech is accounted for.
@@ -250,26 +294,19 @@ impl Transcriber {
         let mut segments = Vec::new();
         let mut next = Some(whole.clone());
         while let Some(plan) = next {
-            let mut window = self.window(plan.pcm(channel.sound), work.options, choice, language.as_ref());
-            let is_doubtful = sure_frames(&plan, channel.probabilities) < SURE_FRAMES_MIN;
-            if is_doubtful {
-                window.options = window.options.for_doubtful_voice();
-            }
+            let window = self.window(plan.pcm(channel.sound), work.options, choice, language.as_ref());
+            let options = window.options.clone();
             let mut recognition = self.engine.recognize(work.admission, window).await?;
-            if is_doubtful && recognition.needs_fallback(&DecodingOptions::default()) {
+            let is_doubtful = sure_frames(&plan, channel.probabilities) < SURE_FRAMES_MIN;
+            if is_doubtful && !recognition.is_certain(&options) {
                 recognition.segments.clear();
             }
-            work.admission.done(seconds(recognition.advance().min(plan.samples())));
             let sure_frames_after =
                 |sample| plan.after(sample).map_or(0, |rest| sure_frames(&rest, channel.probabilities));
             let rest = recognition.rest(plan.samples(), sure_frames_after);
             language.get_or_insert(recognition.language);
-            segments.extend(
-                recognition
-                    .segments
-                    .into_iter()
-                    .map(|segment| in_file(segment, &plan, channel.probabilities)),
-            );
+            let of_file = |segment| in_file(segment, &plan, channel.probabilities);
+            segments.extend(recognition.segments.into_iter().map(of_file));
             next = rest.and_then(|sample| plan.after(sample));
         }
         let language = language.unwrap_or_else(unknown_language);
@@ -293,23 +330,18 @@ impl Transcriber {
         work: &Work<'_>,
     ) -> Result<(), Error> {
         let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
-        let stretches = coverage::without_words(plan.pieces(), probabilities, &words);
-        let listened = stretches.into_iter().map(|stretch| async move {
+        for stretch in coverage::without_words(plan.pieces(), probabilities, &words) {
             let plan = WindowPlan::new([stretch.clone()]);
             let mut window =
                 self.window(plan.pcm(sound), work.options, &work.options.language, Some(language));
             window.options = window.options.for_second_listening();
             let options = window.options.clone();
             let recognition = self.engine.recognize(work.admission, window).await?;
-            if recognition.needs_fallback(&options) {
-                return Ok::<_, Error>(Vec::new());
+            if recognition.is_certain(&options) {
+                let of_file = |segment| in_file(segment, &plan, probabilities);
+                let found = recognition.segments.into_iter().map(of_file).collect();
+                coverage::put(segments, coverage::within(found, &stretch));
             }
-            let of_file = |segment| in_file(segment, &plan, probabilities);
-            let found = recognition.segments.into_iter().map(of_file).collect();
-            Ok(coverage::within(found, &stretch))
-        });
-        for found in try_join_all(listened).await? {
-            coverage::put(segments, found);
         }
         Ok(())
     }

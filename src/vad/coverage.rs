@@ -6,7 +6,7 @@ use super::endpoint::SURE_SPEECH;
 use super::silero::FRAME_SAMPLES;
 use crate::audio::SAMPLE_RATE;
 
-/// The least voice that is worth listening to again: 0.6 s, a short word.
+/// The least voice that is worth listening to again, in all frames of a stretch: 0.6 s.
 const LEAST_VOICED_FRAMES: usize = 19;
 /// A longer silence divides two stretches: 1 s. Shorter ones stay, as context.
 const DIVIDING_FRAMES: usize = 31;
@@ -14,7 +14,9 @@ const DIVIDING_FRAMES: usize = 31;
 const CONTEXT_FRAMES: usize = 12;
 /// Within a word, a longer silence is a pause, and the word lies on one side of it: 0.3 s.
 const PAUSE_FRAMES: usize = 10;
-/// Sound of a word before and after the frames that are surely speech, in seconds: consonants are faint.
+/// A frame of at least this probability may belong to a word.
+const FAINT_SPEECH: f32 = 0.2;
+/// Sound of a word before and after such frames, in seconds: consonants are faint.
 const FAINT: f64 = 0.1;
 
 const FRAME_SECONDS: f64 = FRAME_SAMPLES as f64 / SAMPLE_RATE as f64;
@@ -77,7 +79,7 @@ pub fn voiced_part(probabilities: &[f32], seconds: Range<f64>) -> Range<f64> {
     let end = ((seconds.end.max(0.0) / FRAME_SECONDS).ceil() as usize).min(probabilities.len());
     // The first and the last voiced frame of each part, and how many there are.
     let mut parts: Vec<(usize, usize, usize)> = Vec::new();
-    for frame in (first..end).filter(|&frame| probabilities[frame] >= SURE_SPEECH) {
+    for frame in (first..end).filter(|&frame| probabilities[frame] >= FAINT_SPEECH) {
         match parts.last_mut() {
             Some((_, last, voiced)) if frame - *last <= PAUSE_FRAMES => {
                 *last = frame;

@@ -113,7 +113,7 @@ fn shape(
 ) -> (Vec<Word>, Option<Vec<wire::Search>>) {
     let words = redactor.redact(format::gather(&heard.words), heard.is_final);
     let language = heard.language.as_deref().unwrap_or_default();
-    let search = (!parameters.search.is_empty()).then(|| search(parameters, words.clone(), language));
+    let search = (!parameters.search.is_empty()).then(|| search(parameters, [(words.as_slice(), language)]));
     (format::format(words, &format_options(parameters, language)), search)
 }
 
