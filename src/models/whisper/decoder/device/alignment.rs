@@ -29,7 +29,6 @@ pub struct CostsRequest {
 /// Costs (rows, positions) on their way to the host. Any thread may wait for them.
 pub struct PendingCosts {
     delivery: Box<dyn Delivery>,
-    pub rows: usize,
     pub positions: usize,
 }
 
@@ -137,7 +136,7 @@ impl Decoder {
             // SAFETY: as many contiguous f32 numbers as are copied, of a tensor as above.
             let from = unsafe { address(&part) };
             let delivery = self.device.deliver(from, rows * positions)?;
-            pending.push(PendingCosts { delivery, rows, positions });
+            pending.push(PendingCosts { delivery, positions });
         }
         self.device.stage_ends()?;
         Ok(pending)
