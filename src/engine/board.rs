@@ -32,8 +32,8 @@ pub struct Counts {
 pub struct Board {
     base: Instant,
     condition: AtomicU8,
-    /// How long the current call has been known to hang, in milliseconds.
-    hung_ms: AtomicU64,
+    /// How long the current call has been known to hang, or the worker to fail, in milliseconds.
+    unwell_ms: AtomicU64,
     ended: AtomicBool,
     /// Incremented at the start and at the end of each model call, so odd during one.
     calls: AtomicU64,
@@ -60,7 +60,7 @@ impl Board {
         let board = Self {
             base: Instant::now(),
             condition: AtomicU8::new(Condition::Working as u8),
-            hung_ms: AtomicU64::default(),
+            unwell_ms: AtomicU64::default(),
             ended: AtomicBool::default(),
             calls: AtomicU64::default(),
             alignments_begun: AtomicU64::default(),
@@ -195,13 +195,13 @@ impl Board {
         self.ended.store(true, SeqCst);
     }
 
-    /// `time`: how long a call has been known to hang; zero if none does.
-    pub fn hangs_for(&self, time: Duration) {
-        self.hung_ms.store(time.as_millis() as u64, Relaxed);
+    /// `time`: how long a call has been known to hang, or the worker to fail; zero if neither.
+    pub fn set_unwell_for(&self, time: Duration) {
+        self.unwell_ms.store(time.as_millis() as u64, Relaxed);
     }
 
-    pub fn hung_for(&self) -> Duration {
-        Duration::from_millis(self.hung_ms.load(Relaxed))
+    pub fn unwell_for(&self) -> Duration {
+        Duration::from_millis(self.unwell_ms.load(Relaxed))
     }
 
     pub fn set_condition(&self, condition: Condition) {
