@@ -234,6 +234,12 @@ pub trait Device: Queue {
     /// A failure on the device meanwhile.
     fn is_reached(&mut self, mark: Mark) -> Result<bool, Error>;
 
+    /// Waits on the host until the side queue has reached `mark`.
+    ///
+    /// # Errors
+    /// A failure on the device meanwhile.
+    fn wait_for_mark(&mut self, mark: Mark) -> Result<(), Error>;
+
     /// Orders the kernels' work from now on after `mark`.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::batching::Situation;
 use super::{Encoding, Worker};
 use crate::engine::entry::{Entry, Occupant};
+use crate::engine::error::Error;
 use crate::engine::fairness::{EncodeTime, Flow};
 use crate::engine::model::{Attempt, EncodeRequest, SlotId};
 use crate::engine::window::Class;
@@ -105,30 +106,35 @@ impl Worker {
             return;
         }
         let (is_encoded, _) = self.model.call(|model| model.is_encoded(&slots));
-        match is_encoded {
-            Ok(true) => {
-                self.learn_encoding(&encoding);
-                self.set_encoded(&slots);
-                if let Some(took) = self.begin(&slots) {
-                    self.spent(&slots, took);
-                }
+        let encoded = match is_encoded {
+            Ok(true) => Ok(()),
+            Ok(false) if self.decoded().next().is_some() => {
+                self.encoding = Some(encoding);
+                return;
             }
-            Ok(false) if self.decoded().next().is_some() => self.encoding = Some(encoding),
-            Ok(false) => {
-                // The wait counts as encoding, and so do the prompts that come with it.
-                if let Some(took) = self.begin(&slots) {
-                    let share = took / slots.len() as u32;
-                    for slot in &slots {
-                        if let Some(occupant) = &mut self.slots[slot.0] {
-                            occupant.busy += share;
-                        }
-                    }
-                }
-                self.learn_encoding(&encoding);
-                self.set_encoded(&slots);
-            }
-            Err(error) => self.fail(&slots, &error),
+            Ok(false) => self.wait_encoded(&slots),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = encoded {
+            return self.fail(&slots, &error);
         }
+        self.learn_encoding(&encoding);
+        self.set_encoded(&slots);
+        if let Some(took) = self.begin(&slots) {
+            self.spent(&slots, took);
+        }
+    }
+
+    /// The wait is part of the windows' encoding, whose whole time is charged to their flows.
+    fn wait_encoded(&mut self, slots: &[SlotId]) -> Result<(), Error> {
+        let (waited, took) = self.model.call(|model| model.wait_encoded(slots));
+        let share = took / slots.len().max(1) as u32;
+        for slot in slots {
+            if let Some(occupant) = &mut self.slots[slot.0] {
+                occupant.busy += share;
+            }
+        }
+        waited
     }
 
     fn set_encoded(&mut self, slots: &[SlotId]) {

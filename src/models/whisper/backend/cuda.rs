@@ -115,6 +115,10 @@ impl Backend for CudaBackend {
         self.decoder.is_filled(slots)
     }
 
+    fn wait_encoded(&mut self, slots: &[SlotId]) -> Result<(), Error> {
+        self.decoder.wait_filled(slots)
+    }
+
     fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
         self.decoder.forward(runs, wanted)
     }

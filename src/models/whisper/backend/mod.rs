@@ -105,6 +105,11 @@ pub trait Backend: Any {
         Ok(true)
     }
 
+    /// Waits until the windows in `slots`, which were given to [`Backend::encode`] together, are encoded.
+    fn wait_encoded(&mut self, _slots: &[SlotId]) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Runs `runs` and returns the logits after some of their tokens, without choosing any. `wanted`: indices into
     /// the tokens of all runs, in order. Waits for slots that are still being encoded.
     fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error>;
