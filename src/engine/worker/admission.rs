@@ -26,15 +26,16 @@ impl Worker {
             return;
         }
         let batch = self.fairness.encode_batch(self.model.info().encode_batch);
-        let kept = self.fairness.keeps_a_slot(now) && situation.free_slots == 1 && self.slots.len() > 1;
+        let keeps_last = self.fairness.keeps_a_slot(now) && self.slots.len() > 1;
         let free: Vec<SlotId> = (0..self.slots.len())
             .filter(|&index| self.slots[index].is_none())
             .map(SlotId)
             .take(batch)
             .collect();
         let mut admitted: Vec<(SlotId, Entry)> = Vec::new();
-        for slot in free {
-            let Some(entry) = self.next_in_time(now, kept) else { break };
+        for (index, slot) in free.into_iter().enumerate() {
+            let is_last = index + 1 == situation.free_slots;
+            let Some(entry) = self.next_in_time(now, keeps_last && is_last) else { break };
             self.fairness.begins(entry.flow());
             admitted.push((slot, entry));
         }
