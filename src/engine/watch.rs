@@ -166,6 +166,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::board::Board;
 
     #[test]
     fn a_call_is_as_long_as_it_was_watched() {
@@ -202,5 +203,23 @@ mod tests {
         }
         assert_eq!(longest, 9 * every);
         assert_eq!(watch.watched([Some(21), Some(8)], every), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_alignment_that_does_not_come_back_is_seen_while_others_do() {
+        let (board, mut watch) = (Board::new(), Watch::new(&Config::default(), Weak::new()));
+        let every = watch.every;
+        let mut before = board.alignment_begins();
+        let hangs = board.alignment_begins();
+        let mut longest = Duration::ZERO;
+        for _ in 0..10 {
+            board.alignment_ends(std::mem::replace(&mut before, board.alignment_begins()));
+            longest = watch.watched([None, board.in_alignment()], every);
+        }
+        assert_eq!(longest, 9 * every);
+        board.alignment_ends(hangs);
+        assert_eq!(watch.watched([None, board.in_alignment()], every), Duration::ZERO);
+        board.alignment_ends(before);
+        assert_eq!(board.in_alignment(), None);
     }
 }
