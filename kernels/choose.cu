@@ -100,7 +100,8 @@ __device__ inline bool ends_with(const TrieNode *trie, int node, int token) {
 
 // One block of 1024 a row. `logits` (rows, vocabulary) f32. `suppressed` (vocabulary): bits. `tries` (slots,
 // trie_size). `gains` (rows, vocabulary) f32: all 0, before and after.
-extern "C" __global__ void choose(
+// The bound keeps the registers of so many threads within those that a block can have.
+extern "C" __global__ void __launch_bounds__(1024) choose(
     const Row *rows, const int *positions, const float *logits, const unsigned char *suppressed, int vocabulary,
     int end_of_text, int timestamp_begin, int initial_max, int no_speech, int text_positions,
     const TrieNode *tries, int trie_size, float *gains, State *states, Outcome *outcomes) {

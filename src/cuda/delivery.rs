@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream, PinnedHostSlice, result};
 
-use super::{Address, Delivery, Error};
+use super::{Address, DELIVERIES, Delivery, Error};
 
-/// Buffers that wait for their next copy; allocating one takes longer than copying.
-const SPARE_BUFFERS: usize = 32;
 /// The fewest numbers of a buffer: 2 MiB, more than the costs of a window have.
 const BUFFER_NUMBERS: usize = 1 << 19;
 
@@ -78,7 +76,7 @@ impl Delivery for Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         let mut spare = self.pool.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARE_BUFFERS {
+        if spare.len() < DELIVERIES {
             spare.extend(self.buffer.take());
         }
     }

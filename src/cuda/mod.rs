@@ -234,6 +234,12 @@ pub trait Device: Queue {
     /// A failure on the device meanwhile.
     fn is_reached(&mut self, mark: Mark) -> Result<bool, Error>;
 
+    /// Waits on the host until the side queue has reached `mark`.
+    ///
+    /// # Errors
+    /// A failure on the device meanwhile.
+    fn wait_for_mark(&mut self, mark: Mark) -> Result<(), Error>;
+
     /// Orders the kernels' work from now on after `mark`.
     ///
     /// # Errors
@@ -261,5 +267,7 @@ pub trait Device: Queue {
 pub const TRANSFER_BYTES: usize = 1 << 20;
 /// Downloads that may be in progress at once.
 pub const DOWNLOADS: usize = 8;
+/// Deliveries whose memory is kept for the next ones: to allocate or to free it holds up the device.
+pub const DELIVERIES: usize = 128;
 /// Copies to the side queue that may be in progress at once.
 pub const STAGED: usize = 4;

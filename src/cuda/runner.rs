@@ -322,6 +322,11 @@ impl Device for Runner {
         self.marks.is_reached(mark)
     }
 
+    fn wait_for_mark(&mut self, mark: Mark) -> Result<(), Error> {
+        self.context.bind_to_thread()?;
+        Ok(self.marks.event(mark).map_or(Ok(()), CudaEvent::synchronize)?)
+    }
+
     fn after_mark(&mut self, mark: Mark) -> Result<(), Error> {
         match self.marks.event(mark) {
             Some(event) => Ok(self.stream.wait(event)?),

@@ -28,10 +28,10 @@ impl Unaligned {
         if answers.is_abandoned(&recognised.occupant.entry) {
             return;
         }
-        answers.board.alignment_begins();
+        let number = answers.board.alignment_begins();
         let aligned = catch_unwind(AssertUnwindSafe(|| alignment.finish(&mut recognised.hypothesis)))
             .unwrap_or_else(|_| Err(Error::ModelFailed("the alignment of words panicked".into())));
-        answers.board.alignment_ends();
+        answers.board.alignment_ends(number);
         match aligned {
             Ok(()) => answers.recognised(recognised),
             Err(error) => answers.failed(recognised.occupant.entry, error),

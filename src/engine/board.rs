@@ -1,7 +1,9 @@
 //! Health and progress of one worker, in atomics: the worker writes a few numbers at each model call and each step;
-//! other threads read them at any time.
+//! other threads read them at any time. Alignments, which run on several threads, are under a lock.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The state of a worker.
@@ -32,14 +34,13 @@ pub struct Counts {
 pub struct Board {
     base: Instant,
     condition: AtomicU8,
-    /// How long the current call has been known to hang, in milliseconds.
-    hung_ms: AtomicU64,
+    /// How long the current call has been known to hang, or the worker to fail, in milliseconds.
+    unwell_ms: AtomicU64,
     ended: AtomicBool,
     /// Incremented at the start and at the end of each model call, so odd during one.
     calls: AtomicU64,
-    /// Alignments of words that have begun, and those that have ended.
-    alignments_begun: AtomicU64,
-    alignments_ended: AtomicU64,
+    /// The alignments of words in progress, by number, and the number of the next one.
+    alignments: Mutex<(BTreeSet<u64>, u64)>,
     recognised_at: AtomicU64,
     /// Failed calls since the last successful one.
     failures: AtomicU64,
@@ -60,11 +61,10 @@ impl Board {
         let board = Self {
             base: Instant::now(),
             condition: AtomicU8::new(Condition::Working as u8),
-            hung_ms: AtomicU64::default(),
+            unwell_ms: AtomicU64::default(),
             ended: AtomicBool::default(),
             calls: AtomicU64::default(),
-            alignments_begun: AtomicU64::default(),
-            alignments_ended: AtomicU64::default(),
+            alignments: Mutex::default(),
             recognised_at: AtomicU64::default(),
             failures: AtomicU64::default(),
             left: AtomicBool::default(),
@@ -108,18 +108,23 @@ impl Board {
         Some(self.calls.load(Relaxed)).filter(|calls| !calls.is_multiple_of(2))
     }
 
-    pub fn alignment_begins(&self) {
-        self.alignments_begun.fetch_add(1, Relaxed);
+    /// Returns the number of the alignment that begins.
+    pub fn alignment_begins(&self) -> u64 {
+        let mut alignments = self.alignments.lock().unwrap_or_else(PoisonError::into_inner);
+        let (in_progress, next) = &mut *alignments;
+        let number = *next;
+        in_progress.insert(number);
+        *next += 1;
+        number
     }
 
-    pub fn alignment_ends(&self) {
-        self.alignments_ended.fetch_add(1, Relaxed);
+    pub fn alignment_ends(&self, number: u64) {
+        self.alignments.lock().unwrap_or_else(PoisonError::into_inner).0.remove(&number);
     }
 
-    /// How many alignments have ended while others are in progress: the number stays while none comes back.
+    /// The number of the alignment that has been in progress for longest.
     pub fn in_alignment(&self) -> Option<u64> {
-        let ended = self.alignments_ended.load(Relaxed);
-        (self.alignments_begun.load(Relaxed) > ended).then_some(ended)
+        self.alignments.lock().unwrap_or_else(PoisonError::into_inner).0.first().copied()
     }
 
     pub fn failures(&self) -> u64 {
@@ -195,13 +200,13 @@ impl Board {
         self.ended.store(true, SeqCst);
     }
 
-    /// `time`: how long a call has been known to hang; zero if none does.
-    pub fn hangs_for(&self, time: Duration) {
-        self.hung_ms.store(time.as_millis() as u64, Relaxed);
+    /// `time`: how long a call has been known to hang, or the worker to fail; zero if neither.
+    pub fn set_unwell_for(&self, time: Duration) {
+        self.unwell_ms.store(time.as_millis() as u64, Relaxed);
     }
 
-    pub fn hung_for(&self) -> Duration {
-        Duration::from_millis(self.hung_ms.load(Relaxed))
+    pub fn unwell_for(&self) -> Duration {
+        Duration::from_millis(self.unwell_ms.load(Relaxed))
     }
 
     pub fn set_condition(&self, condition: Condition) {

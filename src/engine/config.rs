@@ -16,8 +16,8 @@ pub struct Config {
     /// A model call that takes longer counts as hung: waiting windows fail, and new work is refused until it
     /// returns. Raise it if one window can take that long. Seconds, default 15.
     pub stall_seconds: f64,
-    /// When a call has hung for this long, `/livez` fails, so that a supervisor restarts the process, which alone
-    /// ends the call. Seconds, default 180.
+    /// When a call has hung, or every call has failed, for this long, `/livez` fails, so that a supervisor restarts
+    /// the process: nothing else ends the call, or brings back a failed device. Seconds, default 180.
     pub give_up_seconds: f64,
     /// After this long without a recognised window, a short silence is sent through the model to check it.
     /// Seconds, default 60.

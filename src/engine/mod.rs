@@ -64,7 +64,7 @@ struct Shared {
     /// At least one, all with the same model. Watchdogs hold them weakly, so that the engine can end.
     workers: Vec<Arc<WorkerHandle>>,
     load: Arc<Load>,
-    /// How long a model call may hang before only a restart helps.
+    /// How long a model call may hang, or a model fail, before only a restart helps.
     give_up: Duration,
     /// The slots of all workers together.
     info: ModelInfo,
@@ -170,14 +170,14 @@ impl Engine {
         if conditions.any(|condition| condition == Condition::Working) { Condition::Working } else { first }
     }
 
-    /// Whether only a restart of the process helps: the workers have ended, or none works and a model call has hung
-    /// for [`Config::give_up_seconds`].
+    /// Whether only a restart of the process helps: the workers have ended, or none works and one has hung or failed
+    /// for [`Config::give_up_seconds`]: a failed CUDA device, for one, fails every later call of the process.
     pub fn is_lost(&self) -> bool {
-        let hung = self.shared.workers.iter().map(|worker| worker.board.hung_for()).max().unwrap_or_default();
+        let unwell = self.shared.workers.iter().map(|worker| worker.board.unwell_for()).max();
         match self.condition() {
             Condition::Working => false,
             Condition::Ended => true,
-            Condition::Failing | Condition::Hung => hung > self.shared.give_up,
+            Condition::Failing | Condition::Hung => unwell.unwrap_or_default() > self.shared.give_up,
         }
     }
 

@@ -113,6 +113,11 @@ pub trait SpeechModel {
         Ok(true)
     }
 
+    /// Waits until the windows in `slots`, which were given to [`Self::encode`] together, are encoded.
+    fn wait_encoded(&mut self, _slots: &[SlotId]) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Starts attempts: detects languages where asked, runs the prompts. Waits for slots that are still being encoded.
     /// A first token may be known with a later step only.
     fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error>;

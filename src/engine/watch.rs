@@ -34,6 +34,8 @@ pub struct Watch {
     looked_at: Option<Instant>,
     /// The model call and the alignment that were in progress at the last check, and how long each has been watched.
     calls: [Option<(u64, Duration)>; 2],
+    /// How long the worker has been failing.
+    failing: Duration,
     stall: Duration,
     quiet: Duration,
     probe: Option<oneshot::Receiver<Result<Recognition, Error>>>,
@@ -49,6 +51,7 @@ impl Watch {
             every: (stall / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX),
             looked_at: None,
             calls: [None; 2],
+            failing: Duration::ZERO,
             stall,
             quiet: seconds(config.probe_seconds),
             probe: None,
@@ -64,15 +67,20 @@ impl Watch {
         }
     }
 
-    /// How long the longer of `calls` has been watched. A gap between checks counts as two intervals at most: if the
-    /// process or the machine was suspended, the model did not hang.
-    fn watched(&mut self, calls: [Option<u64>; 2], now: Instant) -> Duration {
-        let since_look =
+    /// The time since the last check. A gap counts as two intervals at most: if the process or the machine was
+    /// suspended, the model did not hang.
+    fn since_look(&mut self, now: Instant) -> Duration {
+        let since =
             self.looked_at.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        since.min(2 * self.every)
+    }
+
+    /// How long the longer of `calls` has been watched.
+    fn watched(&mut self, calls: [Option<u64>; 2], since_look: Duration) -> Duration {
         for (watched, call) in self.calls.iter_mut().zip(calls) {
             let before = watched.take();
             *watched = call.map(|number| match before {
-                Some((same, time)) if same == number => (number, time + since_look.min(2 * self.every)),
+                Some((same, time)) if same == number => (number, time + since_look),
                 _ => (number, Duration::ZERO),
             });
         }
@@ -82,9 +90,11 @@ impl Watch {
     fn look(&mut self, worker: &WorkerHandle, now: Instant) {
         let board = &worker.board;
         let before = board.condition();
-        let watched = self.watched([board.in_call(), board.in_alignment()], now);
+        let since_look = self.since_look(now);
+        let watched = self.watched([board.in_call(), board.in_alignment()], since_look);
         let hangs = watched > self.stall;
-        board.hangs_for(watched.saturating_sub(self.stall));
+        self.failing = if before == Condition::Failing { self.failing + since_look } else { Duration::ZERO };
+        board.set_unwell_for(watched.saturating_sub(self.stall).max(self.failing));
         match (before, hangs) {
             (Condition::Ended, _) => {
                 worker.hung.send_replace(true);
@@ -156,6 +166,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::board::Board;
 
     #[test]
     fn a_call_is_as_long_as_it_was_watched() {
@@ -167,7 +178,8 @@ mod tests {
             let mut watched = Duration::ZERO;
             for _ in 0..looks {
                 now += between;
-                watched = watch.watched([call, None], now);
+                let since_look = watch.since_look(now);
+                watched = watch.watched([call, None], since_look);
             }
             watched
         };
@@ -184,13 +196,30 @@ mod tests {
     #[test]
     fn an_alignment_that_does_not_come_back_is_seen_while_calls_go_on() {
         let mut watch = Watch::new(&Config::default(), Weak::new());
-        let (every, mut now) = (watch.every, Instant::now());
+        let every = watch.every;
         let mut longest = Duration::ZERO;
         for number in 0..10 {
-            longest = watch.watched([Some(2 * number + 1), Some(7)], now);
-            now += every;
+            longest = watch.watched([Some(2 * number + 1), Some(7)], every);
         }
         assert_eq!(longest, 9 * every);
-        assert_eq!(watch.watched([Some(21), Some(8)], now), Duration::ZERO);
+        assert_eq!(watch.watched([Some(21), Some(8)], every), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_alignment_that_does_not_come_back_is_seen_while_others_do() {
+        let (board, mut watch) = (Board::new(), Watch::new(&Config::default(), Weak::new()));
+        let every = watch.every;
+        let mut before = board.alignment_begins();
+        let hangs = board.alignment_begins();
+        let mut longest = Duration::ZERO;
+        for _ in 0..10 {
+            board.alignment_ends(std::mem::replace(&mut before, board.alignment_begins()));
+            longest = watch.watched([None, board.in_alignment()], every);
+        }
+        assert_eq!(longest, 9 * every);
+        board.alignment_ends(hangs);
+        assert_eq!(watch.watched([None, board.in_alignment()], every), Duration::ZERO);
+        board.alignment_ends(before);
+        assert_eq!(board.in_alignment(), None);
     }
 }

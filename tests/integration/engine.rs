@@ -304,6 +304,21 @@ async fn a_call_that_hangs_fails_what_waits_and_what_comes_until_it_is_back() {
 }
 
 #[tokio::test]
+async fn a_model_whose_every_call_fails_is_lost_in_the_end() {
+    let config =
+        Config { stall_seconds: 1.0, give_up_seconds: 0.5, probe_seconds: 0.01, ..Config::default() };
+    // Probes are silence: the word 0.
+    let (engine, _) = start_with(&config, 1, Script { fails_on: Some(0), ..Script::default() });
+    let begun = Instant::now();
+    while !engine.is_lost() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it is never given up");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(engine.condition(), Condition::Failing);
+    assert!(begun.elapsed() >= Duration::from_millis(500), "after {:?}", begun.elapsed());
+}
+
+#[tokio::test]
 async fn a_probe_goes_through_the_model_and_counts_for_nothing() {
     let (engine, calls) = start(1, Script::default());
     engine.probe().await.expect("the model works");

@@ -91,7 +91,16 @@ async fn with_nothing_to_decode_the_worker_waits_for_the_encoder_and_asks_once()
     until_called(&calls, Call::StillEncoding(vec![1])).await;
     encoding.lock().expect("no panic").clear();
     assert_eq!(answer.await.expect("no panic").expect("accepted"), " word1");
-    assert_eq!(count(&calls, |call| matches!(call, Call::StillEncoding(_))), 1);
+    let calls = calls.lock().expect("no panic").clone();
+    let expected = [
+        Call::Encode(vec![1]),
+        Call::StillEncoding(vec![1]),
+        Call::WaitEncoded(vec![1]),
+        Call::Begin(1, 0.0),
+        Call::Step(vec![1]),
+        Call::Step(vec![1]),
+    ];
+    assert_eq!(calls, expected);
 }
 
 #[tokio::test]
@@ -136,6 +145,36 @@ async fn under_load_windows_are_encoded_several_at_a_time() {
     let encodings = count(&calls, |call| matches!(call, Call::Encode(_)));
     // A wait that ends before four slots are free makes a batch smaller, and never all of them.
     assert!(encodings <= usize::from(WINDOWS) / 2, "{encodings} encodings");
+}
+
+#[tokio::test]
+async fn a_batch_leaves_the_last_free_slot_to_a_newcomer() {
+    let (step, step_gate) = mpsc::channel();
+    let script = Script { step_gate: Some(step_gate), encode_batch: Some(4), ..Script::default() };
+    let (engine, calls) = start(4, script);
+    let of_tenant = |tenant: u64, word: u16| Window { tenant: TenantId(tenant), ..window(word, 100) };
+    let begun = || count(&calls, |call| matches!(call, Call::Begin(..)));
+    let steps = || count(&calls, |call| matches!(call, Call::Step(_)));
+    let mut answers = vec![spawn(&engine, of_tenant(1, 1))];
+    until_called(&calls, Call::Begin(1, 0.0)).await;
+    // All of them wait when the step is over. One tenant fills no more than all slots but one.
+    answers.extend((2..7).map(|word| spawn(&engine, of_tenant(1, word))));
+    answers.push(spawn(&engine, of_tenant(2, 100)));
+    until(|| engine.held_seconds() >= 7.0, "they are not all admitted").await;
+    for done in 1..5 {
+        step.send(()).expect("the engine listens");
+        until(|| steps() >= done, "no step").await;
+    }
+    assert!(begun() <= 3, "{} windows in slots", begun());
+    answers.push(spawn(&engine, of_tenant(3, 200)));
+    until(|| engine.held_seconds() >= 8.0, "it is not admitted").await;
+    step.send(()).expect("the engine listens");
+    until_called(&calls, Call::Begin(200, 0.0)).await;
+    assert!(begun() <= 4, "{} windows in slots", begun());
+    drop(step);
+    for answer in answers {
+        answer.await.expect("no panic").expect("accepted");
+    }
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ pub enum Call {
     Encode(Vec<u16>),
     /// These were asked for and are not encoded yet.
     StillEncoding(Vec<u16>),
+    /// And were waited for.
+    WaitEncoded(Vec<u16>),
     Begin(u16, f32),
     Step(Vec<u16>),
     Align(u16),
@@ -164,17 +166,22 @@ impl SpeechModel for ScriptedModel {
         Ok(is_encoded)
     }
 
-    fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
-        for Attempt { slot, .. } in attempts {
-            while self.is_still_encoding(self.slots[slot].word) {
-                std::thread::yield_now();
-            }
+    fn wait_encoded(&mut self, slots: &[SlotId]) -> Result<(), Error> {
+        let words: Vec<u16> = slots.iter().map(|slot| self.slots[slot].word).collect();
+        while words.iter().any(|&word| self.is_still_encoding(word)) {
+            std::thread::yield_now();
         }
+        self.note(Call::WaitEncoded(words));
+        Ok(())
+    }
+
+    fn begin(&mut self, attempts: &[Attempt]) -> Result<(), Error> {
         for &Attempt { slot, temperature, .. } in attempts {
             let running = self.slots.get_mut(&slot).expect("encoded before");
             running.left = running.steps;
             running.temperature = temperature;
             let word = running.word;
+            assert!(!self.is_still_encoding(word), "time to encode would count as time to decode");
             self.note(Call::Begin(word, temperature));
         }
         Ok(())

@@ -310,6 +310,11 @@ impl Device for Emulated {
         }
     }
 
+    fn wait_for_mark(&mut self, mark: Mark) -> Result<(), Error> {
+        self.reveal(mark);
+        Ok(())
+    }
+
     fn after_mark(&mut self, mark: Mark) -> Result<(), Error> {
         self.reveal(mark);
         Ok(())
@@ -341,20 +346,22 @@ mod tests {
     #[test]
     fn results_of_the_side_queue_are_hidden_until_they_are_waited_for() {
         let mut device = Emulated::default();
-        let mut memory = [[1u8; 4], [2; 4], [3; 4]];
+        let mut memory = [[1u8; 4], [2; 4], [3; 4], [4; 4]];
         // SAFETY: memory of this test, which outlives the device's use of it and is read between the calls alone.
         let places = memory.each_mut().map(|part| unsafe { Address::new(part.as_mut_ptr().cast()) });
         // SAFETY: as above.
         let read = || places.map(|place| unsafe { numbers::<u8>(place, 4) }[0]);
         let marks = places.map(|place| device.mark(&|| vec![(place, 4)]).expect("enqueued"));
-        assert_eq!(read(), [HIDDEN; 3]);
+        assert_eq!(read(), [HIDDEN; 4]);
         assert!(!device.is_reached(marks[0]).expect("it works"));
-        assert_eq!(read(), [HIDDEN; 3]);
+        assert_eq!(read(), [HIDDEN; 4]);
         assert!(device.is_reached(marks[0]).expect("it works"));
-        assert_eq!(read(), [1, HIDDEN, HIDDEN]);
+        assert_eq!(read(), [1, HIDDEN, HIDDEN, HIDDEN]);
         // Later marks come after earlier ones.
         device.after_mark(marks[2]).expect("enqueued");
-        assert_eq!(read(), [1, 2, 3]);
+        assert_eq!(read(), [1, 2, 3, HIDDEN]);
         assert!(device.is_reached(marks[1]).expect("it works"));
+        device.wait_for_mark(marks[3]).expect("it works");
+        assert_eq!(read(), [1, 2, 3, 4]);
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::batching::Situation;
 use super::{Encoding, Worker};
 use crate::engine::entry::{Entry, Occupant};
+use crate::engine::error::Error;
 use crate::engine::fairness::{EncodeTime, Flow};
 use crate::engine::model::{Attempt, EncodeRequest, SlotId};
 use crate::engine::window::Class;
@@ -25,15 +26,16 @@ impl Worker {
             return;
         }
         let batch = self.fairness.encode_batch(self.model.info().encode_batch);
-        let kept = self.fairness.keeps_a_slot(now) && situation.free_slots == 1 && self.slots.len() > 1;
+        let keeps_last = self.fairness.keeps_a_slot(now) && self.slots.len() > 1;
         let free: Vec<SlotId> = (0..self.slots.len())
             .filter(|&index| self.slots[index].is_none())
             .map(SlotId)
             .take(batch)
             .collect();
         let mut admitted: Vec<(SlotId, Entry)> = Vec::new();
-        for slot in free {
-            let Some(entry) = self.next_in_time(now, kept) else { break };
+        for (index, slot) in free.into_iter().enumerate() {
+            let is_last = index + 1 == situation.free_slots;
+            let Some(entry) = self.next_in_time(now, keeps_last && is_last) else { break };
             self.fairness.begins(entry.flow());
             admitted.push((slot, entry));
         }
@@ -105,30 +107,35 @@ impl Worker {
             return;
         }
         let (is_encoded, _) = self.model.call(|model| model.is_encoded(&slots));
-        match is_encoded {
-            Ok(true) => {
-                self.learn_encoding(&encoding);
-                self.set_encoded(&slots);
-                if let Some(took) = self.begin(&slots) {
-                    self.spent(&slots, took);
-                }
+        let encoded = match is_encoded {
+            Ok(true) => Ok(()),
+            Ok(false) if self.decoded().next().is_some() => {
+                self.encoding = Some(encoding);
+                return;
             }
-            Ok(false) if self.decoded().next().is_some() => self.encoding = Some(encoding),
-            Ok(false) => {
-                // The wait counts as encoding, and so do the prompts that come with it.
-                if let Some(took) = self.begin(&slots) {
-                    let share = took / slots.len() as u32;
-                    for slot in &slots {
-                        if let Some(occupant) = &mut self.slots[slot.0] {
-                            occupant.busy += share;
-                        }
-                    }
-                }
-                self.learn_encoding(&encoding);
-                self.set_encoded(&slots);
-            }
-            Err(error) => self.fail(&slots, &error),
+            Ok(false) => self.wait_encoded(&slots),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = encoded {
+            return self.fail(&slots, &error);
         }
+        self.learn_encoding(&encoding);
+        self.set_encoded(&slots);
+        if let Some(took) = self.begin(&slots) {
+            self.spent(&slots, took);
+        }
+    }
+
+    /// The wait is part of the windows' encoding, whose whole time is charged to their flows.
+    fn wait_encoded(&mut self, slots: &[SlotId]) -> Result<(), Error> {
+        let (waited, took) = self.model.call(|model| model.wait_encoded(slots));
+        let share = took / slots.len().max(1) as u32;
+        for slot in slots {
+            if let Some(occupant) = &mut self.slots[slot.0] {
+                occupant.busy += share;
+            }
+        }
+        waited
     }
 
     fn set_encoded(&mut self, slots: &[SlotId]) {

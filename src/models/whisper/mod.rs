@@ -341,6 +341,10 @@ impl SpeechModel for Whisper {
         Ok(self.backend.is_encoded(slots)?)
     }
 
+    fn wait_encoded(&mut self, slots: &[SlotId]) -> Result<(), engine::Error> {
+        Ok(self.backend.wait_encoded(slots)?)
+    }
+
     fn begin(&mut self, attempts: &[Attempt]) -> Result<(), engine::Error> {
         Ok(tch::no_grad(|| self.try_begin(attempts))?)
     }

@@ -1,5 +1,6 @@
 //! The tokens of one attempt at one window, and the segments that they make.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::bias::{Bias, Choice, Search, Step};
@@ -32,6 +33,15 @@ pub struct Sequence {
     seed: u32,
     /// Present if there are terms.
     search: Option<Search>,
+}
+
+/// Where an attempt's tokens were predicted: the positions in the text cache of the queries that did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Predicted {
+    /// For all tokens, timestamps included, and for the end of the text if it was reached.
+    pub all: Range<usize>,
+    /// For tokens of the text, and for what follows the last of them: some of `all`.
+    pub text: Vec<usize>,
 }
 
 impl Sequence {
@@ -97,10 +107,9 @@ impl Sequence {
         ids(&self.tokens) == ids(&hypothesis.tokens)
     }
 
-    /// For each of the tokens at `indices`, and for what follows the last of them, the position in the text cache whose
-    /// query predicted it. `None` for no tokens, and if the attempt was cut off right after the last one: no query
-    /// followed.
-    pub fn predicted_at(&self, indices: &[usize]) -> Option<Vec<usize>> {
+    /// Where the tokens at `indices`, and what follows the last of them, were predicted. `None` for no tokens, and if
+    /// the attempt was cut off right after the last one: no query followed.
+    pub fn predicted_at(&self, indices: &[usize]) -> Option<Predicted> {
         let last = *indices.last()?;
         let has_end = self.log_probabilities.len() > self.tokens.len();
         let is_followed = last + 1 < self.tokens.len() || has_end;
@@ -109,7 +118,11 @@ impl Sequence {
             return None;
         }
         let after = if is_followed { last + 1 } else { last };
-        indices.iter().chain([&after]).map(|index| (self.prompt + index).checked_sub(1)).collect()
+        let first = self.prompt.checked_sub(1)?;
+        Some(Predicted {
+            all: first..first + self.log_probabilities.len(),
+            text: indices.iter().chain([&after]).map(|index| first + index).collect(),
+        })
     }
 
     /// Writes `next` after the first `written` tokens.
@@ -220,7 +233,7 @@ fn uniform(seed: u32, written: usize, token: usize) -> f32 {
 pub struct Cut {
     pub segments: Vec<Segment>,
     /// For each segment, the range of the sequence's tokens it holds, timestamps included.
-    pub ranges: Vec<std::ops::Range<usize>>,
+    pub ranges: Vec<Range<usize>>,
     /// See [`crate::engine::Recognition::consumed_samples`]; at most `samples`.
     pub consumed_samples: usize,
     /// The last segment ends with a single timestamp: only silence follows.
@@ -238,7 +251,7 @@ pub fn cut(tokens: &[TokenId], samples: usize, tokenizer: &Tokenizer) -> Cut {
     let window_seconds = samples as f64 / f64::from(SAMPLE_RATE);
     let mut segments = Vec::new();
     let mut ranges = Vec::new();
-    let mut push = |range: std::ops::Range<usize>, start: f64, end: f64| {
+    let mut push = |range: Range<usize>, start: f64, end: f64| {
         let text = tokenizer.decode(&tokens[range.clone()]);
         if start < end && !text.trim().is_empty() {
             segments.push(Segment { text, start, end, ..Segment::default() });
@@ -310,17 +323,21 @@ mod tests {
     fn a_token_is_predicted_by_the_query_of_the_one_before_it() {
         // A timestamp, three words, a timestamp, the end.
         let sequence = written(None, &[200, 1, 2, 3, 210, END]);
-        assert_eq!(sequence.predicted_at(&[1, 2, 3]), Some(vec![4, 5, 6, 7]));
-        assert_eq!(sequence.predicted_at(&[1, 3]), Some(vec![4, 6, 7]));
-        assert_eq!(sequence.predicted_at(&[]), None);
+        let of = |indices: &[usize]| sequence.predicted_at(indices);
+        assert_eq!(of(&[1, 2, 3]), Some(Predicted { all: 3..9, text: vec![4, 5, 6, 7] }));
+        assert_eq!(of(&[1, 3]), Some(Predicted { all: 3..9, text: vec![4, 6, 7] }));
+        assert_eq!(of(&[]), None);
         // The end of the text follows the last word at once.
-        assert_eq!(written(None, &[1, 2, END]).predicted_at(&[0, 1]), Some(vec![3, 4, 5]));
+        let at_once = written(None, &[1, 2, END]).predicted_at(&[0, 1]);
+        assert_eq!(at_once, Some(Predicted { all: 3..6, text: vec![3, 4, 5] }));
     }
 
     #[test]
     fn no_query_followed_the_last_token_of_an_attempt_that_was_cut_off() {
         assert_eq!(written(None, &[200, 1, 2]).predicted_at(&[1, 2]), None);
-        assert_eq!(written(None, &[1, 2, 210]).predicted_at(&[0, 1]), Some(vec![3, 4, 5]));
-        assert_eq!(written(Some(3), &[200, 1, 2]).predicted_at(&[1, 2]), Some(vec![4, 5, 5]));
+        let followed = written(None, &[1, 2, 210]).predicted_at(&[0, 1]);
+        assert_eq!(followed, Some(Predicted { all: 3..6, text: vec![3, 4, 5] }));
+        let forced = written(Some(3), &[200, 1, 2]).predicted_at(&[1, 2]);
+        assert_eq!(forced, Some(Predicted { all: 3..6, text: vec![4, 5, 5] }));
     }
 }

@@ -2,6 +2,7 @@
 //! tokens and the host's arithmetic: on a small model with random weights, emulated everywhere, and on a GPU if there is
 //! one.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tch::{Device, Kind, Tensor};
@@ -14,7 +15,7 @@ use crate::models::whisper::bias::Bias;
 use crate::models::whisper::decoder::device::{self, CostsRequest, Found, Prefill};
 use crate::models::whisper::decoder::{AlignmentWeights, Run, torch};
 use crate::models::whisper::rules::Rules;
-use crate::models::whisper::sequence::{Sequence, Sequences};
+use crate::models::whisper::sequence::{Predicted, Sequence, Sequences};
 use crate::models::whisper::tokenizer::Tokenizer;
 
 const SLOTS: usize = 3;
@@ -236,16 +237,13 @@ fn costs_on_the_device_are_those_of_the_host() {
         decoding.decode(&[0, 1], Some(&terms(&tokenizer)));
         assert_eq!(pending.len(), wanted.len());
         let read = std::thread::spawn(move || {
-            let read = |pending: device::PendingCosts| {
-                (pending.rows, pending.positions, pending.wait().expect("it works"))
-            };
+            let read = |pending: device::PendingCosts| (pending.positions, pending.wait().expect("it works"));
             pending.into_iter().map(read).collect::<Vec<_>>()
         });
         let found = read.join().expect("no panic");
-        for (((rows, positions, found), expected), (slot, of, wanted)) in
-            found.iter().zip(&expected).zip(&wanted)
-        {
-            assert_eq!((rows, positions), (&of.len(), wanted));
+        for (((positions, found), expected), (slot, of, wanted)) in found.iter().zip(&expected).zip(&wanted) {
+            assert_eq!(positions, wanted);
+            let rows = of.len();
             assert_near(found, expected, &format!("slot {slot}, {rows} rows, {positions} positions"));
         }
     }
@@ -272,20 +270,25 @@ fn windows_with_kept_scores_and_others_are_aligned_together() {
         while slots.iter().any(|&slot| sequences.running(slot).is_some()) {
             backend.step(&slots, &mut sequences).expect("it works");
         }
-        let request = |slot: usize, is_kept: bool| {
+        // The rows in `text`, of all those of the attempt.
+        let request_for = |slot: usize, is_kept: bool, text: Range<usize>| {
             let mut tokens = Decoding::prompt(slot);
             let prefix = tokens.len() - 1;
             let sequence = sequences.get(SlotId(slot)).expect("it was begun");
             tokens.extend(sequence.tokens.iter().map(|token| token.id));
             AlignmentRequest {
                 slot: SlotId(slot),
-                prefix,
-                rows: TOKENS,
-                decoded_at: is_kept.then(|| (prefix..prefix + TOKENS).collect()),
+                prefix: prefix + text.start,
+                rows: text.len(),
+                decoded_at: is_kept.then(|| Predicted {
+                    all: prefix..prefix + TOKENS,
+                    text: text.map(|row| prefix + row).collect(),
+                }),
                 positions: LENGTHS[slot],
                 tokens,
             }
         };
+        let request = |slot: usize, is_kept: bool| request_for(slot, is_kept, 0..TOKENS);
         let mut costs = |requests: &[AlignmentRequest]| -> Vec<Costs> {
             let attention = backend.align(requests).expect("it works");
             attention.into_iter().map(|attention| attention.costs().expect("it works")).collect()
@@ -298,6 +301,13 @@ fn windows_with_kept_scores_and_others_are_aligned_together() {
         for ((found, expected), (slot, _)) in together.iter().zip(&alone).zip(wanted) {
             assert_eq!((found.rows, found.positions), (TOKENS, LENGTHS[slot]));
             assert_eq!(found.values, expected.values);
+        }
+        // A single word among timestamps costs what it costs among all words: the attempt's rows are standardised
+        // together, whichever are wanted.
+        for ((slot, is_kept), whole) in wanted.into_iter().zip(&alone) {
+            let word = costs(&[request_for(slot, is_kept, 5..7)]).remove(0);
+            assert_eq!((word.rows, word.positions), (2, LENGTHS[slot]));
+            assert_eq!(word.values, whole.values[5 * LENGTHS[slot]..7 * LENGTHS[slot]]);
         }
     }
 }

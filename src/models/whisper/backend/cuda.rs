@@ -9,7 +9,7 @@ use super::super::decoder::{Logits, Run};
 use super::super::encoder::torch::Encoder;
 use super::super::features::DeviceLogMel;
 use super::super::rules::Table;
-use super::super::sequence::Sequences;
+use super::super::sequence::{Predicted, Sequences};
 use super::super::tokenizer::TokenId;
 use super::{AlignmentRequest, Attention, Backend, Costs, Start, forced};
 use crate::audio::{LogMel, Pcm};
@@ -77,11 +77,15 @@ impl CudaBackend {
         self.decoder.set_audio(slots, states)
     }
 
-    /// The rows of `request`, if their scores are kept.
-    fn kept(&self, request: &AlignmentRequest) -> Option<CostsRequest> {
+    /// All rows of the attempt, if their scores are kept: costs are standardised over them, as over the whole
+    /// teacher-forced pass. With them the indices of those that `request` is for.
+    fn kept(&self, request: &AlignmentRequest) -> Option<(CostsRequest, Vec<usize>)> {
         let &AlignmentRequest { slot, positions, .. } = request;
-        let text_positions = request.decoded_at.clone()?;
-        self.decoder.has_scores(&text_positions).then_some(CostsRequest { slot, text_positions, positions })
+        let Predicted { all, text } = request.decoded_at.as_ref()?;
+        let text_positions: Vec<usize> = all.clone().collect();
+        let rows = text.iter().map(|position| position.checked_sub(all.start)).collect::<Option<_>>()?;
+        let has_scores = self.decoder.has_scores(&text_positions);
+        has_scores.then_some((CostsRequest { slot, text_positions, positions }, rows))
     }
 }
 
@@ -109,6 +113,10 @@ impl Backend for CudaBackend {
 
     fn is_encoded(&mut self, slots: &[SlotId]) -> Result<bool, Error> {
         self.decoder.is_filled(slots)
+    }
+
+    fn wait_encoded(&mut self, slots: &[SlotId]) -> Result<(), Error> {
+        self.decoder.wait_filled(slots)
     }
 
     fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
@@ -142,14 +150,16 @@ impl Backend for CudaBackend {
         let (mut kept, mut others) = (Vec::new(), Vec::new());
         for (index, request) in requests.iter().enumerate() {
             match self.kept(request) {
-                Some(costs) => kept.push((index, costs)),
+                Some((costs, rows)) => kept.push((costs, (index, rows))),
                 None => others.push(index),
             }
         }
-        let (places, costs): (Vec<usize>, Vec<CostsRequest>) = kept.into_iter().unzip();
-        let pending = self.decoder.alignment_costs(&costs)?.into_iter();
-        let pending = pending.map(|costs| Box::new(Gathered(costs)) as Box<dyn Attention>);
-        let mut attention: Vec<_> = places.into_iter().zip(pending).collect();
+        let (costs, wanted): (Vec<CostsRequest>, Vec<(usize, Vec<usize>)>) = kept.into_iter().unzip();
+        let pending = self.decoder.alignment_costs(&costs)?;
+        let mut attention: Vec<(usize, Box<dyn Attention>)> = Vec::with_capacity(requests.len());
+        for ((index, rows), pending) in wanted.into_iter().zip(pending) {
+            attention.push((index, Box::new(Gathered { pending, rows })));
+        }
         if !others.is_empty() {
             let runs: Vec<Run> = others.iter().map(|&index| requests[index].run()).collect();
             for (index, weights) in others.into_iter().zip(self.decoder.alignment(&runs)?) {
@@ -163,12 +173,18 @@ impl Backend for CudaBackend {
     }
 }
 
-/// Costs that the device makes of the scores it has kept.
-struct Gathered(PendingCosts);
+/// Costs that the device makes of the scores it has kept, and the rows of them that are wanted.
+struct Gathered {
+    pending: PendingCosts,
+    rows: Vec<usize>,
+}
 
 impl Attention for Gathered {
     fn costs(self: Box<Self>) -> Result<Costs, Error> {
-        let PendingCosts { rows, positions, .. } = self.0;
-        Ok(Costs { values: self.0.wait()?, rows, positions })
+        let Self { pending, rows } = *self;
+        let positions = pending.positions;
+        let all = pending.wait()?;
+        let wanted = rows.iter().filter_map(|&row| all.chunks_exact(positions).nth(row));
+        Ok(Costs { values: wanted.flatten().copied().collect(), rows: rows.len(), positions })
     }
 }

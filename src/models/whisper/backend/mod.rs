@@ -29,7 +29,7 @@ pub use self::host::HostBackend;
 pub use self::sampling::Sampler;
 pub use self::torch::TorchBackend;
 use super::decoder::{Logits, Run};
-use super::sequence::{Sequence, Sequences};
+use super::sequence::{Predicted, Sequence, Sequences};
 use super::tokenizer::TokenId;
 use crate::engine::{EncodeRequest, SlotId};
 use crate::models::Error;
@@ -60,11 +60,9 @@ pub struct AlignmentRequest {
     pub prefix: usize,
     /// Tokens of the text and one more.
     pub rows: usize,
-    /// For each of the `rows`, the position in the text cache whose query predicted that token while the window was
-    /// decoded. `None` if the slot's caches have been overwritten by another attempt since, or if no query followed
-    /// the last token.
-    #[allow(dead_code, reason = "for backends that keep the attention of decoding")]
-    pub decoded_at: Option<Vec<usize>>,
+    /// Where the `rows` were predicted while the window was decoded. `None` if the slot's caches have been overwritten
+    /// by another attempt since, or if no query followed the last token.
+    pub decoded_at: Option<Predicted>,
     /// Audio positions that are no padding, at least 1.
     pub positions: usize,
 }
@@ -105,6 +103,11 @@ pub trait Backend: Any {
     /// Whether the windows in `slots`, which were given to [`Backend::encode`] together, are encoded. Does not wait.
     fn is_encoded(&mut self, _slots: &[SlotId]) -> Result<bool, Error> {
         Ok(true)
+    }
+
+    /// Waits until the windows in `slots`, which were given to [`Backend::encode`] together, are encoded.
+    fn wait_encoded(&mut self, _slots: &[SlotId]) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Runs `runs` and returns the logits after some of their tokens, without choosing any. `wanted`: indices into

@@ -135,8 +135,17 @@ impl Decoder {
 
     /// Whether the audio caches of `slots` are filled; does not wait.
     pub fn is_filled(&mut self, slots: &[SlotId]) -> Result<bool, Error> {
-        let last = slots.iter().filter_map(|slot| *self.filled.get(slot.0)?).max();
-        Ok(last.map_or(Ok(true), |mark| self.device.is_reached(mark))?)
+        Ok(self.last_filled(slots).map_or(Ok(true), |mark| self.device.is_reached(mark))?)
+    }
+
+    /// Waits on the host until the audio caches of `slots` are filled.
+    pub fn wait_filled(&mut self, slots: &[SlotId]) -> Result<(), Error> {
+        Ok(self.last_filled(slots).map_or(Ok(()), |mark| self.device.wait_for_mark(mark))?)
+    }
+
+    /// The mark after which the audio caches of all `slots` are filled.
+    fn last_filled(&self, slots: &[SlotId]) -> Option<Mark> {
+        slots.iter().filter_map(|slot| *self.filled.get(slot.0)?).max()
     }
 
     /// Orders the launches from now on after the filling of the audio caches of `slots`.

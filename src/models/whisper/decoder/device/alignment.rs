@@ -8,7 +8,7 @@ use tch::Tensor;
 use super::Decoder;
 use super::kept::REQUESTS;
 use super::network::address;
-use crate::cuda::{Alignment, Argument, Delivery, KEPT_ROWS, Kernel, Stage};
+use crate::cuda::{Alignment, Argument, DELIVERIES, Delivery, KEPT_ROWS, Kernel, Stage};
 use crate::engine::SlotId;
 use crate::models::Error;
 
@@ -29,7 +29,6 @@ pub struct CostsRequest {
 /// Costs (rows, positions) on their way to the host. Any thread may wait for them.
 pub struct PendingCosts {
     delivery: Box<dyn Delivery>,
-    pub rows: usize,
     pub positions: usize,
 }
 
@@ -63,12 +62,13 @@ impl Decoder {
         Ok(pending)
     }
 
-    /// Loads the kernels of [`Decoder::alignment_costs`], and allocates the memory that costs are copied to: both
-    /// would hold up the device later.
+    /// Loads the kernels of [`Decoder::alignment_costs`], and allocates the memory that the costs of as many windows as
+    /// there are slots are copied to: both would hold up the device later.
     pub(super) fn warm_costs(&mut self) -> Result<(), Error> {
         if self.has_scores(&[0]) {
             let one = |_| CostsRequest { slot: SlotId(0), text_positions: vec![0], positions: 1 };
-            drop(self.alignment_costs(&(0..REQUESTS).map(one).collect::<Vec<_>>())?);
+            let windows = self.network.slots.clamp(REQUESTS, DELIVERIES);
+            drop(self.alignment_costs(&(0..windows).map(one).collect::<Vec<_>>())?);
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Decoder {
             // SAFETY: as many contiguous f32 numbers as are copied, of a tensor as above.
             let from = unsafe { address(&part) };
             let delivery = self.device.deliver(from, rows * positions)?;
-            pending.push(PendingCosts { delivery, rows, positions });
+            pending.push(PendingCosts { delivery, positions });
         }
         self.device.stage_ends()?;
         Ok(pending)
