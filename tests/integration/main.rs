@@ -23,6 +23,7 @@ mod figures;
 mod formats;
 mod formatting;
 mod fuzzed;
+mod hard;
 mod health;
 mod hosts;
 mod http2;

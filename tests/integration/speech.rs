@@ -38,7 +38,7 @@ pub fn transcriber() -> Transcriber {
     TRANSCRIBER.get_or_init(start).clone()
 }
 
-fn options() -> TranscribeOptions {
+pub fn options() -> TranscribeOptions {
     TranscribeOptions {
         language: LanguageChoice::Detect { among: Vec::new(), expected: None },
         task: Task::Transcribe,

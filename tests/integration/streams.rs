@@ -52,7 +52,7 @@ pub async fn decoded(options: StreamOptions, pieces: &[&[u8]]) -> Result<Vec<Vec
     }
 }
 
-fn cut<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
+pub fn cut<'a>(bytes: &'a [u8], sizes: &[usize]) -> Vec<&'a [u8]> {
     let mut rest = bytes;
     let mut pieces = Vec::new();
     for size in sizes.iter().cycle() {
@@ -195,7 +195,7 @@ fn live() -> Live {
     Live::new(engine, None, Config { hop_ms: 200, ..Config::default() }, Tenants::default())
 }
 
-fn wanted() -> Options {
+pub fn wanted() -> Options {
     Options {
         format: LINEAR16,
         multichannel: false,
@@ -211,7 +211,7 @@ fn wanted() -> Options {
 }
 
 /// The final results of `pieces`, pushed as fast as they are taken.
-async fn heard(live: &Live, wanted: Options, pieces: &[&[u8]]) -> Vec<Results> {
+pub async fn heard(live: &Live, wanted: Options, pieces: &[&[u8]]) -> Vec<Results> {
     let mut session = live.open(live.admit(TenantId::default()).expect("room"), wanted);
     let mut results = Vec::new();
     let mut pieces = pieces.iter();
@@ -234,7 +234,7 @@ async fn heard(live: &Live, wanted: Options, pieces: &[&[u8]]) -> Vec<Results> {
     }
 }
 
-fn words(results: &[Results]) -> Vec<Word> {
+pub fn words(results: &[Results]) -> Vec<Word> {
     results.iter().flat_map(|results| results.words.clone()).collect()
 }
 
