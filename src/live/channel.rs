@@ -335,7 +335,12 @@ impl Channel {
             Work::ListeningAgain { close, mut words, stretch, others } => {
                 if recognition.is_certain(&DecodingOptions::default().for_second_listening()) {
                     let inside = |word: &Word| stretch.contains(&to_samples(word.start.midpoint(word.end)));
-                    words.extend(self.words(recognition, stretch.start).into_iter().filter(inside));
+                    let mut found = self.words(recognition, stretch.start);
+                    found.retain(inside);
+                    // The same word where there is no voice was put there by alignment.
+                    let again = |word: &Word| found.iter().any(|found| found.is_like(word));
+                    words.retain(|word| self.open.span.has_voice(word.start..word.end) || !again(word));
+                    words.extend(found);
                     words.sort_by(|a, b| a.start.total_cmp(&b.start));
                 }
                 self.listen_again(close, words, others, events)

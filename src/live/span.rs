@@ -157,6 +157,13 @@ impl Span {
         part.start + origin..part.end + origin
     }
 
+    /// Whether there is voice in these seconds of the stream, as far as the span knows.
+    pub fn has_voice(&self, seconds: Range<f64>) -> bool {
+        let frames = self.index(to_samples(seconds.start))..=self.index(to_samples(seconds.end));
+        seconds.start < to_seconds(self.first_frame())
+            || self.frames.get(frames).is_none_or(|frames| frames.iter().any(|&p| p >= ENDPOINTING.begin))
+    }
+
     /// The start of the first voiced frame.
     fn first_frame(&self) -> u64 {
         self.voice.as_ref().map_or(self.start, |voice| frame_start(voice.start))

@@ -33,6 +33,8 @@ use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions, voiced_part};
 /// next windows are made, and the most that take up memory.
 const WINDOWS_PER_SLOT: usize = 2;
 
+/// Rounds of listening again to voice without words.
+const LISTENINGS_MAX: usize = 2;
 /// A window with fewer frames of sure speech may hold no speech at all.
 const SURE_FRAMES_MIN: usize = 3;
 
@@ -324,24 +326,42 @@ impl Transcriber {
     async fn listen_again(
         &self,
         plan: &WindowPlan,
+        channel: Channel<'_>,
+        language: &DetectedLanguage,
+        segments: &mut Vec<Segment>,
+        work: &Work<'_>,
+    ) -> Result<(), Error> {
+        let mut tried = Vec::new();
+        // A second round hears what is left of a long stretch.
+        for _ in 0..LISTENINGS_MAX {
+            let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
+            let mut stretches = coverage::without_words(plan.pieces(), channel.probabilities, &words);
+            stretches.retain(|stretch| !tried.contains(stretch));
+            for stretch in &stretches {
+                self.listen_to(stretch, channel, language, segments, work).await?;
+            }
+            tried = stretches;
+        }
+        Ok(())
+    }
+
+    async fn listen_to(
+        &self,
+        stretch: &Range<usize>,
         Channel { sound, probabilities }: Channel<'_>,
         language: &DetectedLanguage,
         segments: &mut Vec<Segment>,
         work: &Work<'_>,
     ) -> Result<(), Error> {
-        let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
-        for stretch in coverage::without_words(plan.pieces(), probabilities, &words) {
-            let plan = WindowPlan::new([stretch.clone()]);
-            let mut window =
-                self.window(plan.pcm(sound), work.options, &work.options.language, Some(language));
-            window.options = window.options.for_second_listening();
-            let options = window.options.clone();
-            let recognition = self.engine.recognize(work.admission, window).await?;
-            if recognition.is_certain(&options) {
-                let of_file = |segment| in_file(segment, &plan, probabilities);
-                let found = recognition.segments.into_iter().map(of_file).collect();
-                coverage::put(segments, coverage::within(found, &stretch));
-            }
+        let plan = WindowPlan::new([stretch.clone()]);
+        let mut window = self.window(plan.pcm(sound), work.options, &work.options.language, Some(language));
+        window.options = window.options.for_second_listening();
+        let options = window.options.clone();
+        let recognition = self.engine.recognize(work.admission, window).await?;
+        if recognition.is_certain(&options) {
+            let of_file = |segment| in_file(segment, &plan, probabilities);
+            let found = recognition.segments.into_iter().map(of_file).collect();
+            coverage::put(segments, coverage::within(found, stretch));
         }
         Ok(())
     }
