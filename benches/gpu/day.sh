@@ -77,8 +77,18 @@ if [ -z "$rehearse" ] && [ -z "$libraries" ]; then
   echo "day.sh: $python has no torch, whose libraries are needed" >&2
   exit 2
 fi
+# The program asks the loader for these two by names without a version first, and Python's torch has none: a toolkit for
+# CUDA 12 in the loader's cache would answer. Links that the loader finds before it lead to the right ones.
+links=$out/links
+mkdir -p "$links" || exit 2
+IFS=: read -ra folders <<<"$libraries"
+for name in libnvrtc.so libcublasLt.so; do
+  for folder in "${folders[@]}"; do
+    [ -e "$folder/$name.13" ] && ln -sfn "$folder/$name.13" "$links/$name" && break
+  done
+done
 # A rehearsal uses the libraries that the program was linked with, or those of the environment.
-[ -n "$rehearse" ] || export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+[ -n "$rehearse" ] || export LD_LIBRARY_PATH=$links:$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 index=0
 case $device in cuda:*) index=${device#cuda:} ;; esac

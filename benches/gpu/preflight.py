@@ -58,8 +58,17 @@ def nvidia_smi() -> list:
     raise RuntimeError("nvidia-smi answers nothing")
 
 
+def cached() -> list:
+    """What the loader's cache has of the libraries that are asked for by names without a version."""
+    try:
+        listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+    except OSError as error:
+        return [str(error)]
+    return [line.strip() for line in listed.splitlines() if "nvrtc" in line or "cublasLt" in line]
+
+
 def libraries() -> dict:
-    """Where the loader's search path has each library."""
+    """Where the loader's search path has each library, and what its cache has."""
     folders = [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     found = {name: next((str(folder / name) for folder in folders if (folder / name).exists()), None)
              for name in LIBRARIES}
@@ -69,7 +78,8 @@ def libraries() -> dict:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = None
-    return {"files": found, "packages": versions, "path": os.environ.get("LD_LIBRARY_PATH", "")}
+    return {"files": found, "packages": versions, "path": os.environ.get("LD_LIBRARY_PATH", ""),
+            "cached": cached()}
 
 
 def ceilings(index: int) -> dict:

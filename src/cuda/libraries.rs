@@ -47,8 +47,9 @@ pub enum Absent {
     #[error("{0} is not among the libraries of libtorch's CUDA part")]
     Companion(&'static str),
     #[error(
-        "{library} is needed, and the loader finds {found} under its other names: perhaps LD_LIBRARY_PATH names a \
-         toolkit's folder"
+        "{library} is needed, and the loader finds {found} under its other names: perhaps LD_LIBRARY_PATH or \
+         ld.so.conf names the folder of another toolkit; a folder that comes first in LD_LIBRARY_PATH, with a link to \
+         {library} under its name without a version, goes before it"
     )]
     OtherLibrary { library: &'static str, found: String },
 }
