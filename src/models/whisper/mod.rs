@@ -138,7 +138,10 @@ impl Whisper {
         let runs: Vec<Run> =
             unknown.iter().map(|&(slot, _)| Run { slot, position: 0, tokens: &start }).collect();
         let wanted: Vec<usize> = (0..runs.len()).collect();
-        let mut logits = self.backend.logits(&runs, &wanted)?;
+        let tokens = self.tokenizer.languages.iter().map(|(_, token)| *token as usize);
+        let first = tokens.clone().min().unwrap_or(0);
+        let end = tokens.max().map_or(first, |last| last + 1);
+        let mut logits = self.backend.logits(&runs, &wanted, first..end)?;
         for ((id, (among, expected)), logits) in unknown.into_iter().zip(logits.rows_mut()) {
             let allowed = |code: &String| among.is_empty() || among.contains(code) || expected == Some(code);
             let candidates: Vec<(&String, f32)> = self
@@ -146,7 +149,7 @@ impl Whisper {
                 .languages
                 .iter()
                 .filter(|(code, _)| allowed(code))
-                .map(|(code, token)| (code, logits[*token as usize]))
+                .map(|(code, token)| (code, logits[*token as usize - first]))
                 .collect();
             let scores: Vec<f32> = candidates.iter().map(|&(_, logit)| logit).collect();
             let total = rules::log_sum_exp(&scores);

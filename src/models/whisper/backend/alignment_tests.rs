@@ -50,6 +50,8 @@ struct Decoding<'a> {
     sequences: Sequences,
     /// Terms that were taken back.
     returns: usize,
+    /// A slot whose logits are asked for before each step.
+    beside: Option<usize>,
     tolerance: f64,
 }
 
@@ -69,7 +71,7 @@ impl<'a> Decoding<'a> {
                 }
                 let sequences = Sequences::new(SLOTS);
                 let tolerance = f64::from(tolerance);
-                all.push(Self { decoder, tokenizer, sequences, returns: 0, tolerance });
+                all.push(Self { decoder, tokenizer, sequences, returns: 0, beside: None, tolerance });
             }
         }
         all
@@ -105,6 +107,11 @@ impl<'a> Decoding<'a> {
         loop {
             let slots = slots.iter().copied().map(SlotId);
             let running: Vec<SlotId> = slots.filter(|&slot| self.sequences.running(slot).is_some()).collect();
+            if let Some(slot) = self.beside {
+                let run = Run { slot: SlotId(slot), position: 0, tokens: &[1, 2] };
+                let logits = self.decoder.forward(&[run], &[0, 1], 5..8).expect("it works");
+                assert_eq!(logits.values.len(), 6);
+            }
             let found = self.decoder.step(&running).expect("it works");
             for Found { slot, outcome, .. } in found.into_iter().filter(|found| found.wanted.choice) {
                 let sequence = self.sequences.get_mut(slot).expect("it was begun");
@@ -198,6 +205,20 @@ fn scores_that_were_kept_are_those_of_the_whole_text() {
         // The slot's next attempt, beside one that is as it was.
         decoding.decode(&[1, 2], None);
         (1..SLOTS).for_each(|slot| decoding.check_scores(slot, "again"));
+    }
+}
+
+#[test]
+fn logits_of_one_window_lose_no_token_of_another() {
+    let tokenizer = tokenizer();
+    for mut decoding in Decoding::on_each(&tokenizer) {
+        let mut tokens = |beside: Option<usize>| {
+            decoding.beside = beside;
+            decoding.decode(&[0, 1], None);
+            [0, 1].map(|slot| decoding.sequences.get(SlotId(slot)).expect("it was begun").tokens.clone())
+        };
+        let alone = tokens(None);
+        assert_eq!(tokens(Some(2)), alone);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Whisper by the kernels of [`crate::cuda`], which choose the tokens themselves, a step ahead of the host.
 
+use std::ops::Range;
+
 use tch::Tensor;
 
 use super::super::WINDOW_FRAMES;
@@ -119,8 +121,8 @@ impl Backend for CudaBackend {
         self.decoder.wait_filled(slots)
     }
 
-    fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
-        self.decoder.forward(runs, wanted)
+    fn logits(&mut self, runs: &[Run], wanted: &[usize], tokens: Range<usize>) -> Result<Logits, Error> {
+        self.decoder.forward(runs, wanted, tokens)
     }
 
     fn begin(&mut self, starts: Vec<Start>, sequences: &mut Sequences) -> Result<(), Error> {

@@ -1,6 +1,7 @@
 //! Whisper on a CPU: the kernels of [`crate::cpu`], and libtorch's encoder if the CPU lacks the instructions that make
 //! those of the encoder faster.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use tch::{Device, Kind, Tensor};
@@ -101,8 +102,8 @@ impl Backend for HostBackend {
         Ok(())
     }
 
-    fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
-        Ok(self.decoder.forward(runs, wanted))
+    fn logits(&mut self, runs: &[Run], wanted: &[usize], tokens: Range<usize>) -> Result<Logits, Error> {
+        Ok(self.decoder.forward(runs, wanted).of(tokens))
     }
 
     fn begin(&mut self, starts: Vec<Start>, sequences: &mut Sequences) -> Result<(), Error> {

@@ -23,6 +23,7 @@ mod tests;
 mod torch;
 
 use std::any::Any;
+use std::ops::Range;
 
 pub use self::cuda::CudaBackend;
 pub use self::host::HostBackend;
@@ -111,8 +112,9 @@ pub trait Backend: Any {
     }
 
     /// Runs `runs` and returns the logits after some of their tokens, without choosing any. `wanted`: indices into
-    /// the tokens of all runs, in order. Waits for slots that are still being encoded.
-    fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error>;
+    /// the tokens of all runs, in order. `tokens`: the part of the vocabulary whose logits are wanted. Waits for slots
+    /// that are still being encoded.
+    fn logits(&mut self, runs: &[Run], wanted: &[usize], tokens: Range<usize>) -> Result<Logits, Error>;
 
     /// Runs the prompts and replaces the slots' sequences. Each attempt's first token, and its probability of no
     /// speech, are in its sequence at the latest with the next call of [`Self::step`] for its slot. Waits for slots

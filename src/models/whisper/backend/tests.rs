@@ -251,7 +251,7 @@ fn unsure(host: &mut Whisper, slot: usize, written: &[Token], terms: &[Term], to
     tokens.extend(written.iter().map(|token| token.id));
     let wanted: Vec<usize> = (prefix - 1..tokens.len() - 1).collect();
     let run = Run { slot: SlotId(slot), position: 0, tokens: &tokens };
-    let mut logits = host.backend.logits(&[run], &wanted).expect("it works");
+    let mut logits = host.backend.logits(&[run], &wanted, 0..SHAPE.vocabulary).expect("it works");
     let bias = Bias::new(terms, &host.tokenizer);
     let rules = Rules::new(&host.tokenizer, suppressed(), None);
     let begin = host.tokenizer.special.timestamp_begin as usize;

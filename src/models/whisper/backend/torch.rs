@@ -1,6 +1,8 @@
 //! Whisper by libtorch's operations on a CUDA device: the reference there, in f32, which [`crate::cuda`] has no
 //! kernels for.
 
+use std::ops::Range;
+
 use tch::{Device, Tensor};
 
 use super::super::decoder::torch::{Decoder, Placement};
@@ -48,8 +50,8 @@ impl Backend for TorchBackend {
         self.decoder.set_audio(&slots, &audio)
     }
 
-    fn logits(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
-        self.decoder.forward(runs, wanted)
+    fn logits(&mut self, runs: &[Run], wanted: &[usize], tokens: Range<usize>) -> Result<Logits, Error> {
+        Ok(self.decoder.forward(runs, wanted)?.of(tokens))
     }
 
     fn begin(&mut self, starts: Vec<Start>, sequences: &mut Sequences) -> Result<(), Error> {

@@ -11,6 +11,7 @@ mod launch;
 mod network;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tch::Tensor;
@@ -19,7 +20,7 @@ pub use self::alignment::{CostsRequest, PendingCosts};
 pub use self::kept::kept_heads;
 use self::network::{Network, address};
 use super::torch::{self, Placement};
-use super::{AlignmentWeights, Logits, Run, plain};
+use super::{AlignmentWeights, Logits, Run};
 use crate::cuda::{
     DOWNLOADS, Device, Download, Mark, Outcome, Row, Stage, State, TRANSFER_BYTES, TrieNode, Wanted,
 };
@@ -170,28 +171,36 @@ impl Decoder {
         Ok(attention)
     }
 
-    /// See [`torch::Decoder::forward`]. Chooses no token.
-    pub fn forward(&mut self, runs: &[Run], wanted: &[usize]) -> Result<Logits, Error> {
+    /// Runs `runs` and returns the logits of `tokens`, a range of the vocabulary. `wanted`: indices into the tokens of all
+    /// runs, in order. Chooses no token.
+    pub fn forward(&mut self, runs: &[Run], wanted: &[usize], tokens: Range<usize>) -> Result<Logits, Error> {
         self.wait_for_audio(runs.iter().map(|run| run.slot))?;
         let rows: Vec<Row> = runs.iter().flat_map(|run| of_run(run, |_| Wanted::default())).collect();
-        let mut values = Vec::with_capacity(wanted.len() * self.network.vocabulary);
+        let mut values = Vec::with_capacity(wanted.len() * tokens.len());
         for (start, part) in parts(&rows, self.network.rows_max) {
             self.launch(&part, Stage::Prefill)?;
-            let here: Vec<i64> = wanted
-                .iter()
-                .filter(|&&row| (start..start + part.len()).contains(&row))
-                .map(|&row| (row - start) as i64)
-                .collect();
-            if here.is_empty() {
-                continue;
+            // The host waits for this launch, so for those before it too. Their downloads make room.
+            while !self.pending.is_empty() {
+                self.read_first()?;
             }
-            self.device.before_libtorch()?;
-            let logits = &self.network.buffers.logits;
-            let here = Tensor::from_slice(&here).f_to_device(logits.device())?;
-            values.extend(plain(&logits.f_index_select(0, &here)?.f_to_device(tch::Device::Cpu)?)?);
-            self.device.after_libtorch()?;
+            let here = wanted.iter().filter_map(|row| row.checked_sub(start)).filter(|row| *row < part.len());
+            for rows in here.collect::<Vec<_>>().chunks(DOWNLOADS) {
+                let mut downloads = Vec::with_capacity(rows.len());
+                for &row in rows {
+                    let of_row = self.network.buffers.logits.f_get(row as i64)?;
+                    let of_row = of_row.f_narrow(0, tokens.start as i64, tokens.len() as i64)?;
+                    // SAFETY: as many contiguous f32 numbers, in a buffer that outlives the device.
+                    let from = unsafe { address(&of_row) };
+                    downloads.push(self.device.download(from, tokens.len() * size_of::<f32>())?);
+                }
+                for download in downloads {
+                    let bytes = self.device.wait(download)?;
+                    let (numbers, _) = bytes.as_chunks();
+                    values.extend(numbers.iter().map(|number| f32::from_ne_bytes(*number)));
+                }
+            }
         }
-        Ok(Logits { values, vocabulary: self.network.vocabulary })
+        Ok(Logits { values, vocabulary: tokens.len() })
     }
 
     /// Enqueues prompts and the choice of the first tokens, whose outcomes come with the next step's. Outcomes of the

@@ -11,7 +11,8 @@ mod exactness_tests;
 pub mod host;
 pub mod torch;
 
-use super::host::plain;
+use std::ops::Range;
+
 use super::tokenizer::TokenId;
 use crate::engine::SlotId;
 
@@ -22,13 +23,20 @@ pub struct Run<'a> {
     pub tokens: &'a [TokenId],
 }
 
-/// Row-major (rows, vocabulary).
+/// Row-major (rows, tokens): of the whole vocabulary, or of a range of it.
 pub struct Logits {
     pub values: Vec<f32>,
     pub vocabulary: usize,
 }
 
 impl Logits {
+    /// Those of `tokens` alone.
+    pub fn of(&self, tokens: Range<usize>) -> Self {
+        let rows = self.values.chunks_exact(self.vocabulary);
+        let values = rows.flat_map(|row| row.get(tokens.clone()).unwrap_or_default()).copied().collect();
+        Self { values, vocabulary: tokens.len() }
+    }
+
     pub fn rows_mut(&mut self) -> std::slice::ChunksExactMut<'_, f32> {
         self.values.chunks_exact_mut(self.vocabulary)
     }

@@ -93,9 +93,7 @@ impl Decoder {
             let fused = fused
                 .f_view([windows, length, 2, self.heads, width / self.heads])?
                 .f_permute([2, 0, 3, 1, 4])?;
-            for (window, slot) in slots.iter().enumerate() {
-                layer.audio_cache.write(slot.0 as i64, &fused.f_select(1, window as i64)?)?;
-            }
+            layer.audio_cache.write(slots, &fused)?;
         }
         for slot in slots {
             self.audio_lengths[slot.0] = length;
