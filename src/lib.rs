@@ -7,7 +7,7 @@
 //! | to use it | to run it |
 //! |---|---|
 //! | [`api`]: transcription over HTTP, parameters, keys | [`config`]: settings and where they come from |
-//! | [`audio`]: formats | [`app`]: health, metrics, logs |
+//! | [`audio`]: formats; [`transcribe`]: how files are heard | [`app`]: health, metrics, logs |
 //! | [`live`]: streaming, redaction | [`engine`]: admission and load |
 //! | [`jobs`]: callbacks | [`share`]: shares of organisations |
 //! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |

@@ -8,6 +8,7 @@
 //! [formats]: crate::audio
 //! [fetching]: crate::fetch
 //! [sharing]: crate::share
+//! [whole files]: crate::transcribe
 #![doc = include_str!("README.md")]
 
 pub mod answer;
