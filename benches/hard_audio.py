@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hard clips whose words are known, and sounds in which nobody speaks, made from clips of clean speech.
+"""Hard clips whose words are known, and sounds without speech, made from clips of clean speech.
 
     hard_audio.py MANIFEST FOLDER [--seed 1] [--clips 3]
 

@@ -46,7 +46,7 @@ pub struct Worker {
 /// Windows that are encoded together.
 struct Encoding {
     slots: Vec<SlotId>,
-    /// Of all of them, even if a caller has left since.
+    /// The flows of all windows, those whose callers have left since included.
     flows: Vec<Flow>,
     begun_at: Instant,
     /// How long the call took, which may only have enqueued the work.

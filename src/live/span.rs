@@ -157,7 +157,7 @@ impl Span {
         part.start + origin..part.end + origin
     }
 
-    /// Whether there is voice in these seconds of the stream, as far as the span knows.
+    /// Whether there is voice in these seconds of the stream; true where the span has no probabilities.
     pub fn has_voice(&self, seconds: Range<f64>) -> bool {
         let frames = self.index(to_samples(seconds.start))..=self.index(to_samples(seconds.end));
         seconds.start < to_seconds(self.first_frame())

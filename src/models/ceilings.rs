@@ -12,9 +12,9 @@ const LEAST: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ceilings {
-    /// Read and written, in 10⁹ bytes.
+    /// Bytes read and written by a large copy, in 10⁹ a second.
     pub copy_gigabytes_per_second: f64,
-    /// Of a product in bf16, in 10¹² operations.
+    /// Operations of a large product in bf16, in 10¹² a second.
     pub product_teraflops: f64,
 }
 

@@ -20,7 +20,7 @@ use super::super::{
 
 type Emulate = unsafe extern "C" fn(*const c_char, *const c_uint, c_uint, *mut *mut c_void) -> c_int;
 
-/// What hidden memory reads as: NaN in every format of floating-point numbers, and a negative integer.
+/// The bytes that hidden memory shows: NaN in every format of floating-point numbers, and a negative integer.
 const HIDDEN: u8 = 0xFF;
 
 #[derive(Default)]

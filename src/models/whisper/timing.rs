@@ -66,7 +66,7 @@ fn warp(costs: &[f32], rows: usize, columns: usize) -> Vec<usize> {
     const FROM_ROW: u8 = 1;
     /// Set beside one of the others, which then means nothing.
     const FROM_COLUMN: u8 = 2;
-    // Of the row before, after the cost of no column at all.
+    // The totals of the row before; the first entry stands for no column at all.
     let mut totals = vec![f32::INFINITY; columns + 1];
     totals[0] = 0.0;
     // The cheaper way in from the row before: it depends on no neighbour, so vectors of it are found at once.
@@ -75,7 +75,7 @@ fn warp(costs: &[f32], rows: usize, columns: usize) -> Vec<usize> {
     for (costs, trace) in costs.chunks_exact(columns).zip(trace.chunks_exact_mut(columns)) {
         let neighbours = totals[..columns].iter().zip(&totals[1..]);
         for ((above, from), (&both, &up)) in above.iter_mut().zip(trace.iter_mut()).zip(neighbours) {
-            // Of two that cost the same neither is taken, as in the reference.
+            // If both cost the same, neither is taken, as in the reference.
             let cheaper = if up < both { up } else { f32::INFINITY };
             *above = if both < up { both } else { cheaper };
             *from = if both < up { FROM_BOTH } else { FROM_ROW };

@@ -84,7 +84,7 @@ pub trait Attention: Send {
     fn costs(self: Box<Self>) -> Result<Costs, Error>;
 }
 
-/// What it costs that a token is spoken at a position of the audio, row-major (rows, positions).
+/// The cost of placing each token at each position of the audio, row-major (rows, positions).
 pub struct Costs {
     pub values: Vec<f32>,
     pub rows: usize,
