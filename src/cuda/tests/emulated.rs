@@ -57,7 +57,8 @@ pub fn is_gpu_only() -> bool {
 }
 
 /// libtorch checks for its CUDA part at the first call that asks, whichever test makes it: so it is opened before
-/// `main`. What it found is asked for again in [`devices`].
+/// `main`. What it found is asked for again in [`devices`]. An interpreter cannot open libraries.
+#[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static OPEN_LIBRARIES: extern "C" fn() = {
