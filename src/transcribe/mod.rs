@@ -256,7 +256,7 @@ impl Transcriber {
         Ok(self.engine.recognize(work.admission, window).await?.language)
     }
 
-    /// A window that no one has listened to yet.
+    /// A window that was not recognised before.
     async fn first(
         &self,
         plan: &WindowPlan,
@@ -337,6 +337,9 @@ impl Transcriber {
             let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
             let mut stretches = coverage::without_words(plan.pieces(), channel.probabilities, &words);
             stretches.retain(|stretch| !tried.contains(stretch));
+            if stretches.is_empty() {
+                break;
+            }
             for stretch in &stretches {
                 self.listen_to(stretch, channel, language, segments, work).await?;
             }

@@ -72,8 +72,8 @@ pub fn unaccounted(
 }
 
 /// The voiced part of a word's `seconds`: without the silence before and after it and, if it spans a pause, on the side
-/// of the pause that holds more voice. Alignment gives the silence between two words to one of them. A word in which there
-/// is no voice keeps its times.
+/// of the pause that holds more voice. Alignment gives the silence between two words to one of them. A word without
+/// voice keeps its times.
 pub fn voiced_part(probabilities: &[f32], seconds: Range<f64>) -> Range<f64> {
     let first = (seconds.start.max(0.0) / FRAME_SECONDS) as usize;
     let end = ((seconds.end.max(0.0) / FRAME_SECONDS).ceil() as usize).min(probabilities.len());

@@ -1,4 +1,4 @@
-//! Hard recordings whose words are known, and sounds in which nobody speaks.
+//! Hard recordings with known words, and sounds without speech.
 //!
 //! They are made of `./setup`'s clips of clean speech, and of sounds from a seed.
 

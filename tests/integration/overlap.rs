@@ -1,4 +1,4 @@
-//! What runs beside the steps of decoding: the encoding of other windows, and the alignment of words.
+//! Encoding of other windows and alignment of words, which run beside the steps of decoding.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
