@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::window_plan::Piece;
 use crate::audio::SAMPLE_RATE;
+use crate::engine::DecodingOptions;
 use crate::transcript::{Segment, Word};
 use crate::vad::{FRAME_SAMPLES, unaccounted};
 
@@ -48,6 +49,13 @@ pub fn within(segments: Vec<Segment>, stretch: &Range<usize>) -> Vec<Segment> {
             of_words(segment)
         })
         .collect()
+}
+
+/// Whether the words of `found` by themselves are as probable as a whole window's must be; the words around them may be surer.
+pub fn are_sure(found: &[Segment], options: &DecodingOptions) -> bool {
+    let words = || found.iter().flat_map(|segment| &segment.words);
+    let mean = words().map(|word| word.probability.ln()).sum::<f32>() / words().count() as f32;
+    options.log_probability_threshold.is_none_or(|min| mean >= min)
 }
 
 /// Puts `found` between the `segments`, in the order of their words' times, without a first or last word that the neighbour

@@ -35,6 +35,8 @@ const WINDOWS_PER_SLOT: usize = 2;
 
 /// Rounds of listening again to voice without words.
 const LISTENINGS_MAX: usize = 2;
+/// The audio before voice that was not understood by itself, and twice the audio after it, with which it is heard once more.
+const CONTEXT_SAMPLES: usize = 4 * SAMPLE_RATE as usize;
 /// A window with fewer frames of sure speech may hold no speech at all.
 const SURE_FRAMES_MIN: usize = 3;
 
@@ -348,6 +350,7 @@ impl Transcriber {
         Ok(())
     }
 
+    /// Puts the words of `stretch` between `segments`, if the model understands it by itself, or else among what is around it.
     async fn listen_to(
         &self,
         stretch: &Range<usize>,
@@ -356,15 +359,26 @@ impl Transcriber {
         segments: &mut Vec<Segment>,
         work: &Work<'_>,
     ) -> Result<(), Error> {
-        let plan = WindowPlan::new([stretch.clone()]);
-        let mut window = self.window(plan.pcm(sound), work.options, &work.options.language, Some(language));
-        window.options = window.options.for_second_listening();
-        let options = window.options.clone();
-        let recognition = self.engine.recognize(work.admission, window).await?;
-        if recognition.is_certain(&options) {
+        let end = (stretch.end + CONTEXT_SAMPLES / 2).min(sound.len());
+        let around = stretch.start.saturating_sub(CONTEXT_SAMPLES)..end;
+        let audible = [stretch.clone(), around].into_iter().filter(|audio| audio.len() <= WINDOW_SAMPLES);
+        for audio in audible {
+            let plan = WindowPlan::new([audio]);
+            let mut window =
+                self.window(plan.pcm(sound), work.options, &work.options.language, Some(language));
+            window.options = window.options.for_second_listening();
+            let options = window.options.clone();
+            let recognition = self.engine.recognize(work.admission, window).await?;
+            if !recognition.is_certain(&options) {
+                continue;
+            }
             let of_file = |segment| in_file(segment, &plan, probabilities);
             let found = recognition.segments.into_iter().map(of_file).collect();
-            coverage::put(segments, coverage::within(found, stretch));
+            let found = coverage::within(found, stretch);
+            if coverage::are_sure(&found, &options) {
+                coverage::put(segments, found);
+                break;
+            }
         }
         Ok(())
     }
