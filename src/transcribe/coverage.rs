@@ -136,6 +136,15 @@ mod tests {
     }
 
     #[test]
+    fn words_must_be_sure_by_themselves() {
+        let options = DecodingOptions::default().for_second_listening();
+        let heard = |probability| vec![segment(vec![Word { probability, ..word(" a", 0.0, 1.0) }])];
+        assert!(are_sure(&heard(0.9), &options));
+        assert!(!are_sure(&heard(0.3), &options));
+        assert!(!are_sure(&[], &options));
+    }
+
+    #[test]
     fn what_a_second_listening_found_goes_between_the_words_around_it() {
         let mut segments = vec![
             segment(vec![word(" a", 0.0, 1.0), word(" d", 8.0, 9.0)]),

@@ -342,23 +342,23 @@ impl Transcriber {
             if stretches.is_empty() {
                 break;
             }
-            for stretch in &stretches {
-                self.listen_to(stretch, channel, language, segments, work).await?;
+            let heard = stretches.iter().map(|stretch| self.heard_in(stretch, channel, language, work));
+            for found in try_join_all(heard).await? {
+                coverage::put(segments, found);
             }
             tried = stretches;
         }
         Ok(())
     }
 
-    /// Puts the words of `stretch` between `segments`, if the model understands it by itself, or else among what is around it.
-    async fn listen_to(
+    /// The words of `stretch`, if the model understands it by itself, or else among what is around it.
+    async fn heard_in(
         &self,
         stretch: &Range<usize>,
         Channel { sound, probabilities }: Channel<'_>,
         language: &DetectedLanguage,
-        segments: &mut Vec<Segment>,
         work: &Work<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<Segment>, Error> {
         let end = (stretch.end + CONTEXT_SAMPLES / 2).min(sound.len());
         let around = stretch.start.saturating_sub(CONTEXT_SAMPLES)..end;
         let audible = [stretch.clone(), around].into_iter().filter(|audio| audio.len() <= WINDOW_SAMPLES);
@@ -376,11 +376,10 @@ impl Transcriber {
             let found = recognition.segments.into_iter().map(of_file).collect();
             let found = coverage::within(found, stretch);
             if coverage::are_sure(&found, &options) {
-                coverage::put(segments, found);
-                break;
+                return Ok(found);
             }
         }
-        Ok(())
+        Ok(Vec::new())
     }
 
     /// As the reference does: each window begins where the text of the one before it ended.
