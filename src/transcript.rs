@@ -74,21 +74,32 @@ pub struct Segment {
     pub compression_ratio: f32,
     /// Sampling temperature of the attempt that was kept.
     pub temperature: f32,
+    /// The attempt was ended because the model went on to say again and again what it had said last.
+    pub looped: bool,
 }
 
 /// The fewest and the most words that a loop says again and again.
 const LOOPED_WORDS: std::ops::RangeInclusive<usize> = 3..=12;
 
 impl Segment {
-    /// Whether the same words come three times in a row with no sentence ending among them, as when a model is caught in
-    /// a loop: `the thing we ought to take the thing we ought to take the thing we ought to take`.
+    /// Whether the attempt was ended in a loop, or the same words come three times in a row with no sentence ending among
+    /// them, as when a model is caught in one:
+    /// `the thing we ought to take the thing we ought to take the thing we ought to take`. Figures, as of a telephone
+    /// number that is read out, may come again and again.
     pub fn loops(&self) -> bool {
+        self.looped || self.repeats_words()
+    }
+
+    fn repeats_words(&self) -> bool {
         let words: Vec<String> = self.text.split_whitespace().map(str::to_lowercase).collect();
         let ends = |word: &String| word.ends_with(['.', '!', '?', ';']);
+        let is_figure = |word: &String| !word.contains(char::is_alphabetic);
         LOOPED_WORDS.into_iter().any(|length| {
             words.windows(3 * length).any(|run| {
                 let (first, rest) = run.split_at(length);
-                rest.chunks_exact(length).all(|again| again == first) && !first.iter().any(ends)
+                rest.chunks_exact(length).all(|again| again == first)
+                    && !first.iter().any(ends)
+                    && !first.iter().all(is_figure)
             })
         })
     }
@@ -163,12 +174,16 @@ mod tests {
             " the thing we ought to take the thing we ought to take the thing we ought to take the other"
         ));
         assert!(loops(" I am hurt I am hurt I am hurt I am hurt"));
+        let ended = Segment { text: " ha".into(), looped: true, ..Segment::default() };
+        assert!(ended.loops(), "the rest of the loop was not written");
         for said in [
             " No, no, no, no, no, no.",
             " It was very very very very good.",
             " Come here, please. Come here, please. Come here, please.",
             " What joy there is in living. What joy there is in living.",
             " Row, row, row your boat",
+            " 5 5 5 5 5 5 5 5 5 5 5",
+            " 1 2 3 1 2 3 1 2 3",
             "",
         ] {
             assert!(!loops(said), "{said}");

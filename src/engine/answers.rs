@@ -33,8 +33,9 @@ impl Answers {
             decoded: now.saturating_duration_since(encoded_at),
         };
         let window = &occupant.entry.window;
+        let consumed_samples = hypothesis.consumed_in(window.pcm.len());
         if !occupant.entry.is_probe {
-            let seconds = hypothesis.consumed_samples.min(window.pcm.len()) as f64 / f64::from(SAMPLE_RATE);
+            let seconds = consumed_samples.min(window.pcm.len()) as f64 / f64::from(SAMPLE_RATE);
             self.meters.recognised(window.class, seconds, timings.decoded);
             self.load.learn(window.pcm.duration_seconds(), occupant.busy.as_secs_f64());
             self.board.recognised(now);
@@ -42,7 +43,7 @@ impl Answers {
         let recognition = Recognition {
             segments: hypothesis.segments,
             language: hypothesis.language,
-            consumed_samples: hypothesis.consumed_samples,
+            consumed_samples,
             timings,
         };
         answer(occupant.entry, Ok(recognition));

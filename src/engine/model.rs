@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::window::{DecodingOptions, LanguageChoice, Task};
-use crate::audio::Pcm;
+use crate::audio::{Pcm, SAMPLE_RATE};
 use crate::transcript::{DetectedLanguage, Segment};
 
 /// One row of the decode batch, with its share of the key-value caches.
@@ -89,6 +89,22 @@ pub struct Hypothesis {
     pub ranges: Vec<std::ops::Range<usize>>,
     /// The model closed the last segment: nothing is said after it.
     pub ends_in_silence: bool,
+}
+
+/// The least progress of an attempt that ended in a loop: 5 s. What is left of its window is recognised by itself, and may
+/// end in a loop too.
+const LOOPED_ADVANCE_SAMPLES: usize = 5 * SAMPLE_RATE as usize;
+
+impl Hypothesis {
+    /// The samples of a window of `samples` that the text accounts for, see
+    /// [`super::Recognition::consumed_samples`].
+    pub fn consumed_in(&self, samples: usize) -> usize {
+        if self.segments.iter().any(|segment| segment.looped) {
+            self.consumed_samples.max(LOOPED_ADVANCE_SAMPLES.min(samples))
+        } else {
+            self.consumed_samples
+        }
+    }
 }
 
 /// A token and how likely it was among text tokens.

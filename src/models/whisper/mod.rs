@@ -9,6 +9,7 @@ mod generation;
 mod host;
 mod layers;
 mod load;
+mod loops;
 mod rules;
 mod sequence;
 mod synthetic;
@@ -229,11 +230,17 @@ impl Whisper {
         prompt.extend(self.opening(&self.slots[slot.0]));
         let mut sequence = Sequence::new(temperature, temperature.to_bits(), forced, bias);
         sequence.prompt = prompt.len();
+        sequence.ends_in_loops = forced.is_none() && options.compression_ratio_threshold.is_some();
         Start { slot, prompt, start_of_transcript, sequence }
     }
 
     fn try_step(&mut self, slots: &[SlotId]) -> Result<Vec<StepOutcome>, Error> {
         self.backend.step(slots, &mut self.sequences)?;
+        for &slot in slots {
+            if let Some(sequence) = self.sequences.get_mut(slot) {
+                sequence.end_in_loop(&self.tokenizer);
+            }
+        }
         let outcome = |&slot: &SlotId| match self.sequences.running(slot) {
             Some(_) => StepOutcome::Running,
             None => StepOutcome::Finished,
@@ -256,6 +263,7 @@ impl Whisper {
             segment.no_speech_probability = sequence.no_speech_probability;
             segment.compression_ratio = compression_ratio;
             segment.temperature = sequence.temperature;
+            segment.looped = sequence.looped;
             let tokens = &sequence.tokens[range.clone()];
             segment.words =
                 timing::untimed(&self.tokenizer, &language.code, tokens, segment.start..segment.end);

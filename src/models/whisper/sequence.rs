@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::bias::{Bias, Choice, Search, Step};
+use super::loops::before_loop;
 use super::rules::{Rules, log_sum_exp};
 use super::synthetic::{GOLDEN_GAMMA, split_mix};
 use super::tokenizer::{TokenId, Tokenizer};
@@ -21,6 +22,10 @@ pub struct Sequence {
     pub tokens: Vec<Token>,
     pub temperature: f32,
     pub finished: bool,
+    /// A loop ends the attempt.
+    pub ends_in_loops: bool,
+    /// The attempt was ended in a loop. What came before it, and what it says for the first time, are left.
+    pub looped: bool,
     /// Tokens before these in the text cache.
     pub prompt: usize,
     /// From the logits at the start of the transcript.
@@ -52,6 +57,8 @@ impl Sequence {
             tokens: Vec::new(),
             temperature,
             finished: false,
+            ends_in_loops: false,
+            looped: false,
             prompt: 0,
             no_speech_probability: 0.0,
             log_probabilities: Vec::new(),
@@ -94,6 +101,20 @@ impl Sequence {
         };
         self.write(written, next, end_of_text);
         self.finished |= self.tokens.len() >= self.tokens_max;
+    }
+
+    /// Ends the attempt if it is caught in a loop. Call it after each token.
+    pub fn end_in_loop(&mut self, tokenizer: &Tokenizer) {
+        if !self.ends_in_loops || self.looped {
+            return;
+        }
+        if let Some(before) = before_loop(&self.tokens, tokenizer) {
+            self.tokens.truncate(before);
+            // And that of what followed.
+            self.log_probabilities.truncate(before + 1);
+            self.looped = true;
+            self.finished = true;
+        }
     }
 
     /// Position of the last token in the text cache.
