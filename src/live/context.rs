@@ -69,10 +69,14 @@ impl Context {
         let (start, boundary) = (to_seconds(start), to_seconds(boundary));
         let told: Vec<&Word> =
             self.spans.iter().flat_map(|span| &span.words).filter(|word| word.end > start).collect();
+        // A word that lies behind the last one sent is new, even if alignment drew its start into the pause.
+        let told_end = told.last().map_or(boundary, |word| word.end);
         let score = |count: usize| {
             let before = count.checked_sub(1).and_then(|last| words.get(last));
             let after = words.get(count);
-            let late = before.map_or(0.0, |word| word.end - boundary).max(0.0);
+            let late = before
+                .map_or(0.0, |word| (word.end - boundary).max(word.start.midpoint(word.end) - told_end));
+            let late = late.max(0.0);
             let early = after.map_or(0.0, |word| boundary - word.start).max(0.0);
             let may_be = before.is_none_or(|word| word.start <= boundary + SLACK)
                 && after.is_none_or(|word| word.end >= boundary - SLACK);
@@ -130,6 +134,14 @@ mod tests {
         assert_eq!(context().told(&words, SECOND / 2, SECOND * 23 / 10), 3);
         let fewer = [word("smalldog", 1.2, 2.0), word("ran", 2.7, 2.9)];
         assert_eq!(context().told(&fewer, SECOND / 2, SECOND * 23 / 10), 1);
+    }
+
+    #[test]
+    fn a_short_word_that_begins_in_the_pause_is_new() {
+        // Nothing is found again, so the times decide.
+        let words =
+            [word("a", 1.0, 1.2), word("smell", 1.2, 1.5), word("dock", 1.5, 2.0), word("I", 2.2, 2.5)];
+        assert_eq!(context().told(&words, SECOND / 2, SECOND * 24 / 10), 3);
     }
 
     #[test]
