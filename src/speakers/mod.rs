@@ -10,8 +10,11 @@
 
 mod error;
 mod network;
+mod segmentation;
+mod weights;
 
 pub use error::Error;
 pub use network::{
     CHANNELS, CLASSES, EMBEDDING, LogProbabilities, MEL_BINS, Networks, WINDOW_FRAMES, WINDOW_SAMPLES,
 };
+pub use segmentation::Segmentation;
