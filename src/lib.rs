@@ -25,7 +25,7 @@
 //!                           demo is an integrator's backend, which knows a service by its address
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; work delivered later
 //!    agent                  the voice agent: turns, floor, proofs, replies
-//! 3  format  vad            how a transcript is written; where in the audio speech is
+//! 3  format  vad  speakers  how a transcript is written; where in the audio speech is; who speaks
 //!    speech  knowledge      text to speech; the material that an agent answers from
 //!    session → sms  room    an agent's session and its text messages; participants' seats
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
@@ -64,6 +64,7 @@
 //! | keys       | share, state |
 //! | telemetry  | |
 //! | vad        | audio, cpu |
+//! | speakers   | audio, cpu, transcript, telemetry |
 //! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |
@@ -118,6 +119,7 @@ pub mod secret;
 mod session;
 pub mod share;
 mod sms;
+pub mod speakers;
 pub mod speech;
 pub mod state;
 pub mod sts;
