@@ -35,7 +35,8 @@ CUT = 0.12  # A pause in which a clip can be cut without harm to a word.
 LONGEST = 5.0  # Seconds; a phrase without such a pause is cut where it is quietest.
 MARGIN = 0.05  # Around what is loud: the weak beginnings and ends of words.
 FRAME = RATE // 100
-LEAST = 10.0  # Seconds of speech that a reader must have.
+LEAST = 10.0  # Seconds of speech that a reader must have,
+SHARE = 0.3  # and the least share of what they say in a scene: the rest is said again.
 
 
 @dataclass(frozen=True)
@@ -246,11 +247,14 @@ def make(groups: dict, folder: Path, seed: int, scenes: list[str], seconds: tupl
         # Each scene has a seed of its own: another choice of scenes leaves it as it is.
         chance = np.random.default_rng([seed, list(SCENES).index(name)])
         scene = SCENES[name]
-        able = {group: speech(readers) for group, readers in sorted(groups.items()) if len(readers) >= scene.readers}
+        least = SHARE * sum(seconds) / 2 / scene.readers
+        rich = {group: {name: clips for name, clips in readers.items() if speech({name: clips}) >= least}
+                for group, readers in sorted(groups.items())}
+        able = {group: speech(groups[group]) for group, readers in rich.items() if len(readers) >= scene.readers}
         if not able:
             continue
         group = str(chance.choice(list(able), p=np.array(list(able.values())) / sum(able.values())))
-        made = Conversation(scene, groups[group], chance.uniform(*seconds), chance)
+        made = Conversation(scene, rich[group], chance.uniform(*seconds), chance)
         made.turns.sort(key=lambda turn: (turn["start"], turn["end"]))
         made.words.sort(key=lambda word: word[1])
         write(folder / f"{name}.wav", made.sound)
