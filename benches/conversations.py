@@ -15,7 +15,8 @@ voices of an overlap), and a manifest: `scene`, `duration`, `speakers`, `overlap
 same seed and clips give the same audio.
 
 Scenes: one to five readers, quiet, with noise, each in another place of a room, or on one telephone line.
-`monologue` is one reader in a quiet room, and is made only where it is named: --scenes monologue --seconds 3600 3600.
+`monologue` is one reader in a quiet room, as long as is asked, and is made only where it is named:
+--scenes monologue --seconds 3600 3600. It has every clip of the reader many times where there are few.
 """
 
 import argparse
@@ -46,6 +47,7 @@ class Scene:
     noise: float  # Decibels below speech.
     room: bool = False
     telephone: bool = False
+    repeats: bool = False  # A reader may say the same over and over.
 
 
 SCENES = {
@@ -57,7 +59,7 @@ SCENES = {
     "three-room": Scene(3, 0.3, 18, room=True),
     "four": Scene(4, 0.3, 20),
     "five-room": Scene(5, 0.25, 18, room=True),
-    "monologue": Scene(1, 0, 25, room=True),
+    "monologue": Scene(1, 0, 25, room=True, repeats=True),
 }
 
 
@@ -247,7 +249,7 @@ def make(groups: dict, folder: Path, seed: int, scenes: list[str], seconds: tupl
         # Each scene has a seed of its own: another choice of scenes leaves it as it is.
         chance = np.random.default_rng([seed, list(SCENES).index(name)])
         scene = SCENES[name]
-        least = SHARE * sum(seconds) / 2 / scene.readers
+        least = 0 if scene.repeats else SHARE * sum(seconds) / 2 / scene.readers
         rich = {group: {name: clips for name, clips in readers.items() if speech({name: clips}) >= least}
                 for group, readers in sorted(groups.items())}
         able = {group: speech(groups[group]) for group, readers in rich.items() if len(readers) >= scene.readers}

@@ -24,6 +24,7 @@ import asyncio
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -219,7 +220,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", metavar="SET")
     parser.add_argument("--binary", metavar="VERBATIM")
-    parser.add_argument("--arguments", nargs="+", default=["--model", "base"], help="of the program, with --binary")
+    parser.add_argument("--arguments", type=shlex.split, default="--model base", help="of the program, with --binary")
     parser.add_argument("--server", metavar="URL")
     parser.add_argument("--key")
     parser.add_argument("--systems", nargs="+", choices=["turns", "POST", "live"], default=["turns", "POST", "live"])
