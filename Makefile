@@ -19,7 +19,7 @@ setup:
 
 build:
 	@./setup libtorch cmake base silero-vad speech
-	-@./setup smart-turn voice  # Optional: without them the server starts, and says what it lacks.
+	-@./setup smart-turn voice speakers  # Optional: without them the server starts, and says what it lacks.
 	cargo build --locked --release
 
 lint: setup
@@ -30,7 +30,7 @@ lint: setup
 
 # The program, its libraries, models and licences as an archive with a checksum, in dist/.
 dist: build
-	@./setup smart-turn voice
+	@./setup smart-turn voice speakers
 	.ci/dist $(VERBATIM)
 
 # Licences, sources and known vulnerabilities of the dependencies: cargo install --locked cargo-deny

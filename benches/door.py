@@ -40,7 +40,7 @@ class Door:
 
     def listen(
         self, audio: bytes, *, words: bool = False, language: str | None = None, tag: str | None = None,
-        keyterms: Sequence[str] = (), keywords: Sequence[str] = (),
+        keyterms: Sequence[str] = (), keywords: Sequence[str] = (), diarize: bool = False,
     ) -> Answer:
         """One request on a connection of its own. Never raises for what the server does."""
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/octet-stream"}
@@ -51,6 +51,8 @@ class Door:
             asked["keyterm"] = list(keyterms)
         if keywords:
             asked["keywords"] = list(keywords)
+        if diarize:
+            asked["diarize"] = "true"
         path = "/v1/listen" + (f"?{urllib.parse.urlencode(asked, doseq=True)}" if asked else "")
         connection = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
         began = time.monotonic()

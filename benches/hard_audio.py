@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from audio import RATE, read, write
-from sounds import band, coloured, filtered, level, repeated, without_speech
+from sounds import band, coloured, level, repeated, telephone, without_speech
 
 LEAST_PAUSE = 0.3  # A shorter pause does not part two stretches of voice.
 # Languages without spaces are scored letter by letter: not together with English words.
@@ -179,10 +179,7 @@ class Maker:
 
     def phone(self):
         scene = self.spoken()
-        near = filtered(scene.sound(), lambda hertz: 1 / (1 + (300 / np.maximum(hertz, 1)) ** 8 + (hertz / 3400) ** 16))
-        loudness = np.log1p(255 * np.minimum(1, np.abs(near))) / np.log(256)
-        coded = np.round(loudness * 127) / 127
-        return scene, np.sign(near) * (256**coded - 1) / 255 + 8e-4 * self.chance.standard_normal(scene.length)
+        return scene, telephone(self.chance, scene.sound())
 
     def languages(self):
         if not self.others:

@@ -40,6 +40,7 @@ from scoring import error_rate, read_lines
 class Heard:
     text: str = ""
     words: list[tuple[str, float, float]] = field(default_factory=list)
+    speakers: list[str | None] = field(default_factory=list)
     first_interim: float | None = None
     final_latency: list[float] = field(default_factory=list)
     lag: list[float] = field(default_factory=list)
@@ -102,6 +103,7 @@ async def stream(options, audio: bytes, language: str) -> Heard:
                     end = round(message["start"] + message["duration"], 3)
                     heard.text += " " + alternative["transcript"]
                     heard.words += [(word["word"], word["start"], word["end"]) for word in words]
+                    heard.speakers += [str(word["speaker"]) if "speaker" in word else None for word in words]
                     heard.final_latency += [late] if words else []
                 elif words:
                     heard.lag.append(late)

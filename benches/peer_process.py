@@ -1,4 +1,4 @@
-"""Peers as processes that answer over a pipe (benches/peers/peer.py)."""
+"""Peers as processes that answer over a pipe (benches/peers/peer.py, benches/peers/diarizer.py)."""
 
 import itertools
 import json
@@ -31,18 +31,21 @@ class Peer:
             if "error" in answer:
                 future.set_exception(RuntimeError(answer["error"]))
             else:
-                future.set_result(answer["text"])
+                future.set_result(answer)
         for future in self.waiting.values():
             future.set_exception(RuntimeError("the peer ended"))
 
-    def transcribe(self, file: Path, language: str) -> str:
+    def ask(self, request: dict) -> dict:
         future: Future = Future()
         with self.writing:
             number = next(self.numbers)
             self.waiting[number] = future
-            self.process.stdin.write(json.dumps({"id": number, "file": str(file), "language": language}) + "\n")
+            self.process.stdin.write(json.dumps({"id": number} | request) + "\n")
             self.process.stdin.flush()
         return future.result(900)
+
+    def transcribe(self, file: Path, language: str) -> str:
+        return self.ask({"file": str(file), "language": language})["text"]
 
     def stop(self) -> None:
         self.process.stdin.close()
@@ -54,7 +57,7 @@ class Peer:
 
 
 def start_peers(
-    kinds: list[str], python: str, model: Path | None, threads: int, stack: ExitStack,
+    kinds: list[str], python: str, model: Path | None, threads: int, stack: ExitStack, program: Path = PEER,
 ) -> tuple[dict[str, Peer], dict[str, str]]:
     """Those that load, and why each other one does not. `kinds`: KIND or KIND=MODEL, where one reads another format."""
     peers, absent = {}, {}
@@ -65,7 +68,7 @@ def start_peers(
         print(f"loading {name}", file=sys.stderr, flush=True)
         try:
             process = subprocess.Popen(
-                [python, str(PEER), name, own or str(model), "--threads", str(threads)],
+                [python, str(program), name, own or str(model), "--threads", str(threads)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
         except OSError as error:
             absent[name] = str(error)

@@ -32,6 +32,14 @@ def coloured(chance: np.random.Generator, length: int, power: float) -> np.ndarr
     return level(noise, 1.0)
 
 
+def telephone(chance: np.random.Generator, sound: np.ndarray) -> np.ndarray:
+    """Over a line: 300 to 3400 Hz, mu-law in 8 bits (ITU-T G.711), and the line's noise."""
+    near = filtered(sound, lambda hertz: 1 / (1 + (300 / np.maximum(hertz, 1)) ** 8 + (hertz / 3400) ** 16))
+    loudness = np.log1p(255 * np.minimum(1, np.abs(near))) / np.log(256)
+    coded = np.round(loudness * 127) / 127
+    return np.sign(near) * (256**coded - 1) / 255 + 8e-4 * chance.standard_normal(len(sound))
+
+
 def resonant(sound: np.ndarray, *peaks: tuple[float, float]) -> np.ndarray:
     """With formants: frequency and width of each in hertz."""
     return filtered(sound, lambda hertz: sum(1 / (1 + ((hertz - peak) / width) ** 2) for peak, width in peaks))

@@ -7,9 +7,15 @@ import http.server
 import importlib.machinery
 import importlib.util
 import io
+import json
+import os
+import pickle
 import re
+import struct
+import sys
 import tempfile
 import threading
+import types
 import unittest
 import zipfile
 from pathlib import Path
@@ -23,6 +29,54 @@ loader.exec_module(setup)
 FILE = "thing-1.0-py3-none-any.whl"
 
 
+class Torch(types.ModuleType):
+    """As much of it as a checkpoint names."""
+
+    def __init__(self):
+        super().__init__("torch")
+        self._utils = types.ModuleType("torch._utils")
+        for module, name in ((self, "FloatStorage"), (self, "LongStorage"), (self._utils, "_rebuild_tensor_v2")):
+            setattr(module, name, type(name, (), {"__module__": module.__name__, "__qualname__": name}))
+
+
+class Tensor:
+    def __init__(self, torch: Torch, kind: str, key: str, offset: int, shape: tuple, strides: tuple):
+        self.rebuild = torch._utils._rebuild_tensor_v2
+        self.storage = types.SimpleNamespace(reference=("storage", getattr(torch, kind), key, "cpu", 0))
+        self.rest = offset, shape, strides, False, {}
+
+    def __reduce__(self):
+        return self.rebuild, (self.storage, *self.rest)
+
+
+class Pickler(pickle.Pickler):
+    def persistent_id(self, thing):
+        return getattr(thing, "reference", None)
+
+
+def checkpoint(content, storages: dict) -> bytes:
+    """A file as `torch.save` writes it. `content`: from a `Torch`, what is pickled."""
+    torch, pickled, file = Torch(), io.BytesIO(), io.BytesIO()
+    with mock.patch.dict(sys.modules, {"torch": torch, "torch._utils": torch._utils}):
+        Pickler(pickled, 2).dump(content(torch))
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("model/data.pkl", pickled.getvalue())
+        for key, values in storages.items():
+            archive.writestr(f"model/data/{key}", values)
+    return file.getvalue()
+
+
+def state_dict(torch: Torch) -> dict:
+    return {"format": 1, "state_dict": {
+        "second": Tensor(torch, "FloatStorage", "0", 1, (2, 2), (2, 1)),
+        "first": Tensor(torch, "FloatStorage", "1", 0, (), ()),
+        "batches": Tensor(torch, "LongStorage", "2", 0, (), ()),
+    }}
+
+
+STORAGES = {"0": struct.pack("<5f", 0, 1, 2, 3, 4), "1": struct.pack("<f", 0.5), "2": struct.pack("<q", 7)}
+
+
 def wheel() -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -31,6 +85,7 @@ def wheel() -> bytes:
         program = zipfile.ZipInfo("thing/bin/program")
         program.external_attr = 0o755 << 16
         archive.writestr(program, b"#!")
+        archive.writestr("thing/weights.pt", checkpoint(state_dict, STORAGES))
     return content.getvalue()
 
 
@@ -139,6 +194,41 @@ class SetupTest(unittest.TestCase):
         self.assertEqual(list((self.cache / "downloads").iterdir()), [])
         self.assertFalse(step._replace(digest="another").done())
 
+    def test_a_checkpoint_is_converted_to_safetensors(self):
+        for name in ("a", "b"):
+            part = setup.Part(name, [(self.package, "thing/weights.pt", "w.pt")], safetensors={"w.safetensors": "w.pt"})
+            setup.unpack(part, self.cache / name)
+        self.assertEqual([path.name for path in (self.cache / "a").iterdir()], ["w.safetensors"])
+        content = (self.cache / "a/w.safetensors").read_bytes()
+        self.assertEqual(content, (self.cache / "b/w.safetensors").read_bytes())
+        size, = struct.unpack_from("<Q", content)
+        self.assertEqual(size % 8, 0)
+        self.assertEqual(json.loads(content[8:8 + size]), {
+            "first": {"dtype": "F32", "shape": [], "data_offsets": [0, 4]},
+            "second": {"dtype": "F32", "shape": [2, 2], "data_offsets": [4, 20]}})
+        self.assertEqual(struct.unpack_from("<5f", content, 8 + size), (0.5, 1, 2, 3, 4))
+
+    def test_a_checkpoint_runs_no_code(self):
+        class Attack:
+            def __reduce__(self):
+                return os.mkdir, (str(path.with_name("made")),)
+
+        path = self.cache / "weights.pt"
+        path.write_bytes(checkpoint(lambda torch: {"first": Attack()}, {}))
+        with self.assertRaisesRegex(pickle.UnpicklingError, "mkdir has no place"):
+            setup.torch_checkpoint.read(path)
+        self.assertEqual(list(self.cache.iterdir()), [path])
+
+    def test_a_checkpoint_that_is_cut_off_or_turned_is_refused(self):
+        path = self.cache / "weights.pt"
+        path.write_bytes(checkpoint(state_dict, STORAGES | {"0": struct.pack("<4f", 0, 1, 2, 3)}))
+        with self.assertRaisesRegex(pickle.UnpicklingError, "cut off"):
+            setup.torch_checkpoint.read(path)
+        turned = checkpoint(lambda torch: {"t": Tensor(torch, "FloatStorage", "0", 0, (2, 2), (1, 2))}, STORAGES)
+        path.write_bytes(turned)
+        with self.assertRaisesRegex(pickle.UnpicklingError, "order of C"):
+            setup.torch_checkpoint.read(path)
+
     def test_a_failed_part_leaves_what_was_there(self):
         (self.cache / "part").mkdir()
         (self.cache / "part/old").touch()
@@ -154,6 +244,8 @@ class SetupTest(unittest.TestCase):
             for package, _, path in part.members:
                 self.assertRegex(package.sha256, "^[0-9a-f]{64}$")
                 self.assertFalse(Path(path).is_absolute() or ".." in Path(path).parts, path)
+            self.assertLessEqual(set(part.safetensors.values()), {path for _, _, path in part.members}, name)
+            self.assertLessEqual(set(part.safetensors), set(part.sha256), name)
 
 
 if __name__ == "__main__":
