@@ -11,15 +11,20 @@ With --hard SEED... hard clips are made from the clips of kind truth instead (be
 POST, over the live path and by peers; benches/hard.py explains the table. `--bounds all.deleted=1.5 sounds.inserted=0`
 then limit what POST may get wrong.
 
-Needs jiwer and whisper-normalizer, and for hard clips numpy, av and websockets (benches/peers/requirements.txt).
+With --calibration it also says how well the confidences of words tell the share of them that is right (expected
+calibration error), and fits the constants of src/models/whisper/confidence.rs to the answers.
+
+Needs jiwer and whisper-normalizer, for --calibration numpy, and for hard clips numpy, av and websockets (benches/peers/requirements.txt).
 """
 
 import argparse
 import json
 import sys
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import calibration
 import hard
 from door import Door, percentile
 from scoring import error_rate, out_of_order, read_lines, time_differences
@@ -89,6 +94,7 @@ def main() -> int:
     parser.add_argument("--detect", action="store_true", help="leave the language to the server")
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--json", type=Path, metavar="FILE", help="figures and transcripts")
+    parser.add_argument("--calibration", action="store_true", help="how well confidences tell right words")
     parser.add_argument("--show", action="store_true", help="print clips that differ from their reference")
     group = parser.add_argument_group("hard clips")
     group.add_argument("--hard", nargs="+", type=int, metavar="SEED", help="make hard clips with these seeds")
@@ -139,6 +145,13 @@ def main() -> int:
             verdict = f"  at most {limit:g}: {'kept' if kept else 'BROKEN'}"
             broken += [] if kept else [name]
         print(f"{words:<{width}}  {text:>8}  {name}{verdict}")
+    if options.calibration:
+        groups = defaultdict(list)
+        for clip in clips:
+            if clip.get("text") and answers[clip["file"]].status == 200:
+                words = answers[clip["file"]].alternative().get("words", [])
+                groups[clip["kind"]] += calibration.judged(clip["text"], words, clip["language"])
+        print(calibration.report(groups))
     if options.show:
         show(clips, answers)
     if options.json:

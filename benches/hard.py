@@ -27,6 +27,7 @@ from types import SimpleNamespace
 
 import websockets
 
+import calibration
 import hard_audio
 import live
 from audio import samples
@@ -45,6 +46,7 @@ class Heard:
     words: list | None = None
     languages: list[str] | None = None
     failure: str | None = None
+    confidences: list[float] | None = None
 
 
 @dataclass
@@ -77,7 +79,8 @@ def over_post(door: Door, clips: list[tuple[Path, dict]], concurrency: int) -> d
         if answer.status != 200:
             return Heard("", [], failure=f"{answer.status} {answer.body[:200].decode(errors='replace')}")
         alternative = answer.alternative()
-        return Heard(alternative["transcript"], answer.words(), alternative.get("languages", []))
+        return Heard(alternative["transcript"], answer.words(), alternative.get("languages", []),
+                     confidences=[word["confidence"] for word in alternative.get("words", [])])
 
     with ThreadPoolExecutor(concurrency) as pool:
         return {str(path): heard for (path, _), heard in zip(clips, pool.map(listen, clips))}
@@ -146,6 +149,19 @@ def table(system: str, measured: dict[str, dict]) -> str:
     widths = [max(map(len, column)) for column in zip(*lines)]
     return "\n".join([system] + ["  ".join(text.rjust(width) if at else text.ljust(width)
                                            for at, (text, width) in enumerate(zip(line, widths))) for line in lines])
+
+
+def calibration_of(clips: list[tuple[Path, dict]], result: Result) -> str:
+    """How well the confidences tell the share of right words, by condition."""
+    groups = defaultdict(list)
+    for path, clip in clips:
+        heard = result.answers[str(path)]
+        if clip["condition"] != "sounds" and heard.confidences:
+            words = [{"word": word, "confidence": confidence}
+                     for (word, _, _), confidence in zip(heard.words, heard.confidences)]
+            language = "en" if clip["language"] == "multi" else clip["language"]
+            groups[clip["condition"]] += calibration.judged(clip["text"], words, language)
+    return calibration.report(groups)
 
 
 def show(clips: list[tuple[Path, dict]], result: Result, count: int) -> None:
@@ -229,6 +245,8 @@ def run(options: argparse.Namespace) -> int:
             print(table(name, measured[name]) + "\n")
             for path, failure in result.failed().items():
                 print(f"{name}, {path}: {failure}", file=sys.stderr)
+        if options.calibration:
+            print(calibration_of(clips, results[POST]) + "\n")
         for name, reason in absent.items():
             print(f"absent: {name}: {reason}")
         if options.show:

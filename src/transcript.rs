@@ -13,7 +13,7 @@ pub struct Word {
     pub text: String,
     pub start: f64,
     pub end: f64,
-    /// Mean probability of the word's tokens, 0 to 1.
+    /// How likely the word is to be right, 0 to 1: calibrated, so that of words at 0.8 about 80 % are.
     pub probability: f32,
 }
 

@@ -32,6 +32,10 @@ pub fn schemas() -> Value {
         (json!({"type": "integer", "minimum": 0}), json!({"type": "string", "format": "uuid"}));
     let time = json!({"type": "string", "format": "date-time"});
     let share = json!({"type": "number", "minimum": 0, "maximum": 1});
+    let confidence = json!({
+        "type": "number", "minimum": 0, "maximum": 1,
+        "description": "The share of words of this confidence that are right, of several words their mean.",
+    });
     json!({
         "Source": object(json!({"url": {"type": "string", "format": "uri"}})),
         "Accepted": object(json!({"request_id": uuid})),
@@ -59,11 +63,11 @@ pub fn schemas() -> Value {
             "detected_language?": text, "language_confidence?": share,
         })),
         "Alternative": object(json!({
-            "transcript": text, "confidence": share, "words?": list(of("Word")),
+            "transcript": text, "confidence": confidence, "words?": list(of("Word")),
             "paragraphs?": of("Paragraphs"), "languages?": list(text.clone()),
         })),
         "Word": object(json!({
-            "word": text, "start": number, "end": number, "confidence": share, "punctuated_word?": text,
+            "word": text, "start": number, "end": number, "confidence": confidence, "punctuated_word?": text,
             "language?": text,
         })),
         "Paragraphs": object(json!({"transcript": text, "paragraphs": list(of("Paragraph"))})),
@@ -74,7 +78,7 @@ pub fn schemas() -> Value {
         "Search": object(json!({"query": text, "hits": list(of("Hit"))})),
         "Hit": object(json!({"confidence": share, "start": number, "end": number, "snippet": text})),
         "Utterance": object(json!({
-            "start": number, "end": number, "confidence": share, "channel": count, "transcript": text,
+            "start": number, "end": number, "confidence": confidence, "channel": count, "transcript": text,
             "words": list(of("Word")), "id": uuid,
         })),
     })

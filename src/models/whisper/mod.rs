@@ -2,6 +2,7 @@
 
 mod backend;
 mod bias;
+mod confidence;
 mod decoder;
 mod encoder;
 mod features;

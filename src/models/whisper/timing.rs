@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::backend::{Attention, Costs};
+use super::confidence::confidence;
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::audio::SAMPLE_RATE;
 use crate::engine::{self, Alignment, Hypothesis, Token};
@@ -145,7 +146,7 @@ fn split(
             tokens: word_tokens.len(),
             start: seconds(first),
             end: seconds(next),
-            probability: sum / word_tokens.len().max(1) as f32,
+            probability: confidence(sum / word_tokens.len().max(1) as f32),
         });
         first = next;
     }
