@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The architecture of the models, of which there is one of each: the network that finds local speakers, and the one
+/// that knows voices again.
+pub const MODEL: &str = "pyannote-segmentation-3.0+campplus";
+
 /// Whether and how speakers are told apart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
