@@ -8,13 +8,19 @@
 //! The networks are pyannote's segmentation 3.0 (PyanNet, powerset) and CAM++, both written by hand on the kernels of
 //! [`crate::cpu`]. They are behind [`Networks`], so that a device other than the processor can compute them.
 
+mod config;
+mod diarize;
 mod embedding;
 mod error;
 mod filter_bank;
 mod network;
+mod rttm;
 mod segmentation;
 mod weights;
+mod words;
 
+pub use config::{Config, MODEL, Models};
+pub use diarize::{Diarization, Diarizer, Options, Turn};
 pub use embedding::Embedding;
 pub use error::Error;
 pub use filter_bank::filter_banks;

@@ -78,6 +78,8 @@ pub const AUDIO_IN: Counter =
     counter("stt_audio_in_seconds_total", Unit::Seconds, "Audio handed to the engine, by class.");
 pub const AUDIO_DONE: Counter =
     counter("stt_audio_done_seconds_total", Unit::Seconds, "Audio recognised, by class.");
+pub const DIARIZED: Counter =
+    counter("stt_diarized_seconds_total", Unit::Seconds, "Audio in whose words speakers were told apart.");
 pub const BUSY: Counter =
     counter("stt_engine_busy_seconds_total", Unit::Seconds, "Time that the engine spent in the model.");
 pub const REFUSED: Counter = counter(
@@ -161,12 +163,13 @@ pub const FIRST_AUDIO: Histogram = seconds(
     BUCKETS,
 );
 
-const COUNTERS: [&Counter; 11] = [
+const COUNTERS: [&Counter; 12] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
     &AUDIO_IN,
     &AUDIO_DONE,
+    &DIARIZED,
     &BUSY,
     &REFUSED,
     &JOBS_ACCEPTED,
