@@ -79,7 +79,7 @@ class Voice:
             after = lengths[end] / 2 if end < len(symbols) and symbols[end] == " " else 0.0
             times.append([(ends[start] - before) * FRAME, (ends[end] + after) * FRAME])
         beside_silence(sound, times)
-        words = [[word, *(at / VOICE_RATE for at in span)] for (word, _, _), span in zip(sentence, times)]
+        words = [[word, *(float(at) / VOICE_RATE for at in span)] for (word, _, _), span in zip(sentence, times)]
         return resample_poly(sound, RATE, VOICE_RATE), words
 
 
