@@ -17,7 +17,7 @@ use super::utterance::Utterance;
 use crate::audio::{Pcm, SAMPLE_RATE};
 use crate::engine::{DecodingOptions, LanguageChoice, Recognition, Term, WINDOW_SAMPLES};
 use crate::transcript::{Word, in_order};
-use crate::vad::Endpointer;
+use crate::vad::{Endpointer, beside_silence, levels_of};
 
 const SECOND: u64 = SAMPLE_RATE as u64;
 /// A span whose window is this long is closed in a pause of its second half, since the engine takes no more
@@ -407,7 +407,8 @@ impl Channel {
             word.end = word.end.clamp(from, to.max(from));
         }
         in_order(&mut words);
-        if let Some(last) = words.last() {
+        let placed = self.beside_silence(&words, from..to.max(from));
+        if let Some(last) = placed.last() {
             self.past.last_word_end = last.end;
             self.past.utterance.said(last.end);
         }
@@ -421,7 +422,7 @@ impl Channel {
         }
         let is_empty = close.at == self.open.span.start && words.is_empty();
         if !(is_empty && close.reason == Reason::End) {
-            let mut results = self.results(close.at, words);
+            let mut results = self.results(close.at, placed);
             results.is_final = true;
             results.speech_final = close.reason == Reason::Pause;
             results.from_finalize = close.reason == Reason::Finalize;
@@ -460,6 +461,27 @@ impl Channel {
             words.drain(..self.past.context.told(&words, start, self.open.span.start));
         }
         words
+    }
+
+    /// The words of a final result, those beside silence at its edges. The words themselves stay for what is recognised
+    /// next, which must not depend on it.
+    fn beside_silence(&self, words: &[Word], span: Range<f64>) -> Vec<Word> {
+        let mut placed = words.to_vec();
+        let origin = self.open.span.window_start(self.position);
+        let end = to_samples(span.end);
+        if words.is_empty() || end <= origin {
+            return placed;
+        }
+        let levels = levels_of(self.intake.pcm(origin..end).samples());
+        let origin = to_seconds(origin);
+        let times: Vec<Range<f64>> =
+            words.iter().map(|word| word.start - origin..word.end - origin).collect();
+        for (word, times) in placed.iter_mut().zip(beside_silence(&levels, &times)) {
+            word.start = (times.start + origin).clamp(span.start, span.end);
+            word.end = (times.end + origin).clamp(span.start, span.end);
+        }
+        in_order(&mut placed);
+        placed
     }
 
     /// Expects a language that was detected over enough voice, until another is surely spoken.

@@ -28,7 +28,7 @@ use crate::engine::{
 };
 use crate::telemetry::metrics;
 use crate::transcript::{DetectedLanguage, Segment, Transcript, Word, in_order};
-use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions, voiced_part};
+use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions, beside_silence, voiced_part};
 
 /// Windows of one request in the engine at once, for each of its slots: enough to keep all slots busy while the
 /// next windows are made, and the most that take up memory.
@@ -192,7 +192,7 @@ impl Transcriber {
         let languages = languages::changes(&heard);
         let voice_without_words = heard.iter().map(|heard| heard.voice_without_words).sum();
         let mut segments: Vec<Segment> = heard.into_iter().flat_map(|heard| heard.segments).collect();
-        in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
+        place_words(&mut segments, &plan.levels);
         metrics::VOICE_WITHOUT_WORDS.with(&[]).record(voice_without_words);
         Ok(Transcript { segments, language, languages, duration, voice_without_words })
     }
@@ -474,6 +474,26 @@ fn in_file(mut segment: Segment, plan: &WindowPlan, probabilities: &[f32]) -> Se
     segment.start = plan.to_file_time(segment.start);
     segment.end = plan.to_file_end(segment.end).max(segment.start);
     segment
+}
+
+/// Puts the words of a channel in order, and those beside silence at its edges. It comes last: which words are heard
+/// must not depend on it.
+fn place_words(segments: &mut [Segment], levels: &[f32]) {
+    in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
+    let words = segments.iter().flat_map(|segment| &segment.words);
+    let times: Vec<Range<f64>> = words.map(|word| word.start..word.end).collect();
+    let placed = beside_silence(levels, &times);
+    let words = segments.iter_mut().flat_map(|segment| &mut segment.words);
+    for (word, times) in words.zip(placed) {
+        (word.start, word.end) = (times.start, times.end);
+    }
+    in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
+    for segment in segments {
+        if let (Some(first), Some(last)) = (segment.words.first(), segment.words.last()) {
+            segment.start = segment.start.min(first.start);
+            segment.end = segment.end.max(last.end);
+        }
+    }
 }
 
 /// The segments of a window that begins `offset` seconds into the file, in the file's time.

@@ -12,13 +12,15 @@ use crate::audio::Sound;
 use crate::engine::{Class, Error, MemoryReservation};
 use crate::patience::by;
 use crate::share::Turns;
-use crate::vad::{Vad, VadOptions, speech_spans};
+use crate::vad::{Vad, VadOptions, levels, speech_spans};
 
 /// The windows of one channel.
 pub struct Plan {
     pub windows: Vec<WindowPlan>,
     /// The probability of speech in each frame of [`crate::vad::FRAME_SAMPLES`].
     pub probabilities: Vec<f32>,
+    /// The level of each 10 ms, in decibels.
+    pub levels: Vec<f32>,
 }
 
 /// Finds speech: on at most as many channels at once as there are processors, in turn between tenants.
@@ -63,7 +65,7 @@ impl Speech {
             let probabilities = speech.vad.probabilities_while(&sound, || !left.is_cancelled())?;
             let spans = speech_spans(&probabilities, sound.len(), &speech.options);
             let windows = plan_windows(&spans, &probabilities, sound.len(), Policy::default());
-            Some(Plan { windows, probabilities })
+            Some(Plan { windows, probabilities, levels: levels(&sound) })
         };
         let planned = tokio::task::spawn_blocking(plan).await;
         // There is no plan only if this future was dropped, and then nothing awaits the error.

@@ -9,6 +9,7 @@
 mod constants;
 mod coverage;
 mod dense;
+mod edges;
 mod endpoint;
 mod error;
 mod lstm;
@@ -19,6 +20,7 @@ mod spectrum;
 mod utterance;
 
 pub use coverage::{unaccounted, voiced_part};
+pub use edges::{beside_silence, levels, levels_of};
 pub use endpoint::{Endpointer, Endpointing, SURE_SPEECH, Step};
 pub use error::Error;
 pub use silero::{FRAME_SAMPLES, Vad, VadStream};
