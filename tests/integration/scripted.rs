@@ -235,7 +235,8 @@ impl SpeechModel for ScriptedModel {
                 average_log_probability: if improbable || silence { -3.0 } else { -0.1 },
                 no_speech_probability: if silence { 0.9 } else { 0.0 },
                 compression_ratio: 1.0,
-                consumed_samples: (before_loop.map_or(running.seconds, |(_, until)| *until) * 16_000.0) as usize,
+                consumed_samples: (before_loop.map_or(running.seconds, |(_, until)| *until) * 16_000.0)
+                    as usize,
                 tokens: Vec::new(),
                 ranges: Vec::new(),
                 ends_in_silence: true,
