@@ -121,6 +121,25 @@ async fn an_improbable_attempt_is_repeated_hotter_and_the_best_is_kept() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_ends_in_a_loop_is_repeated_hotter_or_the_rest_of_its_window_is_left() {
+    let looped_below = [(7, (0.3, 8.0)), (8, (9.0, 8.0)), (9, (9.0, 1.0)), (10, (9.0, 1.0))].into();
+    let (engine, _) = start(2, Script { looped_below, ..Script::default() });
+    let heard = async |word, seconds| {
+        let admission = engine.admit(TenantId::default(), seconds).expect("idle");
+        let window = Window { pcm: speech(word, 1, seconds), ..window(word, 1) };
+        let recognition = engine.recognize(&admission, window).await.expect("accepted");
+        let segment = &recognition.segments[0];
+        (segment.temperature, segment.looped, recognition.consumed_samples as f64 / 16_000.0)
+    };
+    assert_eq!(heard(7, 20.0).await, (0.4, false, 20.0));
+    // All attempts end in one: the rest is another window, which begins where the loop did.
+    assert_eq!(heard(8, 20.0).await, (0.0, true, 8.0));
+    // And so that this can't go on for long, not too soon.
+    assert_eq!(heard(9, 20.0).await, (0.0, true, 5.0));
+    assert_eq!(heard(10, 2.0).await, (0.0, true, 2.0));
+}
+
+#[tokio::test]
 async fn a_caller_that_leaves_frees_its_window_and_its_slot() {
     let (open, gate) = mpsc::channel();
     let (step, step_gate) = mpsc::channel();

@@ -25,9 +25,9 @@ const MOST: f64 = 0.8;
 /// A word may lie so many seconds outside of its sentence.
 const TOLERANCE: f64 = 0.3;
 
-struct Sentence {
+pub struct Sentence {
     text: String,
-    seconds: Range<f64>,
+    pub seconds: Range<f64>,
 }
 
 impl Sentence {
@@ -38,9 +38,9 @@ impl Sentence {
 
 /// Sentences and other sounds, one after the other.
 #[derive(Default)]
-struct Scene {
+pub struct Scene {
     samples: Vec<f32>,
-    sentences: Vec<Sentence>,
+    pub sentences: Vec<Sentence>,
 }
 
 impl Scene {
@@ -53,11 +53,11 @@ impl Scene {
         self
     }
 
-    fn wait(self, seconds: f64) -> Self {
+    pub fn wait(self, seconds: f64) -> Self {
         self.play(&vec![0.0; (seconds * RATE as f64) as usize])
     }
 
-    fn say(self, clip: &str) -> Self {
+    pub fn say(self, clip: &str) -> Self {
         self.say_at(0.0, &[clip])
     }
 
@@ -89,7 +89,10 @@ impl Scene {
     }
 
     async fn transcribe(&self) -> Transcript {
-        let language = LanguageChoice::Named("en".into());
+        self.transcribe_in(LanguageChoice::Named("en".into())).await
+    }
+
+    pub async fn transcribe_in(&self, language: LanguageChoice) -> Transcript {
         let options = TranscribeOptions { language, ..speech::options() };
         let pcm = Pcm::new(self.samples.clone());
         transcriber().transcribe(pcm, &options).await.expect("transcribed")
@@ -137,7 +140,7 @@ impl Scene {
 }
 
 /// The words of a clip.
-fn text(clip: &str) -> String {
+pub fn text(clip: &str) -> String {
     let manifest = std::fs::read_to_string(cache("speech/manifest.jsonl")).expect("readable");
     let rows = manifest.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
     let row = rows.into_iter().find(|row| row["file"] == format!("{clip}.wav")).expect(clip);
@@ -145,7 +148,7 @@ fn text(clip: &str) -> String {
 }
 
 /// The most words of `said` that stand in `heard` in the same order.
-fn in_order(said: &[String], heard: &[String]) -> usize {
+pub fn in_order(said: &[String], heard: &[String]) -> usize {
     let mut row = vec![0; heard.len() + 1];
     for word in said {
         let mut diagonal = 0;

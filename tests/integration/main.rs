@@ -24,6 +24,7 @@ mod formats;
 mod formatting;
 mod fuzzed;
 mod hard;
+mod hard_languages;
 mod health;
 mod hosts;
 mod http2;

@@ -38,6 +38,9 @@ pub enum Call {
 pub struct Script {
     /// Windows with these words get this average log-probability below the given temperature.
     pub improbable_below: HashMap<u16, f32>,
+    /// Attempts at windows with these words end in a loop below the given temperature, with this many seconds of the window
+    /// before it.
+    pub looped_below: HashMap<u16, (f32, f64)>,
     /// Encoding a window with this word fails.
     pub fails_on: Option<u16>,
     /// Encoding waits for one message on this channel.
@@ -209,6 +212,8 @@ impl SpeechModel for ScriptedModel {
             let improbable =
                 self.script.improbable_below.get(&running.word).is_some_and(|&t| running.temperature < t);
             let silence = self.script.silence.is_some_and(|divisor| running.word.is_multiple_of(divisor));
+            let before_loop = self.script.looped_below.get(&running.word);
+            let before_loop = before_loop.filter(|(below, _)| running.temperature < *below);
             let text = format!(" word{}", running.word);
             // All of the window is accounted for, half a second by each word.
             let word = |half: usize| {
@@ -223,13 +228,15 @@ impl SpeechModel for ScriptedModel {
                     end: running.seconds,
                     words,
                     temperature: running.temperature,
+                    looped: before_loop.is_some(),
                     ..Segment::default()
                 }],
                 language: DetectedLanguage { code: "en".into(), probability: 1.0 },
                 average_log_probability: if improbable || silence { -3.0 } else { -0.1 },
                 no_speech_probability: if silence { 0.9 } else { 0.0 },
                 compression_ratio: 1.0,
-                consumed_samples: (running.seconds * 16_000.0) as usize,
+                consumed_samples: (before_loop.map_or(running.seconds, |(_, until)| *until) * 16_000.0)
+                    as usize,
                 tokens: Vec::new(),
                 ranges: Vec::new(),
                 ends_in_silence: true,
