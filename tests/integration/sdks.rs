@@ -50,7 +50,7 @@ pub fn rust(program: &str) -> Command {
 }
 
 /// The result that a client prints; all use the same form.
-async fn printed(mut client: Command) -> Value {
+pub async fn printed(mut client: Command) -> Value {
     let output = client.stderr(Stdio::piped()).kill_on_drop(true).output();
     let output = tokio::time::timeout(PATIENCE, output).await.expect("in time").expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use crate::program::Program;
 use crate::receiver::{Receiver, callback_parameter};
+use crate::sdks::{node, printed, python};
 use crate::server::{alternative, answer, client, new_key};
 use crate::speech::{cache, read};
 
@@ -180,6 +181,27 @@ async fn each_channel_has_speakers_of_its_own() {
 }
 
 #[tokio::test]
+async fn sdks_have_the_speakers_of_words() {
+    if !are_installed() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("call.wav");
+    write_conversation(&file);
+    let service = Service::start(&[]).await;
+    let clients =
+        [Some(python("python", "speakers.py")), Some(python("python-3", "speakers.py")), node("speakers.js")];
+    for mut client in clients.into_iter().flatten() {
+        client.env("SERVER", service.program.url("")).env("KEY", &service.key).env("AUDIO", &file);
+        let told = printed(client).await;
+        let words = told.as_array().expect("words");
+        let speakers: BTreeSet<u64> = words.iter().filter_map(|word| word[1].as_u64()).collect();
+        assert_eq!(speakers, BTreeSet::from([0, 1]), "{told}");
+        assert!(words.iter().all(|word| word[1].is_u64() && word[2].is_number()), "{told}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_whose_models_are_switched_off_refuses() {
     let service = Service::start(&[("VERBATIM_SPEAKERS__MODELS", "off")]).await;
     let (status, body) = answer(service.listen("diarize=true", vec![0; 32_000])).await;
@@ -187,10 +209,8 @@ async fn a_server_whose_models_are_switched_off_refuses() {
     assert_eq!((status, body["err_msg"].as_str()), (400, Some(message)));
 }
 
-/// The output of `verbatim transcribe` for the conversation, with more arguments.
-fn transcribed(arguments: &[&str], models: &str) -> (Option<i32>, String, String) {
-    let home = tempfile::tempdir().expect("a folder");
-    let file = home.path().join("a call.wav");
+/// The conversation as a WAV file.
+fn write_conversation(file: &Path) {
     let (samples, _) = conversation();
     let data = bytes(&samples);
     let length = u32::try_from(data.len()).expect("small");
@@ -210,7 +230,14 @@ fn transcribed(arguments: &[&str], models: &str) -> (Option<i32>, String, String
     wave.extend(b"data");
     wave.extend(length.to_le_bytes());
     wave.extend(data);
-    std::fs::write(&file, wave).expect("writable");
+    std::fs::write(file, wave).expect("writable");
+}
+
+/// The output of `verbatim transcribe` for the conversation, with more arguments.
+fn transcribed(arguments: &[&str], models: &str) -> (Option<i32>, String, String) {
+    let home = tempfile::tempdir().expect("a folder");
+    let file = home.path().join("a call.wav");
+    write_conversation(&file);
     let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
     command.args(["transcribe", "--threads", "2", "--language", "en", "--model"]).arg(cache("models/base"));
     command.args(arguments).arg(&file);
