@@ -11,6 +11,7 @@
 
 pub mod alignment;
 pub mod attention;
+pub mod convolution;
 mod element;
 pub mod encoder_attention;
 mod instructions;

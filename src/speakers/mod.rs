@@ -8,12 +8,16 @@
 //! The networks are pyannote's segmentation 3.0 (PyanNet, powerset) and CAM++, both written by hand on the kernels of
 //! [`crate::cpu`]. They are behind [`Networks`], so that a device other than the processor can compute them.
 
+mod embedding;
 mod error;
+mod filter_bank;
 mod network;
 mod segmentation;
 mod weights;
 
+pub use embedding::Embedding;
 pub use error::Error;
+pub use filter_bank::filter_banks;
 pub use network::{
     CHANNELS, CLASSES, EMBEDDING, LogProbabilities, MEL_BINS, Networks, WINDOW_FRAMES, WINDOW_SAMPLES,
 };
