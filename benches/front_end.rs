@@ -69,6 +69,7 @@ impl SpeechModel for FixedLatency {
             start: index as f64 * 0.04,
             end: index as f64 * 0.04 + 0.03,
             probability: 0.9,
+            speaker: None,
         };
         let words: Vec<Word> = (0..WORDS).map(word).collect();
         let text = words.iter().map(|word| word.text.as_str()).collect();
@@ -109,6 +110,7 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
     let parts = api::Parts {
         live: Live::new(engine.clone(), None, live::Config::default(), Tenants::default()),
         transcriber: Transcriber::new(engine),
+        diarizer: None,
         authenticator: Authenticator::new(verifier, auth::Config::default()),
         fetcher: Fetcher::new(&Default::default()).expect("a fetcher"),
         jobs: None,

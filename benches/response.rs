@@ -17,6 +17,7 @@ fn ten_minutes() -> Transcript {
         start: index as f64 * 0.4,
         end: index as f64 * 0.4 + 0.32,
         probability: 0.5 + (index % 500) as f32 / 1000.0,
+        speaker: None,
     };
     let segment = |first: usize| {
         let words: Vec<_> = (first..first + 15).map(word).collect();

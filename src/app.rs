@@ -31,6 +31,7 @@ use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
 use crate::patience;
 use crate::share::Tenants;
+use crate::speakers::{self, Diarizer};
 use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{Transcriber, Windows};
@@ -47,6 +48,8 @@ pub enum Error {
         "voice activity detection did not start: run ./setup, or set transcribe.windows = \"sequential\""
     )]
     Vad(#[from] vad::Error),
+    #[error("the speaker models can't be loaded: run ./setup speakers, or set speakers.models = \"off\"")]
+    Speakers(#[from] speakers::Error),
     #[error(
         "the model is loaded and recognises nothing; if it only takes longer than engine.stall_seconds, raise that"
     )]
@@ -94,6 +97,8 @@ impl Error {
 
 /// Folder of the voice activity model, within the model folder.
 const VAD_FOLDER: &str = "silero-vad";
+/// Folder of the speaker models, within the model folder.
+const SPEAKERS_FOLDER: &str = "speakers";
 /// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 
@@ -131,6 +136,28 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
         Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
         None => Transcriber::new(engine),
     })
+}
+
+/// Loads the speaker models; `None` if they aren't there, or are switched off.
+///
+/// # Errors
+/// [`Error::Speakers`].
+pub async fn diarizer(config: &Config) -> Result<Option<Diarizer>, Error> {
+    let folder = config.model_dir.join(SPEAKERS_FOLDER);
+    match config.speakers.models {
+        speakers::Models::Auto if folder.is_dir() => {}
+        speakers::Models::Auto => {
+            tracing::info!(folder = %folder.display(), "no speaker models: requests for speakers are refused");
+            return Ok(None);
+        }
+        speakers::Models::Off => return Ok(None),
+    }
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = if config.speakers.threads == 0 { cores() } else { config.speakers.threads };
+    let load = move || Diarizer::load(&folder, threads);
+    let diarizer = tokio::task::spawn_blocking(load).await.unwrap_or(Err(speakers::Error::Failed))?;
+    tracing::info!(threads, "speaker models loaded");
+    Ok(Some(diarizer))
 }
 
 /// The folder of the configured model, which is fetched if need be; or random weights, if those are asked for by name.
@@ -285,6 +312,7 @@ impl AtWork {
         let Ground { verifier, fetcher, jobs } = ground;
         let tenants = verifier.tenants();
         let transcriber = transcriber(config).await?;
+        let diarizer = diarizer(config).await?;
         transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
@@ -303,6 +331,7 @@ impl AtWork {
         };
         let parts = api::Parts {
             transcriber,
+            diarizer,
             live,
             authenticator,
             fetcher,

@@ -38,7 +38,7 @@
 //!
 //! bytes → [`audio`] (container, resample) → [`audio::Sound`] → [`vad`] spans →
 //! [`engine::Window`] (≤ 30 s, exact offset) → [`engine`] (queue → encode → slot → steps) →
-//! [`engine::Recognition`] → [`transcribe`] stitches a [`transcript::Transcript`] →
+//! [`engine::Recognition`] → [`transcribe`] stitches a [`transcript::Transcript`], and [`speakers`] labels its words →
 //! [`mod@format`] →
 //! `api::wire` → JSON.
 //!
@@ -70,20 +70,20 @@
 //! | cuda       | |
 //! | models     | engine, audio, transcript, cpu, cuda, hub |
 //! | format     | digits, transcript |
-//! | transcribe | audio, patience, share, vad, engine, transcript, telemetry |
+//! | transcribe | audio, patience, share, speakers, vad, engine, transcript, telemetry |
 //! | live       | audio, share, vad, engine, transcript, telemetry |
 //! | jobs       | fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
 //! | speech     | audio, onnx, outbound, secret |
 //! | http       | keys, patience, share, telemetry |
-//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, transcript, audio, telemetry |
+//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, transcript, audio, telemetry |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, vad |
 //! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, vad |
 //! | demo       | http, digits, identity, secret |
-//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, sts, telemetry, transcribe |
+//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, sts, telemetry, transcribe |
 //! | app        | all |
 //! | cli        | all |
 

@@ -15,6 +15,17 @@ pub struct Word {
     pub end: f64,
     /// Mean probability of the word's tokens, 0 to 1.
     pub probability: f32,
+    /// Set where speakers are told apart.
+    pub speaker: Option<Speaker>,
+}
+
+/// The speaker of a word.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Speaker {
+    /// By first appearance in the channel, from 0.
+    pub index: usize,
+    /// 0 to 1.
+    pub confidence: f32,
 }
 
 /// Makes the times of words go forward: alignment of one word at a time, and of windows apart from each other,

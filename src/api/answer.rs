@@ -17,6 +17,7 @@ use super::{terms, wire};
 use crate::engine::ModelInfo;
 use crate::figures::{Probability, Seconds};
 use crate::format::{self, FillerWords, Word};
+use crate::speakers;
 use crate::transcript::{Transcript, script};
 
 /// The request that is answered.
@@ -95,6 +96,7 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
         channels: heard.source_channels,
         models: vec![heard.model.uuid],
         model_info: BTreeMap::from([(heard.model.uuid, model_info(heard.model))]),
+        diarize_info: asked.parameters.speakers().map(|_| diarize_info()),
         voice_without_words: (voice_without_words > 0.0).then(|| Seconds::new(voice_without_words)),
         warnings,
         extra: asked.parameters.extra.clone(),
@@ -109,6 +111,12 @@ pub(super) fn model_info(model: &ModelInfo) -> wire::ModelInfo {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         arch: "whisper",
     }
+}
+
+fn diarize_info() -> wire::DiarizeInfo {
+    // As models get theirs.
+    let model_uuid = Uuid::new_v5(&Uuid::NAMESPACE_OID, speakers::MODEL.as_bytes());
+    wire::DiarizeInfo { model_uuid, arch: speakers::MODEL }
 }
 
 /// Warnings about parameters without effect, for audio in `languages`.
@@ -132,6 +140,10 @@ pub(super) fn warnings<'a>(
             warning(parameter, wire::WarningKind::UnsupportedLanguage, message)
         }));
     }
+    warnings.extend(parameters.idle_speaker_limits().into_iter().map(|parameter| {
+        let message = format!("`{parameter}` had no effect without `diarize`.");
+        warning(parameter, wire::WarningKind::WithoutEffect, message)
+    }));
     let without_effect = terms::keywords_without_effect(parameters);
     if without_effect > 0 {
         let message = format!("{without_effect} values of `keywords` had no effect: their intensifier is 0.");
@@ -286,6 +298,7 @@ fn utterances(asked: &Asked<'_>, channels: &[Channel<'_>]) -> Vec<wire::Utteranc
             channel: index,
             transcript: channel.text(words),
             words: channel.words(words),
+            speaker: words.first().and_then(speaker),
             // The same answer has the same ids, however often it is made.
             id: Uuid::new_v5(&asked.request_id, format!("utterance {index} {place}").as_bytes()),
         };
@@ -302,17 +315,23 @@ fn paragraphs(words: &[Word]) -> wire::Paragraphs {
         text: sentence.text.clone(),
         start: Seconds::new(sentence.start),
         end: Seconds::new(sentence.end),
+        speaker: sentence.speaker,
     };
     let paragraph = |paragraph: &format::Paragraph| wire::Paragraph {
         sentences: paragraph.sentences.iter().map(sentence).collect(),
         num_words: paragraph.words,
         start: Seconds::new(paragraph.start),
         end: Seconds::new(paragraph.end),
+        speaker: paragraph.speaker,
     };
     wire::Paragraphs {
         transcript: format::paragraphs_text(&paragraphs),
         paragraphs: paragraphs.iter().map(paragraph).collect(),
     }
+}
+
+fn speaker(word: &Word) -> Option<usize> {
+    word.speaker.map(|speaker| speaker.index)
 }
 
 /// `punctuated`: with `punctuated_word`.
@@ -323,6 +342,8 @@ pub(super) fn word(shown: &Word, punctuated: bool) -> wire::Word {
         end: Seconds::new(shown.end),
         confidence: Probability::new(shown.confidence),
         punctuated_word: punctuated.then(|| shown.written.clone()),
+        speaker: speaker(shown),
+        speaker_confidence: shown.speaker.map(|speaker| Probability::new(speaker.confidence)),
         language: None,
     }
 }

@@ -61,6 +61,19 @@ pub(super) fn invalid_header(name: &'static str, problem: &str) -> Failure {
     )
 }
 
+/// `parameter` asks for speakers, and there are no models for that.
+pub(super) fn no_speakers(parameter: &str) -> Failure {
+    let message = format!("`{parameter}` is not available: this server has no speaker models.");
+    Failure::new(StatusCode::BAD_REQUEST, "INVALID_QUERY_PARAMETER", message)
+        .because("there are no speaker models; `./setup speakers` brings them")
+}
+
+/// `parameter` shows in words, which the request leaves out.
+pub(super) fn needs_words(parameter: &str) -> Failure {
+    let message = format!("`{parameter}` requires word timestamps, which `timestamps: false` leaves out.");
+    Failure::new(StatusCode::BAD_REQUEST, "INVALID_QUERY_PARAMETER", message)
+}
+
 pub(super) fn length_required() -> Failure {
     Failure::new(
         StatusCode::LENGTH_REQUIRED,

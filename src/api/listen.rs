@@ -96,10 +96,10 @@ fn asker(caller: &Caller, request: &Request) -> u64 {
 /// The contract has them only with `timestamps: true`; SDKs of the wire format expect them always, and one
 /// fails without. So they are left out only for a request in the contract's own form: `Bearer`, no SDK's
 /// header, and no parameter that shows in words. `timestamps: false` leaves them out for every client, unless
-/// a feature shows in words only.
+/// a feature shows in words only. The contract's own name for that feature, `diarization`, requires them.
 ///
 /// # Errors
-/// 400 for a `timestamps` that is neither true nor false.
+/// 400 for a `timestamps` that is neither true nor false, and for one that is false with `diarization`.
 fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) -> Result<bool, Failure> {
     let mut fields = headers.get_all(TIMESTAMPS).iter();
     let asked = fields.next();
@@ -109,7 +109,10 @@ fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) ->
     match asked.map(HeaderValue::as_bytes) {
         None => Ok(caller.scheme == Scheme::Token || is_sdk(headers) || parameters.implies_words()),
         Some(value) if value.eq_ignore_ascii_case(b"true") => Ok(true),
-        Some(value) if value.eq_ignore_ascii_case(b"false") => Ok(parameters.needs_words()),
+        Some(value) if value.eq_ignore_ascii_case(b"false") => match parameters.diarize.get("diarization") {
+            Some(name) => Err(error::needs_words(name)),
+            None => Ok(parameters.needs_words()),
+        },
         Some(_) => Err(error::invalid_header(TIMESTAMPS, "expected true or false")),
     }
 }

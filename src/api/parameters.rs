@@ -24,6 +24,7 @@ pub use values::{CallbackMethod, DetectLanguage, Encoding, Keyword};
 use values::{Once, Reader};
 
 use crate::format::Replacement;
+use crate::speakers;
 
 /// The parameters of a request. Absent ones have their documented defaults.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,6 +46,7 @@ pub struct Parameters {
     /// `diarize`, `diarize_model`, `diarize_version` and the contract's `diarization` are one switch: those
     /// of them that turned it on.
     pub diarize: BTreeSet<&'static str>,
+    pub speakers: speakers::Options,
     pub numerals: bool,
     pub measurements: bool,
     pub dictation: bool,
@@ -89,6 +91,7 @@ impl Parameters {
         }
         all.check_raw()?;
         all.check_keyterms()?;
+        all.check_speakers()?;
         if !all.redact.is_empty() {
             return Err(Error::StreamingOnly("redact"));
         }
@@ -108,6 +111,40 @@ impl Parameters {
     fn check_keyterms(&self) -> Result<(), Error> {
         let words: usize = self.keyterms.iter().map(|term| term.split_whitespace().count()).sum();
         if words > KEYTERM_TOKENS_MAX { Err(Error::KeytermTokens) } else { Ok(()) }
+    }
+
+    /// `speakers_expected` lies within `min_speakers` and `max_speakers`, and these in order.
+    fn check_speakers(&self) -> Result<(), Error> {
+        let speakers::Options { min_speakers, max_speakers, speakers_expected } = self.speakers;
+        let pairs = [
+            (("min_speakers", min_speakers), ("max_speakers", max_speakers)),
+            (("min_speakers", min_speakers), ("speakers_expected", speakers_expected)),
+            (("speakers_expected", speakers_expected), ("max_speakers", max_speakers)),
+        ];
+        let wrong = pairs
+            .into_iter()
+            .find(|((_, low), (_, high))| matches!((low, high), (Some(low), Some(high)) if low > high));
+        match wrong {
+            Some(((less, _), (more, _))) => Err(Error::Speakers { less, more }),
+            None => Ok(()),
+        }
+    }
+
+    /// What to look for if speakers are to be told apart.
+    pub fn speakers(&self) -> Option<speakers::Options> {
+        (!self.diarize.is_empty()).then_some(self.speakers)
+    }
+
+    /// Limits on the number of speakers without a request for speakers.
+    pub fn idle_speaker_limits(&self) -> Vec<&'static str> {
+        let speakers::Options { min_speakers, max_speakers, speakers_expected } = self.speakers;
+        let limits = [
+            (min_speakers, "min_speakers"),
+            (max_speakers, "max_speakers"),
+            (speakers_expected, "speakers_expected"),
+        ];
+        let given = limits.into_iter().filter_map(|(limit, name)| limit.map(|_| name));
+        if self.diarize.is_empty() { given.collect() } else { Vec::new() }
     }
 
     /// Turns a feature that shapes the text on or off; false if `name` is not one.
@@ -182,8 +219,7 @@ impl Parameters {
             (self.tier.is_some(), "tier"),
         ];
         let asked = asked.into_iter().filter_map(|(asked, name)| asked.then_some(name));
-        let speakers = self.diarize.iter().copied();
-        speakers.chain(asked).chain(self.intelligence.iter().copied()).collect()
+        asked.chain(self.intelligence.iter().copied()).collect()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::http::Authenticator;
 use crate::jobs::Jobs;
 use crate::live::Live;
 use crate::share::{Tenants, Turns};
+use crate::speakers::Diarizer;
 use crate::transcribe::Transcriber;
 
 /// How requests are processed.
@@ -41,6 +42,7 @@ impl Default for Config {
 /// Everything that the endpoints work with.
 pub struct Services {
     pub(super) transcriber: Transcriber,
+    pub(super) diarizer: Option<Diarizer>,
     pub(super) live: Live,
     pub(super) authenticator: Authenticator,
     pub(super) fetcher: Fetcher,
@@ -58,6 +60,8 @@ pub struct Services {
 /// The parts of [`Services`].
 pub struct Parts {
     pub transcriber: Transcriber,
+    /// `None` without the models: requests for speakers are refused.
+    pub diarizer: Option<Diarizer>,
     pub live: Live,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
@@ -76,6 +80,7 @@ impl Services {
     pub fn new(parts: Parts, config: &Config) -> Self {
         Self {
             transcriber: parts.transcriber,
+            diarizer: parts.diarizer,
             live: parts.live,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,

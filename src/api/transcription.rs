@@ -8,7 +8,7 @@ use super::answer::{self, Asked, Heard};
 use super::decode::{Admitted, Fetched, Origin, decode};
 use super::parameters::Parameters;
 use super::services::Services;
-use super::{language, terms, wire};
+use super::{error, language, terms, wire};
 use crate::audio::{Bare, DecodeOptions};
 use crate::engine::{LanguageChoice, Task, TenantId};
 use crate::fetch;
@@ -28,7 +28,7 @@ pub(super) struct Understood {
 
 impl Understood {
     /// # Errors
-    /// 400 for a language that the model lacks.
+    /// 400 for a language that the model lacks, and for speakers without the models for them.
     pub fn new(
         services: &Services,
         request_id: Uuid,
@@ -37,6 +37,9 @@ impl Understood {
         (words, raw): (bool, Option<Bare>),
     ) -> Result<Self, Failure> {
         let language = language::choice(&parameters, services.transcriber.model())?;
+        if let (None, Some(asked)) = (&services.diarizer, parameters.diarize.first()) {
+            return Err(error::no_speakers(asked));
+        }
         Ok(Self { request_id, created, parameters, words, raw, language })
     }
 }
@@ -77,7 +80,15 @@ pub(super) async fn transcribe(
     };
     let decoded = decode(services, audio, decode_options, &options, &urgency.origin).await?;
     let Admitted { decoded, sha256, admission } = decoded;
-    let transcripts = services.transcriber.transcribe_all(decoded.channels, admission, &options).await?;
+    let (transcriber, channels) = (&services.transcriber, decoded.channels);
+    let transcripts = match services.diarizer.as_ref().zip(parameters.speakers()) {
+        None => transcriber.transcribe_all(channels, admission, &options).await?,
+        Some((diarizer, asked)) => {
+            let found =
+                transcriber.transcribe_speakers(channels, admission, &options, (diarizer, &asked)).await?;
+            found.into_iter().map(|(transcript, _)| transcript).collect()
+        }
+    };
 
     let asked = Asked { request_id, created, parameters, words };
     let heard = Heard {

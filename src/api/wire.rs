@@ -32,6 +32,9 @@ pub struct Metadata {
     pub channels: u16,
     pub models: Vec<Uuid>,
     pub model_info: BTreeMap<Uuid, ModelInfo>,
+    /// With `diarize`: the model that told speakers apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diarize_info: Option<DiarizeInfo>,
     /// Voice that gave no words, all channels added up; absent if there is none. An extension.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voice_without_words: Option<Seconds>,
@@ -113,6 +116,12 @@ pub struct ModelInfo {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DiarizeInfo {
+    pub model_uuid: Uuid,
+    pub arch: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
     pub parameter: &'static str,
     #[serde(rename = "type")]
@@ -129,6 +138,8 @@ pub enum WarningKind {
     UnsupportedLanguage,
     /// Some of its values had no effect.
     PartlyUsed,
+    /// It means nothing without another parameter.
+    WithoutEffect,
     /// The audio is truncated or damaged: the rest was transcribed.
     DamagedAudio,
 }
@@ -142,7 +153,7 @@ pub struct Results {
     pub utterances: Option<Vec<Utterance>>,
 }
 
-/// Words without a long pause between them.
+/// Words of one speaker without a long pause between them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Utterance {
     pub start: Seconds,
@@ -151,6 +162,8 @@ pub struct Utterance {
     pub channel: usize,
     pub transcript: String,
     pub words: Vec<Word>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<usize>,
     pub id: Uuid,
 }
 
@@ -200,7 +213,7 @@ pub struct Alternative {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Paragraphs {
-    /// A line break, then the paragraphs with an empty line between them.
+    /// A line break, then the paragraphs with an empty line between them; with `diarize` each behind `Speaker N: `.
     pub transcript: String,
     pub paragraphs: Vec<Paragraph>,
 }
@@ -211,6 +224,8 @@ pub struct Paragraph {
     pub num_words: usize,
     pub start: Seconds,
     pub end: Seconds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -218,6 +233,8 @@ pub struct Sentence {
     pub text: String,
     pub start: Seconds,
     pub end: Seconds,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -232,6 +249,12 @@ pub struct Word {
     /// As written, if punctuation was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub punctuated_word: Option<String>,
+    /// With `diarize`: the speaker, by first appearance in the channel, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker: Option<usize>,
+    /// 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_confidence: Option<Probability>,
     /// With `language=multi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,

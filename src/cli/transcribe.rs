@@ -1,8 +1,10 @@
 //! `verbatim transcribe FILE…`: the same services as the server's, without HTTP.
 
-use std::collections::HashMap;
 mod progress;
+mod speakers;
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,11 +19,12 @@ use self::progress::Progress;
 use super::input;
 use super::output::{ClosedOutput, Failure, complain, print};
 use crate::api::{Parameters, language};
-use crate::audio::{self, DecodeOptions};
+use crate::audio::{self, DecodeOptions, Sound};
 use crate::config::Config;
-use crate::engine::{self, Class, Task, TenantId};
+use crate::engine::{self, Class, Engine, Task, TenantId};
 use crate::figures::{Probability, Score, Seconds};
 use crate::format::captions;
+use crate::speakers::{Diarization, Diarizer, Options, Turn};
 use crate::transcribe::{TranscribeOptions, Transcriber};
 use crate::transcript::Transcript;
 
@@ -60,6 +63,8 @@ pub struct Arguments {
     #[arg(long, default_value_t = 14_400.0, value_name = "SECONDS", value_parser = seconds)]
     max_seconds: f64,
     #[command(flatten)]
+    speakers: speakers::Flags,
+    #[command(flatten)]
     pub engine: super::engine::Flags,
 }
 
@@ -74,10 +79,15 @@ enum OutputFormat {
     Json,
     Srt,
     Vtt,
+    /// The turns of speakers, without words.
+    Rttm,
 }
 
 pub async fn run(mut config: Config, arguments: Arguments) -> Result<ExitCode, Failure> {
     let outputs = outputs(&arguments).map_err(Failure::Usage)?;
+    let (format, word_times) = (arguments.format, arguments.word_timestamps);
+    let only_turns = matches!(format, OutputFormat::Rttm);
+    let asked = arguments.speakers.asked(only_turns).map_err(Failure::Usage)?;
     let (files, mut failed) = present(&arguments, outputs);
     if files.is_empty() {
         return Ok(ExitCode::FAILURE);
@@ -89,19 +99,28 @@ pub async fn run(mut config: Config, arguments: Arguments) -> Result<ExitCode, F
     // The number of files in progress bounds the work already, so the engine need not refuse any.
     config.engine = engine::Config::unbounded();
     let mut progress = Progress::new(files.len());
-    let transcriber = crate::app::transcriber(&config).await?;
-    let options = options(&arguments, &transcriber).map_err(Failure::Usage)?;
+    let speakers = match asked {
+        Some(asked) => Some((speakers::diarizer(&config).await?, asked)),
+        None => None,
+    };
+    let recogniser = match only_turns {
+        true => None,
+        false => {
+            let transcriber = crate::app::transcriber(&config).await?;
+            let options = options(&arguments, &transcriber).map_err(Failure::Usage)?;
+            Some((transcriber, options))
+        }
+    };
     let are_headed = arguments.files.len() > 1 && arguments.output_dir.is_none();
     let reading = Semaphore::new(1);
-    let (format, word_times) = (arguments.format, arguments.word_timestamps);
-    let work = &Work { transcriber, options, config, format, word_times, are_headed, reading };
+    let work = &Work { recogniser, speakers, config, format, word_times, are_headed, reading };
     let mut results = stream::iter(&files)
         .map(|(file, output)| async move { (file, output, work.transcript(file).await) })
         .buffered(arguments.concurrency);
     loop {
         let next = tokio::select! {
             next = results.next() => next,
-            () = progress.tick(|| work.transcriber.engine().held_seconds()) => continue,
+            () = progress.tick(|| work.engine().map_or(0.0, Engine::held_seconds)) => continue,
         };
         let Some((file, output, result)) = next else { break };
         let written = result.and_then(|(text, seconds)| {
@@ -168,9 +187,14 @@ fn output(folder: &Path, file: &Path, format: OutputFormat) -> PathBuf {
         OutputFormat::Json => "json",
         OutputFormat::Srt => "srt",
         OutputFormat::Vtt => "vtt",
+        OutputFormat::Rttm => "rttm",
     };
-    let name = file.file_stem().filter(|_| !input::is_standard(file)).unwrap_or("stdin".as_ref());
-    folder.join(name).with_added_extension(extension)
+    folder.join(name(file)).with_added_extension(extension)
+}
+
+/// The file's name without its ending.
+fn name(file: &Path) -> &OsStr {
+    file.file_stem().filter(|_| !input::is_standard(file)).unwrap_or("stdin".as_ref())
 }
 
 fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<TranscribeOptions> {
@@ -188,8 +212,10 @@ fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<T
 
 /// Options and state that all files share.
 struct Work {
-    transcriber: Transcriber,
-    options: TranscribeOptions,
+    /// `None`: no words are asked for.
+    recogniser: Option<(Transcriber, TranscribeOptions)>,
+    /// `None`: speakers are not told apart.
+    speakers: Option<(Diarizer, Options)>,
     config: Config,
     format: OutputFormat,
     /// Whether JSON has the words of segments, with their times.
@@ -202,6 +228,10 @@ struct Work {
 }
 
 impl Work {
+    fn engine(&self) -> Option<&Engine> {
+        self.recogniser.as_ref().map(|(transcriber, _)| transcriber.engine())
+    }
+
     /// The transcript as it is written, and the seconds of audio that it covers.
     async fn transcript(&self, file: &Path) -> anyhow::Result<(String, f64)> {
         let options = DecodeOptions { raw: None, split_channels: false, limits: self.config.audio.clone() };
@@ -210,16 +240,38 @@ impl Work {
         let decode = move || anyhow::Ok(audio::decode(read(&path)?.into(), &options)?);
         let decoded = tokio::task::spawn_blocking(decode).await??;
         drop(turn);
-        let pcm = decoded.channels.into_iter().next().context("no audio")?;
-        let transcript = self.transcriber.transcribe(pcm, &self.options).await?;
-        let text = match self.format {
-            OutputFormat::Text => captions::text(&transcript),
-            OutputFormat::Json => json(file, &transcript, self.word_times),
-            OutputFormat::Srt => captions::srt(&transcript),
-            OutputFormat::Vtt => captions::vtt(&transcript),
+        let sound = decoded.channels.into_iter().next().context("no audio")?;
+        let seconds = sound.duration_seconds();
+        let (transcript, turns) = self.heard(sound).await?;
+        let text = match (self.format, &transcript) {
+            (OutputFormat::Rttm, _) | (_, None) => {
+                turns.unwrap_or_default().rttm(&name(file).to_string_lossy())
+            }
+            (OutputFormat::Text, Some(transcript)) => captions::text(transcript),
+            (OutputFormat::Json, Some(transcript)) => json(file, transcript, turns.as_ref(), self.word_times),
+            (OutputFormat::Srt, Some(transcript)) => captions::srt(transcript),
+            (OutputFormat::Vtt, Some(transcript)) => captions::vtt(transcript),
         };
         let text = if self.are_headed { headed(file, &text, self.format) } else { text };
-        Ok((text, transcript.duration))
+        Ok((text, seconds))
+    }
+
+    /// The words and the turns, each if asked for.
+    async fn heard(&self, sound: Sound) -> anyhow::Result<(Option<Transcript>, Option<Diarization>)> {
+        match (&self.recogniser, &self.speakers) {
+            (Some((transcriber, options)), None) => {
+                Ok((Some(transcriber.transcribe(sound, options).await?), None))
+            }
+            (Some((transcriber, options)), Some((diarizer, asked))) => {
+                let admission = transcriber.admit(sound.duration_seconds(), options).await?;
+                let heard =
+                    transcriber.transcribe_speakers(vec![sound], admission, options, (diarizer, asked));
+                let (transcript, turns) = heard.await?.into_iter().next().context("no transcript")?;
+                Ok((Some(transcript), Some(turns)))
+            }
+            (None, Some((diarizer, asked))) => Ok((None, Some(diarizer.diarize(&sound, asked).await?))),
+            (None, None) => Ok((None, None)),
+        }
     }
 }
 
@@ -228,7 +280,8 @@ fn headed(file: &Path, text: &str, format: OutputFormat) -> String {
     // A line break or an arrow in a name must not be read as part of the captions.
     let name = file.to_string_lossy().replace(char::is_control, " ").replace("-->", "->");
     match format {
-        OutputFormat::Json => text.to_owned(),
+        // Each line names its file.
+        OutputFormat::Json | OutputFormat::Rttm => text.to_owned(),
         OutputFormat::Text => format!("==> {name} <==\n{text}\n"),
         OutputFormat::Srt => format!("==> {name} <==\n\n{text}"),
         OutputFormat::Vtt => {
@@ -257,7 +310,7 @@ fn write(output: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write().with_context(|| path.display().to_string())
 }
 
-fn json(file: &Path, transcript: &Transcript, words: bool) -> String {
+fn json(file: &Path, transcript: &Transcript, turns: Option<&Diarization>, words: bool) -> String {
     let segments = transcript.segments.iter().map(|segment| {
         let mut value = serde_json::json!({
             "start": Seconds::new(segment.start),
@@ -268,18 +321,23 @@ fn json(file: &Path, transcript: &Transcript, words: bool) -> String {
         });
         if words {
             let word = |word: &crate::transcript::Word| {
-                serde_json::json!({
+                let mut value = serde_json::json!({
                     "word": word.text.trim(),
                     "start": Seconds::new(word.start),
                     "end": Seconds::new(word.end),
                     "probability": Probability::new(word.probability),
-                })
+                });
+                if let Some(speaker) = word.speaker {
+                    value["speaker"] = speaker.index.into();
+                    value["speaker_confidence"] = serde_json::json!(Probability::new(speaker.confidence));
+                }
+                value
             };
             value["words"] = segment.words.iter().map(word).collect();
         }
         value
     });
-    let value = serde_json::json!({
+    let mut value = serde_json::json!({
         "file": file.to_string_lossy(),
         "text": transcript.text(),
         "language": transcript.language.code,
@@ -288,6 +346,17 @@ fn json(file: &Path, transcript: &Transcript, words: bool) -> String {
         "confidence": Probability::new(transcript.confidence()),
         "segments": segments.collect::<Vec<_>>(),
     });
+    if let Some(found) = turns {
+        let turn = |turn: &Turn| {
+            serde_json::json!({
+                "speaker": turn.speaker,
+                "start": Seconds::new(turn.start),
+                "end": Seconds::new(turn.end),
+                "confidence": Probability::new(turn.confidence),
+            })
+        };
+        value["turns"] = found.turns.iter().map(turn).collect();
+    }
     format!("{value}\n")
 }
 
@@ -298,7 +367,8 @@ mod tests {
 
     #[test]
     fn json_has_no_digits_without_meaning() {
-        let word = Word { text: " Hello.".into(), start: 1.1, end: 1.1 + 2.2, probability: 0.9 };
+        let word =
+            Word { text: " Hello.".into(), start: 1.1, end: 1.1 + 2.2, probability: 0.9, speaker: None };
         let segment = Segment {
             text: " Hello.".into(),
             start: 1.1,
@@ -318,7 +388,7 @@ mod tests {
             voice_without_words: 0.0,
         };
         let value: serde_json::Value =
-            serde_json::from_str(&json(Path::new("a.wav"), &transcript, true)).expect("JSON");
+            serde_json::from_str(&json(Path::new("a.wav"), &transcript, None, true)).expect("JSON");
         assert_eq!(
             value,
             serde_json::json!({

@@ -65,6 +65,7 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("transcribe.vad.max_speech_duration_s", Number(1.0, f64::INFINITY)),
     ("transcribe.vad.min_silence_duration_ms", Whole(0, MINUTE_MS)),
     ("transcribe.vad.speech_pad_ms", Whole(0, MINUTE_MS)),
+    ("speakers.threads", Whole(0, 1024)),
     ("live.max_streams", Whole(1, MILLION)),
     ("live.max_lag_seconds", SECONDS),
     ("live.hop_ms", Whole(100, MINUTE_MS)),

@@ -23,7 +23,9 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{api, audio, demo, engine, fetch, http, jobs, live, models, sts, telemetry, transcribe};
+use crate::{
+    api, audio, demo, engine, fetch, http, jobs, live, models, speakers, sts, telemetry, transcribe,
+};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -37,6 +39,7 @@ pub struct Config {
     pub models: models::Config,
     pub engine: engine::Config,
     pub transcribe: transcribe::Config,
+    pub speakers: speakers::Config,
     pub live: live::Config,
     pub audio: audio::Limits,
     pub api: api::Config,
@@ -63,6 +66,7 @@ impl Default for Config {
             },
             engine: engine::Config::default(),
             transcribe: transcribe::Config::default(),
+            speakers: speakers::Config::default(),
             live: live::Config::default(),
             audio: audio::Limits::default(),
             api: api::Config::default(),

@@ -13,6 +13,9 @@
 //! | breaks         | after sentences, at pauses, after punctuation, even lines    | N, B    |
 //!
 //! No words are left out, so captions of fast speech may exceed the reading speed.
+//!
+//! Where speakers are told apart, each caption has one speaker, named as the hosted API's own caption helpers do
+//! (deepgram-python-captions): WebVTT has a voice span in each cue, SubRip a line of its own where the speaker changes.
 
 mod atoms;
 mod cues;
@@ -22,34 +25,60 @@ mod phrases;
 use std::fmt::Write;
 
 use self::cues::{Cue, cues};
-use crate::transcript::Transcript;
+use crate::transcript::{Transcript, Word};
 
-/// One line for each segment.
+/// One line for each segment; where speakers are told apart, for each turn: `[00:00:01 speaker 0] Hello.`
 pub fn text(transcript: &Transcript) -> String {
+    if transcript.words().any(|word| word.speaker.is_some()) {
+        return turns(transcript);
+    }
     transcript.segments.iter().map(|segment| format!("{}\n", segment.text.trim())).collect()
+}
+
+/// A line for the words that one speaker says in a row, with the hours, minutes and seconds of the first.
+fn turns(transcript: &Transcript) -> String {
+    let speaker = |word: &Word| word.speaker.map(|speaker| speaker.index);
+    let words: Vec<&Word> = transcript.words().collect();
+    let mut output = String::new();
+    for turn in words.chunk_by(|word, next| speaker(word) == speaker(next)) {
+        let Some(first) = turn.first() else { continue };
+        let text: String = turn.iter().map(|word| word.text.as_str()).collect();
+        let seconds = first.start.max(0.0) as u64;
+        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        let speaker = speaker(first).map(|speaker| format!(" speaker {speaker}")).unwrap_or_default();
+        // Writing to a String cannot fail.
+        let _ = writeln!(output, "[{hours:02}:{minutes:02}:{seconds:02}{speaker}] {}", text.trim());
+    }
+    output
 }
 
 /// SubRip.
 pub fn srt(transcript: &Transcript) -> String {
     let mut output = String::new();
+    let mut speaking = None;
     for (index, cue) in cues(transcript).iter().enumerate() {
-        let Cue { start_ms, end_ms, lines } = cue;
+        let Cue { start_ms, end_ms, lines, speaker } = cue;
         let (start, end) = (timestamp(*start_ms, ','), timestamp(*end_ms, ','));
         // A `-->` in the text would be read as times.
         let lines = lines.join("\n").replace("-->", "->");
-        // Writing to a String cannot fail.
-        let _ = write!(output, "{}\n{start} --> {end}\n{lines}\n\n", index + 1);
+        let name = match speaker.filter(|_| *speaker != speaking) {
+            Some(speaker) => format!("[speaker {speaker}]\n"),
+            None => String::new(),
+        };
+        speaking = *speaker;
+        let _ = write!(output, "{}\n{start} --> {end}\n{name}{lines}\n\n", index + 1);
     }
     output
 }
 
-/// WebVTT (W3C), with text escaped as its §4.2.2 asks.
+/// WebVTT (W3C), with text escaped as its §4.2.2 asks, and speakers as voice spans.
 pub fn vtt(transcript: &Transcript) -> String {
     let mut output = String::from("WEBVTT\n\n");
     for cue in cues(transcript) {
         let (start, end) = (timestamp(cue.start_ms, '.'), timestamp(cue.end_ms, '.'));
         let lines = cue.lines.join("\n").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-        let _ = write!(output, "{start} --> {end}\n{lines}\n\n");
+        let voice = cue.speaker.map(|speaker| format!("<v Speaker {speaker}>")).unwrap_or_default();
+        let _ = write!(output, "{start} --> {end}\n{voice}{lines}\n\n");
     }
     output
 }

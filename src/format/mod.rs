@@ -15,7 +15,7 @@
 //! from the first to the last of the spoken words, and the mean of their confidences. `fifty dollars`
 //! becomes the word `$50`; `punctuated_word` adds the punctuation. Where the written form has spaces,
 //! each part is a word with the time of its own spoken words: `(444)` and `814-9913`. No word is
-//! lost or repeated, and times never go back.
+//! lost or repeated, times never go back, and two speakers' words stay apart.
 
 pub mod captions;
 mod dictation;
@@ -33,7 +33,7 @@ pub use paragraphs::{Paragraph, Sentence, paragraphs, transcript as paragraphs_t
 pub use replace::Replacement;
 pub use search::{Hit, Searcher};
 pub use utterances::{SPLIT_SECONDS, utterances};
-pub use word::{Gap, Word, bare_text, confidence, gather, text};
+pub use word::{Gap, Word, bare_text, by_speaker, confidence, gather, text};
 
 /// The client's options. The default leaves the words as they are.
 ///
@@ -73,8 +73,17 @@ pub fn is_english(language: &str) -> bool {
 }
 
 /// Formats `words` according to `options`. Each step works on the result of the one before: a replacement finds the
-/// text that the client would read without it, and replacements are masked too.
-pub fn format(mut words: Vec<Word>, options: &Options<'_>) -> Vec<Word> {
+/// text that the client would read without it, and replacements are masked too. The words of each speaker in turn are
+/// formatted by themselves, so none is made of two speakers' words.
+pub fn format(words: Vec<Word>, options: &Options<'_>) -> Vec<Word> {
+    if by_speaker(&words).nth(1).is_none() {
+        return format_turn(words, options);
+    }
+    by_speaker(&words).flat_map(|turn| format_turn(turn.to_vec(), options)).collect()
+}
+
+/// As [`format`], for words of one speaker.
+fn format_turn(mut words: Vec<Word>, options: &Options<'_>) -> Vec<Word> {
     if is_english(options.language) {
         match options.filler_words {
             FillerWords::AsHeard => {}

@@ -1,9 +1,9 @@
 //! Sentences and paragraphs.
 //!
 //! They are divided as in the responses of the service that the wire format comes from: at punctuation alone, five
-//! sentences to a paragraph; pauses do not count. A dictated paragraph begins one too.
+//! sentences to a paragraph; pauses do not count. A dictated paragraph begins one too, and so does another speaker.
 
-use super::word::{Gap, Word, text};
+use super::word::{Gap, Word, speaker_index, text};
 
 const SENTENCES_MAX: usize = 5;
 
@@ -16,6 +16,8 @@ pub struct Sentence {
     pub text: String,
     pub start: f64,
     pub end: f64,
+    /// Where speakers are told apart.
+    pub speaker: Option<usize>,
 }
 
 /// Never empty.
@@ -26,6 +28,8 @@ pub struct Paragraph {
     pub words: usize,
     pub start: f64,
     pub end: f64,
+    /// Where speakers are told apart.
+    pub speaker: Option<usize>,
 }
 
 /// The paragraphs of `words`, in order; every word is in one.
@@ -44,9 +48,10 @@ pub fn paragraphs(words: &[Word]) -> Vec<Paragraph> {
 }
 
 fn add(paragraphs: &mut Vec<Paragraph>, words: &[Word], first: &Word, last: &Word) {
-    let sentence = Sentence { text: text(words), start: first.start, end: last.end };
+    let speaker = speaker_index(first);
+    let sentence = Sentence { text: text(words), start: first.start, end: last.end, speaker };
     match paragraphs.last_mut() {
-        Some(open) if open.sentences.len() < SENTENCES_MAX && first.gap != Gap::Paragraph => {
+        Some(open) if open.takes(first) => {
             open.sentences.push(sentence);
             open.words += words.len();
             open.end = last.end;
@@ -56,16 +61,29 @@ fn add(paragraphs: &mut Vec<Paragraph>, words: &[Word], first: &Word, last: &Wor
             words: words.len(),
             start: first.start,
             end: last.end,
+            speaker,
         }),
     }
 }
 
+impl Paragraph {
+    /// Whether a sentence that begins with `first` may belong to it.
+    fn takes(&self, first: &Word) -> bool {
+        self.sentences.len() < SENTENCES_MAX
+            && first.gap != Gap::Paragraph
+            && self.speaker == speaker_index(first)
+    }
+}
+
 /// The text of `paragraphs` in the wire format's form: a line break, then the paragraphs with an
-/// empty line between them. Empty if there are none.
+/// empty line between them, each behind its speaker if that is known. Empty if there are none.
 pub fn transcript(paragraphs: &[Paragraph]) -> String {
     let mut transcript = String::new();
     for paragraph in paragraphs {
         transcript.push_str(if transcript.is_empty() { "\n" } else { "\n\n" });
+        if let Some(speaker) = paragraph.speaker {
+            transcript.push_str(&format!("Speaker {speaker}: "));
+        }
         for (index, sentence) in paragraph.sentences.iter().enumerate() {
             if index > 0 {
                 transcript.push(' ');
@@ -78,7 +96,7 @@ pub fn transcript(paragraphs: &[Paragraph]) -> String {
 
 /// Whether a sentence ends after `word` and another begins with `next`.
 fn ends_between(word: &Word, next: &Word) -> bool {
-    if next.gap == Gap::Paragraph {
+    if next.gap == Gap::Paragraph || speaker_index(word) != speaker_index(next) {
         return true;
     }
     if !word.is_stop() {

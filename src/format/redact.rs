@@ -30,7 +30,7 @@ use std::ops::Range;
 pub use self::class::{CLASSES, Class, Mode};
 use self::reading::Reading;
 use self::rows::{Joint, Row, rows};
-use super::word::Word;
+use super::word::{Word, by_speaker};
 
 /// Words of earlier finals that are kept: more than the longest number and its announcement.
 const REMEMBERED_WORDS: usize = 64;
@@ -236,7 +236,12 @@ impl Plan {
             };
             let length = match mode {
                 Mode::Mask => 1,
-                Mode::Label => self.length(past + at, past + kept, (class, row)),
+                Mode::Label => {
+                    // Two speakers' words never become one.
+                    let turn =
+                        by_speaker(words.get(at..kept).unwrap_or_default()).next().map_or(1, <[Word]>::len);
+                    self.length(past + at, past + at + turn, (class, row))
+                }
             };
             let number = words.get(at..at + length).unwrap_or_default();
             match mode {
@@ -297,6 +302,7 @@ fn labelled(number: &[Word], class: Class) -> Option<Word> {
         start: first.start,
         end: last.end,
         confidence: super::word::confidence(number),
+        speaker: super::word::speaker(number),
     })
 }
 

@@ -80,6 +80,7 @@ fn written(found: &[Word], text: &str) -> Vec<Word> {
             start: at(index),
             end: at(index + 1),
             confidence: super::word::confidence(found),
+            speaker: super::word::speaker(found),
         })
         .collect();
     if let Some(opening) = words.first_mut() {

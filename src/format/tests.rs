@@ -9,6 +9,7 @@ fn spoken(text: &str) -> Vec<transcript::Word> {
         start: index as f64 / 10.0,
         end: (index + 1) as f64 / 10.0,
         probability: 0.9,
+        speaker: None,
     };
     text.split(' ').filter(|word| !word.is_empty()).enumerate().map(word).collect()
 }
@@ -138,6 +139,7 @@ fn pieces_that_no_space_parts_are_one_word() {
         start,
         end: start + 0.1,
         probability: if text == ".5" { 0.5 } else { 1.0 },
+        speaker: None,
     };
     let english = gather(&[piece(" Take", 0.0), piece(" 3", 0.1), piece(".5", 0.2), piece(",", 0.3)]);
     assert_eq!(text(&english), "Take 3.5,");
@@ -252,7 +254,7 @@ fn any_speech() -> impl Strategy<Value = Vec<transcript::Word>> {
         let word = |(text, pause, seconds)| {
             let start = at + pause;
             at = start + seconds;
-            transcript::Word { text, start, end: at, probability: 0.5 }
+            transcript::Word { text, start, end: at, probability: 0.5, speaker: None }
         };
         pieces.into_iter().map(word).collect()
     })
@@ -347,4 +349,51 @@ fn in_words(value: u64) -> String {
         100..1000 => join(format!("{} hundred", in_words(value / 100)), value % 100),
         _ => join(format!("{} thousand", in_words(value / 1000)), value % 1000),
     }
+}
+
+/// Words of a tenth of a second each, by their speakers.
+pub(super) fn said_by(turns: &[(usize, &str)]) -> Vec<transcript::Word> {
+    let all: Vec<&str> = turns.iter().map(|(_, text)| *text).collect();
+    let mut words = spoken(&all.join(" "));
+    let speakers = turns.iter().flat_map(|(speaker, text)| text.split(' ').map(|_| *speaker));
+    for (word, index) in words.iter_mut().zip(speakers) {
+        word.speaker = Some(transcript::Speaker { index, confidence: 0.5 });
+    }
+    words
+}
+
+#[test]
+fn no_word_is_made_of_two_speakers_words() {
+    let heard = gather(&said_by(&[(0, "it costs fifty"), (1, "five dollars um"), (0, "comma no sir")]));
+    let replace = [Replacement { find: "dollars comma".into(), replace: Some("x".into()) }];
+    let options = Options {
+        filler_words: FillerWords::Stripped,
+        dictation: true,
+        numerals: true,
+        replace: &replace,
+        ..smart()
+    };
+    let shown = format(heard, &options);
+    let turns: Vec<(Option<usize>, String)> =
+        by_speaker(&shown).map(|turn| (turn[0].speaker.map(|speaker| speaker.index), text(turn))).collect();
+    let expected = [(Some(0), "it costs 50"), (Some(1), "$5"), (Some(0), "comma no sir")];
+    assert_eq!(turns, expected.map(|(speaker, text)| (speaker, text.to_owned())));
+    let confidences = shown.iter().map(|word| word.speaker.map(|speaker| speaker.confidence));
+    assert!(confidences.into_iter().all(|confidence| confidence == Some(0.5)));
+}
+
+#[test]
+fn utterances_sentences_and_paragraphs_have_one_speaker() {
+    let words =
+        gather(&said_by(&[(0, "So I thought. We might"), (1, "no never"), (1, "Not me."), (0, "go home.")]));
+    let spoken: Vec<String> = utterances(&words, SPLIT_SECONDS).map(text).collect();
+    assert_eq!(spoken, ["So I thought. We might", "no never Not me.", "go home."]);
+    let found = paragraphs(&words);
+    let by = |paragraph: &Paragraph| (paragraph.speaker, paragraph.sentences.len());
+    assert_eq!(found.iter().map(by).collect::<Vec<_>>(), [(Some(0), 2), (Some(1), 1), (Some(0), 1)]);
+    assert!(found.iter().all(|one| one.sentences.iter().all(|sentence| sentence.speaker == one.speaker)));
+    assert_eq!(
+        paragraphs_text(&found),
+        "\nSpeaker 0: So I thought. We might\n\nSpeaker 1: no never Not me.\n\nSpeaker 0: go home."
+    );
 }

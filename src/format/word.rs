@@ -1,7 +1,7 @@
 //! Words between the model and the reader: bare and punctuated forms, and the text made of them.
 
-use crate::transcript;
 use crate::transcript::script::is_unspaced;
+use crate::transcript::{self, Speaker};
 
 /// The separator between a word and the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Word {
     pub end: f64,
     /// 0 to 1: the mean of the words it was made of.
     pub confidence: f32,
+    /// Where speakers are told apart.
+    pub speaker: Option<Speaker>,
 }
 
 impl Word {
@@ -92,6 +94,7 @@ pub fn gather<'a>(spoken: impl IntoIterator<Item = &'a transcript::Word>) -> Vec
                     start: piece.start,
                     end: piece.end,
                     confidence: piece.probability,
+                    speaker: piece.speaker,
                 });
                 pieces = 1.0;
             }
@@ -141,6 +144,24 @@ fn join(words: &[Word], form: impl Fn(&Word) -> &str) -> String {
 pub fn confidence(words: &[Word]) -> f32 {
     let sum: f32 = words.iter().map(|word| word.confidence).sum();
     if words.is_empty() { 0.0 } else { sum / words.len() as f32 }
+}
+
+/// The speaker of words that become one, who is that of the first, and how sure it is on average.
+pub(super) fn speaker(words: &[Word]) -> Option<Speaker> {
+    let first = words.first()?.speaker?;
+    let confidences = words.iter().filter_map(|word| Some(word.speaker?.confidence));
+    let (sum, count) = confidences.fold((0.0, 0.0), |(sum, count), next| (sum + next, count + 1.0));
+    Some(Speaker { confidence: sum / count, ..first })
+}
+
+/// The number of the speaker of `word`.
+pub(super) fn speaker_index(word: &Word) -> Option<usize> {
+    word.speaker.map(|speaker| speaker.index)
+}
+
+/// Runs of `words`, none empty, that one speaker says.
+pub fn by_speaker(words: &[Word]) -> impl Iterator<Item = &[Word]> {
+    words.chunk_by(|word, next| speaker_index(word) == speaker_index(next))
 }
 
 /// Removes the words for which `remove` is true, and mends their sentences: one that they ended still ends, and

@@ -72,6 +72,7 @@ mod tests {
                 start: index as f64 * 0.3,
                 end: index as f64 * 0.3 + 0.2,
                 probability: 0.9,
+                speaker: None,
             })
             .collect()
     }

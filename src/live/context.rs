@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn word(text: &str, start: f64, end: f64) -> Word {
-        Word { text: format!(" {text}"), start, end, probability: 1.0 }
+        Word { text: format!(" {text}"), start, end, probability: 1.0, speaker: None }
     }
 
     /// «the small dog», already sent, with voice up to 2.0 s and a span up to 2.3 s.

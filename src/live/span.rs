@@ -223,7 +223,8 @@ mod tests {
         let mut probabilities = vec![0.9; 200];
         probabilities[100..110].fill(0.1);
         let span = span(&probabilities);
-        let word = |start: f64, end: f64| Word { text: " a".into(), start, end, probability: 1.0 };
+        let word =
+            |start: f64, end: f64| Word { text: " a".into(), start, end, probability: 1.0, speaker: None };
         // The pause lies at 3.2 to 3.5 s; the words say 3.1 to 3.4.
         let words = [word(1.0, 2.0), word(2.0, 3.1), word(3.4, 4.0), word(4.0, 5.0)];
         let cut = to_seconds(span.cut(to_samples(2.5)..to_samples(6.0), &words));

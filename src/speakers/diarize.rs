@@ -78,7 +78,8 @@ pub async fn diarize(batcher: &Batcher, sound: &Sound, options: Options) -> Resu
         }
         let pieces: usize = pending.iter().map(|region| region.pieces.len()).sum();
         if pieces >= PIECES || index + 1 == segmented.regions.len() {
-            let (more, vectors) = embed(batcher, std::mem::take(&mut pending), |range| samples(sound, range)).await?;
+            let (more, vectors) =
+                embed(batcher, std::mem::take(&mut pending), |range| samples(sound, range)).await?;
             chunks.extend(more);
             embedded.extend(vectors);
         }
@@ -89,15 +90,20 @@ pub async fn diarize(batcher: &Batcher, sound: &Sound, options: Options) -> Resu
 
 async fn segment(batcher: &Batcher, sound: &Sound) -> Result<Vec<Window>, Error> {
     let hop = HOP_FRAMES * FRAME_SAMPLES;
-    let count = if sound.is_empty() { 0 } else { 1 + sound.len().saturating_sub(WINDOW_SAMPLES).div_ceil(hop) };
+    let count =
+        if sound.is_empty() { 0 } else { 1 + sound.len().saturating_sub(WINDOW_SAMPLES).div_ceil(hop) };
     let mut windows = Vec::with_capacity(count);
     while windows.len() < count {
         let batch = windows.len()..(windows.len() + WINDOWS).min(count);
-        let audio = batch.clone().map(|index| samples(sound, index * hop..index * hop + WINDOW_SAMPLES)).collect();
+        let audio =
+            batch.clone().map(|index| samples(sound, index * hop..index * hop + WINDOW_SAMPLES)).collect();
         let classes = batcher.segment(audio).await?;
         let found = batch.zip(&classes);
         windows.extend(
-            found.map(|(index, classes)| Window { start: index * HOP_FRAMES, speakers: local_speakers(classes) }),
+            found.map(|(index, classes)| Window {
+                start: index * HOP_FRAMES,
+                speakers: local_speakers(classes),
+            }),
         );
     }
     Ok(windows)
@@ -112,7 +118,13 @@ fn samples(sound: &Sound, range: Range<usize>) -> Vec<f32> {
     samples
 }
 
-fn assemble(segmented: &Segmented, chunks: &[Chunk], embedded: &[Embedded], options: Options, end: f64) -> Diarization {
+fn assemble(
+    segmented: &Segmented,
+    chunks: &[Chunk],
+    embedded: &[Embedded],
+    options: Options,
+    end: f64,
+) -> Diarization {
     let centres = clustering::centres(embedded, options.count(see_two(&segmented.windows)));
     let similarities: Vec<Vec<f32>> = embedded
         .iter()

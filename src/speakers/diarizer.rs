@@ -1,11 +1,14 @@
 //! The handle on diarization.
 
+use std::path::Path;
+
 use crate::audio::Sound;
 
 use super::batching::Batcher;
 use super::diarize::{Diarization, Options, diarize};
 use super::error::Error;
 use super::live::Stream;
+use super::processor::Processor;
 
 /// Diarization on one device. Clones share the networks and their thread.
 #[derive(Clone)]
@@ -14,6 +17,16 @@ pub struct Diarizer {
 }
 
 impl Diarizer {
+    /// Loads the networks of `folder` for the processor, with `threads` threads of their own.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`], [`Error::Malformed`], [`Error::Unexpected`], [`Error::Thread`].
+    pub fn load(folder: &Path, threads: usize) -> Result<Self, Error> {
+        let folder = folder.to_owned();
+        Batcher::start(move || Processor::load(&folder, threads)).map(Self::new)
+    }
+
+    /// On networks that are loaded already.
     pub fn new(batcher: Batcher) -> Self {
         Self { batcher }
     }

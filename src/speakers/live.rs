@@ -88,7 +88,10 @@ impl Stream {
     /// # Errors
     /// As the networks' or the queue's; the words then have no speakers, and later calls work.
     pub async fn label(&mut self, words: &mut [Word]) -> Result<(), Error> {
-        let last = words.iter().map(|word| word.end).fold(None, |last: Option<f64>, end| Some(last.map_or(end, |last| last.max(end))));
+        let last = words
+            .iter()
+            .map(|word| word.end)
+            .fold(None, |last: Option<f64>, end| Some(last.map_or(end, |last| last.max(end))));
         let windows = self.segment(last.is_some()).await?;
         let (found, settled) = self.ended(last.map(frame_at));
         if !found.is_empty() {
@@ -114,7 +117,8 @@ impl Stream {
     /// Segments the audio that is new: as far as whole hops go, or to its end.
     async fn segment(&mut self, to_end: bool) -> Result<Vec<Window>, Error> {
         let end = (self.first_sample + self.audio.len()) / FRAME_SAMPLES;
-        let mut ends: Vec<usize> = (1..).map(|hop| self.segmented + hop * HOP_FRAMES).take_while(|&hop| hop <= end).collect();
+        let mut ends: Vec<usize> =
+            (1..).map(|hop| self.segmented + hop * HOP_FRAMES).take_while(|&hop| hop <= end).collect();
         if to_end && end > ends.last().copied().unwrap_or(self.segmented) {
             ends.push(end);
         }
@@ -122,9 +126,14 @@ impl Stream {
             return Ok(Vec::new());
         }
         let first = self.first_sample.div_ceil(FRAME_SAMPLES);
-        let start = |end: usize| (end * FRAME_SAMPLES).saturating_sub(WINDOW_SAMPLES).div_ceil(FRAME_SAMPLES).max(first);
+        let start = |end: usize| {
+            (end * FRAME_SAMPLES).saturating_sub(WINDOW_SAMPLES).div_ceil(FRAME_SAMPLES).max(first)
+        };
         let sample = |frame: usize| frame * FRAME_SAMPLES;
-        let audio = ends.iter().map(|&end| self.samples(sample(start(end))..sample(start(end)) + WINDOW_SAMPLES)).collect();
+        let audio = ends
+            .iter()
+            .map(|&end| self.samples(sample(start(end))..sample(start(end)) + WINDOW_SAMPLES))
+            .collect();
         let classes = self.batcher.segment(audio).await?;
         let mut windows: Vec<Window> = Vec::with_capacity(ends.len());
         for (&end, classes) in ends.iter().zip(&classes) {
@@ -148,7 +157,9 @@ impl Stream {
         let end = self.tally.end().min(self.segmented);
         let mut found = regions(&self.tally, self.settled..end, REGION_FRAMES);
         let is_open = |region: &Range<usize>| region.end + PAUSE_FRAMES > end;
-        if let Some(open) = found.pop_if(|region| is_open(region) && last.is_none_or(|last| last <= region.start)) {
+        if let Some(open) =
+            found.pop_if(|region| is_open(region) && last.is_none_or(|last| last <= region.start))
+        {
             return (found, open.start);
         }
         let settled = found.last().map_or(self.settled, |region| region.end);
@@ -165,7 +176,8 @@ impl Stream {
         let pending = pending.filter(|region| !region.chunks.is_empty()).collect();
         let (chunks, embedded) = embed(&self.batcher, pending, |range| self.samples(range)).await?;
         let similarities = self.memory.learn(embedded, self.count());
-        let frames = regions.first().map_or(0, |region| region.start)..regions.last().map_or(0, |region| region.end);
+        let frames =
+            regions.first().map_or(0, |region| region.start)..regions.last().map_or(0, |region| region.end);
         let mut timeline = Timeline::new(frames, regions, &chunks, &similarities, &self.tally);
         timeline.find_overlaps(windows, &self.tally);
         self.recent.extend(timeline.turns(f64::INFINITY));

@@ -34,7 +34,8 @@ impl Memory {
             chunks.into_iter().filter(|chunk| chunk.vector.iter().all(|value| value.is_finite())).collect();
         let first = self.chunks.len();
         self.new += chunks.len();
-        let unknown = |chunk: &Embedded| self.voices.iter().all(|voice| similarity(voice, &chunk.vector) < UNKNOWN);
+        let unknown =
+            |chunk: &Embedded| self.voices.iter().all(|voice| similarity(voice, &chunk.vector) < UNKNOWN);
         let is_due = self.new as f32 > NEW_SHARE * first as f32 || chunks.iter().any(unknown);
         self.chunks.extend(chunks);
         if is_due && !self.chunks.is_empty() {
@@ -62,7 +63,9 @@ impl Memory {
         let clusters: Vec<usize> = self.chunks.iter().map(|chunk| best(&chunk.vector, &found)).collect();
         let mut earlier = vec![vec![0.0f32; self.voices.len()]; found.len()];
         let mut seconds = vec![0.0f32; found.len()];
-        for ((chunk, cluster), label) in self.chunks.iter().zip(&clusters).zip(self.labels.iter().map(Some).chain(std::iter::repeat(None))) {
+        for ((chunk, cluster), label) in
+            self.chunks.iter().zip(&clusters).zip(self.labels.iter().map(Some).chain(std::iter::repeat(None)))
+        {
             seconds[*cluster] += chunk.clean_seconds * STEP_PART;
             if let Some(label) = label {
                 earlier[*cluster][*label] += chunk.clean_seconds;
@@ -71,7 +74,13 @@ impl Memory {
         debug_assert_eq!(self.labels.len(), first);
         let mut claims: Vec<(f32, usize, usize)> = Vec::new();
         for (cluster, earlier) in earlier.iter().enumerate() {
-            claims.extend(earlier.iter().enumerate().filter(|claim| *claim.1 > 0.0).map(|(label, &seconds)| (seconds, cluster, label)));
+            claims.extend(
+                earlier
+                    .iter()
+                    .enumerate()
+                    .filter(|claim| *claim.1 > 0.0)
+                    .map(|(label, &seconds)| (seconds, cluster, label)),
+            );
         }
         claims.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut label_of: Vec<Option<usize>> = vec![None; found.len()];
@@ -89,14 +98,19 @@ impl Memory {
         for ((centre, label), seconds) in found.iter().zip(&label_of).zip(&seconds) {
             let is_known = self.voices.iter().any(|voice| similarity(voice, centre) >= SAME_SPEAKER);
             let is_room = self.voices.len() < count.most;
-            if label.is_none() && is_room && (self.voices.is_empty() || (!is_known && *seconds >= NEW_SECONDS)) {
+            if label.is_none()
+                && is_room
+                && (self.voices.is_empty() || (!is_known && *seconds >= NEW_SECONDS))
+            {
                 self.voices.push(centre.clone());
             }
         }
     }
 
     fn forget(&mut self) {
-        let Some(excess) = self.chunks.len().checked_sub(CHUNKS_MAX).filter(|&excess| excess > 0) else { return };
+        let Some(excess) = self.chunks.len().checked_sub(CHUNKS_MAX).filter(|&excess| excess > 0) else {
+            return;
+        };
         let mut counts = vec![0usize; self.voices.len()];
         self.labels.iter().for_each(|&label| counts[label] += 1);
         let mut over = vec![0usize; counts.len()];

@@ -78,7 +78,8 @@ impl Timeline {
                 let best = votes.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
                 if let Some((speaker, vote)) = best.filter(|_| tally.is_speech(frame)) {
                     let confidence = vote / votes.iter().sum::<f32>();
-                    timeline.frames[frame - frames.start] = Talking { speaker: Some(speaker), second: None, confidence };
+                    timeline.frames[frame - frames.start] =
+                        Talking { speaker: Some(speaker), second: None, confidence };
                 }
             }
         }
@@ -95,7 +96,10 @@ impl Timeline {
                 continue;
             }
             let after = known.partition_point(|&known| known < at);
-            let neighbours = [after.checked_sub(1), Some(after)].into_iter().flatten().filter_map(|index| known.get(index));
+            let neighbours = [after.checked_sub(1), Some(after)]
+                .into_iter()
+                .flatten()
+                .filter_map(|index| known.get(index));
             if let Some(&nearest) = neighbours.min_by_key(|known| known.abs_diff(at)) {
                 self.frames[at] = self.frames[nearest];
             }
@@ -115,7 +119,8 @@ impl Timeline {
             }
             let Some(speaker) = talking.speaker.filter(|_| tally.is_overlap(frame)) else { continue };
             let mut votes: BTreeMap<usize, usize> = BTreeMap::new();
-            let seeing = windows[from..].iter().zip(&names[from..]).take_while(|(window, _)| window.start <= frame);
+            let seeing =
+                windows[from..].iter().zip(&names[from..]).take_while(|(window, _)| window.start <= frame);
             for (window, names) in seeing {
                 let bits = window.speakers.get(frame - window.start).copied().unwrap_or_default();
                 let locals = (0..LOCAL_SPEAKERS).filter(|local| bits & (1 << local) != 0);
@@ -180,7 +185,8 @@ impl Timeline {
 /// What part of a chunk's vote each speaker gets.
 fn shares(similarities: &[f32]) -> Vec<f32> {
     let best = similarities.iter().copied().fold(f32::MIN, f32::max);
-    let votes: Vec<f32> = similarities.iter().map(|similarity| (SHARPNESS * (similarity - best)).exp()).collect();
+    let votes: Vec<f32> =
+        similarities.iter().map(|similarity| (SHARPNESS * (similarity - best)).exp()).collect();
     let sum: f32 = votes.iter().sum();
     votes.iter().map(|vote| vote / sum).collect()
 }

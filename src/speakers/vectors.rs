@@ -23,14 +23,17 @@ pub async fn embed(
     regions: Vec<Pending>,
     samples: impl Fn(Range<usize>) -> Vec<f32>,
 ) -> Result<(Vec<Chunk>, Vec<Embedded>), Error> {
-    let audio: Vec<Vec<f32>> = regions.iter().flat_map(|region| &region.pieces).map(|piece| samples(piece.samples())).collect();
-    let banks = blocking(move || audio.iter().map(|audio| Piece::normalized(filter_banks(audio))).collect()).await?;
+    let audio: Vec<Vec<f32>> =
+        regions.iter().flat_map(|region| &region.pieces).map(|piece| samples(piece.samples())).collect();
+    let banks =
+        blocking(move || audio.iter().map(|audio| Piece::normalized(filter_banks(audio))).collect()).await?;
     let features = batcher.trunk(banks).await?;
     let pooled = blocking(move || pool(regions, &features)).await?;
     let (chunks, statistics): (Vec<Chunk>, Vec<Vec<f32>>) = pooled.into_iter().unzip();
     let vectors = batcher.embed(statistics).await?;
     let embedded = chunks.iter().zip(vectors);
-    let embedded = embedded.map(|(chunk, vector)| Embedded { vector, clean_seconds: chunk.clean_seconds }).collect();
+    let embedded =
+        embedded.map(|(chunk, vector)| Embedded { vector, clean_seconds: chunk.clean_seconds }).collect();
     Ok((chunks, embedded))
 }
 

@@ -105,7 +105,7 @@ mod tests {
     const SECOND: usize = SAMPLE_RATE as usize;
 
     fn word(text: &str, start: f64, end: f64) -> Word {
-        Word { text: text.into(), start, end, probability: 0.9 }
+        Word { text: text.into(), start, end, probability: 0.9, speaker: None }
     }
 
     fn segment(words: Vec<Word>) -> Segment {

@@ -6,6 +6,7 @@ mod coverage;
 mod languages;
 mod options;
 mod spans;
+mod speakers;
 mod window_plan;
 
 pub use chunk::{Policy, plan_windows};
@@ -129,11 +130,20 @@ impl Transcriber {
     ) -> Result<Vec<Transcript>, Error> {
         // Dropped before the admission, in which its memory is counted.
         let channels: Arc<[Sound]> = channels.into();
+        self.recognise(&channels, &admission, options).await
+    }
+
+    async fn recognise(
+        &self,
+        channels: &[Sound],
+        admission: &AudioPermit,
+        options: &TranscribeOptions,
+    ) -> Result<Vec<Transcript>, Error> {
         let windows = WINDOWS_PER_SLOT * self.model().slots.max(1);
         let room = Semaphore::new(windows.min(Semaphore::MAX_PERMITS));
-        let work = Work { options, admission: &admission, room };
+        let work = Work { options, admission, room };
         let transcripts = match &self.speech {
-            Some(speech) => self.parallel(speech, &channels, &work).await,
+            Some(speech) => self.parallel(speech, channels, &work).await,
             None => try_join_all(channels.iter().map(|sound| self.sequential(sound, &work))).await,
         }?;
         // Rounding, and rests of windows that hold no speech.

@@ -14,6 +14,11 @@ fn words(body: &Value) -> Option<&Vec<Value>> {
     body["results"]["channels"][0]["alternatives"][0]["words"].as_array()
 }
 
+/// Whether a refusal says that a server without the models can't tell speakers apart.
+fn lacks_speaker_models(body: &Value) -> bool {
+    body["err_msg"] == "`diarization` is not available: this server has no speaker models."
+}
+
 /// Transcribes an encoded copy of the passage.
 async fn holds_the_passage(doors: &Doors, file: &str) {
     let (status, body) = answer(doors.hear("", &format!("fixtures/{file}"))).await;
@@ -103,20 +108,29 @@ fn paths_and_headers() -> Vec<Row> {
 
 fn parameters() -> Vec<Row> {
     vec![
-        row("4.1", "diarization=true brings word timestamps, which it requires", async |doors| {
-            let (status, body) =
-                answer(doors.reader.listen(&format!("{RAW}&diarization=true"), say(7))).await;
-            assert_eq!((status, words(&body).map(Vec::len)), (200, Some(2)), "{body}");
-        }),
         row(
             "4.1",
-            "diarization=true labels speakers, or a warning names the parameter as it was sent",
+            "diarization=true requires word timestamps: it brings them, and cannot do without",
             async |doors| {
-                let (_, body) = answer(doors.reader.listen(&format!("{RAW}&diarization=true"), say(7))).await;
+                let asked = || doors.reader.listen(&format!("{RAW}&diarization=true"), say(7));
+                let (_, body) = answer(asked().header("timestamps", "false")).await;
+                assert!(
+                    body["err_msg"].as_str().is_some_and(|text| text.contains("requires word timestamps")),
+                    "{body}"
+                );
+                let (status, body) = answer(asked()).await;
+                let has_words = words(&body).is_some_and(|words| words.len() == 2);
+                assert!(has_words || status == 400 && lacks_speaker_models(&body), "{body}");
+            },
+        ),
+        row(
+            "4.1",
+            "diarization=true labels speakers, or the refusal names the parameter as it was sent",
+            async |doors| {
+                let (status, body) = answer(doors.hear("diarization=true", "speech/jfk.wav")).await;
                 let has_speakers =
                     words(&body).is_some_and(|words| words.iter().all(|word| word["speaker"].is_u64()));
-                let warned = body["metadata"]["warnings"][0]["parameter"] == "diarization";
-                assert!(has_speakers || warned, "{body}");
+                assert!(has_speakers || status == 400 && lacks_speaker_models(&body), "{body}");
             },
         ),
         row("4.1", "diarization is a boolean: other values are refused", async |doors| {

@@ -69,9 +69,13 @@ async fn words_are_left_out_where_that_is_asked_for() {
         let (_, body) = answer(by_token(query, "true")).await;
         assert!(body["results"]["channels"][0]["alternatives"][0]["words"].is_array(), "{query}: {body}");
     }
-    // Speakers show in words alone, so those stay.
-    let (_, body) = answer(by_token("diarize=true", "false")).await;
-    assert!(body["results"]["channels"][0]["alternatives"][0]["words"].is_array(), "{body}");
+    // The contract's speakers require words.
+    let (status, body) = answer(by_token("diarization=true", "false")).await;
+    assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));
+    assert!(
+        body["err_msg"].as_str().unwrap().starts_with("`diarization` requires word timestamps"),
+        "{body}"
+    );
 }
 
 #[tokio::test]
@@ -106,16 +110,44 @@ async fn raw_samples_of_the_contract_need_no_more_than_their_name() {
 }
 
 #[tokio::test]
-async fn a_warning_names_the_parameter_that_was_sent() {
+async fn without_models_a_request_for_speakers_is_refused_by_the_name_it_was_sent_under() {
     let server = TestServer::start(Setup::default()).await;
     for (name, value) in
         [("diarize", "true"), ("diarization", "True"), ("diarize_model", "latest"), ("diarize_version", "v2")]
     {
-        let (_, body) = answer(server.listen(&format!("{RAW}&{name}={value}"), say(1))).await;
-        let message = format!("`{name}` is not supported and had no effect.");
-        let warning = json!({"parameter": name, "type": "unsupported_parameter", "message": message});
-        assert_eq!(body["metadata"]["warnings"], json!([warning]));
+        let expected = format!("`{name}` is not available: this server has no speaker models.");
+        for query in
+            [format!("{RAW}&{name}={value}"), format!("{RAW}&{name}={value}&callback=https://a.example/")]
+        {
+            let (status, body) = answer(server.listen(&query, say(1))).await;
+            assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));
+            assert_eq!(body["err_msg"], expected, "{query}");
+        }
+        assert_eq!(answer(server.listen(&format!("{RAW}&{name}=false"), say(1))).await.0, 200);
     }
+}
+
+#[tokio::test]
+async fn numbers_of_speakers_that_contradict_each_other_are_refused_and_idle_ones_warned_of() {
+    let server = TestServer::start(Setup::default()).await;
+    for (query, problem) in [
+        ("min_speakers=3&max_speakers=2", "`min_speakers` is greater than `max_speakers`"),
+        ("min_speakers=3&speakers_expected=2", "`min_speakers` is greater than `speakers_expected`"),
+        ("speakers_expected=3&max_speakers=2", "`speakers_expected` is greater than `max_speakers`"),
+        (
+            "diarize=true&max_speakers=0",
+            "invalid value `0` for `max_speakers`: expected a whole number within bounds",
+        ),
+        ("min_speakers=two", "invalid value `two` for `min_speakers`: expected a whole number within bounds"),
+    ] {
+        let (status, body) = answer(server.listen(&format!("{RAW}&{query}"), say(1))).await;
+        assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));
+        assert_eq!(body["err_msg"], format!("Failed to deserialize query parameters: {problem}"));
+    }
+    let (_, body) = answer(server.listen(&format!("{RAW}&max_speakers=2"), say(1))).await;
+    let message = "`max_speakers` had no effect without `diarize`.";
+    let warning = json!({"parameter": "max_speakers", "type": "without_effect", "message": message});
+    assert_eq!(body["metadata"]["warnings"], json!([warning]));
 }
 
 #[tokio::test]
@@ -187,8 +219,8 @@ async fn languages_are_named_or_detected() {
 #[tokio::test]
 async fn parameters_are_honoured_warned_of_or_refused() {
     let server = TestServer::start(Setup::default()).await;
-    let (_, body) = answer(server.listen(&format!("{RAW}&diarize=true&tag=a&nonsense=1"), say(1))).await;
-    assert_eq!(body["metadata"]["warnings"][0]["parameter"], "diarize");
+    let (_, body) = answer(server.listen(&format!("{RAW}&summarize=true&tag=a&nonsense=1"), say(1))).await;
+    assert_eq!(body["metadata"]["warnings"][0]["parameter"], "summarize");
     assert_eq!(body["metadata"]["tags"], json!(["a"]));
     let (status, body) = answer(server.listen(&format!("{RAW}&punctuate=perhaps"), say(1))).await;
     assert_eq!((status, &body["err_code"]), (400, &json!("INVALID_QUERY_PARAMETER")));

@@ -73,6 +73,7 @@ fn heard(words: &[&str]) -> Vec<Word> {
         start: index as f64 / 4.0,
         end: (index + 1) as f64 / 4.0,
         probability: 0.9,
+        speaker: None,
     };
     format::gather(&words.iter().enumerate().map(word).collect::<Vec<_>>())
 }

@@ -213,7 +213,7 @@ impl SpeechModel for ScriptedModel {
             // All of the window is accounted for, half a second by each word.
             let word = |half: usize| {
                 let (start, text) = (half as f64 / 2.0, if half == 0 { text.clone() } else { String::new() });
-                Word { text, start, end: (start + 0.5).min(running.seconds), probability: 0.9 }
+                Word { text, start, end: (start + 0.5).min(running.seconds), probability: 0.9, speaker: None }
             };
             let words = (0..(2.0 * running.seconds).ceil().max(1.0) as usize).map(word).collect();
             Hypothesis {

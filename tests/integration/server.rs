@@ -22,6 +22,7 @@ use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
 use verbatim::share::Tenants;
+use verbatim::speakers::Diarizer;
 use verbatim::transcribe::Transcriber;
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -105,6 +106,7 @@ impl SpeechModel for Reader {
                 start: 0.25 * (index + 1) as f64,
                 end: 0.25 * (index + 2) as f64,
                 probability: 0.9,
+                speaker: None,
             };
             // A `|` is a second of silence.
             let mut words: Vec<Word> = spoken.split_whitespace().enumerate().map(word).collect();
@@ -150,6 +152,8 @@ pub struct Setup {
     /// Instead of the one that reads numbers.
     pub model: Option<Box<dyn SpeechModel + Send>>,
     pub jobs: jobs::Config,
+    /// Tells speakers apart; by default nothing does.
+    pub diarizer: Option<Diarizer>,
     /// The words that the model hears in audio of these numbers, instead of `Number N.`: a word each quarter of a
     /// second.
     pub says: HashMap<i16, &'static str>,
@@ -210,6 +214,7 @@ impl TestServer {
         let parts = api::Parts {
             live: live.clone(),
             transcriber: Transcriber::new(engine.clone()),
+            diarizer: setup.diarizer,
             authenticator: Authenticator::new(verifier, setup.auth),
             fetcher,
             jobs: Some(jobs.clone()),

@@ -73,7 +73,7 @@ fn words(samples: &[f32], text: impl Fn(usize) -> String) -> Vec<Word> {
         if number > 0 && stretch.len() >= MIN_WORD_SAMPLES {
             let seconds = |samples: usize| samples as f64 / 16_000.0;
             let (start, end) = (seconds(at), seconds(at + stretch.len()));
-            words.push(Word { text: text(number as usize), start, end, probability: 0.9 });
+            words.push(Word { text: text(number as usize), start, end, probability: 0.9, speaker: None });
         }
         at += stretch.len();
     }

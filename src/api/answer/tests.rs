@@ -20,6 +20,7 @@ fn transcript(words: &[&str]) -> Transcript {
         start: index as f64 * 0.1 + 0.2,
         end: index as f64 * 0.1 + 0.3,
         probability: 0.9,
+        speaker: None,
     };
     let segment = Segment {
         text: words.concat(),
@@ -241,14 +242,14 @@ fn each_channel_has_its_entry() {
 
 #[test]
 fn what_had_no_effect_is_warned_of() {
-    let metadata = &answer("diarize=true&model=nova-3&tag=t&extra=k:v", false, &[])["metadata"];
+    let metadata = &answer("summarize=true&model=nova-3&tag=t&extra=k:v", false, &[])["metadata"];
     assert_eq!(metadata["tags"], serde_json::json!(["t"]));
     assert_eq!(metadata["extra"], serde_json::json!({"k": "v"}));
     assert_eq!(
         metadata["warnings"],
         serde_json::json!([
-            {"parameter": "diarize", "type": "unsupported_parameter",
-             "message": "`diarize` is not supported and had no effect."},
+            {"parameter": "summarize", "type": "unsupported_parameter",
+             "message": "`summarize` is not supported and had no effect."},
             {"parameter": "model", "type": "unsupported_model",
              "message": "The model asked for is not served here; `base` was used."},
         ])
@@ -275,4 +276,61 @@ fn models_go_by_several_names() {
     ] {
         assert!(answer(query, false, &[])["metadata"].get("warnings").is_none(), "{query}");
     }
+}
+
+/// `turns`: the speaker of each of their words, and the words.
+fn conversation(turns: &[(usize, &[&str])]) -> Transcript {
+    let words: Vec<&str> = turns.iter().flat_map(|(_, words)| words.iter().copied()).collect();
+    let mut conversation = transcript(&words);
+    let speakers = turns.iter().flat_map(|(speaker, words)| words.iter().map(|_| *speaker));
+    for (word, index) in conversation.segments.iter_mut().flat_map(|segment| &mut segment.words).zip(speakers)
+    {
+        word.speaker = Some(crate::transcript::Speaker { index, confidence: 0.75 });
+    }
+    conversation
+}
+
+#[test]
+fn speakers_are_named_by_words_utterances_sentences_and_paragraphs() {
+    let said = conversation(&[(0, &[" It's", " fifty"]), (1, &[" five", " dollars."]), (0, &[" Right."])]);
+    let query = "diarize=true&smart_format=true&utterances=true";
+    let answer = answer(query, true, &[said.clone(), said]);
+    let info = &answer["metadata"]["diarize_info"];
+    assert!(info["model_uuid"].is_string() && info["arch"].is_string(), "{info}");
+    for channel in answer["results"]["channels"].as_array().unwrap() {
+        let alternative = &channel["alternatives"][0];
+        let words: Vec<(&str, u64)> = alternative["words"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|word| (word["punctuated_word"].as_str().unwrap(), word["speaker"].as_u64().unwrap()))
+            .collect();
+        // Not `$55`: two speakers said it.
+        assert_eq!(words, [("It's", 0), ("50", 0), ("$5.", 1), ("Right.", 0)]);
+        assert!(
+            alternative["words"].as_array().unwrap().iter().all(|word| word["speaker_confidence"] == 0.75)
+        );
+        let paragraphs = &alternative["paragraphs"];
+        assert_eq!(paragraphs["transcript"], "\nSpeaker 0: It's 50\n\nSpeaker 1: $5.\n\nSpeaker 0: Right.");
+        for (index, speaker) in [0, 1, 0].into_iter().enumerate() {
+            let paragraph = &paragraphs["paragraphs"][index];
+            assert_eq!(
+                (&paragraph["speaker"], &paragraph["sentences"][0]["speaker"]),
+                (&speaker.into(), &speaker.into())
+            );
+        }
+    }
+    let utterances = answer["results"]["utterances"].as_array().unwrap();
+    let of = |utterance: &serde_json::Value| (utterance["channel"].as_u64(), utterance["speaker"].as_u64());
+    let mut spoken: Vec<_> = utterances.iter().map(of).collect();
+    spoken.sort_unstable();
+    let expected = [(0, 0), (0, 0), (0, 1), (1, 0), (1, 0), (1, 1)];
+    assert_eq!(spoken, expected.map(|(channel, speaker)| (Some(channel), Some(speaker))));
+}
+
+#[test]
+fn no_speaker_is_named_unless_they_are_told_apart() {
+    let answer = answer("utterances=true&paragraphs=true", true, &[transcript(&[" Hello.", " You."])]);
+    assert!(!answer.to_string().contains("speaker"), "{answer}");
+    assert!(answer["metadata"].get("diarize_info").is_none());
 }

@@ -78,7 +78,12 @@ fn results(
     let text = if parameters.strips_punctuation() { format::bare_text(&words) } else { format::text(&words) };
     let language = heard.language.filter(|_| parameters.is_multilingual());
     let shows = parameters.shows_punctuation();
-    let each = |shown: &Word| wire::Word { language: language.clone(), ..word(shown, shows) };
+    // Results of streams have no confidence of speakers.
+    let each = |shown: &Word| wire::Word {
+        language: language.clone(),
+        speaker_confidence: None,
+        ..word(shown, shows)
+    };
     let alternative = Alternative {
         transcript: text,
         confidence: Probability::new(format::confidence(&words)),

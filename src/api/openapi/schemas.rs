@@ -47,11 +47,12 @@ pub fn schemas() -> Value {
             "created": time, "duration": number, "channels": count,
             "models": list(uuid.clone()),
             "model_info": {"type": "object", "additionalProperties": of("ModelInfo")},
-            "voice_without_words?": number, "warnings?": list(of("Warning")), "tags?": list(text.clone()),
+            "diarize_info?": of("DiarizeInfo"), "voice_without_words?": number, "warnings?": list(of("Warning")), "tags?": list(text.clone()),
             "extra?": {"type": "object", "additionalProperties": text},
             "metadata?": text,
         })),
         "ModelInfo": object(json!({"name": text, "version": text, "arch": text})),
+        "DiarizeInfo": object(json!({"model_uuid": uuid, "arch": text})),
         "Warning": object(json!({"parameter": text, "type": text, "message": text})),
         "Results": object(json!({"channels": list(of("Channel")), "utterances?": list(of("Utterance"))})),
         "Channel": object(json!({
@@ -64,18 +65,19 @@ pub fn schemas() -> Value {
         })),
         "Word": object(json!({
             "word": text, "start": number, "end": number, "confidence": share, "punctuated_word?": text,
-            "language?": text,
+            "speaker?": count, "speaker_confidence?": share, "language?": text,
         })),
         "Paragraphs": object(json!({"transcript": text, "paragraphs": list(of("Paragraph"))})),
         "Paragraph": object(json!({
             "sentences": list(of("Sentence")), "num_words": count, "start": number, "end": number,
+            "speaker?": count,
         })),
-        "Sentence": object(json!({"text": text, "start": number, "end": number})),
+        "Sentence": object(json!({"text": text, "start": number, "end": number, "speaker?": count})),
         "Search": object(json!({"query": text, "hits": list(of("Hit"))})),
         "Hit": object(json!({"confidence": share, "start": number, "end": number, "snippet": text})),
         "Utterance": object(json!({
             "start": number, "end": number, "confidence": share, "channel": count, "transcript": text,
-            "words": list(of("Word")), "id": uuid,
+            "words": list(of("Word")), "speaker?": count, "id": uuid,
         })),
     })
 }

@@ -17,6 +17,8 @@ pub enum Error {
     Callback(CallbackProblem),
     #[error("`{0}` is available on the streaming endpoint only")]
     StreamingOnly(&'static str),
+    #[error("`{less}` is greater than `{more}`")]
+    Speakers { less: &'static str, more: &'static str },
     /// The wire format's own text.
     #[error("Keyterm limit exceeded. The maximum number of tokens across all keyterms is 500.")]
     KeytermTokens,

@@ -88,6 +88,7 @@ impl LiveParameters {
         }
         all.common.check_raw()?;
         all.common.check_keyterms()?;
+        all.common.check_speakers()?;
         all.redaction.classes = std::mem::take(&mut all.common.redact)
             .iter()
             .filter(|class| !class.eq_ignore_ascii_case("false"))
@@ -134,7 +135,8 @@ impl LiveParameters {
             (common.utterance_split_seconds.is_some(), "utt_split"),
         ];
         let of_files = of_files.into_iter().filter_map(|(asked, name)| asked.then_some(name));
-        common.unsupported().into_iter().chain(of_files).collect()
+        let speakers = common.diarize.iter().copied();
+        speakers.chain(common.unsupported()).chain(of_files).collect()
     }
 }
 

@@ -97,6 +97,9 @@ const fn intelligence(name: &'static str, kind: Kind, about: &'static str, read:
     row(name, kind, about, read).warned()
 }
 
+const SPEAKERS_MAX: u32 = 100;
+const SPEAKERS: Kind = Kind::Count { min: 1, max: SPEAKERS_MAX };
+const SPEAKERS_RANGE: std::ops::RangeInclusive<usize> = 1..=SPEAKERS_MAX as usize;
 const SEARCH_MAX: usize = 50;
 const REPLACE_MAX: usize = 200;
 const KEYWORDS_MAX: usize = 100;
@@ -173,17 +176,28 @@ pub const TABLE: &[Parameter] = &[
         |all, given| given.seconds(&mut all.utterance_split_seconds),
     )
     .by_default("0.8"),
-    flag("diarize", "Label speakers.", |all, given| given.switch(&mut all.diarize))
-        .also(&["diarization"])
-        .warned(),
-    row("diarize_model", Kind::Text, "As `diarize`, naming a model.", |all, given| {
-        given.named(&mut all.diarize)
-    })
-    .warned(),
-    row("diarize_version", Kind::Text, "As `diarize`, naming a version.", |all, given| {
-        given.named(&mut all.diarize)
-    })
-    .warned(),
+    flag(
+        "diarize",
+        "Label speakers: words, utterances, sentences and paragraphs name theirs.",
+        |all, given| given.switch(&mut all.diarize),
+    )
+    .also(&["diarization"]),
+    row(
+        "diarize_model",
+        Kind::Text,
+        "As `diarize`; there is only one model, whichever is named.",
+        |all, given| given.named(&mut all.diarize),
+    ),
+    row("diarize_version", Kind::Text, "As `diarize_model`.", |all, given| given.named(&mut all.diarize)),
+    row("min_speakers", SPEAKERS, "With `diarize`: the least number of speakers.", |all, given| {
+        given.number(&mut all.speakers.min_speakers, SPEAKERS_RANGE)
+    }),
+    row("max_speakers", SPEAKERS, "With `diarize`: the greatest number of speakers.", |all, given| {
+        given.number(&mut all.speakers.max_speakers, SPEAKERS_RANGE)
+    }),
+    row("speakers_expected", SPEAKERS, "With `diarize`: exactly so many speakers.", |all, given| {
+        given.number(&mut all.speakers.speakers_expected, SPEAKERS_RANGE)
+    }),
     flag("numerals", "English numbers in digits.", |all, given| given.flag(&mut all.numerals)),
     flag("measurements", "English units after numbers as signs: `5 mg`.", |all, given| {
         given.flag(&mut all.measurements)

@@ -28,7 +28,7 @@ fn all() -> Vec<(&'static str, &'static str)> {
         Kind::Text => "v2",
     };
     let names = |row: &'static Parameter| std::iter::once(row.name).chain(row.aliases.iter().copied());
-    let of_few = |name: &str| matches!(name, "channels" | "alternatives");
+    let of_few = |name: &str| matches!(name, "channels" | "alternatives") || name.contains("speakers");
     TABLE
         .iter()
         .flat_map(|row| names(row).map(move |name| (name, if of_few(name) { "3" } else { value(row) })))
@@ -50,8 +50,8 @@ fn the_table_has_every_name_once() {
     for name in "alternatives callback callback_method channels custom_intent custom_intent_mode custom_topic \
                  custom_topic_mode detect_entities detect_language diarization diarize diarize_model \
                  diarize_version dictation encoding extra filler_words intents keyterm keywords lang language \
-                 measurements metadata mip_opt_out model multichannel numerals paragraphs profanity_filter \
-                 punctuate redact replace sample_rate search sentiment smart_format summarize tag tier topics \
+                 max_speakers measurements metadata min_speakers mip_opt_out model multichannel numerals paragraphs profanity_filter \
+                 punctuate redact replace sample_rate search sentiment smart_format speakers_expected summarize tag tier topics \
                  utt_split utterances version"
         .split_whitespace()
     {
@@ -106,11 +106,37 @@ fn what_is_not_asked_for_is_not_unsupported() {
     }
     for name in ["diarize", "diarization", "diarize_model", "diarize_version"] {
         let query = format!("topics=true&{name}=true&language=en");
-        assert_eq!(parse(&query).unsupported(), [name, "topics"]);
-        assert!(parse(&query).implies_words());
-        assert_eq!(parse(&format!("{name}=false")).unsupported(), [""; 0]);
+        assert_eq!(parse(&query).unsupported(), ["topics"]);
+        assert!(parse(&query).implies_words() && parse(&query).needs_words());
+        assert_eq!(parse(&query).speakers(), Some(speakers::Options::default()));
+        assert_eq!(parse(&format!("{name}=false")).speakers(), None);
     }
-    assert_eq!(parse("diarize_model=v2&diarize=true").unsupported(), ["diarize", "diarize_model"]);
+    assert!(parse("diarize_model=v2&diarize=true").speakers().is_some());
+}
+
+#[test]
+fn numbers_of_speakers_are_in_order_and_need_a_request_for_speakers() {
+    let of = |query: &str| {
+        let speakers::Options { min_speakers, max_speakers, speakers_expected } = parse(query).speakers()?;
+        Some((min_speakers, max_speakers, speakers_expected))
+    };
+    assert_eq!(of("diarize=true&min_speakers=2&max_speakers=2"), Some((Some(2), Some(2), None)));
+    assert_eq!(of("diarization=true&speakers_expected=3&min_speakers=1"), Some((Some(1), None, Some(3))));
+    assert_eq!(refusal("min_speakers=4&max_speakers=3"), "`min_speakers` is greater than `max_speakers`");
+    assert_eq!(
+        refusal("speakers_expected=4&max_speakers=3"),
+        "`speakers_expected` is greater than `max_speakers`"
+    );
+    for query in
+        ["min_speakers=0", "max_speakers=101", "speakers_expected=-1", "min_speakers=2&min_speakers=2"]
+    {
+        assert!(Parameters::parse(query).is_err(), "{query}");
+    }
+    assert_eq!(
+        parse("max_speakers=3&speakers_expected=2").idle_speaker_limits(),
+        ["max_speakers", "speakers_expected"]
+    );
+    assert_eq!(parse("max_speakers=3&diarize_model=v2").idle_speaker_limits(), [""; 0]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::phrases::ends_clause;
 use crate::transcript::script::is_unspaced;
-use crate::transcript::{Segment, Transcript};
+use crate::transcript::{Segment, Transcript, Word};
 
 /// Columns of a line; an atom is no wider.
 pub const LINE_COLUMNS: usize = 42;
@@ -24,6 +24,8 @@ pub struct Atom {
     pub end: f64,
     /// Columns without the space.
     pub columns: usize,
+    /// Where speakers are told apart.
+    pub speaker: Option<usize>,
 }
 
 impl Atom {
@@ -41,7 +43,7 @@ pub fn atoms(transcript: &Transcript) -> Vec<Atom> {
         let before = atoms.last().and_then(|atom| atom.text.chars().next_back());
         let first = segment.text.chars().next();
         let mut is_spaced = !(before.is_some_and(is_spaceless) && first.is_some_and(is_spaceless));
-        for (text, start, end) in timed_words(segment) {
+        for (text, start, end, speaker) in timed_words(segment) {
             is_spaced |= text.starts_with(char::is_whitespace);
             let text = text.trim_start();
             let letters = text.trim_end().chars().count().max(1) as f64;
@@ -52,7 +54,7 @@ pub fn atoms(transcript: &Transcript) -> Vec<Atom> {
                 letter += piece.chars().count();
                 let word = piece.trim();
                 if !word.is_empty() {
-                    push_word(&mut atoms, word, (at(from), at(letter)), is_spaced);
+                    push_word(&mut atoms, word, (at(from), at(letter)), is_spaced, speaker);
                 }
                 is_spaced = piece.ends_with(char::is_whitespace) || is_spaced && word.is_empty();
             }
@@ -83,7 +85,13 @@ fn shorten(atom: &mut Atom, begins_sentence: bool) {
 }
 
 /// Splits `word` where a line may break within it.
-fn push_word(atoms: &mut Vec<Atom>, word: &str, (start, end): (f64, f64), is_spaced: bool) {
+fn push_word(
+    atoms: &mut Vec<Atom>,
+    word: &str,
+    (start, end): (f64, f64),
+    is_spaced: bool,
+    speaker: Option<usize>,
+) {
     let graphemes: Vec<&str> = word.graphemes(true).collect();
     let at = |grapheme: usize| start + (end - start) * grapheme as f64 / graphemes.len().max(1) as f64;
     for (index, grapheme) in graphemes.iter().enumerate() {
@@ -91,7 +99,8 @@ fn push_word(atoms: &mut Vec<Atom>, word: &str, (start, end): (f64, f64), is_spa
         let joins = match atoms.last() {
             Some(last) => {
                 let near = !(is_first && is_spaced);
-                near && !may_break(&last.text, grapheme, is_first)
+                near && last.speaker == speaker
+                    && !may_break(&last.text, grapheme, is_first)
                     && last.columns + grapheme.width() <= LINE_COLUMNS
             }
             None => false,
@@ -108,6 +117,7 @@ fn push_word(atoms: &mut Vec<Atom>, word: &str, (start, end): (f64, f64), is_spa
                 start: at(index),
                 end: at(index + 1),
                 columns: grapheme.width(),
+                speaker,
             }),
         }
     }
@@ -209,10 +219,12 @@ fn opens(letter: char) -> bool {
 }
 
 /// Words with their times; without alignment, the segment's time is shared out by length.
-fn timed_words(segment: &Segment) -> Vec<(String, f64, f64)> {
+fn timed_words(segment: &Segment) -> Vec<(String, f64, f64, Option<usize>)> {
+    let speaker = |word: &Word| word.speaker.map(|speaker| speaker.index);
     let is_aligned = segment.words.iter().any(|word| word.start != segment.start || word.end != segment.end);
     if is_aligned {
-        return segment.words.iter().map(|word| (word.text.clone(), word.start, word.end)).collect();
+        let timed = |word: &Word| (word.text.clone(), word.start, word.end, speaker(word));
+        return segment.words.iter().map(timed).collect();
     }
-    vec![(segment.text.clone(), segment.start, segment.end)]
+    vec![(segment.text.clone(), segment.start, segment.end, segment.words.first().and_then(speaker))]
 }

@@ -15,6 +15,8 @@ pub struct Cue {
     pub start_ms: u64,
     pub end_ms: u64,
     pub lines: Vec<String>,
+    /// Where speakers are told apart.
+    pub speaker: Option<usize>,
 }
 
 pub const MAX_SECONDS: f64 = 7.0;
@@ -49,14 +51,12 @@ pub fn cues(transcript: &Transcript) -> Vec<Cue> {
     let atoms = atoms(transcript);
     let parts = parts(&atoms);
     let times = times(&parts);
-    let cue =
-        |(part, (start, end)): (&&[Atom], (f64, f64))| (milliseconds(start), milliseconds(end), lines(part));
     let mut last = 0;
-    let rounded = parts.iter().zip(times).map(cue).map(|(start, end, lines)| {
-        let start_ms = start.max(last);
-        let end_ms = end.max(start_ms + 1);
+    let rounded = parts.iter().zip(times).map(|(part, (start, end))| {
+        let start_ms = milliseconds(start).max(last);
+        let end_ms = milliseconds(end).max(start_ms + 1);
         last = end_ms;
-        Cue { start_ms, end_ms, lines }
+        Cue { start_ms, end_ms, lines: lines(part), speaker: part.first().and_then(|atom| atom.speaker) }
     });
     rounded.collect()
 }
@@ -65,7 +65,7 @@ fn milliseconds(seconds: f64) -> u64 {
     (seconds.max(0.0) * 1000.0).round() as u64
 }
 
-/// The cheapest cut of `atoms` into captions.
+/// The cheapest cut of `atoms` into captions, each of one speaker.
 fn parts(atoms: &[Atom]) -> Vec<&[Atom]> {
     // best[n]: the cost of the first n atoms, and the start of their last caption.
     let mut best: Vec<(f64, usize)> = vec![(f64::INFINITY, 0); atoms.len() + 1];
@@ -77,7 +77,9 @@ fn parts(atoms: &[Atom]) -> Vec<&[Atom]> {
         let rest = atoms.get(start..).unwrap_or_default();
         let most = fitting(rest);
         let mut body = Body::default();
-        for (index, atom) in rest.iter().take(most).enumerate() {
+        let speaker = rest.first().and_then(|atom| atom.speaker);
+        let same = rest.iter().take(most).take_while(|atom| atom.speaker == speaker);
+        for (index, atom) in same.enumerate() {
             body.push(rest.get(index.wrapping_sub(1)), atom);
             let end = start + index + 1;
             let cost = before + body.cost(rest.get(index + 1));

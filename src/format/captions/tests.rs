@@ -31,6 +31,7 @@ fn said(text: &str, seconds: f64) -> Transcript {
         start: index as f64 * seconds,
         end: (index + 1) as f64 * seconds,
         probability: 1.0,
+        speaker: None,
     };
     transcript(vec![segment(text.split(' ').enumerate().map(word).collect())])
 }
@@ -42,6 +43,7 @@ fn unspaced(text: &str, seconds: f64) -> Transcript {
         start: index as f64 * seconds,
         end: (index + 1) as f64 * seconds,
         probability: 1.0,
+        speaker: None,
     };
     transcript(vec![segment(text.chars().enumerate().map(word).collect())])
 }
@@ -52,7 +54,8 @@ fn shown(transcript: &Transcript) -> Vec<String> {
 
 #[test]
 fn captions_have_their_forms() {
-    let word = |text: &str, start, end| Word { text: text.into(), start, end, probability: 1.0 };
+    let word =
+        |text: &str, start, end| Word { text: text.into(), start, end, probability: 1.0, speaker: None };
     let words = vec![word(" Fish", 3599.9, 3600.2), word(" & <chips> --> x", 3600.2, 3601.0)];
     let transcript = transcript(vec![segment(words)]);
     assert_eq!(srt(&transcript), "1\n00:59:59,900 --> 01:00:01,000\nFish & <chips> -> x\n\n");
@@ -81,7 +84,8 @@ fn captions_end_with_sentences_and_lines_with_phrases() {
 
 #[test]
 fn a_pause_ends_a_caption_and_time_is_lent_to_the_short() {
-    let word = |text: &str, start, end| Word { text: text.into(), start, end, probability: 1.0 };
+    let word =
+        |text: &str, start, end| Word { text: text.into(), start, end, probability: 1.0, speaker: None };
     let words = vec![
         word(" Yes", 1.0, 1.2),
         word(" indeed", 5.0, 5.3),
@@ -132,6 +136,7 @@ fn scripts_without_spaces_break_between_characters_and_never_before_a_closing_ma
         start: index as f64 * 0.3,
         end: index as f64 * 0.3 + 0.3,
         probability: 1.0,
+        speaker: None,
     };
     let lines = shown(&transcript(vec![segment(words.iter().enumerate().map(word).collect())]));
     assert_eq!(lines.concat().replace('|', ""), words.concat());
@@ -158,6 +163,7 @@ fn segments_without_word_times_are_shared_out_by_length() {
         start: 2.0,
         end: 12.0,
         probability: 1.0,
+        speaker: None,
     });
     let segment =
         Segment { text: text.into(), start: 2.0, end: 12.0, words: words.collect(), ..Segment::default() };
@@ -184,7 +190,7 @@ fn any_words() -> impl Strategy<Value = Vec<Word>> {
         let word = |(text, seconds, pause): (String, f64, f64)| {
             let start = at + pause;
             at = start + seconds;
-            Word { text, start, end: at, probability: 1.0 }
+            Word { text, start, end: at, probability: 1.0, speaker: None }
         };
         words.into_iter().map(word).collect()
     })
@@ -225,7 +231,7 @@ proptest! {
         let words = words.into_iter().map(|(text, more)| {
             let start = at;
             at += (text.len() + 1) as f64 / COLUMNS_PER_SECOND + 0.05 + more;
-            Word { text: format!(" {text}"), start, end: at, probability: 1.0 }
+            Word { text: format!(" {text}"), start, end: at, probability: 1.0, speaker: None }
         });
         for cue in cues(&transcript(vec![segment(words.collect())])) {
             let columns: usize = cue.lines.iter().map(|line| line.width()).sum::<usize>() + cue.lines.len() - 1;
@@ -235,4 +241,57 @@ proptest! {
             prop_assert!(speed <= COLUMNS_PER_SECOND + 0.1, "{} {:?}", speed, cue);
         }
     }
+}
+
+/// Words of a tenth of a second each, by their speakers.
+fn conversation(turns: &[(usize, &str)]) -> Transcript {
+    transcript(vec![segment(crate::format::tests::said_by(turns))])
+}
+
+#[test]
+fn captions_name_their_speakers() {
+    let said = conversation(&[
+        (0, "Do you like fish & chips today, my good friend?"),
+        (1, "Yes."),
+        (1, "A lot."),
+        (0, "Me too."),
+    ]);
+    assert_eq!(
+        text(&said),
+        "[00:00:00 speaker 0] Do you like fish & chips today, my good friend?\n\
+         [00:00:01 speaker 1] Yes. A lot.\n\
+         [00:00:01 speaker 0] Me too.\n"
+    );
+    let bodies = |captions: String| -> Vec<String> {
+        captions
+            .split("\n\n")
+            .filter_map(|cue| cue.split_once(" --> "))
+            .map(|(_, rest)| rest[13..].to_owned())
+            .collect()
+    };
+    assert_eq!(
+        bodies(srt(&said)),
+        [
+            "[speaker 0]\nDo you like fish & chips\ntoday, my good friend?",
+            "[speaker 1]\nYes. A lot.",
+            "[speaker 0]\nMe too."
+        ]
+    );
+    assert_eq!(
+        bodies(vtt(&said)),
+        [
+            "<v Speaker 0>Do you like fish &amp; chips\ntoday, my good friend?",
+            "<v Speaker 1>Yes. A lot.",
+            "<v Speaker 0>Me too."
+        ]
+    );
+}
+
+#[test]
+fn subrip_names_a_speaker_where_it_changes_alone() {
+    let long =
+        "He went to the market early in the morning. There he bought two apples, a pear and some bread.";
+    let captions = srt(&conversation(&[(3, long), (3, long)]));
+    assert_eq!(captions.matches("[speaker 3]").count(), 1, "{captions}");
+    assert!(captions.matches(" --> ").count() > 2);
 }

@@ -182,6 +182,7 @@ impl Match {
                 start: first.start,
                 end: last.end,
                 confidence: word::confidence(of),
+                speaker: word::speaker(of),
             })
         };
         self.pieces.iter().enumerate().filter_map(piece).collect()

@@ -12,6 +12,7 @@ fn heard(words: &[impl AsRef<str>]) -> Vec<Word> {
         start: index as f64,
         end: index as f64 + 0.5,
         probability: 0.5,
+        speaker: None,
     };
     gather(&words.iter().enumerate().map(word).collect::<Vec<_>>())
 }
@@ -90,7 +91,13 @@ fn labels_say_what_was_there() {
 
 #[test]
 fn pieces_that_no_space_parts_have_one_label() {
-    let piece = |text: &str| transcript::Word { text: text.into(), start: 0.0, end: 0.0, probability: 1.0 };
+    let piece = |text: &str| transcript::Word {
+        text: text.into(),
+        start: 0.0,
+        end: 0.0,
+        probability: 1.0,
+        speaker: None,
+    };
     let pieces = [" it's", " 123", "-45", "-6789", ".", " 我", "的", "12", "345"].map(piece);
     let mut redactor = Redactor::new(&[Class::Numbers], Mode::Label);
     assert_eq!(text(&redactor.redact(gather(&pieces), true)), "it's [NUMBER]. 我的[NUMBER]");
@@ -186,4 +193,20 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_label_stands_for_one_speakers_words() {
+    let mut words = heard(&split("my card is 4111 1111 1111 1111 thanks"));
+    for (at, word) in words.iter_mut().enumerate() {
+        word.speaker = Some(transcript::Speaker { index: usize::from(at >= 5), confidence: 0.5 });
+    }
+    let shown = Redactor::new(&[Class::Pci], Mode::Label).redact(words, true);
+    let labels: Vec<(&str, usize)> = shown
+        .iter()
+        .filter(|word| word.written == "[PCI]")
+        .filter_map(|word| Some((word.written.as_str(), word.speaker?.index)))
+        .collect();
+    assert_eq!(labels, [("[PCI]", 0), ("[PCI]", 1)], "{shown:?}");
+    assert!(!text(&shown).contains("1111"));
 }

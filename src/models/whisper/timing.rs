@@ -123,7 +123,13 @@ pub fn untimed(
     words
         .into_iter()
         .filter(|word| !word.text.is_empty())
-        .map(|word| Word { text: word.text, start: span.start, end: span.end, probability: word.probability })
+        .map(|word| Word {
+            text: word.text,
+            start: span.start,
+            end: span.end,
+            probability: word.probability,
+            speaker: None,
+        })
         .collect()
 }
 
@@ -191,7 +197,7 @@ fn assign(mut words: Vec<AlignedWord>, segments: &mut [Segment], tokens_per_segm
             taken += word.tokens;
             if !word.text.is_empty() {
                 let AlignedWord { text, start, end, probability, .. } = word;
-                segment.words.push(Word { text, start, end, probability });
+                segment.words.push(Word { text, start, end, probability, speaker: None });
             }
         }
         trim_at_segment_edges(segment, &durations, last_speech);

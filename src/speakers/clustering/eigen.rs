@@ -41,17 +41,20 @@ impl Graph {
         let mut values = vec![f64::INFINITY; width];
         for round in 0..ROUNDS {
             // The first round's guess of where the wanted part ends; later ones know.
-            let cut = if round == 0 { largest / 4.0 } else { values[width - 1] }.clamp(1e-6 * largest, 0.9 * largest);
+            let cut = if round == 0 { largest / 4.0 } else { values[width - 1] }
+                .clamp(1e-6 * largest, 0.9 * largest);
             for vector in &mut block {
                 *vector = self.filtered(&degrees, vector, cut, largest);
             }
             orthonormalize(&mut block, &mut random);
-            let products: Vec<Vec<f64>> = block.iter().map(|vector| self.laplacian(&degrees, vector)).collect();
+            let products: Vec<Vec<f64>> =
+                block.iter().map(|vector| self.laplacian(&degrees, vector)).collect();
             let small: Vec<Vec<f64>> =
                 block.iter().map(|left| products.iter().map(|right| dot(left, right)).collect()).collect();
             let (found, rotation) = jacobi(small);
             block = rotation.iter().map(|weights| combine(&block, weights)).collect();
-            let change = found.iter().zip(&values).take(count).map(|(new, old)| (new - old).abs()).fold(0.0, f64::max);
+            let change =
+                found.iter().zip(&values).take(count).map(|(new, old)| (new - old).abs()).fold(0.0, f64::max);
             values = found;
             if change < TOLERANCE * largest {
                 break;
@@ -119,7 +122,8 @@ fn jacobi(mut matrix: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
     let mut vectors: Vec<Vec<f64>> =
         (0..size).map(|row| (0..size).map(|column| f64::from(u8::from(row == column))).collect()).collect();
     for _sweep in 0..30 {
-        let off: f64 = (0..size).flat_map(|p| (0..p).map(move |q| (p, q))).map(|(p, q)| matrix[p][q].powi(2)).sum();
+        let off: f64 =
+            (0..size).flat_map(|p| (0..p).map(move |q| (p, q))).map(|(p, q)| matrix[p][q].powi(2)).sum();
         let total: f64 = matrix.iter().flatten().map(|value| value * value).sum();
         if off <= 1e-22 * total || !off.is_finite() {
             break;
@@ -172,16 +176,16 @@ mod tests {
 
     /// A ring of `length` nodes with weights of 1: its Laplacian has the eigenvalues 2 - 2 cos(2πk / length).
     fn ring(length: usize, at: usize) -> impl Iterator<Item = Vec<(usize, f64)>> {
-        (0..length).map(move |node| {
-            vec![(at + (node + 1) % length, 1.0), (at + (node + length - 1) % length, 1.0)]
-        })
+        (0..length)
+            .map(move |node| vec![(at + (node + 1) % length, 1.0), (at + (node + length - 1) % length, 1.0)])
     }
 
     #[test]
     fn separate_rings_have_the_known_eigenvalues() {
         let graph = Graph { neighbours: ring(12, 0).chain(ring(20, 12)).chain(ring(9, 32)).collect() };
         let found = graph.smallest(8);
-        let of = |length: usize, k: usize| 2.0 - 2.0 * (std::f64::consts::TAU * k as f64 / length as f64).cos();
+        let of =
+            |length: usize, k: usize| 2.0 - 2.0 * (std::f64::consts::TAU * k as f64 / length as f64).cos();
         let mut known: Vec<f64> =
             [12, 20, 9].iter().flat_map(|&length| (0..length).map(move |k| of(length, k))).collect();
         known.sort_by(f64::total_cmp);

@@ -28,7 +28,8 @@ fn attempt(rows: &[Vec<f64>], count: usize, random: &mut Random) -> (Vec<usize>,
         }
         spread = now;
         for (label, centre) in centres.iter_mut().enumerate() {
-            let own: Vec<&Vec<f64>> = rows.iter().zip(&labels).filter(|row| *row.1 == label).map(|row| row.0).collect();
+            let own: Vec<&Vec<f64>> =
+                rows.iter().zip(&labels).filter(|row| *row.1 == label).map(|row| row.0).collect();
             for (dimension, value) in centre.iter_mut().enumerate().filter(|_| !own.is_empty()) {
                 *value = own.iter().map(|row| row[dimension]).sum::<f64>() / own.len() as f64;
             }
@@ -64,8 +65,9 @@ mod tests {
 
     #[test]
     fn clusters_that_lie_apart_are_found() {
-        let rows: Vec<Vec<f64>> =
-            (0..60).map(|at| vec![f64::from(at % 3) * 10.0 + f64::from(at) * 0.01, f64::from(at % 2)]).collect();
+        let rows: Vec<Vec<f64>> = (0..60)
+            .map(|at| vec![f64::from(at % 3) * 10.0 + f64::from(at) * 0.01, f64::from(at % 2)])
+            .collect();
         let labels = kmeans(&rows, 3);
         for (at, label) in labels.iter().enumerate() {
             assert_eq!(*label, labels[at % 3]);

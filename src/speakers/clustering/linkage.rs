@@ -9,18 +9,24 @@ pub struct Linkage {
 impl Linkage {
     /// Of `count` items with `distance` between each two: time grows with the cube of their number.
     pub fn new(count: usize, distance: impl Fn(usize, usize) -> f32) -> Self {
-        let mut between: Vec<Vec<f32>> =
-            (0..count).map(|a| (0..count).map(|b| if a == b { f32::INFINITY } else { distance(a, b) }).collect()).collect();
+        let mut between: Vec<Vec<f32>> = (0..count)
+            .map(|a| (0..count).map(|b| if a == b { f32::INFINITY } else { distance(a, b) }).collect())
+            .collect();
         let mut sizes = vec![1.0f32; count];
         let mut left: Vec<usize> = (0..count).collect();
         let mut steps = Vec::new();
         while left.len() > 1 {
-            let pairs = left.iter().enumerate().flat_map(|(at, &a)| left[at + 1..].iter().map(move |&b| (a, b)));
-            let Some((a, b)) = pairs.min_by(|&(a, b), &(c, d)| between[a][b].total_cmp(&between[c][d])) else { break };
+            let pairs =
+                left.iter().enumerate().flat_map(|(at, &a)| left[at + 1..].iter().map(move |&b| (a, b)));
+            let Some((a, b)) = pairs.min_by(|&(a, b), &(c, d)| between[a][b].total_cmp(&between[c][d]))
+            else {
+                break;
+            };
             steps.push((a, b, between[a][b]));
             // Lance and Williams' update for the mean distance.
             for &other in left.iter().filter(|&&other| other != a && other != b) {
-                let mean = (sizes[a] * between[a][other] + sizes[b] * between[b][other]) / (sizes[a] + sizes[b]);
+                let mean =
+                    (sizes[a] * between[a][other] + sizes[b] * between[b][other]) / (sizes[a] + sizes[b]);
                 between[a][other] = mean;
                 between[other][a] = mean;
             }

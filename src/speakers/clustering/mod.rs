@@ -59,7 +59,8 @@ pub fn centres(chunks: &[Embedded], count: Count) -> Vec<Vec<f32>> {
         return Vec::new();
     }
     // Chunks overlap, so each counts for its step.
-    let weights: Vec<f32> = chosen.iter().map(|&at| chunks[at].clean_seconds * (STEP_SECONDS / 1.5) as f32).collect();
+    let weights: Vec<f32> =
+        chosen.iter().map(|&at| chunks[at].clean_seconds * (STEP_SECONDS / 1.5) as f32).collect();
     let least = count.least.min(count.most).min(vectors.len());
     let most = count.most.min(vectors.len()).max(least);
     let labels = if vectors.len() >= SPECTRAL_CHUNKS {
@@ -81,7 +82,9 @@ fn representative(chunks: &[Embedded]) -> Vec<usize> {
     if chosen.len() < 2 {
         let mut by_length: Vec<f32> = usable.iter().map(|&at| chunks[at].clean_seconds).collect();
         by_length.sort_by(|a, b| b.total_cmp(a));
-        chosen = by_length.get(1.min(by_length.len().saturating_sub(1))).map_or(Vec::new(), |&seconds| clean(seconds));
+        chosen = by_length
+            .get(1.min(by_length.len().saturating_sub(1)))
+            .map_or(Vec::new(), |&seconds| clean(seconds));
     }
     if chosen.len() > CHUNKS_MAX {
         chosen = (0..CHUNKS_MAX).map(|at| chosen[at * (chosen.len() - 1) / (CHUNKS_MAX - 1)]).collect();
@@ -128,7 +131,8 @@ fn linked(vectors: &[&[f32]], weights: &[f32], least: usize, most: usize, saw_tw
 
 /// `labels` of the clusters with speech enough, or of the `least` largest; the others' chunks have none.
 fn largest(labels: &[usize], weights: &[f32], least: usize) -> Vec<Option<usize>> {
-    let mut seconds: Vec<(f32, usize)> = (0..labels.iter().max().map_or(0, |max| max + 1)).map(|label| (0.0, label)).collect();
+    let mut seconds: Vec<(f32, usize)> =
+        (0..labels.iter().max().map_or(0, |max| max + 1)).map(|label| (0.0, label)).collect();
     for (label, weight) in labels.iter().zip(weights) {
         seconds[*label].0 += weight;
     }
@@ -178,7 +182,9 @@ fn refined(vectors: &[&[f32]], labels: Vec<usize>) -> Vec<Vec<f32>> {
         let mut moved = centres_of(vectors, &labels);
         // A centre without chunks stays where it was.
         moved.resize(centres.len(), Vec::new());
-        for (centre, moved) in centres.iter_mut().zip(moved).filter(|(_, moved)| moved.iter().any(|value| *value != 0.0)) {
+        for (centre, moved) in
+            centres.iter_mut().zip(moved).filter(|(_, moved)| moved.iter().any(|value| *value != 0.0))
+        {
             *centre = moved;
         }
     }

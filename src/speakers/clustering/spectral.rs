@@ -36,7 +36,8 @@ impl Spectrum {
     pub fn clusters(&self, count: usize) -> Vec<usize> {
         let vectors = &self.pairs.vectors[..count.min(self.pairs.vectors.len())];
         let nodes = vectors.first().map_or(0, Vec::len);
-        let rows: Vec<Vec<f64>> = (0..nodes).map(|node| vectors.iter().map(|vector| vector[node]).collect()).collect();
+        let rows: Vec<Vec<f64>> =
+            (0..nodes).map(|node| vectors.iter().map(|vector| vector[node]).collect()).collect();
         kmeans(&rows, count)
     }
 }
@@ -46,7 +47,13 @@ fn graph(vectors: &[&[f32]]) -> Graph {
     let mut row: Vec<(f32, usize)> = Vec::with_capacity(vectors.len());
     for (at, vector) in vectors.iter().enumerate() {
         row.clear();
-        row.extend(vectors.iter().enumerate().filter(|&(other, _)| other != at).map(|(other, right)| (similarity(vector, right), other)));
+        row.extend(
+            vectors
+                .iter()
+                .enumerate()
+                .filter(|&(other, _)| other != at)
+                .map(|(other, right)| (similarity(vector, right), other)),
+        );
         // Each chunk is the nearest to itself.
         let count = (NEIGHBOURS - 1).min(row.len());
         if count > 0 {
