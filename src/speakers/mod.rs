@@ -8,22 +8,38 @@
 //! The networks are pyannote's segmentation 3.0 (PyanNet, powerset) and CAM++, both written by hand on the kernels of
 //! [`crate::cpu`]. They are behind [`Networks`], so that a device other than the processor can compute them.
 
+mod batching;
+mod chunks;
+mod clustering;
 mod config;
 mod diarize;
+mod diarizer;
 mod embedding;
 mod error;
 mod filter_bank;
+mod frames;
+mod live;
+mod memory;
 mod network;
+mod processor;
+mod regions;
 mod rttm;
 mod segmentation;
+#[cfg(test)]
+mod tests;
+mod turns;
+mod vectors;
 mod weights;
 mod words;
 
+pub use batching::Batcher;
 pub use config::{Config, MODEL, Models};
-pub use diarize::{Diarization, Diarizer, Options, Turn};
+pub use diarize::{Diarization, Options, Turn};
+pub use diarizer::Diarizer;
 pub use embedding::Embedding;
 pub use error::Error;
 pub use filter_bank::filter_banks;
+pub use live::Stream;
 pub use network::{
     CHANNELS, CLASSES, EMBEDDING, LogProbabilities, MEL_BINS, Networks, WINDOW_FRAMES, WINDOW_SAMPLES,
 };

@@ -1,0 +1,46 @@
+//! The handle on diarization.
+
+use std::path::Path;
+
+use crate::audio::Sound;
+
+use super::batching::Batcher;
+use super::diarize::{Diarization, Options, diarize};
+use super::error::Error;
+use super::live::Stream;
+use super::processor::Processor;
+
+/// Diarization on one device. Clones share the networks and their thread.
+#[derive(Clone)]
+pub struct Diarizer {
+    batcher: Batcher,
+}
+
+impl Diarizer {
+    /// Loads the networks of `folder` for the processor, with `threads` threads of their own.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`], [`Error::Malformed`], [`Error::Unexpected`], [`Error::Thread`].
+    pub fn load(folder: &Path, threads: usize) -> Result<Self, Error> {
+        let folder = folder.to_owned();
+        Batcher::start(move || Processor::load(&folder, threads)).map(Self::new)
+    }
+
+    /// On networks that are loaded already.
+    pub fn new(batcher: Batcher) -> Self {
+        Self { batcher }
+    }
+
+    /// The turns of `sound`, one channel of a recording.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if too many requests wait, [`Error::Failed`].
+    pub async fn diarize(&self, sound: &Sound, options: &Options) -> Result<Diarization, Error> {
+        diarize(&self.batcher, sound, *options).await
+    }
+
+    /// A stream of audio whose speakers are found as its words become final.
+    pub fn stream(&self, options: Options) -> Stream {
+        Stream::new(self.batcher.clone(), options)
+    }
+}

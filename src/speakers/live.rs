@@ -1,0 +1,204 @@
+//! Diarization of audio as it comes.
+
+use std::ops::Range;
+
+use crate::transcript::Word;
+
+use super::batching::Batcher;
+use super::chunks;
+use super::clustering::Count;
+use super::diarize::{Diarization, HOP_FRAMES, LOCAL_SHARE, Options, REGION_FRAMES};
+use super::error::Error;
+use super::frames::{FRAME_SAMPLES, Tally, Window, frame_at, local_speakers};
+use super::memory::Memory;
+use super::network::WINDOW_SAMPLES;
+use super::regions::{PAUSE_FRAMES, regions};
+use super::turns::{Timeline, Turn};
+use super::vectors::{Pending, embed};
+
+/// Samples that may wait for their speakers: a minute. Older ones, which no final word has asked for, are dropped.
+const WAITING_SAMPLES: usize = 60 * 16_000;
+/// Seconds for which turns are remembered, for words that come late.
+const TURNS_SECONDS: f64 = 60.0;
+/// Windows with speech before two local speakers in them count.
+const WINDOWS: usize = 4;
+
+/// The speakers of one stream.
+///
+/// Nothing is computed before words become final. Then segmentation hears what has come since, in windows of 10 s whose
+/// ends are 5 s apart and one that ends with the audio, and the trunk hears it once; so a second of audio costs two
+/// fifths of a window and a second of the trunk, or more of a window where words become final more often than every 5 s.
+/// Memory is bounded: at most 70 s of audio, 600 chunks, and a minute of turns.
+pub struct Stream {
+    batcher: Batcher,
+    options: Options,
+    /// The last samples, from `first_sample` on.
+    audio: Vec<f32>,
+    first_sample: usize,
+    tally: Tally,
+    /// Frames before this have been in a window.
+    segmented: usize,
+    /// Frames before this have their speakers.
+    settled: usize,
+    /// Windows with speech, and those among them with two local speakers.
+    heard: usize,
+    heard_two: usize,
+    memory: Memory,
+    recent: Vec<Turn>,
+}
+
+impl Stream {
+    pub(super) fn new(batcher: Batcher, options: Options) -> Self {
+        Self {
+            batcher,
+            options,
+            audio: Vec::new(),
+            first_sample: 0,
+            tally: Tally::default(),
+            segmented: 0,
+            settled: 0,
+            heard: 0,
+            heard_two: 0,
+            memory: Memory::default(),
+            recent: Vec::new(),
+        }
+    }
+
+    /// Takes more audio, mono at 16 kHz.
+    pub fn push(&mut self, samples: &[f32]) {
+        self.audio.extend_from_slice(samples);
+        let end = self.first_sample + self.audio.len();
+        let oldest = end.saturating_sub(WAITING_SAMPLES) / FRAME_SAMPLES;
+        self.segmented = self.segmented.max(oldest);
+        self.settled = self.settled.max(oldest);
+        // Windows reach back 10 s from frames that are new.
+        let keep = (self.segmented.min(self.settled) * FRAME_SAMPLES).saturating_sub(WINDOW_SAMPLES);
+        let excess = keep.saturating_sub(self.first_sample);
+        // In large steps: each moves all that is kept.
+        if excess >= WINDOW_SAMPLES {
+            self.audio.drain(..excess);
+            self.first_sample += excess;
+        }
+    }
+
+    /// Labels `words` that become final, whose times are seconds since the stream began. It hears what has been pushed
+    /// and waits for no more; with no words it does the work that is due without. Labels once given stay as they are,
+    /// and mean the same speaker in all later words.
+    ///
+    /// # Errors
+    /// As the networks' or the queue's; the words then have no speakers, and later calls work.
+    pub async fn label(&mut self, words: &mut [Word]) -> Result<(), Error> {
+        let last = words
+            .iter()
+            .map(|word| word.end)
+            .fold(None, |last: Option<f64>, end| Some(last.map_or(end, |last| last.max(end))));
+        let windows = self.segment(last.is_some()).await?;
+        let (found, settled) = self.ended(last.map(frame_at));
+        if !found.is_empty() {
+            self.settle(&found, &windows).await?;
+        }
+        self.settled = settled;
+        let end = (self.first_sample + self.audio.len()) as f64 / 16_000.0;
+        self.recent.retain(|turn| turn.end > end - TURNS_SECONDS);
+        Diarization { turns: self.recent.clone(), voices: Vec::new() }.label(words);
+        Ok(())
+    }
+
+    /// The turns of the last minute, in order of start.
+    pub fn turns(&self) -> &[Turn] {
+        &self.recent
+    }
+
+    /// The mean embedding of each speaker so far, of unit length.
+    pub fn voices(&self) -> Vec<Vec<f32>> {
+        self.memory.voices().to_vec()
+    }
+
+    /// Segments the audio that is new: as far as whole hops go, or to its end.
+    async fn segment(&mut self, to_end: bool) -> Result<Vec<Window>, Error> {
+        let end = (self.first_sample + self.audio.len()) / FRAME_SAMPLES;
+        let mut ends: Vec<usize> =
+            (1..).map(|hop| self.segmented + hop * HOP_FRAMES).take_while(|&hop| hop <= end).collect();
+        if to_end && end > ends.last().copied().unwrap_or(self.segmented) {
+            ends.push(end);
+        }
+        if ends.is_empty() {
+            return Ok(Vec::new());
+        }
+        let first = self.first_sample.div_ceil(FRAME_SAMPLES);
+        let start = |end: usize| {
+            (end * FRAME_SAMPLES).saturating_sub(WINDOW_SAMPLES).div_ceil(FRAME_SAMPLES).max(first)
+        };
+        let sample = |frame: usize| frame * FRAME_SAMPLES;
+        let audio = ends
+            .iter()
+            .map(|&end| self.samples(sample(start(end))..sample(start(end)) + WINDOW_SAMPLES))
+            .collect();
+        let classes = self.batcher.segment(audio).await?;
+        let mut windows: Vec<Window> = Vec::with_capacity(ends.len());
+        for (&end, classes) in ends.iter().zip(&classes) {
+            let mut speakers = local_speakers(classes);
+            // Beyond the end there was silence.
+            speakers.truncate(end - start(end));
+            windows.push(Window { start: start(end), speakers });
+        }
+        for window in &windows {
+            self.tally.add(window);
+            self.heard += usize::from(window.locals() > 0);
+            self.heard_two += usize::from(window.locals() > 1);
+        }
+        self.segmented = ends.last().copied().unwrap_or(self.segmented);
+        Ok(windows)
+    }
+
+    /// The regions that have ended, and the frame before which all is settled with them. The one that goes on at the end
+    /// is cut there if the `last` final word reaches into it.
+    fn ended(&self, last: Option<usize>) -> (Vec<Range<usize>>, usize) {
+        let end = self.tally.end().min(self.segmented);
+        let mut found = regions(&self.tally, self.settled..end, REGION_FRAMES);
+        let is_open = |region: &Range<usize>| region.end + PAUSE_FRAMES > end;
+        if let Some(open) =
+            found.pop_if(|region| is_open(region) && last.is_none_or(|last| last <= region.start))
+        {
+            return (found, open.start);
+        }
+        let settled = found.last().map_or(self.settled, |region| region.end);
+        (found, settled)
+    }
+
+    /// Finds the speakers of `regions`, and adds their turns.
+    async fn settle(&mut self, regions: &[Range<usize>], windows: &[Window]) -> Result<(), Error> {
+        let samples = self.first_sample + self.audio.len();
+        let pending = regions.iter().enumerate().map(|(index, region)| Pending {
+            chunks: chunks::chunks(index, region, &self.tally),
+            pieces: chunks::pieces(region, samples),
+        });
+        let pending = pending.filter(|region| !region.chunks.is_empty()).collect();
+        let (chunks, embedded) = embed(&self.batcher, pending, |range| self.samples(range)).await?;
+        let similarities = self.memory.learn(embedded, self.count());
+        let frames =
+            regions.first().map_or(0, |region| region.start)..regions.last().map_or(0, |region| region.end);
+        let mut timeline = Timeline::new(frames, regions, &chunks, &similarities, &self.tally);
+        timeline.find_overlaps(windows, &self.tally);
+        self.recent.extend(timeline.turns(f64::INFINITY));
+        self.recent.sort_by(|a, b| a.start.total_cmp(&b.start));
+        // A window may still look back at what is settled.
+        self.tally.forget(self.settled.saturating_sub(WINDOW_SAMPLES / FRAME_SAMPLES));
+        Ok(())
+    }
+
+    /// Bounds from above alone: a stream begins before all of its speakers have talked.
+    fn count(&self) -> Count {
+        let most = self.options.speakers_expected.or(self.options.max_speakers).unwrap_or(usize::MAX).max(1);
+        let saw_two = self.heard >= WINDOWS && self.heard_two as f64 >= LOCAL_SHARE * self.heard as f64;
+        Count { least: 1, most, saw_two }
+    }
+
+    /// The samples of `range`, with silence for those that are not there.
+    fn samples(&self, range: Range<usize>) -> Vec<f32> {
+        let at = |sample: usize| sample.saturating_sub(self.first_sample).min(self.audio.len());
+        let mut samples = self.audio[at(range.start)..at(range.end)].to_vec();
+        samples.resize(range.len(), 0.0);
+        samples
+    }
+}
