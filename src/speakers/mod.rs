@@ -8,11 +8,13 @@
 //! The networks are pyannote's segmentation 3.0 (PyanNet, powerset) and CAM++, both written by hand on the kernels of
 //! [`crate::cpu`]. They are behind [`Networks`], so that a device other than the processor can compute them.
 
+mod batching;
 mod error;
 mod network;
 mod segmentation;
 mod weights;
 
+pub use batching::Batcher;
 pub use error::Error;
 pub use network::{
     CHANNELS, CLASSES, EMBEDDING, LogProbabilities, MEL_BINS, Networks, WINDOW_FRAMES, WINDOW_SAMPLES,
