@@ -192,9 +192,10 @@ mod tests {
         let Reference { classes, log_probabilities } = reference();
         let window = [conversation()];
         for level in Level::available() {
-            // Rounding to bf16 changes probabilities by some hundredths where classes are close.
+            // The two likeliest classes of one frame are equal to the fourth digit; rounding to bf16 changes probabilities by
+            // some hundredths where classes are close.
             let (frames, tolerance) =
-                if level.has(Instructions::Avx512Products) { (6, 0.05) } else { (0, 1e-3) };
+                if level.has(Instructions::Avx512Products) { (6, 0.05) } else { (1, 1e-3) };
             let got = load(level).segment(&Threads::new(1), &window).expect("computed");
             assert_eq!(got[0].len(), WINDOW_FRAMES);
             let of_frames = got[0].iter().zip(classes.chars());
