@@ -37,7 +37,7 @@ pub struct Diarization {
 /// Cheap handle: clones share the networks.
 #[derive(Clone)]
 pub struct Diarizer {
-    networks: std::convert::Infallible,
+    pub(super) networks: std::convert::Infallible,
 }
 
 impl Diarizer {

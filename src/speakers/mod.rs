@@ -11,6 +11,7 @@
 mod config;
 mod diarize;
 mod error;
+mod live;
 mod network;
 mod rttm;
 mod words;
@@ -18,6 +19,7 @@ mod words;
 pub use config::{Config, MODEL, Models};
 pub use diarize::{Diarization, Diarizer, Options, Turn};
 pub use error::Error;
+pub use live::Stream;
 pub use network::{
     CHANNELS, CLASSES, EMBEDDING, LogProbabilities, MEL_BINS, Networks, WINDOW_FRAMES, WINDOW_SAMPLES,
 };
