@@ -110,7 +110,7 @@ fn parameters() -> Vec<Row> {
     vec![
         row(
             "4.1",
-            "diarization=true requires word timestamps: it brings them, and a refusal is refused",
+            "diarization=true requires word timestamps: it brings them, and cannot do without",
             async |doors| {
                 let asked = || doors.reader.listen(&format!("{RAW}&diarization=true"), say(7));
                 let (_, body) = answer(asked().header("timestamps", "false")).await;

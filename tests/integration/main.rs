@@ -52,6 +52,7 @@ mod series;
 mod server;
 mod shares;
 mod socket;
+mod speakers;
 mod speakers_live;
 mod speech;
 mod standing_still;
