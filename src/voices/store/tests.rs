@@ -7,7 +7,7 @@ fn open(dir: &Path) -> Voices {
 }
 
 fn embedding() -> Vec<f32> {
-    (0..192).map(|index| (index as f32 * 0.37).sin() / 9.8).collect()
+    (1..=192).map(|index| (index as f32 * 0.37).sin() / 9.8).collect()
 }
 
 /// All files below `dir`.
