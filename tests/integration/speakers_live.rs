@@ -88,8 +88,8 @@ async fn voices(server: &TestServer, method: &str, key: &str, path: &str, body: 
 /// The names and the speakers in an answer to a file or in a final result.
 fn named(alternative: &Value) -> Vec<(u64, Option<&str>)> {
     let words = alternative["words"].as_array().expect("words");
-    let named = |word: &'_ Value| word["speaker"].as_u64().expect("a speaker");
-    words.iter().map(|word| (named(word), word["speaker_name"].as_str())).collect()
+    let speaker = |word: &Value| word["speaker"].as_u64().expect("a speaker");
+    words.iter().map(|word| (speaker(word), word["speaker_name"].as_str())).collect()
 }
 
 async fn names(server: &TestServer, key: &str, clip: &str) -> Value {
@@ -97,7 +97,8 @@ async fn names(server: &TestServer, key: &str, clip: &str) -> Value {
     let request = client().post(server.url(query)).bearer_auth(key).body(wav(clip));
     let response = request.send().await.expect("an answer");
     assert_eq!(response.status(), 200);
-    response.json::<Value>().await.expect("JSON")["results"].take()
+    let body = response.bytes().await.expect("a body");
+    serde_json::from_slice::<Value>(&body).expect("JSON")["results"].take()
 }
 
 #[tokio::test]
