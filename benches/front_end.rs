@@ -35,6 +35,7 @@ use verbatim::live::{self, Live};
 use verbatim::share::Tenants;
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
+use verbatim::voices::Voices;
 
 const QUERY: &str = "encoding=linear16&sample_rate=16000&language=en&punctuate=true";
 /// The time that the double takes for a batch of all waiting windows.
@@ -111,6 +112,7 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
         live: Live::new(engine.clone(), None, live::Config::default(), Tenants::default()),
         transcriber: Transcriber::new(engine),
         diarizer: None,
+        voices: Voices::open(state, &Default::default()).expect("voices"),
         authenticator: Authenticator::new(verifier, auth::Config::default()),
         fetcher: Fetcher::new(&Default::default()).expect("a fetcher"),
         jobs: None,
@@ -193,6 +195,7 @@ async fn listen(
         source_channels: decoded.source_channels,
         damaged: false,
         transcripts: &transcripts,
+        names: &[],
         model: parts.transcriber.model(),
     };
     let answer = axum::Json(response(&asked, &heard));

@@ -55,6 +55,7 @@ fn answer(criterion: &mut Criterion) {
         source_channels: 1,
         damaged: false,
         transcripts: &transcripts,
+        names: &[],
         model: &model,
     };
     let built = response(&asked, &heard);

@@ -36,6 +36,7 @@ use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{Transcriber, Windows};
 use crate::vad::{self, Vad};
+use crate::voices::{self, Voices};
 use crate::{hub, models};
 
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +63,8 @@ pub enum Error {
     Fetch(#[from] fetch::SetupError),
     #[error("jobs did not start")]
     Jobs(#[from] jobs::Error),
+    #[error("the enrolled voices cannot be read")]
+    Voices(#[from] voices::Error),
     #[error("the voice agent did not start")]
     Sts(#[from] sts::StartError),
     #[error("the setting `sts.language` names none of the model's languages")]
@@ -270,6 +273,7 @@ struct Doors {
 /// The parts that open before the model loads, so that their errors show at once.
 struct Ground {
     verifier: Verifier,
+    voices: Voices,
     fetcher: Fetcher,
     jobs: Option<Jobs>,
 }
@@ -280,6 +284,7 @@ impl Ground {
             sts::check(&config.sts)?;
         }
         let verifier = open_keys(&config.state_dir)?;
+        let voices = Voices::open(&config.state_dir, &config.voices)?;
         let fetcher = Fetcher::new(&config.fetch)?;
         let jobs = match config.jobs.enabled {
             true => {
@@ -288,7 +293,7 @@ impl Ground {
             }
             false => None,
         };
-        Ok(Self { verifier, fetcher, jobs })
+        Ok(Self { verifier, voices, fetcher, jobs })
     }
 }
 
@@ -309,14 +314,15 @@ impl AtWork {
         doors: &Doors,
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
-        let Ground { verifier, fetcher, jobs } = ground;
+        let Ground { verifier, voices, fetcher, jobs } = ground;
         let tenants = verifier.tenants();
         let transcriber = transcriber(config).await?;
         let diarizer = diarizer(config).await?;
         transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
-        let live = Live::new(engine, vad, config.live.clone(), tenants.clone());
+        let live =
+            Live::new(engine, vad, config.live.clone(), tenants.clone()).with_diarizer(diarizer.clone());
         let authenticator = Authenticator::new(verifier, config.auth.clone());
         let sts = match config.sts.enabled {
             true => {
@@ -333,6 +339,7 @@ impl AtWork {
             transcriber,
             diarizer,
             live,
+            voices,
             authenticator,
             fetcher,
             jobs: jobs.clone(),

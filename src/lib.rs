@@ -9,7 +9,7 @@
 //! | [`api`]: transcription over HTTP, parameters, keys | [`config`]: settings and where they come from |
 //! | [`audio`]: formats; [`transcribe`]: how files are heard | [`app`]: health, metrics, logs |
 //! | [`live`]: streaming, redaction | [`engine`]: admission and load |
-//! | [`jobs`]: callbacks | [`share`]: shares of organisations |
+//! | [`jobs`]: callbacks; [`voices`]: named speakers | [`share`]: shares of organisations |
 //! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
 //! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
 //! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
@@ -25,7 +25,8 @@
 //!                           demo is an integrator's backend, which knows a service by its address
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; work delivered later
 //!    agent                  the voice agent: turns, floor, proofs, replies
-//! 3  format  vad  speakers  how a transcript is written; where in the audio speech is; who speaks
+//! 3  format  vad            how a transcript is written; where in the audio speech is
+//!    speakers → voices      who speaks; the names of enrolled voices
 //!    speech  knowledge      text to speech; the material that an agent answers from
 //!    session → sms  room    an agent's session and its text messages; participants' seats
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
@@ -65,25 +66,26 @@
 //! | telemetry  | |
 //! | vad        | audio, cpu |
 //! | speakers   | audio, cpu, transcript, telemetry |
+//! | voices     | speakers, state |
 //! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |
 //! | models     | engine, audio, transcript, cpu, cuda, hub |
 //! | format     | digits, transcript |
 //! | transcribe | audio, patience, share, speakers, vad, engine, transcript, telemetry |
-//! | live       | audio, share, vad, engine, transcript, telemetry |
+//! | live       | audio, share, speakers, vad, voices, engine, transcript, telemetry |
 //! | jobs       | fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
 //! | speech     | audio, onnx, outbound, secret |
 //! | http       | keys, patience, share, telemetry |
-//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, transcript, audio, telemetry |
+//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, transcript, voices, audio, telemetry |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, vad |
 //! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, vad |
 //! | demo       | http, digits, identity, secret |
-//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, sts, telemetry, transcribe |
+//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, sts, telemetry, transcribe, voices |
 //! | app        | all |
 //! | cli        | all |
 
@@ -127,3 +129,4 @@ pub mod telemetry;
 pub mod transcribe;
 pub mod transcript;
 pub mod vad;
+pub mod voices;

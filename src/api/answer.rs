@@ -19,6 +19,7 @@ use crate::figures::{Probability, Seconds};
 use crate::format::{self, FillerWords, Word};
 use crate::speakers;
 use crate::transcript::{Transcript, script};
+use crate::voices::Identified;
 
 /// The request that is answered.
 pub struct Asked<'a> {
@@ -38,12 +39,17 @@ pub struct Heard<'a> {
     pub damaged: bool,
     /// One for each channel that was transcribed separately.
     pub transcripts: &'a [Transcript],
+    /// For each of them, the names of its speakers by number; empty unless names were asked for.
+    pub names: &'a [Vec<Option<Identified>>],
     pub model: &'a ModelInfo,
 }
 
 pub fn response(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Response {
-    let spoken: Vec<Channel<'_>> =
-        heard.transcripts.iter().map(|transcript| Channel::of(asked.parameters, transcript)).collect();
+    let channel = |(index, transcript)| {
+        let names = heard.names.get(index).map_or(&[][..], Vec::as_slice);
+        Channel::of(asked.parameters, transcript, names)
+    };
+    let spoken: Vec<Channel<'_>> = heard.transcripts.iter().enumerate().map(channel).collect();
     let results = wire::Results {
         channels: spoken.iter().map(|channel| channel.entry(asked)).collect(),
         utterances: asked.parameters.utterances.then(|| utterances(asked, &spoken)),
@@ -64,12 +70,14 @@ pub async fn respond(asked: &Asked<'_>, heard: &Heard<'_>) -> Result<wire::Respo
     let (sha256, duration_seconds) = (heard.sha256, heard.duration_seconds);
     let (source_channels, damaged) = (heard.source_channels, heard.damaged);
     let parameters = asked.parameters.clone();
-    let (transcripts, model) = (heard.transcripts.to_vec(), heard.model.clone());
+    let (transcripts, names, model) = (heard.transcripts.to_vec(), heard.names.to_vec(), heard.model.clone());
     let work = move || {
         let asked = Asked { request_id, created, parameters: &parameters, words };
-        let transcripts = &transcripts;
-        let model = &model;
-        response(&asked, &Heard { sha256, duration_seconds, source_channels, damaged, transcripts, model })
+        let (transcripts, names, model) = (&*transcripts, &*names, &model);
+        response(
+            &asked,
+            &Heard { sha256, duration_seconds, source_channels, damaged, transcripts, names, model },
+        )
     };
     tokio::task::spawn_blocking(work).await
 }
@@ -186,6 +194,8 @@ pub(super) fn format_options<'a>(parameters: &'a Parameters, language: &'a str) 
 struct Channel<'a> {
     parameters: &'a Parameters,
     transcript: &'a Transcript,
+    /// Of speakers, by number.
+    names: &'a [Option<Identified>],
     /// As the model heard them.
     heard: Vec<Word>,
     /// As they are shown.
@@ -193,10 +203,10 @@ struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    fn of(parameters: &'a Parameters, transcript: &'a Transcript) -> Self {
+    fn of(parameters: &'a Parameters, transcript: &'a Transcript, names: &'a [Option<Identified>]) -> Self {
         let heard = format::gather(transcript.words());
         let shown = formatted(parameters, transcript, &heard);
-        Self { parameters, transcript, heard, shown }
+        Self { parameters, transcript, names, heard, shown }
     }
 
     fn entry(&self, asked: &Asked<'_>) -> wire::Channel {
@@ -229,7 +239,8 @@ impl<'a> Channel<'a> {
         let names = self.parameters.is_multilingual();
         let shows = self.parameters.shows_punctuation();
         let language = |word: &Word| names.then(|| self.transcript.language_at(word.start).to_owned());
-        words.iter().map(|each| wire::Word { language: language(each), ..word(each, shows) }).collect()
+        let word = |each| wire::Word { language: language(each), ..word(each, shows, self.names) };
+        words.iter().map(word).collect()
     }
 }
 
@@ -299,6 +310,8 @@ fn utterances(asked: &Asked<'_>, channels: &[Channel<'_>]) -> Vec<wire::Utteranc
             transcript: channel.text(words),
             words: channel.words(words),
             speaker: words.first().and_then(speaker),
+            speaker_name: words.first().and_then(|word| name(word, channel.names)).map(name_of),
+            speaker_name_confidence: words.first().and_then(|word| name(word, channel.names)).map(sureness),
             // The same answer has the same ids, however often it is made.
             id: Uuid::new_v5(&asked.request_id, format!("utterance {index} {place}").as_bytes()),
         };
@@ -334,8 +347,21 @@ fn speaker(word: &Word) -> Option<usize> {
     word.speaker.map(|speaker| speaker.index)
 }
 
-/// `punctuated`: with `punctuated_word`.
-pub(super) fn word(shown: &Word, punctuated: bool) -> wire::Word {
+fn name<'a>(word: &Word, names: &'a [Option<Identified>]) -> Option<&'a Identified> {
+    names.get(speaker(word)?)?.as_ref()
+}
+
+fn name_of(identified: &Identified) -> String {
+    identified.name.to_string()
+}
+
+fn sureness(identified: &Identified) -> Probability {
+    Probability::new(identified.confidence)
+}
+
+/// `punctuated`: with `punctuated_word`; `names`: of speakers, by number.
+pub(super) fn word(shown: &Word, punctuated: bool, names: &[Option<Identified>]) -> wire::Word {
+    let identified = name(shown, names);
     wire::Word {
         word: shown.bare.clone(),
         start: Seconds::new(shown.start),
@@ -344,6 +370,8 @@ pub(super) fn word(shown: &Word, punctuated: bool) -> wire::Word {
         punctuated_word: punctuated.then(|| shown.written.clone()),
         speaker: speaker(shown),
         speaker_confidence: shown.speaker.map(|speaker| Probability::new(speaker.confidence)),
+        speaker_name: identified.map(name_of),
+        speaker_name_confidence: identified.map(sureness),
         language: None,
     }
 }

@@ -7,15 +7,20 @@
 //! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
-//! | 404    | NOT_FOUND               | no such path; no such job, or another organisation's |
+//! | 404    | NOT_FOUND               | no such path; no such job or speaker, or another organisation's |
 //! | 405    | METHOD_NOT_ALLOWED      | with `Allow` |
 //! | 408    | REQUEST_TIMEOUT         | a body that came too slowly |
+//! | 409    | NAME_TAKEN              | a speaker of this name is enrolled |
 //! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
 //! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
 //! | 414    | URI_TOO_LONG            | |
 //! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body; a form |
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
 //! | 422    | IDEMPOTENCY_KEY_REUSED  | a key under which something else was submitted |
+//! | 422    | NO_SPEECH               | a clip to enrol in which no one speaks |
+//! | 422    | CLIP_TOO_SHORT          | a clip to enrol with too little speech |
+//! | 422    | SEVERAL_SPEAKERS        | a clip to enrol in which more than one person speaks |
+//! | 422    | TOO_MANY_SPEAKERS       | the organisation has enrolled as many as it may |
 //! | 426    | UPGRADE_REQUIRED        | GET where a WebSocket is due; with `Upgrade` |
 //! | 429    | TOO_MANY_REQUESTS       | the organisation holds its share of the server, with `Retry-After` |
 //! | 431    | HEADERS_TOO_LARGE       | |
@@ -34,10 +39,11 @@ use hyper::StatusCode;
 use super::language::UnknownLanguage;
 use super::parameters::{self, CallbackProblem};
 use crate::http::Failure;
-use crate::{audio, engine, fetch, jobs, live};
+use crate::{audio, engine, fetch, jobs, live, speakers, voices};
 
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
+const DIARIZER_RETRY: Duration = Duration::from_secs(5);
 const READER_RETRY: Duration = Duration::from_secs(1);
 /// While another program locks the job database, or memory is short: about one such wait.
 const DATABASE_RETRY: Duration = Duration::from_secs(5);
@@ -113,6 +119,20 @@ pub(super) fn invalid_callback(error: &fetch::Error) -> Failure {
 
 pub(super) fn no_such_job() -> Failure {
     Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such job.")
+}
+
+/// Voices cannot be enrolled without the models that tell speakers apart.
+pub(super) fn no_enrolment() -> Failure {
+    not_implemented("Speakers are not enrolled here: this server has no speaker models.")
+        .because("there are no speaker models; `./setup speakers` brings them")
+}
+
+pub(super) fn no_such_speaker() -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such speaker.")
+}
+
+pub(super) fn no_audio() -> Failure {
+    audio::Error::Empty.into()
 }
 
 /// Delivered to the receiver, since nothing else can be done with the job.
@@ -193,6 +213,52 @@ impl From<jobs::Error> for Failure {
             ),
             error => Self::internal(error),
         }
+    }
+}
+
+impl From<voices::Error> for Failure {
+    fn from(error: voices::Error) -> Self {
+        match error {
+            voices::Error::Name => Self::new(
+                StatusCode::BAD_REQUEST,
+                "INVALID_QUERY_PARAMETER",
+                format!(
+                    "Failed to deserialize query parameters: `name` must have 1 to {} printable characters",
+                    voices::NAME_CHARACTERS_MAX
+                ),
+            ),
+            voices::Error::NameTaken => Self::new(
+                StatusCode::CONFLICT,
+                "NAME_TAKEN",
+                "A speaker of this name is enrolled. Delete that one first, or choose another name.",
+            ),
+            voices::Error::Full { most } => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "TOO_MANY_SPEAKERS",
+                format!("An organisation may enrol {most} speakers. Delete one first."),
+            ),
+            error => Self::internal(error),
+        }
+    }
+}
+
+impl From<speakers::Error> for Failure {
+    fn from(error: speakers::Error) -> Self {
+        match error {
+            speakers::Error::Busy => Self::busy(DIARIZER_RETRY).because(error),
+            error => Self::internal(error),
+        }
+    }
+}
+
+impl From<voices::Unfit> for Failure {
+    fn from(unfit: voices::Unfit) -> Self {
+        let code = match unfit {
+            voices::Unfit::NoSpeech => "NO_SPEECH",
+            voices::Unfit::TooShort { .. } => "CLIP_TOO_SHORT",
+            voices::Unfit::SeveralSpeakers => "SEVERAL_SPEAKERS",
+        };
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, unfit.to_string())
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
 }
 
 /// Reads the audio that `request` sends or names.
-async fn read(
+pub(super) async fn read(
     services: &Services,
     request: Request,
     tenant: TenantId,

@@ -5,6 +5,7 @@
 //!
 //! [live streaming]: crate::live
 //! [callbacks]: crate::jobs
+//! [enrolled voices]: crate::voices
 //! [formats]: crate::audio
 //! [fetching]: crate::fetch
 //! [sharing]: crate::share
@@ -25,6 +26,7 @@ mod raw;
 mod readiness;
 mod services;
 mod source;
+mod speakers;
 mod terms;
 mod transcription;
 pub mod wire;
@@ -53,6 +55,10 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::POST, "/v1/speakers", endpoint(&services, speakers::enrol))
+        .route(Method::GET, "/v1/speakers", endpoint(&services, speakers::list))
+        .route(Method::GET, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::one))
+        .route(Method::DELETE, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::delete))
         .route(Method::GET, "/openapi.json", endpoint(&services, document))
         .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route_to_the_end(Method::GET, "/health", endpoint(&services, health::health))

@@ -1,6 +1,7 @@
 //! `/openapi.json`: the endpoints in OpenAPI 3.1, with the query parameters from their tables.
 
 mod schemas;
+mod speakers;
 
 use serde_json::{Map, Value, json};
 
@@ -22,6 +23,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     }
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
+    paths.extend(speakers::paths());
     for (path, about) in [
         ("/health", "Liveness and readiness in one."),
         ("/livez", "Whether the process lives."),

@@ -47,6 +47,8 @@ pub struct Parameters {
     /// of them that turned it on.
     pub diarize: BTreeSet<&'static str>,
     pub speakers: speakers::Options,
+    /// Speakers whose voices are enrolled have names.
+    pub identify_speakers: bool,
     pub numerals: bool,
     pub measurements: bool,
     pub dictation: bool,

@@ -14,6 +14,7 @@ use crate::live::Live;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
 use crate::transcribe::Transcriber;
+use crate::voices::Voices;
 
 /// How requests are processed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,7 @@ pub struct Services {
     pub(super) transcriber: Transcriber,
     pub(super) diarizer: Option<Diarizer>,
     pub(super) live: Live,
+    pub(super) voices: Voices,
     pub(super) authenticator: Authenticator,
     pub(super) fetcher: Fetcher,
     pub(super) jobs: Option<Jobs>,
@@ -63,6 +65,8 @@ pub struct Parts {
     /// `None` without the models: requests for speakers are refused.
     pub diarizer: Option<Diarizer>,
     pub live: Live,
+    /// The enrolled voices of all organisations.
+    pub voices: Voices,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
     /// `None` if callbacks are not served.
@@ -82,6 +86,7 @@ impl Services {
             transcriber: parts.transcriber,
             diarizer: parts.diarizer,
             live: parts.live,
+            voices: parts.voices,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
             jobs: parts.jobs,

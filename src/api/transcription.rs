@@ -15,6 +15,7 @@ use crate::fetch;
 use crate::http::Failure;
 use crate::patience::Deadline;
 use crate::transcribe::TranscribeOptions;
+use crate::voices::identify;
 
 /// A valid request: everything that its answer depends on, except the audio.
 pub(super) struct Understood {
@@ -81,12 +82,20 @@ pub(super) async fn transcribe(
     let decoded = decode(services, audio, decode_options, &options, &urgency.origin).await?;
     let Admitted { decoded, sha256, admission } = decoded;
     let (transcriber, channels) = (&services.transcriber, decoded.channels);
-    let transcripts = match services.diarizer.as_ref().zip(parameters.speakers()) {
-        None => transcriber.transcribe_all(channels, admission, &options).await?,
+    let (transcripts, names) = match services.diarizer.as_ref().zip(parameters.speakers()) {
+        None => (transcriber.transcribe_all(channels, admission, &options).await?, Vec::new()),
         Some((diarizer, asked)) => {
             let found =
                 transcriber.transcribe_speakers(channels, admission, &options, (diarizer, &asked)).await?;
-            found.into_iter().map(|(transcript, _)| transcript).collect()
+            let (transcripts, speakers): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+            let names = match parameters.identify_speakers {
+                true => {
+                    let voices = services.voices.of(urgency.tenant.0);
+                    speakers.iter().map(|speakers| identify(&voices, &speakers.voices)).collect()
+                }
+                false => Vec::new(),
+            };
+            (transcripts, names)
         }
     };
 
@@ -97,6 +106,7 @@ pub(super) async fn transcribe(
         source_channels: decoded.source_channels,
         damaged: decoded.damaged,
         transcripts: &transcripts,
+        names: &names,
         model: services.transcriber.model(),
     };
     answer::respond(&asked, &heard).await.map_err(Failure::internal)

@@ -108,6 +108,21 @@ pub struct Job {
     pub result: Option<serde_json::Value>,
 }
 
+/// An enrolled voice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EnrolledSpeaker {
+    pub speaker_id: Uuid,
+    pub name: String,
+    /// As in [`Metadata::created`].
+    pub created: String,
+}
+
+/// The enrolled voices of an organisation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EnrolledSpeakers {
+    pub speakers: Vec<EnrolledSpeaker>,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ModelInfo {
     pub name: String,
@@ -164,6 +179,11 @@ pub struct Utterance {
     pub words: Vec<Word>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<usize>,
+    /// As in [`Word`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_name_confidence: Option<Probability>,
     pub id: Uuid,
 }
 
@@ -255,6 +275,12 @@ pub struct Word {
     /// 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker_confidence: Option<Probability>,
+    /// With `identify_speakers`: the speaker's name, if its voice is enrolled. An extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_name: Option<String>,
+    /// 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_name_confidence: Option<Probability>,
     /// With `language=multi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<String>,

@@ -63,7 +63,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 14_400.0, value_name = "SECONDS", value_parser = seconds)]
     max_seconds: f64,
     #[command(flatten)]
-    speakers: speakers::Flags,
+    speakers: speakers::SpeakerFlags,
     #[command(flatten)]
     pub engine: super::engine::Flags,
 }

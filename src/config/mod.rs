@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api, audio, demo, engine, fetch, http, jobs, live, models, speakers, sts, telemetry, transcribe,
+    api, audio, demo, engine, fetch, http, jobs, live, models, speakers, sts, telemetry, transcribe, voices,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,7 @@ pub struct Config {
     pub transcribe: transcribe::Config,
     pub speakers: speakers::Config,
     pub live: live::Config,
+    pub voices: voices::Config,
     pub audio: audio::Limits,
     pub api: api::Config,
     pub http: http::Config,
@@ -68,6 +69,7 @@ impl Default for Config {
             transcribe: transcribe::Config::default(),
             speakers: speakers::Config::default(),
             live: live::Config::default(),
+            voices: voices::Config::default(),
             audio: audio::Limits::default(),
             api: api::Config::default(),
             http: http::Config::default(),

@@ -39,7 +39,7 @@ pub use config::{Config, TlsConfig};
 pub use error::Error;
 pub use failure::Failure;
 pub use request::Request;
-pub use response::{ReplyBody, Response, json, text};
+pub use response::{ReplyBody, Response, empty, json, text};
 pub use router::{Handler, Later, Router};
 pub use server::{listen, run};
 pub use shutdown::Shutdown;

@@ -37,7 +37,8 @@ pub fn text(content_type: &'static str, body: String) -> Response {
     response
 }
 
-pub(super) fn empty(status: StatusCode) -> Response {
+/// An answer without a body.
+pub fn empty(status: StatusCode) -> Response {
     let mut response = Response::new(Empty::new().map_err(|never: Infallible| match never {}).boxed_unsync());
     *response.status_mut() = status;
     response

@@ -443,6 +443,7 @@ impl Channel {
             is_final: false,
             speech_final: false,
             from_finalize: false,
+            names: Vec::new(),
             language: self.heard_language.clone(),
         }
     }

@@ -21,6 +21,9 @@ pub struct Config {
     /// Audio that a client may send ahead of recognition; beyond it the socket is not read. Seconds, default 60, at
     /// least 35; 32 kB of memory each.
     pub ahead_seconds: f64,
+    /// With `diarize`, the longest time that a final result waits for its speakers; then its words have the speaker
+    /// before. Milliseconds, default 3000.
+    pub speakers_timeout_ms: u64,
     /// Encoded streams read at once, each on its own thread. Default 256.
     pub readers: usize,
     /// The stream of a client that sends nothing for so long is closed. Milliseconds, default 10 000.
@@ -39,6 +42,7 @@ impl Default for Config {
             hop_ms: 500,
             min_pause_ms: 300,
             ahead_seconds: 60.0,
+            speakers_timeout_ms: 3000,
             readers: 256,
             idle_timeout_ms: 10_000,
             write_timeout_ms: 10_000,

@@ -1,6 +1,7 @@
 //! The events of a stream, and the errors that end it.
 
 use crate::transcript::Word;
+use crate::voices::Identified;
 use crate::{audio, engine};
 
 /// An event of a stream. Times are seconds of audio from its start.
@@ -9,6 +10,16 @@ pub enum Event {
     Results(Results),
     SpeechStarted { channel: usize, at: f64 },
     UtteranceEnd { channel: usize, last_word_end: f64 },
+}
+
+impl Event {
+    pub(super) fn channel(&self) -> usize {
+        match self {
+            Self::Results(Results { channel, .. })
+            | Self::SpeechStarted { channel, .. }
+            | Self::UtteranceEnd { channel, .. } => *channel,
+        }
+    }
 }
 
 /// The text of a span, or of the span so far.
@@ -25,6 +36,8 @@ pub struct Results {
     pub speech_final: bool,
     /// It was closed because the client asked.
     pub from_finalize: bool,
+    /// Of speakers, by number, whose voices are enrolled; empty unless names were asked for.
+    pub names: Vec<Option<Identified>>,
     /// The language of the last window; `None` before the first.
     pub language: Option<String>,
 }
@@ -40,6 +53,7 @@ impl Results {
             is_final: true,
             speech_final: false,
             from_finalize: true,
+            names: Vec::new(),
             language: None,
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! bytes ─ audio::PcmStream ─┬─ Channel: voice activity ─ spans ─ windows ─┐
-//!                           └─ Channel …                                  ├─ engine ─ agreement ─▶ Event
+//!                           ├─ Channel …                                  ├─ engine ─ agreement ─▶ Event
+//!                           └─ Labelling: the speakers of final words, where asked for ──────────────┘
 //! ```
 //! Time is cut into spans that follow each other without a gap. A span is closed at a pause, when it
 //! gets long, or when the client says so; it is then recognised over its whole audio, so that final results
@@ -14,6 +15,8 @@
 //!
 //! [formats]: crate::audio
 //! [callbacks]: crate::jobs
+//! [speakers]: crate::api
+//! [names]: crate::voices
 #![doc = include_str!("README.md")]
 
 mod activity;
@@ -23,6 +26,7 @@ mod config;
 mod context;
 mod event;
 mod intake;
+mod labelling;
 mod lag;
 mod options;
 mod recording;
@@ -41,6 +45,7 @@ use tokio::sync::Semaphore;
 
 pub use config::Config;
 pub use event::{Error, Event, Results};
+pub use labelling::Shortfall;
 pub use options::Options;
 pub use session::{Progress, Session};
 pub use shared::StreamPermit;
@@ -50,6 +55,7 @@ use shared::Shared;
 
 use crate::engine::{self, Engine, ModelInfo, TenantId};
 use crate::share::{Refused, Share, Tenants};
+use crate::speakers::Diarizer;
 use crate::vad::Vad;
 
 /// The refusal of a stream: the most are open, or the windows of another one would wait too long.
@@ -80,9 +86,25 @@ impl Live {
             lag: Lag::default(),
             engine,
             vad,
+            diarizer: None,
             config,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// With speakers of words, for streams that ask for them.
+    ///
+    /// # Panics
+    /// If a stream has been opened.
+    pub fn with_diarizer(mut self, diarizer: Option<Diarizer>) -> Self {
+        let shared = Arc::get_mut(&mut self.shared).expect("nothing shares it yet; this is a bug");
+        shared.diarizer = diarizer;
+        self
+    }
+
+    /// Whether streams may ask for speakers.
+    pub fn can_diarize(&self) -> bool {
+        self.shared.diarizer.is_some()
     }
 
     pub fn config(&self) -> &Config {

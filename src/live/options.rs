@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::audio::StreamFormat;
 use crate::engine::{LanguageChoice, TenantId, Term};
+use crate::speakers;
+use crate::voices::Voice;
 
 /// The client's options for one stream.
 #[derive(Debug, Clone)]
@@ -20,6 +22,10 @@ pub struct Options {
     pub utterance_end: Option<Duration>,
     /// Send [`super::Event::SpeechStarted`].
     pub speech_started: bool,
+    /// Words of final results have speakers, numbered in each channel separately.
+    pub speakers: Option<speakers::Options>,
+    /// With `speakers`: those whose voices are among these have names.
+    pub voices: Option<Arc<[Voice]>>,
     /// The text before the stream.
     pub prompt: Option<String>,
     /// Names and terms to expect.

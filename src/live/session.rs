@@ -12,11 +12,13 @@ use futures_util::future::BoxFuture;
 use super::activity::Activity;
 use super::channel::{Channel, Request};
 use super::event::{Error, Event, Results};
+use super::labelling::{Labelling, Shortfall};
 use super::options::Options;
 use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, Recognition, Term, Window};
+use crate::voices::Naming;
 
 /// Further channels of a stream are ignored.
 const CHANNELS_MAX: usize = 8;
@@ -44,7 +46,11 @@ pub struct Session {
     channels: Vec<Channel>,
     /// For each channel, the window that is being recognised.
     windows: Vec<Option<BoxFuture<'static, Answer>>>,
+    /// For each channel, if speakers were asked for.
+    labelling: Vec<Labelling>,
     events: VecDeque<Event>,
+    /// Those whose words have their speakers.
+    labelled: VecDeque<Event>,
     /// Finalize messages that wait for audio still being read: one channel each, or all.
     finalize: Vec<Option<usize>>,
     audio_has_ended: bool,
@@ -67,7 +73,9 @@ impl Session {
             audio,
             channels: Vec::new(),
             windows: Vec::new(),
+            labelling: Vec::new(),
             events: VecDeque::new(),
+            labelled: VecDeque::new(),
             finalize: Vec::new(),
             audio_has_ended: false,
             failure: None,
@@ -80,7 +88,9 @@ impl Session {
     }
 
     fn has_room(&self) -> bool {
-        let waiting = self.channels.iter().map(Channel::waiting_seconds).fold(0.0, f64::max);
+        let unrecognised = self.channels.iter().map(Channel::waiting_seconds);
+        let unlabelled = self.labelling.iter().map(Labelling::waiting_seconds);
+        let waiting = unrecognised.chain(unlabelled).fold(0.0, f64::max);
         waiting < self.shared.config.ahead_seconds.max(35.0)
     }
 
@@ -132,6 +142,13 @@ impl Session {
         self.channels.len().max(1)
     }
 
+    /// Results whose words lack the speakers that were asked for.
+    pub fn shortfall(&self) -> Shortfall {
+        let mut all = Shortfall::default();
+        self.labelling.iter().for_each(|labelling| all += labelling.shortfall());
+        all
+    }
+
     /// Works until there is something to report; pending while that takes more audio. Cancel-safe.
     ///
     /// # Errors
@@ -142,10 +159,10 @@ impl Session {
                 self.windows[index] = Some(self.recognise(request));
             }
         }
-        if let Some(event) = self.events.pop_front() {
+        if let Some(event) = self.next_event() {
             return Ok(Progress::Event(event));
         }
-        if self.audio_has_ended && self.channels.iter().all(Channel::has_ended) {
+        if self.audio_has_ended && self.is_done() {
             return self.failure.take().map_or(Ok(Progress::Ended), Err);
         }
         let hears = !self.audio_has_ended && self.has_room();
@@ -164,15 +181,36 @@ impl Session {
                     self.windows[index] = Some(self.recognise(request));
                 }
             }
+            () = any_labelled(&mut self.labelling, &mut self.labelled) => {}
         }
         Ok(Progress::Moved)
+    }
+
+    /// Whether all audio is recognised, and all words have their speakers.
+    fn is_done(&self) -> bool {
+        self.channels.iter().all(Channel::has_ended) && self.labelling.iter().all(Labelling::is_empty)
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        if self.labelling.is_empty() {
+            return self.events.pop_front();
+        }
+        for event in self.events.drain(..) {
+            match self.labelling.get_mut(event.channel()) {
+                Some(labelling) => labelling.take(event, &mut self.labelled),
+                None => self.labelled.push_back(event),
+            }
+        }
+        self.labelled.pop_front()
     }
 
     /// Gives back its share of the engine, and the audio; there are no more events.
     pub fn close(&mut self) {
         self.windows.clear();
         self.channels = Vec::new();
+        self.labelling = Vec::new();
         self.events = VecDeque::new();
+        self.labelled = VecDeque::new();
         self.audio_has_ended = true;
         self.permit = None;
     }
@@ -181,14 +219,24 @@ impl Session {
         match piece {
             Piece::Pcm(pcm) => {
                 if self.channels.is_empty() {
-                    let Shared { vad, config, .. } = &*self.shared;
+                    let Shared { vad, diarizer, config, .. } = &*self.shared;
                     let settings = Settings::new(&self.options, config.min_pause_ms, config.hop_ms);
                     let channel = |index| Channel::new(index, settings.clone(), Activity::new(vad.as_ref()));
                     self.channels = (0..pcm.len()).map(channel).collect();
                     self.windows = pcm.iter().map(|_| None).collect();
+                    if let (Some(diarizer), Some(options)) = (diarizer, self.options.speakers) {
+                        let patience = Duration::from_millis(config.speakers_timeout_ms);
+                        let naming = || self.options.voices.clone().map(Naming::new);
+                        let labelling =
+                            |_| Labelling::new(Box::new(diarizer.stream(options)), patience, naming());
+                        self.labelling = pcm.iter().map(labelling).collect();
+                    }
                 }
                 for (channel, samples) in self.channels.iter_mut().zip(&pcm) {
                     channel.push(samples);
+                }
+                for (labelling, samples) in self.labelling.iter_mut().zip(&pcm) {
+                    labelling.push(samples);
                 }
             }
             Piece::CaughtUp => self.apply_finalize(),
@@ -261,4 +309,18 @@ async fn first_ready(windows: &mut [Option<BoxFuture<'static, Answer>>]) -> (usi
         Poll::Pending
     })
     .await
+}
+
+/// Goes on with the labelling of all channels, until that of one has. Cancel-safe.
+async fn any_labelled(labelling: &mut [Labelling], ready: &mut VecDeque<Event>) {
+    poll_fn(|cx| {
+        let mut any = Poll::Pending;
+        for each in labelling.iter_mut() {
+            if each.poll(cx, ready).is_ready() {
+                any = Poll::Ready(());
+            }
+        }
+        any
+    })
+    .await;
 }

@@ -8,6 +8,7 @@ use super::config::Config;
 use super::lag::Lag;
 use crate::engine::{AudioPermit, Engine};
 use crate::share::{Part, Share, Tenants};
+use crate::speakers::Diarizer;
 use crate::vad::Vad;
 
 /// The parts that all streams share.
@@ -15,6 +16,8 @@ pub(super) struct Shared {
     pub engine: Engine,
     /// `None`: voice is detected by loudness.
     pub vad: Option<Vad>,
+    /// `None`: words have no speakers.
+    pub diarizer: Option<Diarizer>,
     pub config: Config,
     pub streams: Share,
     pub tenants: Tenants,

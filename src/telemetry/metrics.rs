@@ -120,6 +120,17 @@ pub const DECODE: Histogram =
     seconds("stt_decode_duration_seconds", "From a window's encoding to its answer, by class.", BUCKETS);
 pub const VOICE_WITHOUT_WORDS: Histogram =
     seconds("stt_voice_without_words_seconds", "Voice in a channel of a file that gave no words.", BUCKETS);
+pub const LABELLING: Histogram = seconds(
+    "stt_labelling_duration_seconds",
+    "From the final words of a live stream to their speakers, with `diarize`.",
+    BUCKETS,
+);
+pub const UNLABELLED: Counter = counter(
+    "stt_unlabelled_results_total",
+    Unit::Count,
+    "Final results of live streams sent without the speakers asked for, by reason: late (their words have the speaker \
+     before), failed (they have none).",
+);
 pub const HTTP_REQUEST: Histogram = seconds(
     "http_server_request_duration_seconds",
     "From a request's head to the head of its answer, by method, route and status; refusals and errors by status alone.",
@@ -168,7 +179,7 @@ pub const FIRST_AUDIO: Histogram = seconds(
     BUCKETS,
 );
 
-const COUNTERS: [&Counter; 12] = [
+const COUNTERS: [&Counter; 13] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -177,6 +188,7 @@ const COUNTERS: [&Counter; 12] = [
     &DIARIZED,
     &BUSY,
     &REFUSED,
+    &UNLABELLED,
     &JOBS_ACCEPTED,
     &JOBS_REFUSED,
     &JOBS_RUNS,
@@ -206,12 +218,13 @@ const GAUGES: [&Gauge; 22] = [
     &SESSIONS_KEPT,
     &SESSIONS_KEPT_BYTES,
 ];
-const HISTOGRAMS: [&Histogram; 8] = [
+const HISTOGRAMS: [&Histogram; 9] = [
     &QUEUE_WAIT,
     &ENCODE,
     &DECODE,
     &SPEAKERS_BATCH,
     &VOICE_WITHOUT_WORDS,
+    &LABELLING,
     &HTTP_REQUEST,
     &JOBS_DELIVERY_LAG,
     &FIRST_AUDIO,

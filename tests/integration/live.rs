@@ -54,7 +54,7 @@ pub fn finals(messages: &[Value]) -> String {
 #[tokio::test]
 async fn a_stream_gives_results_then_metadata_then_1000() {
     let server = start(Config::default()).await;
-    let mut socket = open(&server, &format!("{RAW}&punctuate=true&tag=t&extra=a:b&diarize=true")).await;
+    let mut socket = open(&server, &format!("{RAW}&punctuate=true&tag=t&extra=a:b&paragraphs=true")).await;
     let audio = bytes(&utter(&[(5, 0.5, 0.1), (6, 0.5, 1.0), (7, 0.25, 0.25)]));
     for piece in audio.chunks(3200) {
         socket.audio(piece).await;
@@ -81,18 +81,19 @@ async fn a_stream_gives_results_then_metadata_then_1000() {
     assert_eq!((&metadata["duration"], &metadata["channels"]), (&json!(2.6), &json!(1)));
     assert_eq!(metadata["request_id"], first["metadata"]["request_id"]);
     assert_eq!(metadata["models"], json!([first["metadata"]["model_uuid"]]));
-    assert_eq!(metadata["warnings"][0]["parameter"], "diarize");
+    assert_eq!(metadata["warnings"][0]["parameter"], "paragraphs");
     assert_eq!(metadata["tags"], json!(["t"]));
 }
 
 #[tokio::test]
-async fn a_streams_warning_names_the_parameter_that_was_sent() {
+async fn without_the_models_a_stream_that_asks_for_speakers_is_refused() {
     let server = start(Config::default()).await;
-    for name in ["diarization", "diarize_model", "diarize_version"] {
-        let mut socket = open(&server, &format!("{RAW}&{name}=true")).await;
-        socket.control("CloseStream").await;
-        let (messages, _) = socket.rest().await;
-        assert_eq!(messages[0]["warnings"][0]["parameter"], name);
+    for name in ["diarize", "diarization", "diarize_model", "diarize_version", "identify_speakers"] {
+        let handshake = handshake(&server, &format!("{RAW}&{name}=true")).await;
+        assert_eq!(handshake.status, 400, "{name}");
+        let message = handshake.body["err_msg"].as_str().expect("a text");
+        assert!(message.starts_with(&format!("`{name}` is not available")), "{message}");
+        open(&server, &format!("{RAW}&{name}=false")).await;
     }
 }
 

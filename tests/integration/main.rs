@@ -54,6 +54,7 @@ mod server;
 mod shares;
 mod socket;
 mod speakers;
+mod speakers_live;
 mod speech;
 mod standing_still;
 mod stopping;

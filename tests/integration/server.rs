@@ -25,6 +25,7 @@ use verbatim::share::Tenants;
 use verbatim::speakers::Diarizer;
 use verbatim::transcribe::Transcriber;
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
+use verbatim::voices::{self, Voices};
 
 /// Query of raw audio as [`say`] makes it.
 pub const RAW: &str = "encoding=linear16&sample_rate=16000";
@@ -208,6 +209,8 @@ impl TestServer {
         let readiness = Readiness::default();
         readiness.set(State::Ready);
         let live = Live::new(engine.clone(), None, setup.live, tenants.clone());
+        let live = live.with_diarizer(setup.diarizer.clone());
+        let voices = Voices::open(state.path(), &voices::Config::default()).expect("voices");
         let fetcher = Fetcher::new(&setup.fetch).expect("a fetcher");
         let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone(), tenants.clone());
         let jobs = jobs.await.expect("jobs");
@@ -215,6 +218,7 @@ impl TestServer {
             live: live.clone(),
             transcriber: Transcriber::new(engine.clone()),
             diarizer: setup.diarizer,
+            voices,
             authenticator: Authenticator::new(verifier, setup.auth),
             fetcher,
             jobs: Some(jobs.clone()),

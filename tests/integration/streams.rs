@@ -204,6 +204,8 @@ pub fn wanted() -> Options {
         endpointing: Some(Duration::from_millis(10)),
         utterance_end: None,
         speech_started: false,
+        speakers: None,
+        voices: None,
         prompt: None,
         bias: Arc::default(),
         tenant: TenantId(1),

@@ -50,6 +50,7 @@ fn answer(query: &str, words: bool, transcripts: &[Transcript]) -> serde_json::V
         source_channels: 2,
         damaged: false,
         transcripts,
+        names: &[],
         model: &model(),
     };
     serde_json::to_value(response(&asked, &heard)).unwrap()

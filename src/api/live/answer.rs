@@ -13,7 +13,7 @@ use crate::engine::ModelInfo;
 use crate::figures::{Probability, Seconds};
 use crate::format::redact::Redactor;
 use crate::format::{self, Word};
-use crate::live::{self, Event};
+use crate::live::{self, Event, Shortfall};
 
 /// The stream's request.
 pub struct Asked {
@@ -27,6 +27,8 @@ pub struct Heard {
     pub sha256: [u8; 32],
     pub duration_seconds: f64,
     pub source_channels: u16,
+    /// With speakers: results that lack them.
+    pub shortfall: Shortfall,
     /// When the last words were recognised.
     pub language: Option<String>,
 }
@@ -76,13 +78,13 @@ fn results(
     let parameters = &asked.parameters.common;
     let (words, search) = shape(&heard, parameters, redactor);
     let text = if parameters.strips_punctuation() { format::bare_text(&words) } else { format::text(&words) };
-    let language = heard.language.filter(|_| parameters.is_multilingual());
+    let language = heard.language.clone().filter(|_| parameters.is_multilingual());
     let shows = parameters.shows_punctuation();
     // Results of streams have no confidence of speakers.
     let each = |shown: &Word| wire::Word {
         language: language.clone(),
         speaker_confidence: None,
-        ..word(shown, shows)
+        ..word(shown, shows, &heard.names)
     };
     let alternative = Alternative {
         transcript: text,
@@ -124,6 +126,15 @@ fn shape(
 
 pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
     let parameters = &asked.parameters.common;
+    let mut warnings = warnings(
+        asked.parameters.unsupported(),
+        parameters,
+        heard.language.iter().map(String::as_str),
+        model,
+    );
+    warnings.extend(
+        parameters.diarize.first().and_then(|parameter| without_speakers(parameter, heard.shortfall)),
+    );
     Message::Metadata(Box::new(Metadata {
         transaction_key: "deprecated",
         request_id: asked.request_id,
@@ -133,14 +144,26 @@ pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
         channels: heard.source_channels,
         models: [model.uuid],
         model_info: BTreeMap::from([(model.uuid, model_info(model))]),
-        warnings: warnings(
-            asked.parameters.unsupported(),
-            parameters,
-            heard.language.iter().map(String::as_str),
-            model,
-        ),
+        warnings,
         extra: parameters.extra.clone(),
         tags: parameters.tags.clone(),
         metadata: parameters.metadata.clone(),
     }))
+}
+
+/// The warning about results without the speakers that `parameter` asked for.
+fn without_speakers(parameter: &'static str, shortfall: Shortfall) -> Option<wire::Warning> {
+    let Shortfall { late, failed } = shortfall;
+    let lacking = [
+        (late, "carry the speaker before, since theirs was not known in time"),
+        (failed, "have no speakers, since they could not be told apart"),
+    ];
+    let lacking = lacking.into_iter().filter(|(count, _)| *count > 0);
+    let lacking: Vec<String> =
+        lacking.map(|(count, how)| format!("the words of {count} final results {how}")).collect();
+    (!lacking.is_empty()).then(|| wire::Warning {
+        parameter,
+        kind: wire::WarningKind::PartlyUsed,
+        message: format!("`{parameter}`: {}.", lacking.join("; ")),
+    })
 }

@@ -268,6 +268,7 @@ impl<'a> Connection<'a> {
                     sha256: self.sha256.clone().finalize().into(),
                     duration_seconds: self.session.duration(),
                     source_channels: self.session.source_channels(),
+                    shortfall: self.session.shortfall(),
                     language: self.language.take(),
                 };
                 let metadata = answer::metadata(&self.asked, &heard, self.live.model());

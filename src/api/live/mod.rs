@@ -46,8 +46,13 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let created = SystemTime::now();
     let (caller, protocol) = services.authenticator.websocket_caller(&request.headers).await?;
     let parameters = LiveParameters::parse(request.uri.query().unwrap_or_default())?;
-    let callback = callback_address(&services, request.id, &caller, &parameters.common).await?;
     let live = &services.live;
+    if let Some(asked) = parameters.common.diarize.first()
+        && !live.can_diarize()
+    {
+        return Err(error::no_speakers(asked));
+    }
+    let callback = callback_address(&services, request.id, &caller, &parameters.common).await?;
     let options = Options {
         format: format(&parameters.common)?,
         multichannel: parameters.common.multichannel,
@@ -56,6 +61,8 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         endpointing: parameters.endpointing,
         utterance_end: parameters.utterance_end,
         speech_started: parameters.vad_events,
+        speakers: parameters.common.speakers(),
+        voices: parameters.common.identify_speakers.then(|| services.voices.of(caller.tenant)),
         prompt: None,
         bias: terms::terms(&parameters.common),
         tenant: TenantId(caller.tenant),

@@ -45,6 +45,8 @@ pub fn schemas() -> Value {
             "created": time, "next?": time, "finished?": time, "ended?": time, "runs": count, "attempts": count,
             "last_error?": text, "result?": {"type": "object"},
         })),
+        "Speaker": object(json!({"speaker_id": uuid, "name": text, "created": time})),
+        "Speakers": object(json!({"speakers": list(of("Speaker"))})),
         "Response": object(json!({"metadata": of("Metadata"), "results": of("Results")})),
         "Metadata": object(json!({
             "transaction_key": text, "request_id": uuid, "sha256": text,
@@ -69,7 +71,8 @@ pub fn schemas() -> Value {
         })),
         "Word": object(json!({
             "word": text, "start": number, "end": number, "confidence": confidence, "punctuated_word?": text,
-            "speaker?": count, "speaker_confidence?": share, "language?": text,
+            "speaker?": count, "speaker_confidence?": share, "speaker_name?": text, "speaker_name_confidence?": share,
+            "language?": text,
         })),
         "Paragraphs": object(json!({"transcript": text, "paragraphs": list(of("Paragraph"))})),
         "Paragraph": object(json!({
@@ -81,7 +84,8 @@ pub fn schemas() -> Value {
         "Hit": object(json!({"confidence": share, "start": number, "end": number, "snippet": text})),
         "Utterance": object(json!({
             "start": number, "end": number, "confidence": confidence, "channel": count, "transcript": text,
-            "words": list(of("Word")), "speaker?": count, "id": uuid,
+            "words": list(of("Word")), "speaker?": count, "speaker_name?": text, "speaker_name_confidence?": share,
+            "id": uuid,
         })),
     })
 }

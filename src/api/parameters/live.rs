@@ -135,8 +135,7 @@ impl LiveParameters {
             (common.utterance_split_seconds.is_some(), "utt_split"),
         ];
         let of_files = of_files.into_iter().filter_map(|(asked, name)| asked.then_some(name));
-        let speakers = common.diarize.iter().copied();
-        speakers.chain(common.unsupported()).chain(of_files).collect()
+        common.unsupported().into_iter().chain(of_files).collect()
     }
 }
 

@@ -198,6 +198,18 @@ pub const TABLE: &[Parameter] = &[
     row("speakers_expected", SPEAKERS, "With `diarize`: exactly so many speakers.", |all, given| {
         given.number(&mut all.speakers.speakers_expected, SPEAKERS_RANGE)
     }),
+    flag(
+        "identify_speakers",
+        "As `diarize`; speakers whose voices are enrolled (`/v1/speakers`) have names. An extension.",
+        |all, given| {
+            given.flag(&mut all.identify_speakers)?;
+            if all.identify_speakers {
+                all.diarize.insert("identify_speakers");
+            }
+            Ok(())
+        },
+    )
+    .by_default("false"),
     flag("numerals", "English numbers in digits.", |all, given| given.flag(&mut all.numerals)),
     flag("measurements", "English units after numbers as signs: `5 mg`.", |all, given| {
         given.flag(&mut all.measurements)

@@ -28,7 +28,11 @@ fn all() -> Vec<(&'static str, &'static str)> {
         Kind::Text => "v2",
     };
     let names = |row: &'static Parameter| std::iter::once(row.name).chain(row.aliases.iter().copied());
-    let of_few = |name: &str| matches!(name, "channels" | "alternatives") || name.contains("speakers");
+    let of_few = |name: &str| {
+        matches!(name, "channels" | "alternatives")
+            || name.ends_with("_speakers") && name != "identify_speakers"
+            || name == "speakers_expected"
+    };
     TABLE
         .iter()
         .flat_map(|row| names(row).map(move |name| (name, if of_few(name) { "3" } else { value(row) })))
@@ -49,7 +53,7 @@ fn the_table_has_every_name_once() {
     // Of the contract, and of the wire format for files.
     for name in "alternatives callback callback_method channels custom_intent custom_intent_mode custom_topic \
                  custom_topic_mode detect_entities detect_language diarization diarize diarize_model \
-                 diarize_version dictation encoding extra filler_words intents keyterm keywords lang language \
+                 diarize_version dictation encoding extra filler_words identify_speakers intents keyterm keywords lang language \
                  max_speakers measurements metadata min_speakers mip_opt_out model multichannel numerals paragraphs profanity_filter \
                  punctuate redact replace sample_rate search sentiment smart_format speakers_expected summarize tag tier topics \
                  utt_split utterances version"
@@ -112,6 +116,9 @@ fn what_is_not_asked_for_is_not_unsupported() {
         assert_eq!(parse(&format!("{name}=false")).speakers(), None);
     }
     assert!(parse("diarize_model=v2&diarize=true").speakers().is_some());
+    assert!(parse("identify_speakers=true&diarize=false").speakers().is_some());
+    assert!(parse("identify_speakers=false").speakers().is_none());
+    assert!(!parse("diarize=true").identify_speakers);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::speakers::{Diarizer, Options};
 
 #[derive(Args)]
 #[command(next_help_heading = "Speakers")]
-pub struct Flags {
+pub struct SpeakerFlags {
     /// Tell speakers apart: text and captions name them, JSON has their turns. `--format rttm` implies it.
     #[arg(long)]
     diarize: bool,
@@ -25,7 +25,7 @@ pub struct Flags {
     max_speakers: Option<usize>,
 }
 
-impl Flags {
+impl SpeakerFlags {
     /// The speakers to look for; `None`: they are not told apart.
     ///
     /// # Errors

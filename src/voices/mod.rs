@@ -1,0 +1,31 @@
+//! Enrolled voices: named embeddings of each organisation, by which speakers of a recording get their names.
+#![doc = include_str!("README.md")]
+
+mod config;
+mod enrolment;
+mod matching;
+mod sealing;
+mod store;
+
+pub use config::Config;
+pub use enrolment::{CLIP_SECONDS_MIN, Unfit, enrolled};
+pub use matching::{Identified, Naming, identify};
+pub use store::{NAME_CHARACTERS_MAX, Voice, Voices};
+
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot use `{path}` to keep voices in")]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("`{path}` must hold the {expected} bytes of the voices' key; restore it, or all voices are lost")]
+    Key { path: PathBuf, expected: usize },
+    #[error("a name has 1 to {NAME_CHARACTERS_MAX} printable characters")]
+    Name,
+    #[error("another voice has this name")]
+    NameTaken,
+    #[error("an organisation may enrol {most} voices")]
+    Full { most: usize },
+    #[error("the voice could not be sealed")]
+    Sealing,
+}

@@ -1,0 +1,231 @@
+//! Voices on disk: a sealed file for each, `voices/ORGANISATION/ID` in the state directory, and all of them in memory.
+//!
+//! A deleted voice's file is overwritten before it is removed. On a disk that writes elsewhere (an SSD, a file system
+//! with snapshots), remains stay until it reuses the blocks; they are encrypted.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::sealing::Sealer;
+use super::{Config, Error};
+use crate::state;
+
+pub const NAME_CHARACTERS_MAX: usize = 100;
+
+const FOLDER: &str = "voices";
+const KEY: &str = "voices.key";
+/// Extension of a file that is being written.
+const DRAFT: &str = "draft";
+
+/// A person's voice, as one organisation has enrolled it.
+#[derive(Clone, PartialEq)]
+pub struct Voice {
+    pub id: Uuid,
+    pub name: String,
+    pub created: SystemTime,
+    /// Of unit length.
+    pub embedding: Vec<f32>,
+}
+
+impl std::fmt::Debug for Voice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Voice({})", self.id)
+    }
+}
+
+/// The plain content of a file.
+#[derive(Serialize, Deserialize)]
+struct Content {
+    name: String,
+    created_unix_ms: u64,
+    embedding: Vec<f32>,
+}
+
+/// The voices of all organisations. Cheap to clone: clones share them.
+#[derive(Clone)]
+pub struct Voices(Arc<Shared>);
+
+struct Shared {
+    folder: PathBuf,
+    sealer: Sealer,
+    most: usize,
+    /// By organisation, oldest first. Locked while files change, too.
+    known: Mutex<HashMap<u64, Arc<[Voice]>>>,
+}
+
+impl Voices {
+    /// Opens the voices in `state_dir`, and creates what is missing. A file that does not open is left out, with an
+    /// error in the log. One process at a time may use a folder.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Key`].
+    pub fn open(state_dir: &Path, config: &Config) -> Result<Self, Error> {
+        let folder = state_dir.join(FOLDER);
+        let file = |source| Error::File { path: folder.clone(), source };
+        state::make_directory(&folder).map_err(file)?;
+        let key = config.key_file.clone().unwrap_or_else(|| state_dir.join(KEY));
+        let sealer = Sealer::open(&key)?;
+        let known = read_all(&folder, &sealer).map_err(file)?;
+        Ok(Self(Arc::new(Shared {
+            most: config.max_per_organisation,
+            known: Mutex::new(known),
+            folder,
+            sealer,
+        })))
+    }
+
+    /// The voices of `tenant`, oldest first.
+    pub fn of(&self, tenant: u64) -> Arc<[Voice]> {
+        self.known().get(&tenant).cloned().unwrap_or_default()
+    }
+
+    /// Checks, before anything is computed, whether `tenant` may enrol a voice under `name`; returns the name without
+    /// space around it.
+    ///
+    /// # Errors
+    /// [`Error::Name`], [`Error::NameTaken`], [`Error::Full`].
+    pub fn check(&self, tenant: u64, name: &str) -> Result<String, Error> {
+        let name = name.trim();
+        let length = name.chars().count();
+        if length == 0 || length > NAME_CHARACTERS_MAX || name.chars().any(char::is_control) {
+            return Err(Error::Name);
+        }
+        self.has_room(&self.of(tenant), name)?;
+        Ok(name.to_owned())
+    }
+
+    fn has_room(&self, voices: &[Voice], name: &str) -> Result<(), Error> {
+        match () {
+            () if voices.iter().any(|voice| voice.name == name) => Err(Error::NameTaken),
+            () if voices.len() >= self.0.most => Err(Error::Full { most: self.0.most }),
+            () => Ok(()),
+        }
+    }
+
+    /// Enrols a voice of `tenant`; it is on disk when this returns. Blocks.
+    ///
+    /// # Errors
+    /// As [`Self::check`]; [`Error::File`].
+    pub fn add(&self, tenant: u64, name: &str, embedding: Vec<f32>) -> Result<Voice, Error> {
+        let name = self.check(tenant, name)?;
+        let id = Uuid::new_v4();
+        let created_unix_ms = unix_ms(SystemTime::now());
+        let content = Content { name, created_unix_ms, embedding };
+        // Numbers and texts always serialize.
+        let plain = serde_json::to_vec(&content).unwrap_or_default();
+        let sealed = self.0.sealer.seal(tenant, id, &plain)?;
+        let mut known = self.known();
+        let voices = known.get(&tenant).cloned().unwrap_or_default();
+        self.has_room(&voices, &content.name)?;
+        let folder = self.0.folder.join(tenant.to_string());
+        let (path, draft) = (folder.join(id.to_string()), folder.join(format!("{id}.{DRAFT}")));
+        let write = || {
+            state::make_directory(&folder)?;
+            state::write_whole(&draft, &sealed)?;
+            fs::rename(&draft, &path)?;
+            state::sync_directory(&folder)?;
+            state::sync_directory(&self.0.folder)
+        };
+        write().map_err(|source| Error::File { path: folder.clone(), source })?;
+        let voice = content.into_voice(id);
+        known.insert(tenant, voices.iter().cloned().chain([voice.clone()]).collect());
+        Ok(voice)
+    }
+
+    /// Deletes a voice of `tenant`, from memory and from disk. Blocks.
+    ///
+    /// # Returns
+    /// Whether there was one.
+    ///
+    /// # Errors
+    /// [`Error::File`]; the voice is still there then.
+    pub fn remove(&self, tenant: u64, id: Uuid) -> Result<bool, Error> {
+        let mut known = self.known();
+        let folder = self.0.folder.join(tenant.to_string());
+        let path = folder.join(id.to_string());
+        let removed = match erase(&path).and_then(|()| state::sync_directory(&folder)) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(source) => return Err(Error::File { path, source }),
+        };
+        if let Some(voices) = known.remove(&tenant) {
+            let rest: Arc<[Voice]> = voices.iter().filter(|voice| voice.id != id).cloned().collect();
+            if !rest.is_empty() {
+                known.insert(tenant, rest);
+            }
+        }
+        Ok(removed)
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<u64, Arc<[Voice]>>> {
+        // A panic elsewhere leaves whole lists.
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Content {
+    fn into_voice(self, id: Uuid) -> Voice {
+        let created = UNIX_EPOCH + Duration::from_millis(self.created_unix_ms);
+        Voice { id, name: self.name, created, embedding: self.embedding }
+    }
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_millis()).unwrap_or_default()
+}
+
+fn read_all(folder: &Path, sealer: &Sealer) -> io::Result<HashMap<u64, Arc<[Voice]>>> {
+    let mut known = HashMap::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let Some(tenant) = name_of(&path).and_then(|name| name.parse::<u64>().ok()) else { continue };
+        let mut voices = Vec::new();
+        for entry in fs::read_dir(&path)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == DRAFT) {
+                erase(&path)?;
+            }
+            let Some(id) = name_of(&path).and_then(|name| Uuid::parse_str(name).ok()) else { continue };
+            match read(&path, tenant, id, sealer)? {
+                Some(voice) => voices.push(voice),
+                None => tracing::error!(
+                    path = %path.display(),
+                    "a voice does not open, and is left out: restore the file, or the key that it was sealed with"
+                ),
+            }
+        }
+        voices.sort_by_key(|voice| (voice.created, voice.id));
+        known.insert(tenant, voices.into());
+    }
+    Ok(known)
+}
+
+fn read(path: &Path, tenant: u64, id: Uuid, sealer: &Sealer) -> io::Result<Option<Voice>> {
+    let plain = sealer.open_sealed(tenant, id, &fs::read(path)?);
+    let content = plain.and_then(|plain| serde_json::from_slice::<Content>(&plain).ok());
+    Ok(content.map(|content| content.into_voice(id)))
+}
+
+fn name_of(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
+/// Overwrites a file, then removes it.
+fn erase(path: &Path) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).open(path)?;
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or_default();
+    file.write_all(&vec![0; length])?;
+    file.sync_all()?;
+    fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+
+fn open(dir: &Path) -> Voices {
+    Voices::open(dir, &Config::default()).unwrap()
+}
+
+fn embedding() -> Vec<f32> {
+    (1..=192).map(|index| (index as f32 * 0.37).sin() / 9.8).collect()
+}
+
+/// All files below `dir`.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found
+}
+
+fn holds(path: &Path, needle: &[u8]) -> bool {
+    fs::read(path).unwrap().windows(needle.len()).any(|window| window == needle)
+}
+
+#[test]
+fn voices_outlive_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let voices = open(dir.path());
+    let ada = voices.add(7, "  Ada Lovelace ", embedding()).unwrap();
+    let bo = voices.add(7, "Bo", embedding()).unwrap();
+    assert_eq!(ada.name, "Ada Lovelace");
+    assert_eq!(&*voices.of(7), [ada.clone(), bo.clone()]);
+    drop(voices);
+    let mut again = open(dir.path()).of(7).to_vec();
+    again.sort_by_key(|voice| voice.name.clone());
+    assert_eq!(again, [ada, bo]);
+}
+
+#[test]
+fn an_organisation_sees_and_deletes_its_own_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let voices = open(dir.path());
+    let ada = voices.add(1, "Ada", embedding()).unwrap();
+    assert!(voices.of(2).is_empty());
+    assert!(!voices.remove(2, ada.id).unwrap());
+    assert_eq!(voices.of(1).len(), 1);
+    voices.add(2, "Ada", embedding()).expect("names are an organisation's own");
+}
+
+#[test]
+fn files_are_private_and_hold_nothing_plain() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).add(1, "Ada Lovelace", embedding()).unwrap();
+    let files = files(dir.path());
+    assert_eq!(files.len(), 2, "the voice and the key: {files:?}");
+    for path in files {
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "{}", path.display());
+        assert!(!holds(&path, b"Ada") && !holds(&path, b"embedding"), "{}", path.display());
+        for value in embedding() {
+            let text = value.to_string();
+            assert!(!holds(&path, &value.to_le_bytes()) && !holds(&path, text.as_bytes()), "{value}");
+        }
+    }
+}
+
+#[test]
+fn a_voice_opens_under_its_key_organisation_and_id_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let ada = open(dir.path()).add(1, "Ada", embedding()).unwrap();
+    let folder = dir.path().join(FOLDER);
+    let path = folder.join("1").join(ada.id.to_string());
+    let sealed = fs::read(&path).unwrap();
+    fs::create_dir(folder.join("2")).unwrap();
+    fs::copy(&path, folder.join("2").join(ada.id.to_string())).unwrap();
+    fs::copy(&path, folder.join("1").join(Uuid::new_v4().to_string())).unwrap();
+    let voices = open(dir.path());
+    assert_eq!(voices.of(1).len(), 1);
+    assert!(voices.of(2).is_empty());
+
+    let mut damaged = sealed.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(&path, damaged).unwrap();
+    assert!(open(dir.path()).of(1).is_empty());
+
+    fs::write(&path, sealed).unwrap();
+    assert_eq!(open(dir.path()).of(1).len(), 1);
+    let key = dir.path().join("elsewhere");
+    let other = Voices::open(dir.path(), &Config { key_file: Some(key), ..Config::default() }).unwrap();
+    assert!(other.of(1).is_empty(), "another key");
+    assert!(other.remove(1, ada.id).unwrap(), "but it can be deleted");
+}
+
+#[test]
+fn a_deleted_voice_is_gone_from_memory_and_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let voices = open(dir.path());
+    let ada = voices.add(1, "Ada", embedding()).unwrap();
+    let path = dir.path().join(FOLDER).join("1").join(ada.id.to_string());
+    // Another name of the same file shows what is left of it.
+    let remains = dir.path().join("remains");
+    fs::hard_link(&path, &remains).unwrap();
+    assert!(voices.remove(1, ada.id).unwrap());
+    assert!(!voices.remove(1, ada.id).unwrap());
+    assert!(voices.of(1).is_empty() && !path.exists());
+    assert!(fs::read(&remains).unwrap().iter().all(|&byte| byte == 0));
+    assert!(open(dir.path()).of(1).is_empty());
+    voices.add(1, "Ada", embedding()).expect("the name is free again");
+}
+
+#[test]
+fn names_and_numbers_are_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { max_per_organisation: 2, ..Config::default() };
+    let voices = Voices::open(dir.path(), &config).unwrap();
+    for name in ["", "  ", "a\nb", "\u{7}", &"x".repeat(NAME_CHARACTERS_MAX + 1)] {
+        assert!(matches!(voices.add(1, name, embedding()), Err(Error::Name)), "{name:?}");
+    }
+    voices.add(1, &"é".repeat(NAME_CHARACTERS_MAX), embedding()).unwrap();
+    voices.add(1, "Ada", embedding()).unwrap();
+    assert!(matches!(voices.add(1, " Ada", embedding()), Err(Error::NameTaken)));
+    assert!(matches!(voices.check(1, "Bo"), Err(Error::Full { most: 2 })));
+    voices.add(2, "Bo", embedding()).expect("each organisation has its own room");
+}
+
+#[test]
+fn a_file_that_was_never_finished_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path()).add(1, "Ada", embedding()).unwrap();
+    let draft = dir.path().join(FOLDER).join("1").join(format!("{}.{DRAFT}", Uuid::new_v4()));
+    fs::write(&draft, b"half").unwrap();
+    assert_eq!(open(dir.path()).of(1).len(), 1);
+    assert!(!draft.exists());
+}
+
+#[test]
+fn a_damaged_key_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    fs::write(dir.path().join(KEY), b"short").unwrap();
+    assert!(matches!(Voices::open(dir.path(), &Config::default()), Err(Error::Key { .. })));
+}
