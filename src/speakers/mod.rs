@@ -8,6 +8,7 @@
 //! The networks are pyannote's segmentation 3.0 (PyanNet, powerset) and CAM++, both written by hand on the kernels of
 //! [`crate::cpu`]. They are behind [`Networks`], so that a device other than the processor can compute them.
 
+mod batching;
 mod embedding;
 mod error;
 mod filter_bank;
@@ -15,6 +16,7 @@ mod network;
 mod segmentation;
 mod weights;
 
+pub use batching::Batcher;
 pub use embedding::Embedding;
 pub use error::Error;
 pub use filter_bank::filter_banks;

@@ -109,6 +109,11 @@ pub const QUEUE_WAIT: Histogram =
     seconds("stt_queue_wait_seconds", "From a window's arrival to its encoding, by class.", BUCKETS);
 pub const ENCODE: Histogram =
     seconds("stt_encode_duration_seconds", "One call of the encoder, for a batch of windows.", BUCKETS);
+pub const SPEAKERS_BATCH: Histogram = seconds(
+    "stt_speakers_batch_duration_seconds",
+    "One batch of a network of diarization, by network.",
+    BUCKETS,
+);
 pub const DECODE: Histogram =
     seconds("stt_decode_duration_seconds", "From a window's encoding to its answer, by class.", BUCKETS);
 pub const VOICE_WITHOUT_WORDS: Histogram =
@@ -198,8 +203,16 @@ const GAUGES: [&Gauge; 22] = [
     &SESSIONS_KEPT,
     &SESSIONS_KEPT_BYTES,
 ];
-const HISTOGRAMS: [&Histogram; 7] =
-    [&QUEUE_WAIT, &ENCODE, &DECODE, &VOICE_WITHOUT_WORDS, &HTTP_REQUEST, &JOBS_DELIVERY_LAG, &FIRST_AUDIO];
+const HISTOGRAMS: [&Histogram; 8] = [
+    &QUEUE_WAIT,
+    &ENCODE,
+    &DECODE,
+    &SPEAKERS_BATCH,
+    &VOICE_WITHOUT_WORDS,
+    &HTTP_REQUEST,
+    &JOBS_DELIVERY_LAG,
+    &FIRST_AUDIO,
+];
 
 fn labels(labels: Labels) -> Vec<Label> {
     labels.iter().map(|&(name, value)| Label::from_static_parts(name, value)).collect()

@@ -112,3 +112,140 @@ impl Segmentation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::f64::consts::{PI, TAU};
+    use std::ops::Range;
+
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::speakers::network::CLASSES;
+
+    /// PyTorch 2.11's result for [`conversation`], in f32: the classes of all frames, and the log-probabilities of each
+    /// 31st.
+    #[derive(Deserialize)]
+    struct Reference {
+        classes: String,
+        log_probabilities: Vec<LogProbabilities>,
+    }
+
+    fn reference() -> Reference {
+        serde_json::from_str(include_str!("reference.json")).expect("the fields above")
+    }
+
+    fn load(level: Level) -> Segmentation {
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.verbatim/models/speakers"));
+        Segmentation::load(folder, level).expect("`./setup` has put the model there")
+    }
+
+    /// Pulses at the pitch of a voice, through the first three resonances of three vowels, in syllables over faint noise.
+    /// `size` raises the resonances as a shorter throat does.
+    fn voice(pitch: f64, size: f64, talks: &[Range<f64>]) -> Vec<f64> {
+        const VOWELS: [[(f64, f64); 3]; 3] = [
+            [(700.0, 110.0), (1220.0, 120.0), (2600.0, 160.0)],
+            [(300.0, 80.0), (2200.0, 120.0), (2900.0, 160.0)],
+            [(450.0, 90.0), (900.0, 110.0), (2400.0, 160.0)],
+        ];
+        let mut resonators = [[0.0_f64; 2]; 3];
+        let mut phase = 0.0;
+        let mut noise = 1_u32;
+        let sample = |n: usize| {
+            let t = n as f64 / 16000.0;
+            let syllable = (t / 0.2) as usize;
+            let voiced = t - syllable as f64 * 0.2 < 0.15
+                && syllable % 5 != 4
+                && talks.iter().any(|talk| talk.contains(&t));
+            phase += (pitch + pitch * 0.15 * (TAU * 0.7 * t).sin()) / 16000.0;
+            let mut value = 0.0;
+            if phase >= 1.0 {
+                phase -= 1.0;
+                value = f64::from(u8::from(voiced));
+            }
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            value += if voiced { 0.01 } else { 0.0005 } * (f64::from(noise) / 4_294_967_296.0 - 0.5);
+            for (past, (frequency, width)) in resonators.iter_mut().zip(VOWELS[syllable % 3]) {
+                let radius = (-PI * width / 16000.0).exp();
+                let turn = 2.0 * radius * (TAU * frequency * size / 16000.0).cos();
+                value = (1.0 - radius) * value * 4.0 + turn * past[0] - radius * radius * past[1];
+                *past = [value, past[0]];
+            }
+            value * 7.0
+        };
+        (0..WINDOW_SAMPLES).map(sample).collect()
+    }
+
+    /// Two voices that overlap for a second.
+    fn conversation() -> Vec<f32> {
+        let low = voice(105.0, 1.0, &[0.4..4.0, 8.0..10.0]);
+        let high = voice(210.0, 1.18, &[3.0..7.0]);
+        low.iter().zip(&high).map(|(low, high)| (low + high) as f32).collect()
+    }
+
+    fn class(of: &LogProbabilities) -> usize {
+        (0..CLASSES).max_by(|a, b| of[*a].total_cmp(&of[*b])).expect("there are some")
+    }
+
+    #[test]
+    fn every_level_agrees_with_the_reference() {
+        let Reference { classes, log_probabilities } = reference();
+        let window = [conversation()];
+        for level in Level::available() {
+            // Rounding to bf16 changes probabilities by some hundredths where classes are close.
+            let (frames, tolerance) =
+                if level.has(Instructions::Avx512Products) { (6, 0.05) } else { (0, 1e-3) };
+            let got = load(level).segment(&Threads::new(1), &window).expect("computed");
+            assert_eq!(got[0].len(), WINDOW_FRAMES);
+            let of_frames = got[0].iter().zip(classes.chars());
+            let others =
+                of_frames.filter(|(got, expected)| Some(class(got) as u32) != expected.to_digit(10)).count();
+            assert!(others <= frames, "{level:?}: {others} frames have another class");
+            for (got, expected) in got[0].iter().step_by(31).zip(&log_probabilities) {
+                let worst =
+                    got.iter().zip(expected).map(|(a, b)| (a.exp() - b.exp()).abs()).fold(0.0, f32::max);
+                assert!(worst < tolerance, "{level:?} is off by {worst}");
+                assert!((got.iter().map(|class| class.exp()).sum::<f32>() - 1.0).abs() < 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_gives_the_same_bits_alone_and_among_others_and_on_any_number_of_threads() {
+        let conversation = conversation();
+        let quiet: Vec<f32> = conversation.iter().map(|sample| sample / 3.0 + 0.001).collect();
+        let windows: Vec<Vec<f32>> = [&conversation, &quiet, &vec![0.0; WINDOW_SAMPLES]]
+            .into_iter()
+            .cycle()
+            .take(10)
+            .cloned()
+            .collect();
+        let segmentation = load(Level::detect());
+        let together = segmentation.segment(&Threads::new(1), &windows).expect("computed");
+        assert!(segmentation.segment(&Threads::new(3), &windows).expect("computed") == together);
+        for (index, window) in windows.iter().enumerate().take(3) {
+            let alone =
+                segmentation.segment(&Threads::new(1), std::slice::from_ref(window)).expect("computed");
+            for copy in together[index..].iter().step_by(3) {
+                assert!(alone[0] == *copy, "window {index}");
+            }
+        }
+    }
+
+    #[test]
+    fn samples_that_are_no_sound_leave_probabilities() {
+        let poison = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, 0.0];
+        let window: Vec<f32> = poison.iter().cycle().take(WINDOW_SAMPLES).copied().collect();
+        let got = load(Level::detect()).segment(&Threads::new(1), &[window]).expect("computed");
+        assert!(got[0].as_flattened().iter().all(|log| *log <= 0.0));
+    }
+
+    #[test]
+    fn a_window_of_another_length_is_refused() {
+        let segmentation = load(Level::detect());
+        let threads = Threads::new(1);
+        assert!(segmentation.segment(&threads, &[]).expect("none").is_empty());
+        let short = segmentation.segment(&threads, &[vec![0.0; WINDOW_SAMPLES], vec![0.0; 100]]);
+        assert!(matches!(short, Err(Error::Failed)));
+    }
+}
