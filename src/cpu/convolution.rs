@@ -98,6 +98,7 @@ fn tiles_body<const ROWS: usize, const BLOCKS: usize, const FMA: bool>(
 }
 
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "plain indices keep the sums in registers")]
 fn tile<const ROWS: usize, const BLOCKS: usize, const FMA: bool>(
     convolution: &Convolution<f32>,
     job: &mut Job<f32>,
