@@ -7,6 +7,7 @@
 //!
 //! The networks are pyannote's segmentation 3.0 (PyanNet, powerset) and CAM++, both written by hand on the kernels of
 //! [`crate::cpu`]. They are behind [`Networks`], so that a device other than the processor can compute them.
+#![doc = include_str!("README.md")]
 
 mod batching;
 mod chunks;
@@ -27,6 +28,7 @@ mod rttm;
 mod segmentation;
 #[cfg(test)]
 mod tests;
+mod torch;
 mod turns;
 mod vectors;
 mod weights;
@@ -44,3 +46,4 @@ pub use network::{
     CHANNELS, CLASSES, EMBEDDING, LogProbabilities, MEL_BINS, Networks, WINDOW_FRAMES, WINDOW_SAMPLES,
 };
 pub use segmentation::Segmentation;
+pub use torch::Torch;

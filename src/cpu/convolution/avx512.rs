@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Convolution, Job, LANES};
+use super::packed::{Convolution, Job, LANES};
 use crate::cpu::Bf16;
 
 /// The most rows of one tile: with two blocks enough independent sums to hide the latency of a product.

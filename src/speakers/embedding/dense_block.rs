@@ -2,15 +2,11 @@
 
 use super::super::error::Error;
 use super::super::weights::Weights;
-use super::layers::{Features, Norm, Projection};
+use super::layers::{BOTTLENECK, Features, GROWTH, Norm, Projection};
 use super::masking::{Masking, SEGMENT};
 use crate::cpu::Level;
 use crate::cpu::convolution::{Convolution, Epilogue, Job, Layout, Operand, Output};
 
-/// Channels that a layer adds.
-pub(super) const GROWTH: usize = 32;
-/// Channels between a layer's two convolutions.
-pub(super) const BOTTLENECK: usize = 128;
 /// Frames that the kernel of a layer sees.
 const KERNEL: usize = 3;
 

@@ -5,6 +5,11 @@ use super::super::weights::Weights;
 use crate::cpu::convolution::{Convolution, Epilogue, Job, Layout, Operand, Output};
 use crate::cpu::{Element, Level, multiply_add, multiversion};
 
+/// Channels that a dense layer adds.
+pub(super) const GROWTH: usize = 32;
+/// Channels between a dense layer's two convolutions.
+pub(super) const BOTTLENECK: usize = 128;
+
 /// Batch norm after training: `x · scale + shift` for each channel.
 pub(super) struct Norm {
     pub scale: Vec<f32>,

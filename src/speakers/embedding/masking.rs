@@ -3,7 +3,7 @@
 
 use super::super::error::Error;
 use super::super::weights::Weights;
-use super::dense_block::{BOTTLENECK, GROWTH};
+use super::layers::{BOTTLENECK, GROWTH};
 use crate::cpu::convolution::{Convolution, Epilogue, Job, Layout, Output};
 use crate::cpu::{Element, Level, fine_exp, multiversion};
 

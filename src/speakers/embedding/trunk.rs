@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::super::error::Error;
 use super::super::network::{CHANNELS, MEL_BINS};
 use super::super::weights::Weights;
-use super::dense_block::{self, DenseBlock, GROWTH};
+use super::dense_block::{self, DenseBlock};
 use super::head::{self, Head};
-use super::layers::{Features, Norm, Projection};
+use super::layers::{Features, GROWTH, Norm, Projection};
 use crate::cpu::convolution::{Convolution, Epilogue, Job, Layout, Operand, Output};
 use crate::cpu::{Level, Places, Threads};
 

@@ -10,9 +10,9 @@ use crate::speakers::error::Error;
 use crate::speakers::weights::Weights;
 
 /// Filters: one in cosine for each band, then one in sine for each.
-pub(super) const FILTERS: usize = 80;
+pub const FILTERS: usize = 80;
 /// Samples that a filter spans.
-pub(super) const LENGTH: usize = 251;
+pub const LENGTH: usize = 251;
 
 const BANDS: usize = FILTERS / 2;
 const HALF: usize = LENGTH / 2;
@@ -21,7 +21,7 @@ const SAMPLE_RATE: f64 = 16_000.0;
 const HZ_MIN: f64 = 50.0;
 
 /// The taps of all filters, (filters, length) row by row.
-pub(super) fn filters(weights: &Weights) -> Result<Vec<f32>, Error> {
+pub fn filters(weights: &Weights) -> Result<Vec<f32>, Error> {
     let edges = |name: &str| weights.values(&format!("sincnet.conv1d.0.filterbank.{name}"), &[BANDS, 1]);
     let bands: Vec<(f64, f64)> =
         edges("low_hz_")?.into_iter().zip(edges("band_hz_")?).map(|(low, width)| band(low, width)).collect();
