@@ -7,6 +7,7 @@
 //!
 //! The networks are pyannote's segmentation 3.0 (PyanNet, powerset) and CAM++, both written by hand on the kernels of
 //! [`crate::cpu`]. They are behind [`Networks`], so that a device other than the processor can compute them.
+#![doc = include_str!("README.md")]
 
 mod batching;
 mod chunks;
