@@ -1,5 +1,7 @@
 //! Average linkage, for recordings with few chunks.
 
+use super::labels::renumbered;
+
 /// The steps in which clusters are joined, from single items to one cluster: two clusters by the index of their first
 /// item, and the mean distance between their items, never falling.
 pub struct Linkage {
@@ -51,7 +53,7 @@ impl Linkage {
         for &(a, b, _) in &self.steps[..joined] {
             labels.iter_mut().filter(|label| **label == b).for_each(|label| *label = a);
         }
-        super::renumbered(&labels)
+        renumbered(&labels)
     }
 }
 

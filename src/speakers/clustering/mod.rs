@@ -1,13 +1,18 @@
 //! Clustering of chunks for a number of speakers that is not known.
 
+mod cosine;
 mod eigen;
 mod kmeans;
+mod labels;
 mod linkage;
 mod random;
 mod spectral;
 
 use std::ops::RangeInclusive;
 
+use self::cosine::normalize;
+pub use self::cosine::{best, similarity};
+use self::labels::compact;
 use self::linkage::Linkage;
 use self::spectral::{SPEAKERS_MAX, Spectrum};
 use super::chunks::STEP_SECONDS;
@@ -144,18 +149,6 @@ fn largest(labels: &[usize], weights: &[f32], least: usize) -> Vec<Option<usize>
     compact(labels.iter().map(|label| kept.contains(label).then_some(*label)).collect())
 }
 
-/// `labels` from 0 without gaps.
-fn compact(labels: Vec<Option<usize>>) -> Vec<Option<usize>> {
-    let mut order: Vec<usize> = labels.iter().copied().flatten().collect();
-    order.sort_unstable();
-    order.dedup();
-    labels.into_iter().map(|label| label.and_then(|label| order.binary_search(&label).ok())).collect()
-}
-
-fn renumbered(labels: &[usize]) -> Vec<usize> {
-    compact(labels.iter().copied().map(Some).collect()).into_iter().flatten().collect()
-}
-
 fn clusters(labels: &[Option<usize>]) -> usize {
     labels.iter().flatten().max().map_or(0, |max| max + 1)
 }
@@ -201,31 +194,4 @@ fn centres_of(vectors: &[&[f32]], labels: &[Option<usize>]) -> Vec<Vec<f32>> {
     }
     centres.iter_mut().for_each(|centre| normalize(centre));
     centres
-}
-
-/// The index of the centre that is nearest to `vector`.
-pub fn best(vector: &[f32], centres: &[Vec<f32>]) -> usize {
-    let similarities = centres.iter().map(|centre| similarity(vector, centre)).enumerate();
-    similarities.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))).map_or(0, |best| best.0)
-}
-
-/// The cosine of two vectors of unit length.
-pub fn similarity(left: &[f32], right: &[f32]) -> f32 {
-    // Sums in lanes, which the compiler turns into vectors.
-    let mut lanes = [0.0f32; 16];
-    let (left, left_rest) = left.as_chunks::<16>();
-    let (right, right_rest) = right.as_chunks::<16>();
-    for (left, right) in left.iter().zip(right) {
-        lanes.iter_mut().zip(left.iter().zip(right)).for_each(|(lane, (a, b))| *lane += a * b);
-    }
-    let rest: f32 = left_rest.iter().zip(right_rest).map(|(a, b)| a * b).sum();
-    lanes.iter().sum::<f32>() + rest
-}
-
-/// Scales `vector` to unit length, unless it is zero.
-pub fn normalize(vector: &mut [f32]) {
-    let length = similarity(vector, vector).sqrt();
-    if length > 0.0 {
-        vector.iter_mut().for_each(|value| *value /= length);
-    }
 }

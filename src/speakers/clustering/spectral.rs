@@ -4,9 +4,9 @@
 //! "Auto-tuning spectral clustering for speaker diarization using normalized maximum eigengap", IEEE Signal Processing
 //! Letters 27 (2020).
 
+use super::cosine::similarity;
 use super::eigen::{Eigenpairs, Graph};
 use super::kmeans::kmeans;
-use super::similarity;
 
 /// Neighbours of each chunk.
 const NEIGHBOURS: usize = 15;
