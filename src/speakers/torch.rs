@@ -138,7 +138,7 @@ mod tests {
         let twin = super::super::Segmentation::load(folder(), Level::BASELINE).expect("the same weights");
         let expected = twin.segment(&threads(), &windows).expect("whole windows");
         let got = torch().segment(&windows).expect("whole windows");
-        for (got, expected) in got.as_flattened().iter().zip(expected.as_flattened()) {
+        for (got, expected) in got.iter().flatten().zip(expected.iter().flatten()) {
             for (got, expected) in got.iter().zip(expected) {
                 assert!((got - expected).abs() < 1e-2, "{got} for {expected}");
             }

@@ -14,7 +14,7 @@
 mod classifier;
 mod lstm;
 mod norm;
-mod sinc;
+pub(super) mod sinc;
 mod sincnet;
 
 use std::path::Path;
