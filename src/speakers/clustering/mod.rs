@@ -29,6 +29,9 @@ const SPECTRAL_CHUNKS: usize = 60;
 /// Cosine of centres above which two clusters are one speaker. On made conversations and telephone calls the centres of
 /// different speakers come up to 0.54, and parts of one speaker's chunks down to 0.74.
 pub const SAME_SPEAKER: f32 = 0.70;
+/// The same for the last two clusters where segmentation saw two speakers: a telephone brings voices nearer to each other,
+/// while parts of a monologue in a room with echo, where it errs, come from 0.84 up.
+const SAME_SPEAKER_AFTER_ALL: f32 = 0.78;
 /// Where linkage stops: this part of the distance that nine of ten pairs of chunks don't exceed, within bounds. If
 /// segmentation saw no two speakers, the lower bound is the last.
 const CUT_PART: f32 = 0.75;
@@ -102,13 +105,15 @@ fn spectral(vectors: &[&[f32]], weights: &[f32], least: usize, most: usize, saw_
     let spectrum = Spectrum::new(vectors, bound);
     // Two local speakers may still be one, as they sometimes are in a room with echo: then they are joined below.
     let labels = spectrum.clusters(spectrum.count(least.max(if saw_two { 2 } else { 1 }).min(bound), bound));
-    merged(vectors, largest(&labels, weights, least), least)
+    merged(vectors, largest(&labels, weights, least), least, saw_two)
 }
 
 /// The cluster of each chunk once clusters of one speaker are joined, as long as more than `least` are left.
-fn merged(vectors: &[&[f32]], mut labels: Vec<Option<usize>>, least: usize) -> Vec<usize> {
+fn merged(vectors: &[&[f32]], mut labels: Vec<Option<usize>>, least: usize, saw_two: bool) -> Vec<usize> {
     while let Some((a, b, nearness)) = nearest(&centres_of(vectors, &labels)) {
-        if clusters(&labels) <= least || nearness < SAME_SPEAKER {
+        let last_two = saw_two && clusters(&labels) == 2;
+        let same = if last_two { SAME_SPEAKER_AFTER_ALL } else { SAME_SPEAKER };
+        if clusters(&labels) <= least || nearness < same {
             break;
         }
         labels.iter_mut().flatten().filter(|label| **label == b).for_each(|label| *label = a);
@@ -131,7 +136,8 @@ fn linked(vectors: &[&[f32]], weights: &[f32], least: usize, most: usize, saw_tw
     if found < least || found > most {
         return linkage.clusters(found.clamp(least, most));
     }
-    merged(vectors, labels, least)
+    // With so few chunks segmentation knows better than their centres whether there are two.
+    merged(vectors, labels, if saw_two { least.max(2).min(most) } else { least }, saw_two)
 }
 
 /// `labels` of the clusters with speech enough, or of the `least` largest; the others' chunks have none.
