@@ -1,10 +1,12 @@
 //! `/openapi.json`: the endpoints in OpenAPI 3.1, with the query parameters from their tables.
 
+mod responses;
 mod schemas;
 mod speakers;
 
 use serde_json::{Map, Value, json};
 
+use self::responses::{busy, failure};
 use super::parameters::{Effect, Kind, LIVE_TABLE, Live, Parameter, TABLE};
 
 /// Paths with the same behaviour.
@@ -70,17 +72,6 @@ fn plain(about: &str) -> Value {
             "503": failure("Not now."),
         },
     })
-}
-
-fn failure(about: &str) -> Value {
-    let schema = json!({"$ref": "#/components/schemas/Failure"});
-    json!({"description": about, "content": {"application/json": {"schema": schema}}})
-}
-
-fn busy(about: &str) -> Value {
-    let mut busy = failure(about);
-    busy["headers"] = json!({"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}});
-    busy
 }
 
 fn live() -> Value {

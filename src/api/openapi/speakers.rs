@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{busy, failure};
+use super::responses::{busy, failure};
 use crate::voices::NAME_CHARACTERS_MAX;
 
 pub fn paths() -> Map<String, Value> {
@@ -17,7 +17,10 @@ fn content(schema: &str) -> Value {
 }
 
 fn enrol() -> Value {
-    let query = |name: &str, about: &str, schema: Value| json!({"name": name, "in": "query", "description": about, "schema": schema, "required": name == "name"});
+    let query = |name: &str, about: &str, schema: Value| {
+        let required = name == "name";
+        json!({"name": name, "in": "query", "description": about, "schema": schema, "required": required})
+    };
     let bytes = json!({"schema": {"type": "string", "format": "binary"}});
     json!({
         "operationId": "enrolSpeaker",
