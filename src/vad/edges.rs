@@ -19,6 +19,8 @@ const LEAST_SILENCE: usize = 10;
 const BELOW_SPEECH: f32 = 35.0;
 const ABOVE_FLOOR: f32 = 4.0;
 const CLEARLY_BELOW_SPEECH: f32 = 12.0;
+/// No room is as quiet as this, in decibels below full scale.
+const DIGITAL_SILENCE: f32 = -90.0;
 /// Levels on each side that tell how loud speech and the quietest moments are: 1 s.
 const AROUND: usize = 100;
 
@@ -106,6 +108,8 @@ fn silences(levels: &[f32], seconds: Range<f64>) -> Vec<Range<f64>> {
         .get(start.saturating_sub(AROUND)..(end + AROUND).min(levels.len()))
         .unwrap_or_default()
         .to_vec();
+    // Audio that is joined or muted digitally has no floor there.
+    around.retain(|&level| level > DIGITAL_SILENCE);
     if around.is_empty() || start >= end {
         return Vec::new();
     }

@@ -39,6 +39,8 @@ fn window(pcm: Pcm) -> Window {
             language: LanguageChoice::Named("en".into()),
             word_times: true,
             temperatures: vec![0.0],
+            // Random weights say the same again and again.
+            compression_ratio_threshold: None,
             no_speech_threshold: None,
             ..DecodingOptions::default()
         },
