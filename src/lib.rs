@@ -9,7 +9,7 @@
 //! | [`api`]: transcription over HTTP, parameters, keys | [`config`]: settings and where they come from |
 //! | [`audio`]: formats; [`transcribe`]: how files are heard | [`app`]: health, metrics, logs |
 //! | [`live`]: streaming, redaction | [`engine`]: admission and load |
-//! | [`jobs`]: callbacks; [`voices`]: named speakers | [`share`]: shares of organisations |
+//! | [`jobs`]: callbacks; [`speakers`]: diarization; [`voices`]: named speakers | [`share`]: shares of organisations |
 //! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
 //! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
 //! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
@@ -40,8 +40,7 @@
 //! bytes → [`audio`] (container, resample) → [`audio::Sound`] → [`vad`] spans →
 //! [`engine::Window`] (≤ 30 s, exact offset) → [`engine`] (queue → encode → slot → steps) →
 //! [`engine::Recognition`] → [`transcribe`] stitches a [`transcript::Transcript`], and [`speakers`] labels its words →
-//! [`mod@format`] →
-//! `api::wire` → JSON.
+//! [`mod@format`] → `api::wire` → JSON.
 //!
 //! # Who may use whom
 //!

@@ -7,7 +7,8 @@
 //!
 //! One body serves all processors: it is compiled for AVX-512, for AVX2 and for the baseline, and
 //! chosen at run time ([`Level`]). Only products of bf16 and int8 are written with intrinsics. Voice activity
-//! detection (`vad`) compiles its own layers the same way, for the same levels.
+//! detection (`vad`) and diarization (`speakers`) compile layers of their own the same way, for the same levels; the
+//! convolutions here serve the latter.
 
 pub mod alignment;
 pub mod attention;

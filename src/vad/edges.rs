@@ -13,7 +13,7 @@ const LEVEL_SAMPLES: usize = SAMPLE_RATE as usize / 100;
 const PER_SECOND: f64 = 100.0;
 
 /// A shorter silence belongs to speech: the closure of a stop.
-const LEAST_SILENCE: usize = 10;
+const SILENCE_LEVELS_MIN: usize = 10;
 /// Silence is so many decibels below speech, or nearly as quiet as the quietest moments around it, and always well below
 /// speech: where music goes on there is none.
 const BELOW_SPEECH: f32 = 35.0;
@@ -22,15 +22,17 @@ const CLEARLY_BELOW_SPEECH: f32 = 12.0;
 /// No room is as quiet as this, in decibels below full scale.
 const DIGITAL_SILENCE: f32 = -90.0;
 /// Levels on each side that tell how loud speech and the quietest moments are: 1 s.
-const AROUND: usize = 100;
+const AROUND_LEVELS: usize = 100;
 
-/// How far an end may move, in seconds: earlier, and later.
-const END: (f64, f64) = (0.15, 0.4);
+/// How far an end may move.
+const END_EARLIER_SECONDS: f64 = 0.15;
+const END_LATER_SECONDS: f64 = 0.4;
 /// How much earlier a start may move, and how long after it the silence may begin that moves it later. The start of a
 /// word that alignment stretched over a pause lies just before the pause, and moves over all of it.
-const START: (f64, f64) = (0.25, 0.3);
-/// What stays of a word at least, unless it was shorter before.
-const LEAST_WORD: f64 = 0.04;
+const START_EARLIER_SECONDS: f64 = 0.25;
+const SILENCE_AFTER_START_SECONDS: f64 = 0.3;
+/// The shortest a word may become, unless it was shorter before.
+const WORD_SECONDS_MIN: f64 = 0.04;
 
 /// The level of each 10 ms of `sound` in decibels below full scale.
 pub fn levels(sound: &Sound) -> Vec<f32> {
@@ -63,7 +65,7 @@ pub fn beside_silence(levels: &[f32], words: &[Range<f64>]) -> Vec<Range<f64>> {
         }
     }
     for (placed, word) in placed.iter_mut().zip(words) {
-        if placed.end - placed.start < LEAST_WORD.min(word.end - word.start) {
+        if placed.end - placed.start < WORD_SECONDS_MIN.min(word.end - word.start) {
             *placed = word.clone();
         }
     }
@@ -80,20 +82,23 @@ fn edges(levels: &[f32], before: Option<&Range<f64>>, after: Option<&Range<f64>>
     let end = before.map_or(f64::NEG_INFINITY, |word| word.end);
     let start = after.map_or(f64::INFINITY, |word| word.start);
     // A word keeps some of its sound on each side.
-    let first = before.map_or(f64::NEG_INFINITY, |word| (end - END.0).max(word.start + LEAST_WORD));
-    let last = after.map_or(f64::INFINITY, |word| word.end - LEAST_WORD);
-    let silence = LEAST_SILENCE as f64 / PER_SECOND;
+    let first = before
+        .map_or(f64::NEG_INFINITY, |word| (end - END_EARLIER_SECONDS).max(word.start + WORD_SECONDS_MIN));
+    let last = after.map_or(f64::INFINITY, |word| word.end - WORD_SECONDS_MIN);
+    let silence = SILENCE_LEVELS_MIN as f64 / PER_SECOND;
     // Silence that began before `first`, or goes on after `last`, has no edge here.
     let new_end = before.and_then(|_| {
-        let latest = (end + END.1).min(start + START.1);
+        let latest = (end + END_LATER_SECONDS).min(start + SILENCE_AFTER_START_SECONDS);
         let found = silences(levels, first..(latest + silence).min(last));
         found.into_iter().map(|silence| silence.start).find(|&at| first < at && at <= latest)
     });
     let new_start = after.and_then(|_| {
-        let earliest = start - START.0;
+        let earliest = start - START_EARLIER_SECONDS;
         let found = silences(levels, (earliest - silence).max(first)..last);
         let moves = |silence: &Range<f64>| {
-            silence.start <= start + START.1 && silence.end >= earliest && silence.end < last
+            silence.start <= start + SILENCE_AFTER_START_SECONDS
+                && silence.end >= earliest
+                && silence.end < last
         };
         found.into_iter().rev().find(moves).map(|silence| silence.end)
     });
@@ -105,7 +110,7 @@ fn silences(levels: &[f32], seconds: Range<f64>) -> Vec<Range<f64>> {
     let start = (seconds.start * PER_SECOND).max(0.0) as usize;
     let end = ((seconds.end * PER_SECOND).ceil().max(0.0) as usize).min(levels.len());
     let mut around = levels
-        .get(start.saturating_sub(AROUND)..(end + AROUND).min(levels.len()))
+        .get(start.saturating_sub(AROUND_LEVELS)..(end + AROUND_LEVELS).min(levels.len()))
         .unwrap_or_default()
         .to_vec();
     // Audio that is joined or muted digitally has no floor there.
@@ -122,7 +127,7 @@ fn silences(levels: &[f32], seconds: Range<f64>) -> Vec<Range<f64>> {
     let mut found = Vec::new();
     let mut at = start;
     for run in levels[start..end].chunk_by(|a, b| (*a < limit) == (*b < limit)) {
-        if run.len() >= LEAST_SILENCE && run[0] < limit {
+        if run.len() >= SILENCE_LEVELS_MIN && run[0] < limit {
             found.push(at as f64 / PER_SECOND..(at + run.len()) as f64 / PER_SECOND);
         }
         at += run.len();

@@ -1,5 +1,6 @@
 //! Voice activity detection: the probability of speech in each frame of 32 ms ([`Vad`]), where utterances begin
-//! and pause ([`Endpointer`]), and the spans of speech in a whole file ([`speech_spans`]).
+//! and pause ([`Endpointer`]), the spans of speech in a whole file ([`speech_spans`]), and where words beside silence begin and
+//! end ([`beside_silence`]).
 //!
 //! The model is Silero VAD v6, and its network is written by hand on the kernels of [`crate::cpu`]: 30 s of
 //! audio take 9 ms on one thread, where ONNX Runtime takes 53 to 137 ms with the same weights (`cargo bench

@@ -1,6 +1,6 @@
 //! Loops, found while they are being written: the model says the same again and again until its tokens run out.
 //!
-//! What was really said stays: a sentence said twice, a telephone number of the same digits, `no, no, no, no`.
+//! Real repetition stays: a sentence said twice, a telephone number of the same digits, `no, no, no, no`.
 
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::engine::Token;
@@ -33,7 +33,7 @@ pub fn before_loop(tokens: &[Token], tokenizer: &Tokenizer) -> Option<usize> {
         let is_same = |&index: &usize| text[index].1 == text[index - length].1;
         let same = (length..text.len()).rev().take_while(is_same).count();
         let run = same + length;
-        // What repeats a shorter piece of itself is no longer piece.
+        // A shorter piece already explains this run.
         if same == 0 || run <= longest {
             continue;
         }
