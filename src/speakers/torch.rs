@@ -138,11 +138,13 @@ mod tests {
         let twin = super::super::Segmentation::load(folder(), Level::BASELINE).expect("the same weights");
         let expected = twin.segment(&threads(), &windows).expect("whole windows");
         let got = torch().segment(&windows).expect("whole windows");
-        for (got, expected) in got.iter().flatten().zip(expected.iter().flatten()) {
-            for (got, expected) in got.iter().zip(expected) {
-                assert!((got - expected).abs() < 1e-2, "{got} for {expected}");
-            }
-        }
+        let differ = |window: usize, of: fn(f32) -> f32| {
+            let values = got[window].as_flattened().iter().zip(expected[window].as_flattened());
+            values.map(|(got, expected)| (of(*got) - of(*expected)).abs()).fold(0.0, f32::max)
+        };
+        assert!(differ(0, |log| log) < 1e-3, "{}", differ(0, |log| log));
+        // In silence the norms divide by next to nothing: each enlarges rounding errors 300 times.
+        assert!(differ(1, f32::exp) < 1e-2, "{}", differ(1, f32::exp));
     }
 
     #[test]

@@ -134,7 +134,11 @@ fn linked(vectors: &[&[f32]], weights: &[f32], least: usize, most: usize, saw_tw
     let labels = largest(&linkage.within(cut), weights, 1);
     let found = clusters(&labels);
     if found < least || found > most {
-        return linkage.clusters(found.clamp(least, most));
+        let wanted = found.clamp(least, most);
+        // As few clusters as leave so many with speech enough: those beyond are single chunks that resemble no other.
+        let cuts = (wanted..=vectors.len()).map(|count| largest(&linkage.clusters(count), weights, 1));
+        let fitting = cuts.into_iter().find(|labels| clusters(labels) == wanted);
+        return fitting.map_or_else(|| linkage.clusters(wanted), |labels| assigned(vectors, &labels));
     }
     // With so few chunks segmentation knows better than their centres whether there are two.
     merged(vectors, labels, if saw_two { least.max(2).min(most) } else { least }, saw_two)

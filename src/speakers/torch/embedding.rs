@@ -232,7 +232,7 @@ impl Embedding {
 
     /// (rows, 1, statistics) to embeddings of unit length, (rows, dimensions), in f32.
     pub fn embed(&self, statistics: &Tensor) -> Result<Tensor, TchError> {
-        let x = self.dense.one(&statistics.f_transpose(1, 2)?, 1, 0, 1)?.f_squeeze_dim(-1)?.f_relu_()?;
+        let x = self.dense.one(&statistics.f_transpose(1, 2)?, 1, 0, 1)?.f_squeeze_dim(-1)?;
         let length = x.f_norm_scalaropt_dim(2_i64, -1_i64, true)?.f_clamp_min(1e-9)?;
         x.f_div(&length)
     }
