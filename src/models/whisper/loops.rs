@@ -12,6 +12,9 @@ const WORDS_MAX: usize = 12;
 const PHRASE_WORDS: usize = 3;
 /// A phrase without the end of a sentence that comes so many times in a row is a loop, ...
 const PHRASE_TIMES: usize = 3;
+/// ... or so many if it has at most so many words, as people count in fours and chant `four more years`, ...
+const SHORT_PHRASE_TIMES: usize = 6;
+const SHORT_PHRASE_WORDS: usize = 5;
 /// ... if all of it is longer than the longest telephone number (15 digits, ITU-T E.164), which is often read out in
 /// groups. Anything else, down to a single token, is a loop if it comes so many times.
 const LONG: usize = 16;
@@ -40,7 +43,11 @@ pub fn before_loop(tokens: &[Token], tokenizer: &Tokenizer) -> Option<usize> {
         longest = run;
         let piece: Vec<TokenId> = text[text.len() - length..].iter().map(|&(_, id)| id).collect();
         let times = run / length;
-        let enough = if is_phrase(&piece, tokenizer) { PHRASE_TIMES } else { LONG };
+        let enough = match words_of_phrase(&piece, tokenizer) {
+            Some(..=SHORT_PHRASE_WORDS) => SHORT_PHRASE_TIMES,
+            Some(_) => PHRASE_TIMES,
+            None => LONG,
+        };
         if times >= enough && times * length >= LONG {
             let first = text.len() - run;
             return Some(text[first + length - 1].0 + 1);
@@ -49,14 +56,16 @@ pub fn before_loop(tokens: &[Token], tokenizer: &Tokenizer) -> Option<usize> {
     None
 }
 
-/// Whether `piece` has the words of a phrase, and no sentence ends in it.
-fn is_phrase(piece: &[TokenId], tokenizer: &Tokenizer) -> bool {
+/// The number of words in `piece`, if they can be a phrase: not too few or too many, with letters, and no end of a sentence.
+fn words_of_phrase(piece: &[TokenId], tokenizer: &Tokenizer) -> Option<usize> {
     let bytes: Vec<&[u8]> = piece.iter().map(|&token| tokenizer.bytes(token)).collect();
     let words = match bytes.iter().filter(|bytes| bytes.starts_with(b" ")).count() {
         0 => characters(&bytes) / CHARACTERS_PER_WORD,
         spaced => spaced,
     };
-    (PHRASE_WORDS..=WORDS_MAX).contains(&words) && !ends_sentence(&bytes.concat())
+    let text = bytes.concat();
+    let has_letters = String::from_utf8_lossy(&text).contains(char::is_alphabetic);
+    ((PHRASE_WORDS..=WORDS_MAX).contains(&words) && has_letters && !ends_sentence(&text)).then_some(words)
 }
 
 /// Characters that begin in `bytes`: all bytes but those that continue one in UTF-8.
@@ -119,6 +128,9 @@ mod tests {
         assert_eq!(found(&[vec![before], times(2, &phrase), vec![before]].concat(), &tokenizer), None);
         // Longer than any phrase.
         assert_eq!(found(&times(4, &words(13)), &tokenizer), None);
+        // As people count in fours, or chant.
+        assert_eq!(found(&times(5, &words(4)), &tokenizer), None);
+        assert_eq!(found(&times(9, &words(4)), &tokenizer), Some((24, 4)));
     }
 
     #[test]
@@ -163,8 +175,11 @@ mod tests {
         let phrase = written("我们应该去那里", &tokenizer);
         assert!(phrase.len() <= TOKENS_MAX, "{}", phrase.len());
         let length = phrase.len();
-        assert_eq!(found(&times(10, &phrase), &tokenizer), Some((3 * length, length)));
+        assert_eq!(found(&times(10, &phrase), &tokenizer), Some((6 * length, length)), "a short one");
         assert_eq!(found(&times(2, &phrase), &tokenizer), None);
+        let phrase = written("我们现在应该马上去那里看", &tokenizer);
+        assert_eq!(phrase.len(), TOKENS_MAX);
+        assert_eq!(found(&times(4, &phrase), &tokenizer), Some((3 * TOKENS_MAX, TOKENS_MAX)));
         let sentence = written("我们应该去那里。", &tokenizer);
         assert_eq!(found(&times(3, &sentence), &tokenizer), None);
         // Two characters are a word, and a word is no phrase.
