@@ -51,6 +51,8 @@ pub enum Error {
     Vad(#[from] vad::Error),
     #[error("the speaker models can't be loaded: run ./setup speakers, or set speakers.models = \"off\"")]
     Speakers(#[from] speakers::Error),
+    #[error("the setting `speakers.device` names a device that can't be used")]
+    SpeakersDevice(#[source] models::Error),
     #[error(
         "the model is loaded and recognises nothing; if it only takes longer than engine.stall_seconds, raise that"
     )]
@@ -144,7 +146,7 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
 /// Loads the speaker models; `None` if they aren't there, or are switched off.
 ///
 /// # Errors
-/// [`Error::Speakers`].
+/// [`Error::Speakers`], [`Error::SpeakersDevice`].
 pub async fn diarizer(config: &Config) -> Result<Option<Diarizer>, Error> {
     let folder = config.model_dir.join(SPEAKERS_FOLDER);
     match config.speakers.models {
@@ -157,10 +159,22 @@ pub async fn diarizer(config: &Config) -> Result<Option<Diarizer>, Error> {
     }
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = if config.speakers.threads == 0 { cores() } else { config.speakers.threads };
-    let load = move || Diarizer::load(&folder, threads);
-    let diarizer = tokio::task::spawn_blocking(load).await.unwrap_or(Err(speakers::Error::Failed))?;
-    tracing::info!(threads, "speaker models loaded");
-    Ok(Some(diarizer))
+    let models = models::Config {
+        device: match config.speakers.device {
+            speakers::DeviceChoice::Auto => config.models.device,
+            speakers::DeviceChoice::Cpu => models::DeviceChoice::Cpu,
+            speakers::DeviceChoice::Cuda(index) => models::DeviceChoice::Cuda(Some(index)),
+        },
+        ..config.models.clone()
+    };
+    let load = move || {
+        let device = models::first_device(&models).map_err(Error::SpeakersDevice)?;
+        let diarizer = Diarizer::load(&folder, device, threads)?;
+        tracing::info!(?device, threads, "speaker models loaded");
+        Ok(diarizer)
+    };
+    let loaded = tokio::task::spawn_blocking(load).await;
+    loaded.unwrap_or(Err(Error::Speakers(speakers::Error::Failed))).map(Some)
 }
 
 /// The folder of the configured model, which is fetched if need be; or random weights, if those are asked for by name.

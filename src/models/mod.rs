@@ -13,7 +13,7 @@ mod whisper;
 
 pub use ceilings::{Ceilings, ceilings};
 pub use config::{AudioCacheType, AudioContext, ComputeType, Config, DeviceChoice, SYNTHETIC, TokenRange};
-pub use devices::each_device;
+pub use devices::{each_device, find as first_device};
 pub use error::Error;
 pub use footprint::Footprint;
 pub use source::Source;

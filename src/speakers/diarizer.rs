@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use tch::{Device, Kind};
+
 use crate::audio::Sound;
 
 use super::batching::Batcher;
@@ -9,6 +11,7 @@ use super::diarize::{Diarization, Options, diarize};
 use super::error::Error;
 use super::live::Stream;
 use super::processor::Processor;
+use super::torch::Torch;
 
 /// Diarization on one device. Clones share the networks and their thread.
 #[derive(Clone)]
@@ -17,13 +20,19 @@ pub struct Diarizer {
 }
 
 impl Diarizer {
-    /// Loads the networks of `folder` for the processor, with `threads` threads of their own.
+    /// Loads the networks of `folder` onto `device`: the processor, where they have `threads` threads of their own, or a
+    /// CUDA device that libtorch can use, where they compute in f32.
     ///
     /// # Errors
-    /// [`Error::Unreadable`], [`Error::Malformed`], [`Error::Unexpected`], [`Error::Thread`].
-    pub fn load(folder: &Path, threads: usize) -> Result<Self, Error> {
+    /// [`Error::Unreadable`], [`Error::Malformed`], [`Error::Unexpected`], [`Error::Thread`]; [`Error::Failed`] if the
+    /// device has no memory for them.
+    pub fn load(folder: &Path, device: Device, threads: usize) -> Result<Self, Error> {
         let folder = folder.to_owned();
-        Batcher::start(move || Processor::load(&folder, threads)).map(Self::new)
+        let batcher = match device {
+            Device::Cpu => Batcher::start(move || Processor::load(&folder, threads)),
+            device => Batcher::start(move || Torch::load(&folder, device, Kind::Float)),
+        };
+        batcher.map(Self::new)
     }
 
     /// On networks that are loaded already.

@@ -35,7 +35,7 @@ mod weights;
 mod words;
 
 pub use batching::Batcher;
-pub use config::{Config, MODEL, Models};
+pub use config::{Config, DeviceChoice, MODEL, Models};
 pub use diarize::{Diarization, Options, Turn};
 pub use diarizer::Diarizer;
 pub use embedding::Embedding;

@@ -25,7 +25,7 @@ fn diarizer() -> Option<Diarizer> {
             eprintln!("no speaker models: run ./setup speakers");
             return None;
         }
-        Some(Diarizer::load(&folder, 2).expect("the models load"))
+        Some(Diarizer::load(&folder, tch::Device::Cpu, 2).expect("the models load"))
     };
     DIARIZER.get_or_init(load).clone()
 }
