@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::audio::Sound;
+use crate::vad::Vad;
 
 use super::batching::Batcher;
 use super::diarize::{Diarization, Options, diarize};
@@ -14,6 +15,7 @@ use super::processor::Processor;
 #[derive(Clone)]
 pub struct Diarizer {
     batcher: Batcher,
+    vad: Option<Vad>,
 }
 
 impl Diarizer {
@@ -28,7 +30,12 @@ impl Diarizer {
 
     /// On networks that are loaded already.
     pub fn new(batcher: Batcher) -> Self {
-        Self { batcher }
+        Self { batcher, vad: None }
+    }
+
+    /// With `vad`, which hears voices that segmentation passes over: quiet ones, and those of telephones.
+    pub fn with_vad(self, vad: Option<Vad>) -> Self {
+        Self { vad, ..self }
     }
 
     /// The turns of `sound`, one channel of a recording.
@@ -36,11 +43,11 @@ impl Diarizer {
     /// # Errors
     /// [`Error::Busy`] if too many requests wait, [`Error::Failed`].
     pub async fn diarize(&self, sound: &Sound, options: &Options) -> Result<Diarization, Error> {
-        diarize(&self.batcher, sound, *options).await
+        diarize(&self.batcher, self.vad.as_ref(), sound, *options).await
     }
 
     /// A stream of audio whose speakers are found as its words become final.
     pub fn stream(&self, options: Options) -> Stream {
-        Stream::new(self.batcher.clone(), options)
+        Stream::new(self.batcher.clone(), self.vad.as_ref(), options)
     }
 }
