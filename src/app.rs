@@ -114,10 +114,7 @@ const SUM_UP_EVERY: Duration = Duration::from_secs(5);
 pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     let source = source(config).await?;
     memory::check(&source, config)?;
-    let vad = match config.transcribe.windows {
-        Windows::Speech => Some(Vad::load(&config.model_dir.join(VAD_FOLDER))?),
-        Windows::Sequential => None,
-    };
+    let vad = vad(config)?;
     let engine_config = config.engine.clone();
     let each_device = models::each_device(&config.models).map_err(engine::StartError::Model)?;
     let load = each_device.into_iter().map(|models| {
@@ -143,11 +140,22 @@ pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
     })
 }
 
-/// Loads the speaker models; `None` if they aren't there, or are switched off.
+/// Loads the voice activity model; `None` if nothing is to listen for speech.
+///
+/// # Errors
+/// [`Error::Vad`].
+pub fn vad(config: &Config) -> Result<Option<Vad>, Error> {
+    Ok(match config.transcribe.windows {
+        Windows::Speech => Some(Vad::load(&config.model_dir.join(VAD_FOLDER))?),
+        Windows::Sequential => None,
+    })
+}
+
+/// Loads the speaker models; `None` if they aren't there, or are switched off. `vad` hears voices that they pass over.
 ///
 /// # Errors
 /// [`Error::Speakers`], [`Error::SpeakersDevice`].
-pub async fn diarizer(config: &Config) -> Result<Option<Diarizer>, Error> {
+pub async fn diarizer(config: &Config, vad: Option<Vad>) -> Result<Option<Diarizer>, Error> {
     let folder = config.model_dir.join(SPEAKERS_FOLDER);
     match config.speakers.models {
         speakers::Models::Auto if folder.is_dir() => {}
@@ -169,7 +177,7 @@ pub async fn diarizer(config: &Config) -> Result<Option<Diarizer>, Error> {
     };
     let load = move || {
         let device = models::first_device(&models).map_err(Error::SpeakersDevice)?;
-        let diarizer = Diarizer::load(&folder, device, threads)?;
+        let diarizer = Diarizer::load(&folder, device, threads)?.with_vad(vad);
         tracing::info!(?device, threads, "speaker models loaded");
         Ok(diarizer)
     };
@@ -331,7 +339,7 @@ impl AtWork {
         let Ground { verifier, voices, fetcher, jobs } = ground;
         let tenants = verifier.tenants();
         let transcriber = transcriber(config).await?;
-        let diarizer = diarizer(config).await?;
+        let diarizer = diarizer(config, transcriber.vad().cloned()).await?;
         transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());

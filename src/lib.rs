@@ -25,8 +25,8 @@
 //!                           demo is an integrator's backend, which knows a service by its address
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; work delivered later
 //!    agent                  the voice agent: turns, floor, proofs, replies
-//! 3  format  vad            how a transcript is written; where in the audio speech is
-//!    speakers → voices      who speaks; the names of enrolled voices
+//! 3  format                 how a transcript is written
+//!    vad → speakers → voices  where in the audio speech is; who speaks; the names of enrolled voices
 //!    speech  knowledge      text to speech; the material that an agent answers from
 //!    session → sms  room    an agent's session and its text messages; participants' seats
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
@@ -64,7 +64,7 @@
 //! | keys       | share, state |
 //! | telemetry  | |
 //! | vad        | audio, cpu |
-//! | speakers   | audio, cpu, transcript, telemetry |
+//! | speakers   | audio, cpu, vad, transcript, telemetry |
 //! | voices     | speakers, state |
 //! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |

@@ -63,10 +63,7 @@ pub fn chunks(region: usize, frames: &Range<usize>, tally: &Tally) -> Vec<Chunk>
     let chunk = |start: f64, end: f64| {
         let rows = row_at(start)..row_at(end);
         let frame_of = |row: usize| frame_at(row as f64 * ROW_SECONDS + middle_of_first());
-        let clean: Vec<usize> = rows
-            .clone()
-            .filter(|&row| tally.is_speech(frame_of(row)) && !tally.is_overlap(frame_of(row)))
-            .collect();
+        let clean: Vec<usize> = rows.clone().filter(|&row| tally.is_clean(frame_of(row))).collect();
         let clean_seconds = (clean.len() as f64 * ROW_SECONDS) as f32;
         let rows = if clean.len() >= CLEAN_ROWS { clean } else { rows.collect() };
         let within = |frame: usize| frame.clamp(frames.start, frames.end);

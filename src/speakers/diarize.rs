@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::audio::Sound;
+use crate::vad::Vad;
 
 use super::batching::Batcher;
 use super::chunks::{self, Chunk};
@@ -16,6 +17,7 @@ use super::regions::regions;
 use super::turns::Timeline;
 pub use super::turns::Turn;
 use super::vectors::{Pending, blocking, embed};
+use super::voice::Voice;
 
 /// Frames between windows: 5 s, so that two windows see each frame.
 pub const HOP_FRAMES: usize = 296;
@@ -52,15 +54,26 @@ struct Segmented {
     regions: Vec<Range<usize>>,
 }
 
-/// The turns of `sound`, one channel of a recording.
+/// The turns of `sound`, one channel of a recording. `vad` hears speech that segmentation passes over.
 ///
 /// # Errors
 /// As the networks' or the queue's.
-pub async fn diarize(batcher: &Batcher, sound: &Sound, options: Options) -> Result<Diarization, Error> {
+pub async fn diarize(
+    batcher: &Batcher,
+    vad: Option<&Vad>,
+    sound: &Sound,
+    options: Options,
+) -> Result<Diarization, Error> {
     let windows = segment(batcher, sound).await?;
+    let (vad, listened) = (vad.cloned(), sound.clone());
     let segmented = blocking(move || {
         let mut tally = Tally::default();
         windows.iter().for_each(|window| tally.add(window));
+        let mut voice = Voice::default();
+        voice.extend(vad.and_then(|vad| vad.probabilities_while(&listened, || true)).into_iter().flatten());
+        for unheard in voice.unheard(&tally, 0..tally.end()) {
+            tally.hear(unheard);
+        }
         let regions = regions(&tally, 0..tally.end(), REGION_FRAMES);
         Segmented { windows, tally, regions }
     });

@@ -5,6 +5,7 @@ use std::path::Path;
 use tch::{Device, Kind};
 
 use crate::audio::Sound;
+use crate::vad::Vad;
 
 use super::batching::Batcher;
 use super::diarize::{Diarization, Options, diarize};
@@ -17,6 +18,7 @@ use super::torch::Torch;
 #[derive(Clone)]
 pub struct Diarizer {
     batcher: Batcher,
+    vad: Option<Vad>,
 }
 
 impl Diarizer {
@@ -37,7 +39,12 @@ impl Diarizer {
 
     /// On networks that are loaded already.
     pub fn new(batcher: Batcher) -> Self {
-        Self { batcher }
+        Self { batcher, vad: None }
+    }
+
+    /// With `vad`, which hears voices that segmentation passes over: quiet ones, and those of telephones.
+    pub fn with_vad(self, vad: Option<Vad>) -> Self {
+        Self { vad, ..self }
     }
 
     /// The turns of `sound`, one channel of a recording.
@@ -45,11 +52,11 @@ impl Diarizer {
     /// # Errors
     /// [`Error::Busy`] if too many requests wait, [`Error::Failed`].
     pub async fn diarize(&self, sound: &Sound, options: &Options) -> Result<Diarization, Error> {
-        diarize(&self.batcher, sound, *options).await
+        diarize(&self.batcher, self.vad.as_ref(), sound, *options).await
     }
 
     /// A stream of audio whose speakers are found as its words become final.
     pub fn stream(&self, options: Options) -> Stream {
-        Stream::new(self.batcher.clone(), options)
+        Stream::new(self.batcher.clone(), self.vad.as_ref(), options)
     }
 }

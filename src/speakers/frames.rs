@@ -4,14 +4,18 @@
 //! diarization", Interspeech 2023. Overlap-add of windows: Bredin and Laurent, "End-to-end speaker segmentation for
 //! overlap-aware resegmentation", Interspeech 2021.
 
+use std::ops::Range;
+
 use super::network::WINDOW_FRAMES;
 
 /// Samples between frames.
 pub const FRAME_SAMPLES: usize = 270;
 /// Seconds between frames.
 pub const FRAME_SECONDS: f64 = FRAME_SAMPLES as f64 / 16_000.0;
-/// Seconds of audio that a frame sees: the network's receptive field of 991 samples.
-const FRAME_FIELD: f64 = 991.0 / 16_000.0;
+/// Samples that a frame sees: the network's receptive field.
+const FIELD_SAMPLES: usize = 991;
+/// The same in seconds.
+const FRAME_FIELD: f64 = FIELD_SAMPLES as f64 / 16_000.0;
 
 /// Local speakers of each class, one bit for each of the three.
 const POWERSET: [u8; 7] = [0b000, 0b001, 0b010, 0b100, 0b011, 0b101, 0b110];
@@ -27,6 +31,11 @@ const CHANGE_FRAMES: usize = 6;
 /// The second at which `frame` begins, as its predecessor ends: fields overlap, so their middles count.
 pub fn start_of(frame: usize) -> f64 {
     frame as f64 * FRAME_SECONDS + (FRAME_FIELD - FRAME_SECONDS) / 2.0
+}
+
+/// The sample in the middle of `frame`.
+pub fn middle_of(frame: usize) -> usize {
+    frame * FRAME_SAMPLES + FIELD_SAMPLES / 2
 }
 
 /// The frame whose middle is nearest to `seconds`.
@@ -85,6 +94,8 @@ struct Frame {
     weight: f32,
     changes: f32,
     change_weight: f32,
+    /// Whether voice was heard, which the windows may have passed over.
+    is_heard: bool,
 }
 
 impl Tally {
@@ -105,6 +116,15 @@ impl Tally {
                 frame.changes += hamming(middle);
             }
             frame.change_weight += hamming(middle);
+        }
+    }
+
+    /// Counts `frames` as speech of one speaker wherever the windows see none.
+    pub fn hear(&mut self, frames: Range<usize>) {
+        for frame in frames {
+            if let Some(frame) = self.frame_mut(frame) {
+                frame.is_heard = true;
+            }
         }
     }
 
@@ -129,12 +149,23 @@ impl Tally {
     }
 
     /// Speakers in `frame`, on average over the windows.
-    pub fn speakers(&self, frame: usize) -> f32 {
+    fn speakers(&self, frame: usize) -> f32 {
         self.frame(frame).map_or(0.0, |frame| frame.speakers / frame.weight.max(f32::MIN_POSITIVE))
     }
 
-    pub fn is_speech(&self, frame: usize) -> bool {
+    /// Whether the windows see a speaker in `frame`.
+    pub fn is_seen(&self, frame: usize) -> bool {
         self.speakers(frame) >= 0.5
+    }
+
+    /// Whether the windows see a speaker in `frame`, or it was given to [`Self::hear`].
+    pub fn is_speech(&self, frame: usize) -> bool {
+        self.is_seen(frame) || self.frame(frame).is_some_and(|frame| frame.is_heard)
+    }
+
+    /// Whether the windows see one speaker in `frame`.
+    pub fn is_clean(&self, frame: usize) -> bool {
+        self.is_seen(frame) && !self.is_overlap(frame)
     }
 
     pub fn is_overlap(&self, frame: usize) -> bool {

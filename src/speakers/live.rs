@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::transcript::Word;
+use crate::vad::{Vad, VadStream};
 
 use super::batching::Batcher;
 use super::chunks;
@@ -15,6 +16,7 @@ use super::network::WINDOW_SAMPLES;
 use super::regions::{PAUSE_FRAMES, regions};
 use super::turns::{Timeline, Turn};
 use super::vectors::{Pending, embed};
+use super::voice::Voice;
 
 /// Samples that may wait for their speakers: a minute. Older ones, which no final word has asked for, are dropped.
 const WAITING_SAMPLES: usize = 60 * 16_000;
@@ -35,6 +37,9 @@ pub struct Stream {
     /// The last samples, from `first_sample` on.
     audio: Vec<f32>,
     first_sample: usize,
+    /// Listens for speech that segmentation passes over.
+    vad: Option<VadStream>,
+    voice: Voice,
     tally: Tally,
     /// Frames before this have been in a window.
     segmented: usize,
@@ -48,12 +53,14 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(batcher: Batcher, options: Options) -> Self {
+    pub(super) fn new(batcher: Batcher, vad: Option<&Vad>, options: Options) -> Self {
         Self {
             batcher,
             options,
             audio: Vec::new(),
             first_sample: 0,
+            vad: vad.map(Vad::stream),
+            voice: Voice::default(),
             tally: Tally::default(),
             segmented: 0,
             settled: 0,
@@ -67,6 +74,7 @@ impl Stream {
     /// Takes more audio, mono at 16 kHz.
     pub fn push(&mut self, samples: &[f32]) {
         self.audio.extend_from_slice(samples);
+        self.voice.extend(self.vad.iter_mut().flat_map(|vad| vad.push(samples)));
         let end = self.first_sample + self.audio.len();
         let oldest = end.saturating_sub(WAITING_SAMPLES) / FRAME_SAMPLES;
         self.segmented = self.segmented.max(oldest);
@@ -78,6 +86,7 @@ impl Stream {
         if excess >= WINDOW_SAMPLES {
             self.audio.drain(..excess);
             self.first_sample += excess;
+            self.voice.forget(self.first_sample);
         }
     }
 
@@ -148,6 +157,9 @@ impl Stream {
             self.heard_two += usize::from(window.locals() > 1);
         }
         self.segmented = ends.last().copied().unwrap_or(self.segmented);
+        for unheard in self.voice.unheard(&self.tally, self.settled..self.segmented) {
+            self.tally.hear(unheard);
+        }
         Ok(windows)
     }
 

@@ -31,6 +31,7 @@ mod tests;
 mod torch;
 mod turns;
 mod vectors;
+mod voice;
 mod weights;
 mod words;
 

@@ -17,20 +17,26 @@ const REGION_FRAMES: usize = 4;
 /// parts.
 pub fn regions(tally: &Tally, frames: Range<usize>, longest: usize) -> Vec<Range<usize>> {
     let mut joined: Vec<Range<usize>> = Vec::new();
-    for run in runs(frames, |frame| tally.is_speech(frame)) {
+    for run in runs(frames.clone(), |frame| tally.is_seen(frame)) {
         match joined.last_mut() {
             Some(last) if run.start - last.end < PAUSE_FRAMES => last.end = run.end,
             _ => joined.push(run),
         }
     }
-    let cut = joined.into_iter().flat_map(|speech| cut(tally, speech));
-    cut.flat_map(|region| {
+    // Speech that the windows pass over stays apart: it doesn't change the chunks that clusters are found from.
+    let mut found: Vec<Range<usize>> = joined.into_iter().flat_map(|speech| cut(tally, speech)).collect();
+    found.retain(|region| region.len() >= REGION_FRAMES);
+    // A shorter stretch may lie in a pause that doesn't end a region.
+    let passed_over = runs(frames, |frame| tally.is_speech(frame) && !tally.is_seen(frame));
+    found.extend(passed_over.filter(|run| run.len() >= PAUSE_FRAMES));
+    found.sort_by_key(|region| region.start);
+    let parts = found.into_iter().flat_map(|region| {
         let parts = region.len().div_ceil(longest);
         let (start, length) = (region.start, region.len());
         let bound = move |part: usize| start + part * length / parts;
         (0..parts).map(move |part| bound(part)..bound(part + 1))
-    })
-    .collect()
+    });
+    parts.collect()
 }
 
 /// Cuts `speech` where the speaker changes.
@@ -44,7 +50,6 @@ fn cut(tally: &Tally, speech: Range<usize>) -> Vec<Range<usize>> {
         start = middle;
     }
     parts.push(start..speech.end);
-    parts.retain(|part| part.len() >= REGION_FRAMES);
     parts
 }
 

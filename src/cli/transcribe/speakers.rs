@@ -50,5 +50,5 @@ impl SpeakerFlags {
 /// There are no models, or they can't be loaded.
 pub async fn diarizer(config: &Config) -> anyhow::Result<Diarizer> {
     let none = "there are no speaker models, or speakers.models = \"off\": `./setup speakers` brings them";
-    app::diarizer(config).await?.context(none)
+    app::diarizer(config, app::vad(config)?).await?.context(none)
 }
