@@ -56,8 +56,10 @@ struct Shared {
     folder: PathBuf,
     sealer: Sealer,
     most: usize,
-    /// By organisation, oldest first. Locked while files change, too.
+    /// By organisation, oldest first. Locked only to read or change a list, never during I/O: async threads take it.
     known: Mutex<HashMap<u64, Arc<[Voice]>>>,
+    /// Held while files change; taken before `known`.
+    writing: Mutex<()>,
 }
 
 impl Voices {
@@ -76,6 +78,7 @@ impl Voices {
         Ok(Self(Arc::new(Shared {
             most: config.max_per_organisation,
             known: Mutex::new(known),
+            writing: Mutex::new(()),
             folder,
             sealer,
         })))
@@ -121,8 +124,8 @@ impl Voices {
         // Numbers and texts always serialize.
         let plain = serde_json::to_vec(&content).unwrap_or_default();
         let sealed = self.0.sealer.seal(tenant, id, &plain)?;
-        let mut known = self.known();
-        let voices = known.get(&tenant).cloned().unwrap_or_default();
+        let _writing = self.writing();
+        let voices = self.of(tenant);
         self.has_room(&voices, &content.name)?;
         let folder = self.0.folder.join(tenant.to_string());
         let (path, draft) = (folder.join(id.to_string()), folder.join(format!("{id}.{DRAFT}")));
@@ -135,7 +138,7 @@ impl Voices {
         };
         write().map_err(|source| Error::File { path: folder.clone(), source })?;
         let voice = content.into_voice(id);
-        known.insert(tenant, voices.iter().cloned().chain([voice.clone()]).collect());
+        self.known().insert(tenant, voices.iter().cloned().chain([voice.clone()]).collect());
         Ok(voice)
     }
 
@@ -147,7 +150,7 @@ impl Voices {
     /// # Errors
     /// [`Error::File`]; the voice is still there then.
     pub fn remove(&self, tenant: u64, id: Uuid) -> Result<bool, Error> {
-        let mut known = self.known();
+        let _writing = self.writing();
         let folder = self.0.folder.join(tenant.to_string());
         let path = folder.join(id.to_string());
         let removed = match erase(&path).and_then(|()| state::sync_directory(&folder)) {
@@ -155,18 +158,27 @@ impl Voices {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(source) => return Err(Error::File { path, source }),
         };
+        self.forget(tenant, id);
+        Ok(removed)
+    }
+
+    fn forget(&self, tenant: u64, id: Uuid) {
+        let mut known = self.known();
         if let Some(voices) = known.remove(&tenant) {
             let rest: Arc<[Voice]> = voices.iter().filter(|voice| voice.id != id).cloned().collect();
             if !rest.is_empty() {
                 known.insert(tenant, rest);
             }
         }
-        Ok(removed)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<u64, Arc<[Voice]>>> {
         // A panic elsewhere leaves whole lists.
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
