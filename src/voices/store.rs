@@ -1,7 +1,8 @@
 //! Voices on disk: a sealed file for each, `voices/ORGANISATION/ID` in the state directory, and all of them in memory.
 //!
-//! A deleted voice's file is overwritten before it is removed. On a disk that writes elsewhere (an SSD, a file system
-//! with snapshots), remains stay until it reuses the blocks; they are encrypted.
+//! A deleted voice's file is renamed to a draft, then overwritten, then removed; drafts are erased at the start as well. On a
+//! disk that writes elsewhere (an SSD, a file system with snapshots), remains stay until it reuses the blocks; they are
+//! encrypted.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,7 +22,7 @@ pub const NAME_CHARACTERS_MAX: usize = 100;
 
 const FOLDER: &str = "voices";
 const KEY: &str = "voices.key";
-/// Extension of a file that is being written.
+/// Extension of a file that is being written or erased.
 const DRAFT: &str = "draft";
 
 /// A person's voice, as one organisation has enrolled it.
@@ -148,18 +149,25 @@ impl Voices {
     /// Whether there was one.
     ///
     /// # Errors
-    /// [`Error::File`]; the voice is still there then.
+    /// [`Error::File`]. The voice may be in use no longer, with remains on disk: the next call, or the next start, erases
+    /// them.
     pub fn remove(&self, tenant: u64, id: Uuid) -> Result<bool, Error> {
         let _writing = self.writing();
         let folder = self.0.folder.join(tenant.to_string());
-        let path = folder.join(id.to_string());
-        let removed = match erase(&path).and_then(|()| state::sync_directory(&folder)) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(source) => return Err(Error::File { path, source }),
-        };
-        self.forget(tenant, id);
-        Ok(removed)
+        let (path, draft) = (folder.join(id.to_string()), folder.join(format!("{id}.{DRAFT}")));
+        match fs::rename(&path, &draft) {
+            // An earlier call may have come this far, and no farther.
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::File { path, source });
+            }
+            _ => self.forget(tenant, id),
+        }
+        // The name goes for good before the content does: a file of zeros would be taken for a damaged voice.
+        match state::sync_directory(&folder).and_then(|()| erase(&draft)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(Error::File { path: draft, source }),
+        }
     }
 
     fn forget(&self, tenant: u64, id: Uuid) {

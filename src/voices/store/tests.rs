@@ -110,6 +110,56 @@ fn a_deleted_voice_is_gone_from_memory_and_disk() {
 }
 
 #[test]
+fn a_deletion_that_was_cut_short_is_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let voices = open(dir.path());
+    let ada = voices.add(1, "Ada", embedding()).unwrap();
+    let path = dir.path().join(FOLDER).join("1").join(ada.id.to_string());
+    let draft = path.with_extension(DRAFT);
+    // A directory can be renamed, but not overwritten.
+    let sealed = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(voices.remove(1, ada.id), Err(Error::File { .. })));
+    assert!(
+        voices.of(1).is_empty() && !path.exists(),
+        "a half-erased file must not keep the name of a voice"
+    );
+    fs::remove_dir(&draft).unwrap();
+    fs::write(&draft, sealed).unwrap();
+    assert!(voices.remove(1, ada.id).unwrap(), "the next call erases what is left");
+    assert!(!draft.exists());
+    assert!(!voices.remove(1, ada.id).unwrap());
+}
+
+#[test]
+fn voices_are_read_while_a_disk_stalls() {
+    let dir = tempfile::tempdir().unwrap();
+    let voices = open(dir.path());
+    let ada = voices.add(1, "Ada", embedding()).unwrap();
+    voices.add(2, "Bo", embedding()).unwrap();
+    let path = dir.path().join(FOLDER).join("1").join(ada.id.to_string());
+    let draft = path.with_extension(DRAFT);
+    // Opening a pipe to write blocks until a reader comes.
+    fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let remover = std::thread::spawn({
+        let voices = voices.clone();
+        move || voices.remove(1, ada.id)
+    });
+    while !draft.exists() {
+        std::thread::yield_now();
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send((voices.of(1).len(), voices.of(2).len())));
+    let found = receiver.recv_timeout(Duration::from_secs(10)).expect("reading must not wait for the disk");
+    assert_eq!(found.1, 1);
+    drop(fs::File::open(&draft).unwrap());
+    // A pipe cannot be synced; how the deletion ends is not the point.
+    let _ = remover.join().unwrap();
+}
+
+#[test]
 fn names_and_numbers_are_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { max_per_organisation: 2, ..Config::default() };
