@@ -137,7 +137,12 @@ impl Voices {
             state::sync_directory(&folder)?;
             state::sync_directory(&self.0.folder)
         };
-        write().map_err(|source| Error::File { path: folder.clone(), source })?;
+        write().map_err(|source| {
+            // On disk but not in memory, the voice would get a twin when the client tries again, and neither would be
+            // matched after the next start.
+            let _ = [&draft, &path].map(fs::remove_file);
+            Error::File { path: folder.clone(), source }
+        })?;
         let voice = content.into_voice(id);
         self.known().insert(tenant, voices.iter().cloned().chain([voice.clone()]).collect());
         Ok(voice)
