@@ -64,8 +64,8 @@ struct Shared {
 }
 
 impl Voices {
-    /// Opens the voices in `state_dir`, and creates what is missing. A file that does not open is left out, with an
-    /// error in the log. One process at a time may use a folder.
+    /// Opens the voices in `state_dir`, and creates what is missing. A file that cannot be read, or does not open, is left
+    /// out, with an error in the log. One process at a time may use a folder.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Key`].
@@ -74,8 +74,9 @@ impl Voices {
         let file = |source| Error::File { path: folder.clone(), source };
         state::make_directory(&folder).map_err(file)?;
         let key = config.key_file.clone().unwrap_or_else(|| state_dir.join(KEY));
+        let files = files(&folder).map_err(file)?;
         let sealer = Sealer::open(&key)?;
-        let known = read_all(&folder, &sealer).map_err(file)?;
+        let known = read_all(files, &sealer);
         Ok(Self(Arc::new(Shared {
             most: config.max_per_organisation,
             known: Mutex::new(known),
@@ -207,30 +208,66 @@ fn unix_ms(time: SystemTime) -> u64 {
     u64::try_from(elapsed.as_millis()).unwrap_or_default()
 }
 
-fn read_all(folder: &Path, sealer: &Sealer) -> io::Result<HashMap<u64, Arc<[Voice]>>> {
-    let mut known = HashMap::new();
+/// A voice's file.
+struct Sealed {
+    tenant: u64,
+    id: Uuid,
+    path: PathBuf,
+}
+
+/// The files of all voices. Erases drafts.
+fn files(folder: &Path) -> io::Result<Vec<Sealed>> {
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let Some(tenant) = name_of(&path).and_then(|name| name.parse::<u64>().ok()) else { continue };
-        let mut voices = Vec::new();
-        for entry in fs::read_dir(&path)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == DRAFT) {
-                erase(&path)?;
-            }
-            let Some(id) = name_of(&path).and_then(|name| Uuid::parse_str(name).ok()) else { continue };
-            match read(&path, tenant, id, sealer)? {
-                Some(voice) => voices.push(voice),
-                None => tracing::error!(
-                    path = %path.display(),
-                    "a voice does not open, and is left out: restore the file, or the key that it was sealed with"
-                ),
-            }
+        // One organisation's folder, or one file, must not keep the server from starting for all others.
+        if let Err(error) = files_of(tenant, &path, &mut files) {
+            tracing::error!(
+                path = %path.display(),
+                kind = %error.kind(),
+                "a folder of voices cannot be read, and they are left out"
+            );
         }
-        voices.sort_by_key(|voice| (voice.created, voice.id));
-        known.insert(tenant, voices.into());
     }
-    Ok(known)
+    Ok(files)
+}
+
+fn files_of(tenant: u64, folder: &Path, files: &mut Vec<Sealed>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == DRAFT) {
+            if let Err(error) = erase(&path) {
+                tracing::error!(path = %path.display(), kind = %error.kind(), "a draft of a voice cannot be erased");
+            }
+        } else if let Some(id) = name_of(&path).and_then(|name| Uuid::parse_str(name).ok()) {
+            files.push(Sealed { tenant, id, path });
+        }
+    }
+    Ok(())
+}
+
+fn read_all(files: Vec<Sealed>, sealer: &Sealer) -> HashMap<u64, Arc<[Voice]>> {
+    let mut known: HashMap<u64, Vec<Voice>> = HashMap::new();
+    for Sealed { tenant, id, path } in files {
+        match read(&path, tenant, id, sealer) {
+            Ok(Some(voice)) => known.entry(tenant).or_default().push(voice),
+            Ok(None) => tracing::error!(
+                path = %path.display(),
+                "a voice does not open, and is left out: restore the file, or the key that it was sealed with"
+            ),
+            Err(error) => tracing::error!(
+                path = %path.display(),
+                kind = %error.kind(),
+                "a voice cannot be read, and is left out"
+            ),
+        }
+    }
+    let sorted = |mut voices: Vec<Voice>| {
+        voices.sort_by_key(|voice| (voice.created, voice.id));
+        voices.into()
+    };
+    known.into_iter().map(|(tenant, voices)| (tenant, sorted(voices))).collect()
 }
 
 fn read(path: &Path, tenant: u64, id: Uuid, sealer: &Sealer) -> io::Result<Option<Voice>> {

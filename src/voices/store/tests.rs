@@ -185,6 +185,18 @@ fn a_file_that_was_never_finished_is_removed() {
 }
 
 #[test]
+fn what_cannot_be_read_leaves_the_other_voices_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let ada = open(dir.path()).add(1, "Ada", embedding()).unwrap();
+    let folder = dir.path().join(FOLDER);
+    fs::write(folder.join("123"), b"no folder").unwrap();
+    // Directories in the place of files: neither can be read as one.
+    fs::create_dir(folder.join("1").join(Uuid::new_v4().to_string())).unwrap();
+    fs::create_dir(folder.join("1").join(format!("{}.{DRAFT}", Uuid::new_v4()))).unwrap();
+    assert_eq!(&*open(dir.path()).of(1), [ada]);
+}
+
+#[test]
 fn a_damaged_key_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()));
