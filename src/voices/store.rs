@@ -75,7 +75,7 @@ impl Voices {
         state::make_directory(&folder).map_err(file)?;
         let key = config.key_file.clone().unwrap_or_else(|| state_dir.join(KEY));
         let files = files(&folder).map_err(file)?;
-        let sealer = Sealer::open(&key)?;
+        let sealer = Sealer::open(&key, !files.is_empty())?;
         let known = read_all(files, &sealer);
         Ok(Self(Arc::new(Shared {
             most: config.max_per_organisation,

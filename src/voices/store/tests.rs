@@ -87,6 +87,7 @@ fn a_voice_opens_under_its_key_organisation_and_id_only() {
     fs::write(&path, sealed).unwrap();
     assert_eq!(open(dir.path()).of(1).len(), 1);
     let key = dir.path().join("elsewhere");
+    fs::write(&key, [7; 32]).unwrap();
     let other = Voices::open(dir.path(), &Config { key_file: Some(key), ..Config::default() }).unwrap();
     assert!(other.of(1).is_empty(), "another key");
     assert!(other.remove(1, ada.id).unwrap(), "but it can be deleted");
@@ -194,6 +195,36 @@ fn what_cannot_be_read_leaves_the_other_voices_in_use() {
     fs::create_dir(folder.join("1").join(Uuid::new_v4().to_string())).unwrap();
     fs::create_dir(folder.join("1").join(format!("{}.{DRAFT}", Uuid::new_v4()))).unwrap();
     assert_eq!(&*open(dir.path()).of(1), [ada]);
+}
+
+#[test]
+fn a_missing_key_is_made_only_while_there_are_no_voices() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("unmounted");
+    let config = Config { key_file: Some(key.clone()), ..Config::default() };
+    let open = || Voices::open(dir.path(), &config);
+    let ada = open().unwrap().add(1, "Ada", embedding()).unwrap();
+    let kept = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    assert!(matches!(open(), Err(Error::Key { .. })));
+    assert!(!key.exists(), "a new key would hide the missing one");
+    fs::write(&key, kept).unwrap();
+    assert_eq!(&*open().unwrap().of(1), [ada.clone()]);
+    assert!(open().unwrap().remove(1, ada.id).unwrap());
+    fs::remove_file(&key).unwrap();
+    open().expect("nothing is sealed any more");
+}
+
+#[test]
+fn a_key_that_others_may_read_is_made_private() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    let key = dir.path().join(KEY);
+    for mode in [0o644, 0o440] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        drop(open(dir.path()));
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, mode & 0o700);
+    }
 }
 
 #[test]
