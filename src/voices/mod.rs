@@ -4,13 +4,15 @@
 mod config;
 mod enrolment;
 mod matching;
+mod name;
 mod sealing;
 mod store;
 
 pub use config::Config;
 pub use enrolment::{CLIP_SECONDS_MIN, Unfit, enrolled};
 pub use matching::{Identified, Naming, identify};
-pub use store::{NAME_CHARACTERS_MAX, Voice, Voices};
+pub use name::NAME_CHARACTERS_MAX;
+pub use store::{Voice, Voices};
 
 use std::path::PathBuf;
 

@@ -15,10 +15,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::sealing::Sealer;
-use super::{Config, Error};
+use super::{Config, Error, name};
 use crate::state;
-
-pub const NAME_CHARACTERS_MAX: usize = 100;
 
 const FOLDER: &str = "voices";
 const KEY: &str = "voices.key";
@@ -98,8 +96,7 @@ impl Voices {
     /// [`Error::Name`], [`Error::NameTaken`], [`Error::Full`].
     pub fn check(&self, tenant: u64, name: &str) -> Result<String, Error> {
         let name = name.trim();
-        let length = name.chars().count();
-        if length == 0 || length > NAME_CHARACTERS_MAX || name.chars().any(char::is_control) {
+        if !name::is_valid(name) {
             return Err(Error::Name);
         }
         self.has_room(&self.of(tenant), name)?;

@@ -1,5 +1,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 
+use super::super::name::NAME_CHARACTERS_MAX;
 use super::*;
 
 fn open(dir: &Path) -> Voices {
@@ -165,7 +166,7 @@ fn names_and_numbers_are_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { max_per_organisation: 2, ..Config::default() };
     let voices = Voices::open(dir.path(), &config).unwrap();
-    for name in ["", "  ", "a\nb", "\u{7}", &"x".repeat(NAME_CHARACTERS_MAX + 1)] {
+    for name in ["", "  ", "a\nb", "\u{7}", "Ada\u{202e}", &"x".repeat(NAME_CHARACTERS_MAX + 1)] {
         assert!(matches!(voices.add(1, name, embedding()), Err(Error::Name)), "{name:?}");
     }
     voices.add(1, &"é".repeat(NAME_CHARACTERS_MAX), embedding()).unwrap();
