@@ -1,7 +1,7 @@
 //! Files of the state directory: readable only by their owner, and written completely or not at all.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -26,14 +26,39 @@ pub fn make_file(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// The content of `path`; if the file is missing, it is created with `contents` first, durably.
+/// The content of a file that others than its owner must not read. Withdraws their access to it; where that is not possible,
+/// as for a mounted secret, the log has a warning.
+///
+/// # Errors
+/// Those of the file system.
+pub fn read_private(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = fs::File::open(path)?;
+    let mode = file.metadata()?.permissions().mode();
+    if mode & 0o077 != 0 {
+        match file.set_permissions(fs::Permissions::from_mode(mode & 0o700)) {
+            Ok(()) => {
+                tracing::warn!(path = %path.display(), "others had access to this file; now its owner alone has it")
+            }
+            Err(error) => tracing::warn!(
+                path = %path.display(),
+                kind = %error.kind(),
+                "others than its owner have access to this file, and it cannot be withdrawn"
+            ),
+        }
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The content of `path`, as [`read_private`]; if the file is missing, it is created with `contents` first, durably.
 ///
 /// Written beside it and linked into place: if two processes come at once, the first one's content stands.
 ///
 /// # Errors
 /// Those of the file system.
 pub fn read_or_make(path: &Path, contents: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>> {
-    match fs::read(path) {
+    match read_private(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         read => return read,
     }

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Voices that one organisation may enrol. Default 1000; each takes up a kilobyte of memory.
     pub max_per_organisation: usize,
-    /// File of the key that voices are encrypted with, 32 bytes; created if it is missing. Another disk than that of
-    /// `state_dir` keeps its backups unreadable. Default: `voices.key` in `state_dir`.
+    /// File of the key that voices are encrypted with, 32 bytes; created if it is missing and no voice is enrolled. Another
+    /// disk than that of `state_dir` keeps its backups unreadable. Default: `voices.key` in `state_dir`.
     pub key_file: Option<PathBuf>,
 }
 

@@ -4,13 +4,15 @@
 mod config;
 mod enrolment;
 mod matching;
+mod name;
 mod sealing;
 mod store;
 
 pub use config::Config;
 pub use enrolment::{CLIP_SECONDS_MIN, Unfit, enrolled};
 pub use matching::{Identified, Naming, identify};
-pub use store::{NAME_CHARACTERS_MAX, Voice, Voices};
+pub use name::NAME_CHARACTERS_MAX;
+pub use store::{Voice, Voices};
 
 use std::path::PathBuf;
 
@@ -18,7 +20,10 @@ use std::path::PathBuf;
 pub enum Error {
     #[error("cannot use `{path}` to keep voices in")]
     File { path: PathBuf, source: std::io::Error },
-    #[error("`{path}` must hold the {expected} bytes of the voices' key; restore it, or all voices are lost")]
+    #[error(
+        "`{path}` must hold the {expected} bytes of the key that voices were sealed with: mount its disk, or restore it from a \
+         backup; without it, delete `voices` in the state directory and enrol all anew"
+    )]
     Key { path: PathBuf, expected: usize },
     #[error("a name has 1 to {NAME_CHARACTERS_MAX} printable characters")]
     Name,

@@ -6,6 +6,7 @@
 //! The organisation and the id are authenticated with each voice, so a file that is moved to another organisation's
 //! folder, or renamed, does not open.
 
+use std::io;
 use std::path::Path;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -21,20 +22,24 @@ const FORMAT: u8 = 1;
 pub struct Sealer(LessSafeKey);
 
 impl Sealer {
-    /// The key in the file `path`, which is created if it is missing.
+    /// The key in the file `path`. If the file is missing, it is created, unless voices are sealed already: then they were
+    /// sealed under a key that is elsewhere, perhaps on a disk that is not mounted.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Key`].
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path, are_sealed: bool) -> Result<Self, Error> {
+        let key_error = || Error::Key { path: path.to_owned(), expected: KEY_BYTES };
         let random = || {
             let mut key = [0u8; KEY_BYTES];
             rand::fill(&mut key[..]);
             key.to_vec()
         };
-        let bytes = state::read_or_make(path, random)
-            .map_err(|source| Error::File { path: path.to_owned(), source })?;
-        let key = UnboundKey::new(&AES_256_GCM, &bytes)
-            .map_err(|_| Error::Key { path: path.to_owned(), expected: KEY_BYTES })?;
+        let read = if are_sealed { state::read_private(path) } else { state::read_or_make(path, random) };
+        let bytes = read.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound if are_sealed => key_error(),
+            _ => Error::File { path: path.to_owned(), source },
+        })?;
+        let key = UnboundKey::new(&AES_256_GCM, &bytes).map_err(|_| key_error())?;
         Ok(Self(LessSafeKey::new(key)))
     }
 

@@ -1,7 +1,8 @@
 //! Voices on disk: a sealed file for each, `voices/ORGANISATION/ID` in the state directory, and all of them in memory.
 //!
-//! A deleted voice's file is overwritten before it is removed. On a disk that writes elsewhere (an SSD, a file system
-//! with snapshots), remains stay until it reuses the blocks; they are encrypted.
+//! A deleted voice's file is renamed to a draft, then overwritten, then removed; drafts are erased at the start as well. On a
+//! disk that writes elsewhere (an SSD, a file system with snapshots), remains stay until it reuses the blocks; they are
+//! encrypted.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,14 +15,12 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::sealing::Sealer;
-use super::{Config, Error};
+use super::{Config, Error, name};
 use crate::state;
-
-pub const NAME_CHARACTERS_MAX: usize = 100;
 
 const FOLDER: &str = "voices";
 const KEY: &str = "voices.key";
-/// Extension of a file that is being written.
+/// Extension of a file that is being written or erased.
 const DRAFT: &str = "draft";
 
 /// A person's voice, as one organisation has enrolled it.
@@ -56,13 +55,15 @@ struct Shared {
     folder: PathBuf,
     sealer: Sealer,
     most: usize,
-    /// By organisation, oldest first. Locked while files change, too.
+    /// By organisation, oldest first. Locked only to read or change a list, never during I/O: async threads take it.
     known: Mutex<HashMap<u64, Arc<[Voice]>>>,
+    /// Held while files change; taken before `known`.
+    writing: Mutex<()>,
 }
 
 impl Voices {
-    /// Opens the voices in `state_dir`, and creates what is missing. A file that does not open is left out, with an
-    /// error in the log. One process at a time may use a folder.
+    /// Opens the voices in `state_dir`, and creates what is missing. A file that cannot be read, or does not open, is left
+    /// out, with an error in the log. One process at a time may use a folder.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Key`].
@@ -71,11 +72,13 @@ impl Voices {
         let file = |source| Error::File { path: folder.clone(), source };
         state::make_directory(&folder).map_err(file)?;
         let key = config.key_file.clone().unwrap_or_else(|| state_dir.join(KEY));
-        let sealer = Sealer::open(&key)?;
-        let known = read_all(&folder, &sealer).map_err(file)?;
+        let files = files(&folder).map_err(file)?;
+        let sealer = Sealer::open(&key, !files.is_empty())?;
+        let known = read_all(files, &sealer);
         Ok(Self(Arc::new(Shared {
             most: config.max_per_organisation,
             known: Mutex::new(known),
+            writing: Mutex::new(()),
             folder,
             sealer,
         })))
@@ -93,8 +96,7 @@ impl Voices {
     /// [`Error::Name`], [`Error::NameTaken`], [`Error::Full`].
     pub fn check(&self, tenant: u64, name: &str) -> Result<String, Error> {
         let name = name.trim();
-        let length = name.chars().count();
-        if length == 0 || length > NAME_CHARACTERS_MAX || name.chars().any(char::is_control) {
+        if !name::is_valid(name) {
             return Err(Error::Name);
         }
         self.has_room(&self.of(tenant), name)?;
@@ -121,8 +123,8 @@ impl Voices {
         // Numbers and texts always serialize.
         let plain = serde_json::to_vec(&content).unwrap_or_default();
         let sealed = self.0.sealer.seal(tenant, id, &plain)?;
-        let mut known = self.known();
-        let voices = known.get(&tenant).cloned().unwrap_or_default();
+        let _writing = self.writing();
+        let voices = self.of(tenant);
         self.has_room(&voices, &content.name)?;
         let folder = self.0.folder.join(tenant.to_string());
         let (path, draft) = (folder.join(id.to_string()), folder.join(format!("{id}.{DRAFT}")));
@@ -133,9 +135,14 @@ impl Voices {
             state::sync_directory(&folder)?;
             state::sync_directory(&self.0.folder)
         };
-        write().map_err(|source| Error::File { path: folder.clone(), source })?;
+        write().map_err(|source| {
+            // On disk but not in memory, the voice would get a twin when the client tries again, and neither would be
+            // matched after the next start.
+            let _ = [&draft, &path].map(fs::remove_file);
+            Error::File { path: folder.clone(), source }
+        })?;
         let voice = content.into_voice(id);
-        known.insert(tenant, voices.iter().cloned().chain([voice.clone()]).collect());
+        self.known().insert(tenant, voices.iter().cloned().chain([voice.clone()]).collect());
         Ok(voice)
     }
 
@@ -145,28 +152,44 @@ impl Voices {
     /// Whether there was one.
     ///
     /// # Errors
-    /// [`Error::File`]; the voice is still there then.
+    /// [`Error::File`]. The voice may be in use no longer, with remains on disk: the next call, or the next start, erases
+    /// them.
     pub fn remove(&self, tenant: u64, id: Uuid) -> Result<bool, Error> {
-        let mut known = self.known();
+        let _writing = self.writing();
         let folder = self.0.folder.join(tenant.to_string());
-        let path = folder.join(id.to_string());
-        let removed = match erase(&path).and_then(|()| state::sync_directory(&folder)) {
-            Ok(()) => true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(source) => return Err(Error::File { path, source }),
-        };
+        let (path, draft) = (folder.join(id.to_string()), folder.join(format!("{id}.{DRAFT}")));
+        match fs::rename(&path, &draft) {
+            // An earlier call may have come this far, and no farther.
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::File { path, source });
+            }
+            _ => self.forget(tenant, id),
+        }
+        // The name goes for good before the content does: a file of zeros would be taken for a damaged voice.
+        match state::sync_directory(&folder).and_then(|()| erase(&draft)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(Error::File { path: draft, source }),
+        }
+    }
+
+    fn forget(&self, tenant: u64, id: Uuid) {
+        let mut known = self.known();
         if let Some(voices) = known.remove(&tenant) {
             let rest: Arc<[Voice]> = voices.iter().filter(|voice| voice.id != id).cloned().collect();
             if !rest.is_empty() {
                 known.insert(tenant, rest);
             }
         }
-        Ok(removed)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<u64, Arc<[Voice]>>> {
         // A panic elsewhere leaves whole lists.
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writing(&self) -> MutexGuard<'_, ()> {
+        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,30 +205,66 @@ fn unix_ms(time: SystemTime) -> u64 {
     u64::try_from(elapsed.as_millis()).unwrap_or_default()
 }
 
-fn read_all(folder: &Path, sealer: &Sealer) -> io::Result<HashMap<u64, Arc<[Voice]>>> {
-    let mut known = HashMap::new();
+/// A voice's file.
+struct Sealed {
+    tenant: u64,
+    id: Uuid,
+    path: PathBuf,
+}
+
+/// The files of all voices. Erases drafts.
+fn files(folder: &Path) -> io::Result<Vec<Sealed>> {
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let Some(tenant) = name_of(&path).and_then(|name| name.parse::<u64>().ok()) else { continue };
-        let mut voices = Vec::new();
-        for entry in fs::read_dir(&path)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == DRAFT) {
-                erase(&path)?;
-            }
-            let Some(id) = name_of(&path).and_then(|name| Uuid::parse_str(name).ok()) else { continue };
-            match read(&path, tenant, id, sealer)? {
-                Some(voice) => voices.push(voice),
-                None => tracing::error!(
-                    path = %path.display(),
-                    "a voice does not open, and is left out: restore the file, or the key that it was sealed with"
-                ),
-            }
+        // One organisation's folder, or one file, must not keep the server from starting for all others.
+        if let Err(error) = files_of(tenant, &path, &mut files) {
+            tracing::error!(
+                path = %path.display(),
+                kind = %error.kind(),
+                "a folder of voices cannot be read, and they are left out"
+            );
         }
-        voices.sort_by_key(|voice| (voice.created, voice.id));
-        known.insert(tenant, voices.into());
     }
-    Ok(known)
+    Ok(files)
+}
+
+fn files_of(tenant: u64, folder: &Path, files: &mut Vec<Sealed>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == DRAFT) {
+            if let Err(error) = erase(&path) {
+                tracing::error!(path = %path.display(), kind = %error.kind(), "a draft of a voice cannot be erased");
+            }
+        } else if let Some(id) = name_of(&path).and_then(|name| Uuid::parse_str(name).ok()) {
+            files.push(Sealed { tenant, id, path });
+        }
+    }
+    Ok(())
+}
+
+fn read_all(files: Vec<Sealed>, sealer: &Sealer) -> HashMap<u64, Arc<[Voice]>> {
+    let mut known: HashMap<u64, Vec<Voice>> = HashMap::new();
+    for Sealed { tenant, id, path } in files {
+        match read(&path, tenant, id, sealer) {
+            Ok(Some(voice)) => known.entry(tenant).or_default().push(voice),
+            Ok(None) => tracing::error!(
+                path = %path.display(),
+                "a voice does not open, and is left out: restore the file, or the key that it was sealed with"
+            ),
+            Err(error) => tracing::error!(
+                path = %path.display(),
+                kind = %error.kind(),
+                "a voice cannot be read, and is left out"
+            ),
+        }
+    }
+    let sorted = |mut voices: Vec<Voice>| {
+        voices.sort_by_key(|voice| (voice.created, voice.id));
+        voices.into()
+    };
+    known.into_iter().map(|(tenant, voices)| (tenant, sorted(voices))).collect()
 }
 
 fn read(path: &Path, tenant: u64, id: Uuid, sealer: &Sealer) -> io::Result<Option<Voice>> {

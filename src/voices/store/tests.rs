@@ -1,5 +1,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 
+use super::super::name::NAME_CHARACTERS_MAX;
 use super::*;
 
 fn open(dir: &Path) -> Voices {
@@ -87,6 +88,7 @@ fn a_voice_opens_under_its_key_organisation_and_id_only() {
     fs::write(&path, sealed).unwrap();
     assert_eq!(open(dir.path()).of(1).len(), 1);
     let key = dir.path().join("elsewhere");
+    fs::write(&key, [7; 32]).unwrap();
     let other = Voices::open(dir.path(), &Config { key_file: Some(key), ..Config::default() }).unwrap();
     assert!(other.of(1).is_empty(), "another key");
     assert!(other.remove(1, ada.id).unwrap(), "but it can be deleted");
@@ -110,11 +112,61 @@ fn a_deleted_voice_is_gone_from_memory_and_disk() {
 }
 
 #[test]
+fn a_deletion_that_was_cut_short_is_completed() {
+    let dir = tempfile::tempdir().unwrap();
+    let voices = open(dir.path());
+    let ada = voices.add(1, "Ada", embedding()).unwrap();
+    let path = dir.path().join(FOLDER).join("1").join(ada.id.to_string());
+    let draft = path.with_extension(DRAFT);
+    // A directory can be renamed, but not overwritten.
+    let sealed = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(voices.remove(1, ada.id), Err(Error::File { .. })));
+    assert!(
+        voices.of(1).is_empty() && !path.exists(),
+        "a half-erased file must not keep the name of a voice"
+    );
+    fs::remove_dir(&draft).unwrap();
+    fs::write(&draft, sealed).unwrap();
+    assert!(voices.remove(1, ada.id).unwrap(), "the next call erases what is left");
+    assert!(!draft.exists());
+    assert!(!voices.remove(1, ada.id).unwrap());
+}
+
+#[test]
+fn voices_are_read_while_a_disk_stalls() {
+    let dir = tempfile::tempdir().unwrap();
+    let voices = open(dir.path());
+    let ada = voices.add(1, "Ada", embedding()).unwrap();
+    voices.add(2, "Bo", embedding()).unwrap();
+    let path = dir.path().join(FOLDER).join("1").join(ada.id.to_string());
+    let draft = path.with_extension(DRAFT);
+    // Opening a pipe to write blocks until a reader comes.
+    fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let remover = std::thread::spawn({
+        let voices = voices.clone();
+        move || voices.remove(1, ada.id)
+    });
+    while !draft.exists() {
+        std::thread::yield_now();
+    }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send((voices.of(1).len(), voices.of(2).len())));
+    let found = receiver.recv_timeout(Duration::from_secs(10)).expect("reading must not wait for the disk");
+    assert_eq!(found.1, 1);
+    drop(fs::File::open(&draft).unwrap());
+    // A pipe cannot be synced; how the deletion ends is not the point.
+    let _ = remover.join().unwrap();
+}
+
+#[test]
 fn names_and_numbers_are_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config { max_per_organisation: 2, ..Config::default() };
     let voices = Voices::open(dir.path(), &config).unwrap();
-    for name in ["", "  ", "a\nb", "\u{7}", &"x".repeat(NAME_CHARACTERS_MAX + 1)] {
+    for name in ["", "  ", "a\nb", "\u{7}", "Ada\u{202e}", &"x".repeat(NAME_CHARACTERS_MAX + 1)] {
         assert!(matches!(voices.add(1, name, embedding()), Err(Error::Name)), "{name:?}");
     }
     voices.add(1, &"é".repeat(NAME_CHARACTERS_MAX), embedding()).unwrap();
@@ -132,6 +184,48 @@ fn a_file_that_was_never_finished_is_removed() {
     fs::write(&draft, b"half").unwrap();
     assert_eq!(open(dir.path()).of(1).len(), 1);
     assert!(!draft.exists());
+}
+
+#[test]
+fn what_cannot_be_read_leaves_the_other_voices_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let ada = open(dir.path()).add(1, "Ada", embedding()).unwrap();
+    let folder = dir.path().join(FOLDER);
+    fs::write(folder.join("123"), b"no folder").unwrap();
+    // Directories in the place of files: neither can be read as one.
+    fs::create_dir(folder.join("1").join(Uuid::new_v4().to_string())).unwrap();
+    fs::create_dir(folder.join("1").join(format!("{}.{DRAFT}", Uuid::new_v4()))).unwrap();
+    assert_eq!(&*open(dir.path()).of(1), [ada]);
+}
+
+#[test]
+fn a_missing_key_is_made_only_while_there_are_no_voices() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("unmounted");
+    let config = Config { key_file: Some(key.clone()), ..Config::default() };
+    let open = || Voices::open(dir.path(), &config);
+    let ada = open().unwrap().add(1, "Ada", embedding()).unwrap();
+    let kept = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    assert!(matches!(open(), Err(Error::Key { .. })));
+    assert!(!key.exists(), "a new key would hide the missing one");
+    fs::write(&key, kept).unwrap();
+    assert_eq!(&*open().unwrap().of(1), [ada.clone()]);
+    assert!(open().unwrap().remove(1, ada.id).unwrap());
+    fs::remove_file(&key).unwrap();
+    open().expect("nothing is sealed any more");
+}
+
+#[test]
+fn a_key_that_others_may_read_is_made_private() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(open(dir.path()));
+    let key = dir.path().join(KEY);
+    for mode in [0o644, 0o440] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+        drop(open(dir.path()));
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, mode & 0o700);
+    }
 }
 
 #[test]
