@@ -55,7 +55,7 @@ struct Segmented {
 /// The turns of `sound`, one channel of a recording.
 ///
 /// # Errors
-/// As the networks' or the queue's.
+/// As the networks'.
 pub async fn diarize(batcher: &Batcher, sound: &Sound, options: Options) -> Result<Diarization, Error> {
     let windows = segment(batcher, sound).await?;
     let segmented = blocking(move || {
@@ -95,9 +95,10 @@ async fn segment(batcher: &Batcher, sound: &Sound) -> Result<Vec<Window>, Error>
     let mut windows = Vec::with_capacity(count);
     while windows.len() < count {
         let batch = windows.len()..(windows.len() + WINDOWS).min(count);
+        let place = batcher.place().await;
         let audio =
             batch.clone().map(|index| samples(sound, index * hop..index * hop + WINDOW_SAMPLES)).collect();
-        let classes = batcher.segment(audio).await?;
+        let classes = place.segment(audio).await?;
         let found = batch.zip(&classes);
         windows.extend(
             found.map(|(index, classes)| Window {
