@@ -135,7 +135,8 @@ impl Batcher {
         Place { calls: self.calls.clone(), tenant: self.tenant, turn }
     }
 
-    /// Waits for a turn at clustering a recording, which keeps a processor busy: there is one for each. Cancel-safe.
+    /// Waits for a turn at clustering a recording, which keeps a processor busy: there are as many turns as processors.
+    /// Cancel-safe.
     pub async fn clustering(&self) -> Turn {
         self.clusterings.take(self.tenant).await
     }

@@ -85,7 +85,13 @@ pub async fn diarize(batcher: &Batcher, sound: &Sound, options: Options) -> Resu
         }
     }
     let end = sound.duration_seconds();
-    blocking(move || assemble(&segmented, &chunks, &embedded, options, end)).await
+    let turn = batcher.clustering().await;
+    let assemble = move || {
+        // Held until the end, even if nothing waits for it any more.
+        let _turn = turn;
+        assemble(&segmented, &chunks, &embedded, options, end)
+    };
+    blocking(assemble).await
 }
 
 async fn segment(batcher: &Batcher, sound: &Sound) -> Result<Vec<Window>, Error> {

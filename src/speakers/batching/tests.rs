@@ -3,7 +3,10 @@ use std::task::{Context, Waker};
 
 use futures_util::FutureExt as _;
 
+use super::super::network::WINDOW_FRAMES;
+use super::super::{Diarizer, Options};
 use super::*;
+use crate::audio::Sound;
 
 /// The first value of each piece of a batch.
 type Seen = Vec<f32>;
@@ -237,6 +240,42 @@ async fn streams_have_places_while_files_hold_all_of_theirs() {
     test.go_on();
     let labels = trunk(&test.batcher.for_streams().for_tenant(7), pieces([1.0])).await;
     assert_eq!(labels.expect("answered"), pieces([1.0]));
+}
+
+/// Hears silence.
+struct Silence;
+
+impl Networks for Silence {
+    fn segment(&self, windows: &[Vec<f32>]) -> Result<Vec<Vec<LogProbabilities>>, Error> {
+        let silence = [0.0, -10.0, -10.0, -10.0, -10.0, -10.0, -10.0];
+        Ok(vec![vec![silence; WINDOW_FRAMES]; windows.len()])
+    }
+
+    fn trunk(&self, _: &[Vec<f32>]) -> Result<Vec<Vec<f32>>, Error> {
+        Err(Error::Failed)
+    }
+
+    fn embed(&self, _: &[Vec<f32>]) -> Result<Vec<Vec<f32>>, Error> {
+        Err(Error::Failed)
+    }
+}
+
+#[tokio::test]
+async fn a_recording_waits_for_its_turn_at_clustering() {
+    let batcher = Batcher::start(|| Ok(Silence)).expect("started");
+    let mut held: Vec<_> = std::iter::from_fn(|| batcher.clustering().now_or_never()).collect();
+    let diarizer = Diarizer::new(batcher.clone()).for_tenant(1);
+    let diarized =
+        tokio::spawn(
+            async move { diarizer.diarize(&Sound::from(&[0.0; 800][..]), &Options::default()).await },
+        );
+    while batcher.clusterings.waiting() == 0 && !diarized.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!diarized.is_finished(), "it clusters beside as many as there are processors");
+    held.pop();
+    assert!(diarized.await.expect("no panic").is_ok());
+    assert!(batcher.clustering().now_or_never().is_some(), "it gave its turn back");
 }
 
 #[test]
