@@ -340,6 +340,7 @@ impl AtWork {
         let tenants = verifier.tenants();
         let transcriber = transcriber(config).await?;
         let diarizer = diarizer(config, transcriber.vad().cloned()).await?;
+        let diarizer = diarizer.map(|diarizer| diarizer.shared_between(&tenants));
         transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());

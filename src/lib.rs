@@ -64,7 +64,7 @@
 //! | keys       | share, state |
 //! | telemetry  | |
 //! | vad        | audio, cpu |
-//! | speakers   | audio, cpu, vad, transcript, telemetry |
+//! | speakers   | audio, cpu, share, vad, transcript, telemetry |
 //! | voices     | speakers, state |
 //! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |

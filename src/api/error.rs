@@ -43,7 +43,6 @@ use crate::{audio, engine, fetch, jobs, live, speakers, voices};
 
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
-const DIARIZER_RETRY: Duration = Duration::from_secs(5);
 const READER_RETRY: Duration = Duration::from_secs(1);
 /// While another program locks the job database, or memory is short: about one such wait.
 const DATABASE_RETRY: Duration = Duration::from_secs(5);
@@ -244,10 +243,7 @@ impl From<voices::Error> for Failure {
 
 impl From<speakers::Error> for Failure {
     fn from(error: speakers::Error) -> Self {
-        match error {
-            speakers::Error::Busy => Self::busy(DIARIZER_RETRY).because(error),
-            error => Self::internal(error),
-        }
+        Self::internal(error)
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
     };
     let clip = decode(&services, clip, decode_options, &options, &origin).await?;
     let sound = clip.decoded.channels.first().ok_or_else(error::no_audio)?;
-    let diarization = deadline.wait(diarizer.diarize(sound, &Options::default())).await;
+    let diarization = deadline.wait(diarizer.for_tenant(tenant.0).diarize(sound, &Options::default())).await;
     let diarization = diarization.ok_or(engine::Error::DeadlineExceeded)??;
     let embedding = enrolled(&diarization)?;
     drop(clip);

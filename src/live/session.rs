@@ -225,6 +225,7 @@ impl Session {
                     self.channels = (0..pcm.len()).map(channel).collect();
                     self.windows = pcm.iter().map(|_| None).collect();
                     if let (Some(diarizer), Some(options)) = (diarizer, self.options.speakers) {
+                        let diarizer = diarizer.for_tenant(self.options.tenant.0);
                         let patience = Duration::from_millis(config.speakers_timeout_ms);
                         let naming = || self.options.voices.clone().map(Naming::new);
                         let labelling =

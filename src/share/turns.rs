@@ -69,7 +69,7 @@ impl Turns {
     }
 
     #[cfg(test)]
-    fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.0.state().waiting.values().map(VecDeque::len).sum()
     }
 }

@@ -1,22 +1,29 @@
 //! A thread that computes the networks in batches for all requests, in turns that are fair between them.
 //!
-//! The calls that wait for a network get turns one input at a time, so a call with one window passes one with
-//! hundreds. A call whose future was dropped is forgotten with what is left of it.
+//! The tenants whose calls wait for a network get turns one input at a time, and so do the calls of one tenant: a call
+//! with one window passes one with hundreds, and a tenant with one call passes one with dozens. A call whose future was
+//! dropped is forgotten with what is left of it.
+//!
+//! A call needs a [`Place`]. One that finds none waits, in turn by tenant, and no tenant holds more than its share.
+//! Files and streams have places of their own, so that words that become final don't wait for recordings.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::error::Error;
 use super::network::{LogProbabilities, Networks};
+use crate::share::{Tenants, Turn, Turns};
 use crate::telemetry::metrics::SPEAKERS_BATCH;
 
-/// Calls that may wait.
-const CALLS_MAX: usize = 256;
+/// Calls of files that have places at once: enough to fill batches, with some 10 MB of audio each.
+const FILE_PLACES: usize = 32;
+/// Calls of streams that have places at once: most have one or two windows.
+const STREAM_PLACES: usize = 64;
 /// Inputs of one batch: enough to share weights and threads, few enough that no turn lasts long.
 const WINDOWS_MAX: usize = 16;
 const PIECES_MAX: usize = 8;
@@ -25,12 +32,22 @@ const STATISTICS_MAX: usize = 64;
 /// a quarter of the processor (weights 335 and 1024, `sched(7)`).
 const NICENESS: i32 = 5;
 
-/// A handle on the thread, which ends with the last of them. Dropping the future of a call withdraws it.
+/// One tenant's handle on the thread, which ends with the last of them. Dropping the future of a call withdraws it.
 #[derive(Clone)]
 pub struct Batcher {
     calls: Sender<Call>,
-    /// One for each call that waits.
-    places: Arc<Semaphore>,
+    tenant: u64,
+    /// Those of files, unless [`Self::for_streams`] made the handle.
+    places: Turns,
+    stream_places: Turns,
+    clusterings: Turns,
+}
+
+/// A place for one call. The caller makes the inputs once it has it, so a call that waits holds none.
+pub struct Place {
+    calls: Sender<Call>,
+    tenant: u64,
+    turn: Turn,
 }
 
 enum Call {
@@ -45,14 +62,15 @@ struct Waiting<O> {
     outputs: Vec<O>,
     failed: bool,
     reply: oneshot::Sender<Result<Vec<O>, Error>>,
-    place: OwnedSemaphorePermit,
+    tenant: u64,
+    turn: Turn,
 }
 
 impl<O> Waiting<O> {
     fn answer(self) {
-        let Self { outputs, failed, reply, place, .. } = self;
+        let Self { outputs, failed, reply, turn, .. } = self;
         // Before the answer, so that the caller's next call finds a place.
-        drop(place);
+        drop(turn);
         // A caller that has gone by now needs no answer.
         drop(reply.send(if failed { Err(Error::Failed) } else { Ok(outputs) }));
     }
@@ -81,42 +99,83 @@ impl Batcher {
         };
         std::thread::Builder::new().name("speakers".into()).spawn(serve).map_err(Error::Thread)?;
         reported.recv().map_err(|_| Error::Failed)??;
-        Ok(Self { calls, places: Arc::new(Semaphore::new(CALLS_MAX)) })
+        let alone = Tenants::default();
+        let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+        Ok(Self {
+            calls,
+            tenant: 0,
+            places: Turns::new(FILE_PLACES, alone.clone()),
+            stream_places: Turns::new(STREAM_PLACES, alone),
+            clusterings: Turns::brief(processors),
+        })
     }
 
+    /// With places that are shared between `tenants`. Handles that were made before have others.
+    pub fn shared_between(self, tenants: &Tenants) -> Self {
+        Self {
+            places: Turns::new(FILE_PLACES, tenants.clone()),
+            stream_places: Turns::new(STREAM_PLACES, tenants.clone()),
+            ..self
+        }
+    }
+
+    /// For calls of `tenant`; a new thread's first handle is for 0.
+    pub fn for_tenant(&self, tenant: u64) -> Self {
+        Self { tenant, ..self.clone() }
+    }
+
+    /// For calls of streams.
+    pub fn for_streams(&self) -> Self {
+        Self { places: self.stream_places.clone(), ..self.clone() }
+    }
+
+    /// Waits for a place. Cancel-safe.
+    pub async fn place(&self) -> Place {
+        let turn = self.places.take(self.tenant).await;
+        Place { calls: self.calls.clone(), tenant: self.tenant, turn }
+    }
+
+    /// Waits for a turn at clustering a recording, which keeps a processor busy: there are as many turns as processors.
+    /// Cancel-safe.
+    pub async fn clustering(&self) -> Turn {
+        self.clusterings.take(self.tenant).await
+    }
+}
+
+impl Place {
     /// As [`Networks::segment`].
     ///
     /// # Errors
-    /// [`Error::Busy`] if too many calls wait, [`Error::Failed`].
-    pub async fn segment(&self, windows: Vec<Vec<f32>>) -> Result<Vec<Vec<LogProbabilities>>, Error> {
+    /// [`Error::Failed`].
+    pub async fn segment(self, windows: Vec<Vec<f32>>) -> Result<Vec<Vec<LogProbabilities>>, Error> {
         self.ask(windows, Call::Segment).await
     }
 
     /// As [`Networks::trunk`].
     ///
     /// # Errors
-    /// [`Error::Busy`] if too many calls wait, [`Error::Failed`].
-    pub async fn trunk(&self, pieces: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, Error> {
+    /// [`Error::Failed`].
+    pub async fn trunk(self, pieces: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, Error> {
         self.ask(pieces, Call::Trunk).await
     }
 
     /// As [`Networks::embed`].
     ///
     /// # Errors
-    /// [`Error::Busy`] if too many calls wait, [`Error::Failed`].
-    pub async fn embed(&self, statistics: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, Error> {
+    /// [`Error::Failed`].
+    pub async fn embed(self, statistics: Vec<Vec<f32>>) -> Result<Vec<Vec<f32>>, Error> {
         self.ask(statistics, Call::Embed).await
     }
 
-    async fn ask<O>(&self, inputs: Vec<Vec<f32>>, call: fn(Waiting<O>) -> Call) -> Result<Vec<O>, Error> {
+    async fn ask<O>(self, inputs: Vec<Vec<f32>>, call: fn(Waiting<O>) -> Call) -> Result<Vec<O>, Error> {
         if inputs.is_empty() {
             return Ok(Vec::new());
         }
-        let place = self.places.clone().try_acquire_owned().map_err(|_| Error::Busy)?;
+        let Self { calls, tenant, turn } = self;
         let (reply, answer) = oneshot::channel();
         let outputs = Vec::with_capacity(inputs.len());
-        let waiting = Waiting { inputs: inputs.into_iter(), outputs, failed: false, reply, place };
-        self.calls.send(call(waiting)).map_err(|_| Error::Failed)?;
+        let waiting = Waiting { inputs: inputs.into_iter(), outputs, failed: false, reply, tenant, turn };
+        calls.send(call(waiting)).map_err(|_| Error::Failed)?;
         answer.await.map_err(|_| Error::Failed)?
     }
 }
@@ -130,9 +189,9 @@ fn step_back() {
 /// The calls that wait for each network.
 #[derive(Default)]
 struct Server {
-    segment: Turns<Vec<LogProbabilities>>,
-    trunk: Turns<Vec<f32>>,
-    embed: Turns<Vec<f32>>,
+    segment: Calls<Vec<LogProbabilities>>,
+    trunk: Calls<Vec<f32>>,
+    embed: Calls<Vec<f32>>,
 }
 
 impl Server {
@@ -158,25 +217,40 @@ impl Server {
 
     fn enter(&mut self, call: Call) {
         match call {
-            Call::Segment(waiting) => self.segment.0.push_back(waiting),
-            Call::Trunk(waiting) => self.trunk.0.push_back(waiting),
-            Call::Embed(waiting) => self.embed.0.push_back(waiting),
+            Call::Segment(waiting) => self.segment.enter(waiting),
+            Call::Trunk(waiting) => self.trunk.enter(waiting),
+            Call::Embed(waiting) => self.embed.enter(waiting),
         }
     }
 }
 
-/// Calls in the order of their turns.
-struct Turns<O>(VecDeque<Waiting<O>>);
+/// The calls that wait for one network.
+struct Calls<O> {
+    by_number: HashMap<u64, Waiting<O>>,
+    /// The next one's.
+    number: u64,
+    /// Each tenant with calls that have inputs left, and these by number, all in the order of their turns.
+    lines: VecDeque<(u64, VecDeque<u64>)>,
+}
 
-impl<O> Default for Turns<O> {
+impl<O> Default for Calls<O> {
     fn default() -> Self {
-        Self(VecDeque::new())
+        Self { by_number: HashMap::new(), number: 0, lines: VecDeque::new() }
     }
 }
 
-impl<O> Turns<O> {
+impl<O> Calls<O> {
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_number.is_empty()
+    }
+
+    fn enter(&mut self, call: Waiting<O>) {
+        match self.lines.iter_mut().find(|(tenant, _)| *tenant == call.tenant) {
+            Some((_, line)) => line.push_back(self.number),
+            None => self.lines.push_back((call.tenant, VecDeque::from([self.number]))),
+        }
+        self.by_number.insert(self.number, call);
+        self.number += 1;
     }
 
     /// Computes one batch of at most `most` inputs, and answers the calls that it completes.
@@ -186,9 +260,11 @@ impl<O> Turns<O> {
         most: usize,
         compute: impl FnOnce(&[Vec<f32>]) -> Result<Vec<O>, Error>,
     ) {
-        self.0.retain(|call| !call.reply.is_closed());
+        self.forget_withdrawn();
         let (inputs, owners) = self.batch(most);
-        let Some(last) = owners.last().copied() else { return };
+        if inputs.is_empty() {
+            return;
+        }
         let start = Instant::now();
         let outputs = match catch_unwind(AssertUnwindSafe(|| compute(&inputs))) {
             Ok(Ok(outputs)) if outputs.len() == inputs.len() => Some(outputs),
@@ -197,40 +273,43 @@ impl<O> Turns<O> {
             Err(_) => fail(network, "it panicked"),
         };
         SPEAKERS_BATCH.with(&[("network", network)]).record(start.elapsed());
-        match outputs {
-            // A call's inputs are taken in their order.
-            Some(outputs) => {
-                owners.iter().zip(outputs).for_each(|(owner, output)| self.0[*owner].outputs.push(output));
-            }
-            None => owners.iter().for_each(|owner| self.0[*owner].failed = true),
-        }
-        // The next batch begins with the call after the last one served.
-        self.0.rotate_left(last + 1);
-        for _ in 0..self.0.len() {
-            let Some(call) = self.0.pop_front() else { break };
-            if call.failed || call.inputs.len() == 0 {
-                call.answer();
-            } else {
-                self.0.push_back(call);
+        // A call's inputs are taken in their order. There are as many outputs as inputs, or none.
+        let mut outputs = outputs.map(Vec::into_iter);
+        for owner in &owners {
+            let Some(call) = self.by_number.get_mut(owner) else { continue };
+            match outputs.as_mut().and_then(Iterator::next) {
+                Some(output) => call.outputs.push(output),
+                None => call.failed = true,
             }
         }
+        let is_done = |_: &u64, call: &mut Waiting<O>| call.failed || call.inputs.len() == 0;
+        self.by_number.extract_if(is_done).for_each(|(_, call)| call.answer());
     }
 
-    /// Inputs of all calls, one of each in turn, and the position of each one's call.
-    fn batch(&mut self, most: usize) -> (Vec<Vec<f32>>, Vec<usize>) {
+    fn forget_withdrawn(&mut self) {
+        self.by_number.retain(|_, call| !call.reply.is_closed());
+        self.lines.iter_mut().for_each(|(_, line)| line.retain(|number| self.by_number.contains_key(number)));
+        self.lines.retain(|(_, line)| !line.is_empty());
+    }
+
+    /// Inputs, one of each tenant's next call in turn, and the number of each one's call.
+    fn batch(&mut self, most: usize) -> (Vec<Vec<f32>>, Vec<u64>) {
         let (mut inputs, mut owners) = (Vec::new(), Vec::new());
-        while inputs.len() < most {
-            let before = inputs.len();
-            for (owner, call) in self.0.iter_mut().enumerate() {
-                if inputs.len() < most
-                    && let Some(input) = call.inputs.next()
-                {
-                    inputs.push(input);
-                    owners.push(owner);
+        while inputs.len() < most
+            && let Some((tenant, mut line)) = self.lines.pop_front()
+        {
+            if let Some(number) = line.pop_front()
+                && let Some(call) = self.by_number.get_mut(&number)
+                && let Some(input) = call.inputs.next()
+            {
+                inputs.push(input);
+                owners.push(number);
+                if call.inputs.len() > 0 {
+                    line.push_back(number);
                 }
             }
-            if inputs.len() == before {
-                break;
+            if !line.is_empty() {
+                self.lines.push_back((tenant, line));
             }
         }
         (inputs, owners)
@@ -243,174 +322,4 @@ fn fail<T>(network: &'static str, reason: &str) -> Option<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::{Pin, pin};
-    use std::task::{Context, Waker};
-
-    use super::*;
-
-    /// The first value of each piece of a batch.
-    type Seen = Vec<f32>;
-
-    /// Echoes pieces once the test lets it, and panics or fails at some.
-    struct Echo {
-        seen: Sender<Seen>,
-        go_on: Receiver<()>,
-    }
-
-    const PANIC: f32 = -1.0;
-    const FAIL: f32 = -2.0;
-    const TOO_FEW: f32 = -3.0;
-
-    impl Networks for Echo {
-        fn segment(&self, _: &[Vec<f32>]) -> Result<Vec<Vec<LogProbabilities>>, Error> {
-            Ok(Vec::new())
-        }
-
-        fn trunk(&self, pieces: &[Vec<f32>]) -> Result<Vec<Vec<f32>>, Error> {
-            let seen: Seen = pieces.iter().map(|piece| piece[0]).collect();
-            self.seen.send(seen.clone()).expect("the test listens");
-            self.go_on.recv().expect("the test lets it go on");
-            assert!(!seen.contains(&PANIC), "by the test");
-            match seen {
-                seen if seen.contains(&FAIL) => Err(Error::Failed),
-                seen if seen.contains(&TOO_FEW) => Ok(Vec::new()),
-                _ => Ok(pieces.to_vec()),
-            }
-        }
-
-        fn embed(&self, statistics: &[Vec<f32>]) -> Result<Vec<Vec<f32>>, Error> {
-            Ok(statistics.to_vec())
-        }
-    }
-
-    struct Test {
-        batcher: Batcher,
-        seen: Receiver<Seen>,
-        go_on: Sender<()>,
-    }
-
-    fn start() -> Test {
-        let (seen, listen) = unbounded();
-        let (go_on, wait) = unbounded();
-        let batcher = Batcher::start(move || Ok(Echo { seen, go_on: wait })).expect("started");
-        Test { batcher, seen: listen, go_on }
-    }
-
-    impl Test {
-        /// Waits for the next batch.
-        fn batch(&self) -> Seen {
-            self.seen.recv().expect("a batch")
-        }
-
-        fn go_on(&self) {
-            self.go_on.send(()).expect("the thread lives");
-        }
-    }
-
-    fn pieces(values: impl IntoIterator<Item = f32>) -> Vec<Vec<f32>> {
-        values.into_iter().map(|value| vec![value]).collect()
-    }
-
-    /// Makes a call enter the queue.
-    fn enter<O>(future: Pin<&mut impl Future<Output = O>>) {
-        assert!(future.poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    }
-
-    #[tokio::test]
-    async fn a_short_call_passes_a_long_one_and_both_get_their_own() {
-        let test = start();
-        let long: Vec<f32> = (0..20).map(|n| n as f32).collect();
-        let mut first = pin!(test.batcher.trunk(pieces(long.clone())));
-        let mut second = pin!(test.batcher.trunk(pieces([100.0, 101.0])));
-        enter(first.as_mut());
-        assert_eq!(test.batch(), long[..8]);
-        enter(second.as_mut());
-        test.go_on();
-        assert_eq!(test.batch(), [8.0, 100.0, 9.0, 101.0, 10.0, 11.0, 12.0, 13.0]);
-        test.go_on();
-        assert_eq!(second.await.expect("answered"), pieces([100.0, 101.0]));
-        assert_eq!(test.batch(), long[14..]);
-        test.go_on();
-        assert_eq!(first.await.expect("answered"), pieces(long));
-    }
-
-    #[tokio::test]
-    async fn with_more_calls_than_a_batch_holds_all_get_their_turns() {
-        let test = start();
-        let mut blocker = pin!(test.batcher.trunk(pieces([0.0])));
-        enter(blocker.as_mut());
-        assert_eq!(test.batch(), [0.0]);
-        let mut calls: Vec<_> =
-            (1..=10).map(|n| Box::pin(test.batcher.trunk(pieces([n as f32, n as f32 + 0.5])))).collect();
-        calls.iter_mut().for_each(|call| enter(call.as_mut()));
-        test.go_on();
-        assert_eq!(test.batch(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-        test.go_on();
-        assert_eq!(test.batch(), [9.0, 10.0, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]);
-        test.go_on();
-        assert_eq!(test.batch(), [7.5, 8.5, 9.5, 10.5]);
-        test.go_on();
-        for (n, call) in (1..=10).zip(calls) {
-            assert_eq!(call.await.expect("answered"), pieces([n as f32, n as f32 + 0.5]));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_dropped_call_is_not_computed() {
-        let test = start();
-        let mut first = pin!(test.batcher.trunk(pieces([1.0])));
-        enter(first.as_mut());
-        assert_eq!(test.batch(), [1.0]);
-        let mut dropped = Box::pin(test.batcher.trunk(pieces([2.0; 30])));
-        enter(dropped.as_mut());
-        let mut third = pin!(test.batcher.trunk(pieces([3.0])));
-        enter(third.as_mut());
-        drop(dropped);
-        test.go_on();
-        assert_eq!(test.batch(), [3.0]);
-        test.go_on();
-        assert_eq!(third.await.expect("answered"), pieces([3.0]));
-        assert_eq!(test.batcher.places.available_permits(), CALLS_MAX);
-    }
-
-    #[tokio::test]
-    async fn a_batch_that_fails_fails_its_callers_and_the_thread_lives_on() {
-        let test = start();
-        for poison in [PANIC, FAIL, TOO_FEW] {
-            test.go_on();
-            let failed = test.batcher.trunk(pieces([1.0, poison])).await;
-            assert!(matches!(failed, Err(Error::Failed)), "{poison}: {failed:?}");
-            test.go_on();
-            assert_eq!(test.batcher.trunk(pieces([2.0])).await.expect("answered"), pieces([2.0]));
-        }
-        assert_eq!(test.batcher.embed(pieces([4.0])).await.expect("answered"), pieces([4.0]));
-        assert!(matches!(test.batcher.segment(pieces([5.0])).await, Err(Error::Failed)));
-    }
-
-    #[tokio::test]
-    async fn a_call_beyond_the_bound_is_refused() {
-        let test = start();
-        let mut running = pin!(test.batcher.trunk(pieces([0.0])));
-        enter(running.as_mut());
-        assert_eq!(test.batch(), [0.0]);
-        let mut calls: Vec<_> = (1..CALLS_MAX).map(|_| Box::pin(test.batcher.trunk(pieces([1.0])))).collect();
-        calls.iter_mut().for_each(|call| enter(call.as_mut()));
-        assert!(matches!(test.batcher.embed(pieces([1.0])).await, Err(Error::Busy)));
-        assert!(matches!(test.batcher.trunk(Vec::new()).await, Ok(none) if none.is_empty()));
-        drop(calls);
-        test.go_on();
-        running.await.expect("answered");
-        assert_eq!(test.batcher.embed(pieces([4.0])).await.expect("answered"), pieces([4.0]));
-    }
-
-    #[test]
-    fn an_error_of_loading_is_passed_on() {
-        let missing = || Err::<Echo, _>(Error::Unexpected { tensor: "x".to_owned() });
-        assert!(matches!(Batcher::start(missing), Err(Error::Unexpected { .. })));
-        assert!(matches!(
-            Batcher::start(|| -> Result<Echo, Error> { panic!("by the test") }),
-            Err(Error::Failed)
-        ));
-    }
-}
+mod tests;

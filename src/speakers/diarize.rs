@@ -57,7 +57,7 @@ struct Segmented {
 /// The turns of `sound`, one channel of a recording. `vad` hears speech that segmentation passes over.
 ///
 /// # Errors
-/// As the networks' or the queue's.
+/// As the networks'.
 pub async fn diarize(
     batcher: &Batcher,
     vad: Option<&Vad>,
@@ -98,7 +98,13 @@ pub async fn diarize(
         }
     }
     let end = sound.duration_seconds();
-    blocking(move || assemble(&segmented, &chunks, &embedded, options, end)).await
+    let turn = batcher.clustering().await;
+    let assemble = move || {
+        // Held until the end, even if nothing waits for it any more.
+        let _turn = turn;
+        assemble(&segmented, &chunks, &embedded, options, end)
+    };
+    blocking(assemble).await
 }
 
 async fn segment(batcher: &Batcher, sound: &Sound) -> Result<Vec<Window>, Error> {
@@ -108,9 +114,10 @@ async fn segment(batcher: &Batcher, sound: &Sound) -> Result<Vec<Window>, Error>
     let mut windows = Vec::with_capacity(count);
     while windows.len() < count {
         let batch = windows.len()..(windows.len() + WINDOWS).min(count);
+        let place = batcher.place().await;
         let audio =
             batch.clone().map(|index| samples(sound, index * hop..index * hop + WINDOW_SAMPLES)).collect();
-        let classes = batcher.segment(audio).await?;
+        let classes = place.segment(audio).await?;
         let found = batch.zip(&classes);
         windows.extend(
             found.map(|(index, classes)| Window {

@@ -5,6 +5,7 @@ use std::path::Path;
 use tch::{Device, Kind};
 
 use crate::audio::Sound;
+use crate::share::Tenants;
 use crate::vad::Vad;
 
 use super::batching::Batcher;
@@ -14,7 +15,7 @@ use super::live::Stream;
 use super::processor::Processor;
 use super::torch::Torch;
 
-/// Diarization on one device. Clones share the networks and their thread.
+/// Diarization on one device, for one tenant. Clones share the networks and their thread.
 #[derive(Clone)]
 pub struct Diarizer {
     batcher: Batcher,
@@ -47,16 +48,29 @@ impl Diarizer {
         Self { vad, ..self }
     }
 
-    /// The turns of `sound`, one channel of a recording.
+    /// With places that are shared between `tenants`.
+    pub fn shared_between(mut self, tenants: &Tenants) -> Self {
+        self.batcher = self.batcher.shared_between(tenants);
+        self
+    }
+
+    /// The same for `tenant`; one that has just been loaded is for 0.
+    pub fn for_tenant(&self, tenant: u64) -> Self {
+        let mut diarizer = self.clone();
+        diarizer.batcher = self.batcher.for_tenant(tenant);
+        diarizer
+    }
+
+    /// The turns of `sound`, one channel of a recording. Waits for its places as long as it takes.
     ///
     /// # Errors
-    /// [`Error::Busy`] if too many requests wait, [`Error::Failed`].
+    /// [`Error::Failed`].
     pub async fn diarize(&self, sound: &Sound, options: &Options) -> Result<Diarization, Error> {
         diarize(&self.batcher, self.vad.as_ref(), sound, *options).await
     }
 
     /// A stream of audio whose speakers are found as its words become final.
     pub fn stream(&self, options: Options) -> Stream {
-        Stream::new(self.batcher.clone(), self.vad.as_ref(), options)
+        Stream::new(self.batcher.for_streams(), self.vad.as_ref(), options)
     }
 }

@@ -21,9 +21,6 @@ pub enum Error {
     Unexpected { tensor: String },
     #[error("no thread for the networks")]
     Thread(#[source] std::io::Error),
-    /// The queue is full; trying again later may help.
-    #[error("too many requests wait for their speakers")]
-    Busy,
     /// The networks failed on this request's batch. The cause is in the log.
     #[error("the speakers could not be computed")]
     Failed,

@@ -95,7 +95,7 @@ impl Stream {
     /// and mean the same speaker in all later words.
     ///
     /// # Errors
-    /// As the networks' or the queue's; the words then have no speakers, and later calls work.
+    /// As the networks'; the words then have no speakers, and later calls work.
     pub async fn label(&mut self, words: &mut [Word]) -> Result<(), Error> {
         let last = words
             .iter()
@@ -139,11 +139,12 @@ impl Stream {
             (end * FRAME_SAMPLES).saturating_sub(WINDOW_SAMPLES).div_ceil(FRAME_SAMPLES).max(first)
         };
         let sample = |frame: usize| frame * FRAME_SAMPLES;
+        let place = self.batcher.place().await;
         let audio = ends
             .iter()
             .map(|&end| self.samples(sample(start(end))..sample(start(end)) + WINDOW_SAMPLES))
             .collect();
-        let classes = self.batcher.segment(audio).await?;
+        let classes = place.segment(audio).await?;
         let mut windows: Vec<Window> = Vec::with_capacity(ends.len());
         for (&end, classes) in ends.iter().zip(&classes) {
             let mut speakers = local_speakers(classes);

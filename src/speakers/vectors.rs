@@ -17,20 +17,24 @@ pub struct Pending {
 /// The embeddings of the chunks of all `regions`, in order, and the chunks. `samples` gives the audio of a range.
 ///
 /// # Errors
-/// As [`Batcher`]'s.
+/// As the networks'.
 pub async fn embed(
     batcher: &Batcher,
     regions: Vec<Pending>,
     samples: impl Fn(Range<usize>) -> Vec<f32>,
 ) -> Result<(Vec<Chunk>, Vec<Embedded>), Error> {
+    if regions.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let place = batcher.place().await;
     let audio: Vec<Vec<f32>> =
         regions.iter().flat_map(|region| &region.pieces).map(|piece| samples(piece.samples())).collect();
     let banks =
         blocking(move || audio.iter().map(|audio| Piece::normalized(filter_banks(audio))).collect()).await?;
-    let features = batcher.trunk(banks).await?;
+    let features = place.trunk(banks).await?;
     let pooled = blocking(move || pool(regions, &features)).await?;
     let (chunks, statistics): (Vec<Chunk>, Vec<Vec<f32>>) = pooled.into_iter().unzip();
-    let vectors = batcher.embed(statistics).await?;
+    let vectors = batcher.place().await.embed(statistics).await?;
     let embedded = chunks.iter().zip(vectors);
     let embedded =
         embedded.map(|(chunk, vector)| Embedded { vector, clean_seconds: chunk.clean_seconds }).collect();

@@ -12,9 +12,6 @@ use crate::speakers::{self, Diarization, Diarizer};
 use crate::telemetry::metrics;
 use crate::transcript::Transcript;
 
-/// The pause before a request may come again that found too many waiting for their speakers.
-const BUSY_RETRY: std::time::Duration = std::time::Duration::from_secs(5);
-
 impl Transcriber {
     /// As [`Self::transcribe_all`], and labels the words with their speakers, of which `asked` says how many there may
     /// be. Each channel has speakers of its own, numbered from 0. Dropping the future ends all work.
@@ -32,7 +29,8 @@ impl Transcriber {
         // Dropped before the admission, in which its memory is counted.
         let channels: Arc<[Sound]> = channels.into();
         let speakers = async {
-            let found = by(options.deadline, diarize(diarizer, &channels, asked)).await;
+            let diarizer = diarizer.for_tenant(options.tenant.0);
+            let found = by(options.deadline, diarize(&diarizer, &channels, asked)).await;
             found.ok_or(Error::DeadlineExceeded)?
         };
         let words = self.recognise(&channels, &admission, options);
@@ -52,15 +50,10 @@ async fn diarize(
 ) -> Result<Vec<Diarization>, Error> {
     let mut found = Vec::with_capacity(channels.len());
     for sound in channels {
-        found.push(diarizer.diarize(sound, asked).await.map_err(failure)?);
+        found.push(
+            diarizer.diarize(sound, asked).await.map_err(|error| Error::ModelFailed(error.to_string()))?,
+        );
         metrics::DIARIZED.with(&[]).increment(sound.duration_seconds() as u64);
     }
     Ok(found)
-}
-
-fn failure(error: speakers::Error) -> Error {
-    match error {
-        speakers::Error::Busy => Error::Overloaded { retry_after: BUSY_RETRY },
-        error => Error::ModelFailed(error.to_string()),
-    }
 }

@@ -210,7 +210,7 @@ fn a_missing_key_is_made_only_while_there_are_no_voices() {
     assert!(matches!(open(), Err(Error::Key { .. })));
     assert!(!key.exists(), "a new key would hide the missing one");
     fs::write(&key, kept).unwrap();
-    assert_eq!(&*open().unwrap().of(1), [ada.clone()]);
+    assert_eq!(&*open().unwrap().of(1), std::slice::from_ref(&ada));
     assert!(open().unwrap().remove(1, ada.id).unwrap());
     fs::remove_file(&key).unwrap();
     open().expect("nothing is sealed any more");
