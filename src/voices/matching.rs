@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use super::store::Voice;
 
-/// A speaker is at least so much like its own voice. Strangers among six enrolled readers were that much like one of them in
-/// 0.3% of trials, and on telephone lines in 8%; readers were named in all of theirs, and on telephone lines in 98%. These
-/// figures are of embeddings that ended with a ReLU; without it cosines are lower, and the figures are to be measured anew.
+/// The least cosine between a speaker and the voice that names it. With three readers enrolled by one clip each, 22 of their 22
+/// other clips of 4 to 35 s were named rightly, and none of 15 clips of strangers (clean recordings, over POST).
 const SIMILAR: f32 = 0.65;
-/// By so much a speaker is more like its voice than like the next one.
+/// The least lead over the second most similar voice.
 const MARGIN: f32 = 0.08;
 /// How fast confidence rises with similarity: 0.5 at [`SIMILAR`], 0.95 at 0.2 above it.
 const STEEPNESS: f32 = 15.0;
