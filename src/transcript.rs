@@ -15,7 +15,7 @@ pub struct Word {
     pub end: f64,
     /// How likely the word is to be right, 0 to 1: calibrated, so that of words at 0.8 about 80 % are.
     pub probability: f32,
-    /// Set where speakers are told apart.
+    /// With diarization.
     pub speaker: Option<Speaker>,
 }
 

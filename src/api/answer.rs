@@ -194,7 +194,7 @@ pub(super) fn format_options<'a>(parameters: &'a Parameters, language: &'a str) 
 struct Channel<'a> {
     parameters: &'a Parameters,
     transcript: &'a Transcript,
-    /// Of speakers, by number.
+    /// Names of speakers, by their number.
     names: &'a [Option<Identified>],
     /// As the model heard them.
     heard: Vec<Word>,

@@ -132,7 +132,7 @@ impl Parameters {
         }
     }
 
-    /// What to look for if speakers are to be told apart.
+    /// Limits on the number of speakers.
     pub fn speakers(&self) -> Option<speakers::Options> {
         (!self.diarize.is_empty()).then_some(self.speakers)
     }

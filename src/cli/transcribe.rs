@@ -214,7 +214,7 @@ fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<T
 struct Work {
     /// `None`: no words are asked for.
     recogniser: Option<(Transcriber, TranscribeOptions)>,
-    /// `None`: speakers are not told apart.
+    /// `None`: no diarization.
     speakers: Option<(Diarizer, Options)>,
     config: Config,
     format: OutputFormat,

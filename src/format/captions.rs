@@ -14,7 +14,7 @@
 //!
 //! No words are left out, so captions of fast speech may exceed the reading speed.
 //!
-//! Where speakers are told apart, each caption has one speaker, named as the hosted API's own caption helpers do
+//! With diarization, each caption has one speaker, named as the hosted API's own caption helpers do
 //! (deepgram-python-captions): WebVTT has a voice span in each cue, SubRip a line of its own where the speaker changes.
 
 mod atoms;
@@ -27,7 +27,7 @@ use std::fmt::Write;
 use self::cues::{Cue, cues};
 use crate::transcript::{Transcript, Word};
 
-/// One line for each segment; where speakers are told apart, for each turn: `[00:00:01 speaker 0] Hello.`
+/// One line for each segment; with diarization, for each turn: `[00:00:01 speaker 0] Hello.`
 pub fn text(transcript: &Transcript) -> String {
     if transcript.words().any(|word| word.speaker.is_some()) {
         return turns(transcript);

@@ -16,7 +16,7 @@ pub struct Sentence {
     pub text: String,
     pub start: f64,
     pub end: f64,
-    /// Where speakers are told apart.
+    /// With diarization.
     pub speaker: Option<usize>,
 }
 
@@ -28,7 +28,7 @@ pub struct Paragraph {
     pub words: usize,
     pub start: f64,
     pub end: f64,
-    /// Where speakers are told apart.
+    /// With diarization.
     pub speaker: Option<usize>,
 }
 

@@ -27,7 +27,7 @@ pub struct Word {
     pub end: f64,
     /// 0 to 1: the mean of the words it was made of.
     pub confidence: f32,
-    /// Where speakers are told apart.
+    /// With diarization.
     pub speaker: Option<Speaker>,
 }
 

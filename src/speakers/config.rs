@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// that knows voices again.
 pub const MODEL: &str = "pyannote-segmentation-3.0+campplus";
 
-/// Whether and how speakers are told apart.
+/// Whether the server does diarization, and where.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

@@ -79,7 +79,7 @@ pub const AUDIO_IN: Counter =
 pub const AUDIO_DONE: Counter =
     counter("stt_audio_done_seconds_total", Unit::Seconds, "Audio recognised, by class.");
 pub const DIARIZED: Counter =
-    counter("stt_diarized_seconds_total", Unit::Seconds, "Audio in whose words speakers were told apart.");
+    counter("stt_diarized_seconds_total", Unit::Seconds, "Audio of files with diarization.");
 pub const BUSY: Counter =
     counter("stt_engine_busy_seconds_total", Unit::Seconds, "Time that the engine spent in the model.");
 pub const REFUSED: Counter = counter(

@@ -1,4 +1,4 @@
-//! Two voices, told apart by the built program: batch, callback, channels, captions and RTTM.
+//! Diarization of two voices by the built program: batch, callback, channels, captions and RTTM.
 //!
 //! `./setup speakers` fetches the models; without them these tests are skipped with a message. With `TEST_ALL_SDKS` set, as
 //! in CI, they must be there.

@@ -26,7 +26,7 @@ pub struct SpeakerFlags {
 }
 
 impl SpeakerFlags {
-    /// The speakers to look for; `None`: they are not told apart.
+    /// Limits on the number of speakers; `None`: no diarization.
     ///
     /// # Errors
     /// Numbers that contradict each other, or that have no effect.

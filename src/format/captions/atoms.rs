@@ -24,7 +24,7 @@ pub struct Atom {
     pub end: f64,
     /// Columns without the space.
     pub columns: usize,
-    /// Where speakers are told apart.
+    /// With diarization.
     pub speaker: Option<usize>,
 }
 

@@ -15,7 +15,7 @@ pub struct Cue {
     pub start_ms: u64,
     pub end_ms: u64,
     pub lines: Vec<String>,
-    /// Where speakers are told apart.
+    /// With diarization.
     pub speaker: Option<usize>,
 }
 
