@@ -84,7 +84,7 @@ pub(super) async fn read(
 
 /// A number that stands for the caller and its request, the same when it retries. Bodies are distinguished by
 /// length: they are not read yet.
-fn asker(caller: &Caller, request: &Request) -> u64 {
+pub(super) fn asker(caller: &Caller, request: &Request) -> u64 {
     let mut hasher = DefaultHasher::new();
     (caller.tenant, request.peer.ip(), request.uri.query()).hash(&mut hasher);
     request.headers.get(CONTENT_LENGTH).hash(&mut hasher);

@@ -70,6 +70,9 @@ pub(super) async fn transcribe(
     let Understood { request_id, created, ref parameters, words, raw, ref language } = *understood;
     let decode_options =
         DecodeOptions { raw, split_channels: parameters.multichannel, limits: services.audio.clone() };
+    let whose = (urgency.tenant, urgency.deadline);
+    let decoded = decode(services, audio, decode_options, whose, &urgency.origin).await?;
+    let Admitted { decoded, sha256, admission } = decoded;
     let options = TranscribeOptions {
         language: language.clone(),
         task: Task::Transcribe,
@@ -79,8 +82,6 @@ pub(super) async fn transcribe(
         tenant: urgency.tenant,
         deadline: urgency.deadline,
     };
-    let decoded = decode(services, audio, decode_options, &options, &urgency.origin).await?;
-    let Admitted { decoded, sha256, admission } = decoded;
     let (transcriber, channels) = (&services.transcriber, decoded.channels);
     let (transcripts, names) = match services.diarizer.as_ref().zip(parameters.speakers()) {
         None => (transcriber.transcribe_all(channels, admission, &options).await?, Vec::new()),
