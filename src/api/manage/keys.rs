@@ -166,9 +166,11 @@ pub(super) async fn create(services: Arc<Services>, request: Request) -> Result<
 
 /// The key that is asked for. Without a time it expires with the key that makes it, or never.
 fn understood(asked: Asked, now: SystemTime) -> Result<NewKey, Failure> {
+    // A client in Go sends the year 1 for a time that is not set.
+    let is_set = |date: &String| !date.is_empty() && !date.starts_with("0001-01-01");
     let scopes = Scopes::parse(asked.scopes.iter().map(String::as_str))
         .map_err(|unknown| error::invalid_member("scopes", &unknown.to_string()))?;
-    let expires = match (asked.expiration_date, asked.time_to_live_in_seconds) {
+    let expires = match (asked.expiration_date.filter(is_set), asked.time_to_live_in_seconds) {
         (None, None) => None,
         (Some(date), None) => Some(date::parse(&date).ok_or_else(|| {
             error::invalid_member(
@@ -233,6 +235,8 @@ mod tests {
         let new = new.unwrap();
         assert_eq!(new.expires, Some(SystemTime::UNIX_EPOCH + Duration::from_secs(86_400)));
         assert_eq!(new.tags, ["x"]);
+        let go = r#"{"comment": "a", "scopes": ["member"], "expiration_date": "0001-01-01T00:00:00Z", "time_to_live_in_seconds": 60}"#;
+        assert_eq!(asked(go).unwrap().expires, Some(SystemTime::UNIX_EPOCH + Duration::from_secs(60)));
         for (more, name) in [
             (r#""time_to_live_in_seconds": 0"#, "time_to_live_in_seconds"),
             (r#""time_to_live_in_seconds": 1e300"#, "time_to_live_in_seconds"),
