@@ -1,5 +1,6 @@
 //! `/openapi.json`: the endpoints in OpenAPI 3.1, with the query parameters from their tables.
 
+mod manage;
 mod responses;
 mod schemas;
 mod speakers;
@@ -26,6 +27,12 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
     paths.extend(speakers::paths());
+    paths.extend(manage::paths());
+    let mut all_schemas = schemas::schemas();
+    if let (Some(all), Value::Object(more)) = (all_schemas.as_object_mut(), manage::schemas(schemas::object))
+    {
+        all.extend(more);
+    }
     for (path, about) in [
         ("/health", "Liveness and readiness in one."),
         ("/livez", "Whether the process lives."),
@@ -54,10 +61,10 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": {
-                "key": {"type": "http", "scheme": "bearer", "description": "`Bearer org_…`."},
+                "key": {"type": "http", "scheme": "bearer", "description": "`Bearer org_…`, or `Bearer` and a token of `/v1/auth/grant`."},
                 "token": {"type": "apiKey", "in": "header", "name": "Authorization", "description": "`Token org_…`, as SDKs send it."},
             },
-            "schemas": schemas::schemas(),
+            "schemas": all_schemas,
         },
     })
 }

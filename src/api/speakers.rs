@@ -27,6 +27,7 @@ const CLIP_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let deadline = Deadline::after(services.processing_timeout.min(CLIP_TIMEOUT));
     let caller = services.authenticator.caller(&request.headers).await?;
+    caller.require_key()?;
     let diarizer = services.diarizer.clone().ok_or_else(error::no_enrolment)?;
     let (name, parameters) = asked(request.uri.query().unwrap_or_default())?;
     let raw = raw::of_request(&request.headers, &parameters)?;
@@ -54,6 +55,7 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
 /// `GET /v1/speakers`: all, oldest first.
 pub(super) async fn list(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
+    caller.require_key()?;
     let speakers = services.voices.of(caller.tenant).iter().map(answer).collect();
     Ok(json(StatusCode::OK, &wire::EnrolledSpeakers { speakers }))
 }
@@ -61,6 +63,7 @@ pub(super) async fn list(services: Arc<Services>, request: Request) -> Result<Re
 /// `GET /v1/speakers/{speaker_id}`.
 pub(super) async fn one(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
+    caller.require_key()?;
     let id = id(&request)?;
     let voices = services.voices.of(caller.tenant);
     let voice = voices.iter().find(|voice| voice.id == id).ok_or_else(error::no_such_speaker)?;
@@ -70,6 +73,7 @@ pub(super) async fn one(services: Arc<Services>, request: Request) -> Result<Res
 /// `DELETE /v1/speakers/{speaker_id}`: the voice is gone from memory and disk when this is answered.
 pub(super) async fn delete(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
+    caller.require_key()?;
     let id = id(&request)?;
     let voices = services.voices.clone();
     let remove = move || voices.remove(caller.tenant, id);
