@@ -7,7 +7,7 @@
 //! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
-//! | 404    | NOT_FOUND               | no such path; no such job or speaker, or another organisation's |
+//! | 404    | NOT_FOUND               | no such path or model; no such job or speaker, or another organisation's |
 //! | 405    | METHOD_NOT_ALLOWED      | with `Allow` |
 //! | 408    | REQUEST_TIMEOUT         | a body that came too slowly |
 //! | 409    | NAME_TAKEN              | a speaker of this name is enrolled |
@@ -118,6 +118,10 @@ pub(super) fn invalid_callback(error: &fetch::Error) -> Failure {
 
 pub(super) fn no_such_job() -> Failure {
     Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such job.")
+}
+
+pub(super) fn no_such_model() -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such model.")
 }
 
 /// Voices cannot be enrolled without the models that tell speakers apart.

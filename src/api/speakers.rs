@@ -51,6 +51,7 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
         language: LanguageChoice::Detect { among: Vec::new(), expected: None },
         task: Task::Transcribe,
         prompt: None,
+        temperature: 0.0,
         bias: [].into(),
         class: origin.class(),
         tenant,

@@ -91,6 +91,16 @@ pub struct DecodingOptions {
 const SECOND_LOG_PROBABILITY: f32 = -0.8;
 
 impl DecodingOptions {
+    /// The first attempt at `temperature`, then those of the usual temperatures that are above it.
+    #[must_use]
+    pub fn from_temperature(mut self, temperature: f32) -> Self {
+        if temperature > 0.0 {
+            let later = self.temperatures.iter().copied().filter(|&later| later > temperature);
+            self.temperatures = std::iter::once(temperature).chain(later).collect();
+        }
+        self
+    }
+
     /// For voice that gave no words at first: one attempt, which must be surer than usual. Others would invent some.
     #[must_use]
     pub fn for_second_listening(mut self) -> Self {
