@@ -63,7 +63,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/audio/transcriptions", endpoint(&services, openai::transcribe))
         .route(Method::POST, "/v1/audio/translations", endpoint(&services, openai::translate))
         .route(Method::GET, "/v1/models", endpoint(&services, openai::list))
-        .route(Method::GET, "/v1/models/{*model}", endpoint(&services, openai::one))
+        .route(Method::GET, "/v1/models/{model}", endpoint(&services, openai::one))
         .with_failures(openai::error::form)
         .route(Method::GET, "/openapi.json", endpoint(&services, document))
         .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))

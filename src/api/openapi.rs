@@ -1,5 +1,6 @@
 //! `/openapi.json`: the endpoints in OpenAPI 3.1, with the query parameters from their tables.
 
+mod openai;
 mod responses;
 mod schemas;
 mod speakers;
@@ -26,6 +27,11 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
     paths.extend(speakers::paths());
+    paths.extend(openai::paths());
+    let mut schemas = schemas::schemas();
+    for (name, schema) in openai::schemas() {
+        schemas[name] = schema;
+    }
     for (path, about) in [
         ("/health", "Liveness and readiness in one."),
         ("/livez", "Whether the process lives."),
@@ -57,7 +63,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
                 "key": {"type": "http", "scheme": "bearer", "description": "`Bearer org_…`."},
                 "token": {"type": "apiKey", "in": "header", "name": "Authorization", "description": "`Token org_…`, as SDKs send it."},
             },
-            "schemas": schemas::schemas(),
+            "schemas": schemas,
         },
     })
 }

@@ -21,7 +21,7 @@ pub struct Failure {
     headers: Vec<(HeaderName, HeaderValue)>,
     cause: Option<String>,
     /// In place of [`ErrorBody`].
-    body: Option<Value>,
+    body: Option<Box<Value>>,
 }
 
 /// The body of a failure, in the form that the SDKs of the wire format read.
@@ -127,13 +127,13 @@ impl Failure {
     /// Answers with `body`, for clients that read another form of errors than the wire format's.
     #[must_use]
     pub fn with_body(mut self, body: Value) -> Self {
-        self.body = Some(body);
+        self.body = Some(Box::new(body));
         self
     }
 
     /// The body of its own that it has already, see [`Self::with_body`].
     pub fn own_body(&self) -> Option<&Value> {
-        self.body.as_ref()
+        self.body.as_deref()
     }
 
     pub fn status(&self) -> StatusCode {

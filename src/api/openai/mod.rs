@@ -20,4 +20,5 @@ mod transcriptions;
 mod wire;
 
 pub(super) use models::{list, one};
+pub(super) use request::RESPONSE_FORMATS;
 pub(super) use transcriptions::{transcribe, translate};

@@ -48,16 +48,15 @@ pub enum ResponseFormat {
     DiarizedJson,
 }
 
-impl ResponseFormat {
-    pub const ALL: [(&str, Self); 6] = [
-        ("json", Self::Json),
-        ("text", Self::Text),
-        ("srt", Self::Srt),
-        ("verbose_json", Self::VerboseJson),
-        ("vtt", Self::Vtt),
-        ("diarized_json", Self::DiarizedJson),
-    ];
-}
+/// By name.
+pub const RESPONSE_FORMATS: [(&str, ResponseFormat); 6] = [
+    ("json", ResponseFormat::Json),
+    ("text", ResponseFormat::Text),
+    ("srt", ResponseFormat::Srt),
+    ("verbose_json", ResponseFormat::VerboseJson),
+    ("vtt", ResponseFormat::Vtt),
+    ("diarized_json", ResponseFormat::DiarizedJson),
+];
 
 /// A speaker's name and a clip of their voice, as a data URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -177,7 +176,7 @@ impl Given {
 fn response_format(given: &Given, task: Task) -> Result<ResponseFormat, Failure> {
     let Some(value) = given.text("response_format")? else { return Ok(ResponseFormat::Json) };
     let may_be = |format: ResponseFormat| format != ResponseFormat::DiarizedJson || task == Task::Transcribe;
-    let known = ResponseFormat::ALL.iter().filter(|(_, format)| may_be(*format));
+    let known = RESPONSE_FORMATS.iter().filter(|(_, format)| may_be(*format));
     known.clone().find(|(name, _)| *name == value).map(|(_, format)| *format).ok_or_else(|| {
         let names: Vec<&str> = known.map(|(name, _)| *name).collect();
         invalid("response_format", format!("`response_format` must be one of {}.", names.join(", ")))

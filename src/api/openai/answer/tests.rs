@@ -40,7 +40,7 @@ fn transcript() -> Transcript {
         no_speech_probability: 0.01,
         compression_ratio: 1.25,
         temperature: 0.2,
-        tokens: vec![token(50364, "", 1.0), token(1, " \"Hello,\"", 0.5), token(2, " Ada.", 1.0)],
+        tokens: vec![token(50364, "", 1.0), token(1, " \"Hello,\"", 0.25), token(2, " Ada.", 1.0)],
         window_start: 30.0,
         ..Segment::default()
     };
@@ -72,7 +72,7 @@ fn json_has_text_usage_and_log_probabilities_of_text_tokens() {
     let logprobs = shown["logprobs"].as_array().expect("a list");
     assert_eq!(logprobs.len(), 2, "no timestamps");
     assert_eq!(logprobs[1], json!({"token": " Ada.", "logprob": 0.0, "bytes": b" Ada."}));
-    assert_eq!(logprobs[0]["logprob"], -0.693147);
+    assert_eq!(logprobs[0]["logprob"], -1.386294);
 }
 
 #[test]
