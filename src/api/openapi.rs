@@ -1,5 +1,6 @@
 //! `/openapi.json`: the endpoints in OpenAPI 3.1, with the query parameters from their tables.
 
+mod realtime;
 mod responses;
 mod schemas;
 mod speakers;
@@ -25,6 +26,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     }
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
+    paths.extend(realtime::paths());
     paths.extend(speakers::paths());
     for (path, about) in [
         ("/health", "Liveness and readiness in one."),

@@ -45,6 +45,7 @@ mod loading;
 mod overlap;
 mod program;
 mod protocol;
+mod realtime;
 mod receiver;
 mod redaction;
 mod scripted;

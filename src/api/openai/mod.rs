@@ -1,0 +1,3 @@
+//! OpenAI's audio API on the same engine.
+
+pub mod realtime;
