@@ -21,7 +21,7 @@ mod jobs;
 pub mod language;
 mod listen;
 mod live;
-mod openai;
+pub mod openai;
 mod openapi;
 pub mod parameters;
 mod raw;
