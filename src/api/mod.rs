@@ -4,6 +4,7 @@
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
 //!
 //! [live streaming]: crate::live
+//! [realtime]: crate::api::openai::realtime
 //! [callbacks]: crate::jobs
 //! [enrolled voices]: crate::voices
 //! [formats]: crate::audio
@@ -61,6 +62,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
         .route(Method::POST, "/v1/speakers", endpoint(&services, speakers::enrol))
         .route(Method::GET, "/v1/speakers", endpoint(&services, speakers::list))
         .route(Method::GET, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::one))

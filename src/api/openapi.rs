@@ -2,6 +2,7 @@
 
 mod manage;
 mod openai;
+mod realtime;
 mod responses;
 mod schemas;
 mod speakers;
@@ -27,6 +28,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     }
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
+    paths.extend(realtime::paths());
     paths.extend(speakers::paths());
     paths.extend(manage::paths());
     paths.extend(openai::paths());

@@ -87,7 +87,6 @@ pub struct DecodingOptions {
     pub no_speech_threshold: Option<f32>,
 }
 
-
 impl DecodingOptions {
     /// The first attempt at `temperature`, then those of the usual temperatures that are above it.
     #[must_use]

@@ -23,7 +23,6 @@ pub fn paths() -> Map<String, Value> {
     paths.insert("/v1/auth/grant".to_owned(), json!({"post": grant}));
     let token = operation("token", "The facts about the credentials of this request.", "Credentials", &[]);
     paths.insert("/v1/auth/token".to_owned(), json!({"get": token}));
-    let model = operation("speechModel", "A model, by UUID or name.", "SpeechModel", &["model_id"]);
     let projects = operation("listProjects", "The project of the key: its organisation.", "Projects", &[]);
     paths.insert("/v1/projects".to_owned(), json!({"get": projects}));
     for (rest, operations) in of_project() {
@@ -113,11 +112,11 @@ fn operation(id: &str, about: &str, schema: &str, captures: &[&str]) -> Value {
     let mut operation = refused(id, about, captures);
     operation["responses"]["200"] =
         json!({"description": "Done.", "content": {"application/json": {"schema": schema}}});
-    if captures.is_empty() {
-        if let Some(responses) = operation["responses"].as_object_mut() {
-            responses.remove("404");
-            responses.remove("501");
-        }
+    if captures.is_empty()
+        && let Some(responses) = operation["responses"].as_object_mut()
+    {
+        responses.remove("404");
+        responses.remove("501");
     }
     operation
 }

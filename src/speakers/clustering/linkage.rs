@@ -13,12 +13,10 @@ impl Linkage {
     pub fn new(count: usize, distance: impl Fn(usize, usize) -> f32) -> (Self, Vec<f32>) {
         let mut between = vec![vec![f32::INFINITY; count]; count];
         let mut distances = Vec::with_capacity(count * count.saturating_sub(1) / 2);
-        for a in 0..count {
-            for b in 0..a {
-                let distance = distance(a, b);
-                (between[a][b], between[b][a]) = (distance, distance);
-                distances.push(distance);
-            }
+        for (a, b) in (0..count).flat_map(|a| (0..a).map(move |b| (a, b))) {
+            let distance = distance(a, b);
+            (between[a][b], between[b][a]) = (distance, distance);
+            distances.push(distance);
         }
         let mut sizes = vec![1.0f32; count];
         let mut left: Vec<usize> = (0..count).collect();
