@@ -110,7 +110,7 @@ fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) ->
         return Err(error::invalid_header(TIMESTAMPS, "it is there twice, with different values"));
     }
     match asked.map(HeaderValue::as_bytes) {
-        None => Ok(caller.scheme == Scheme::Token || is_sdk(headers) || parameters.implies_words()),
+        None => Ok(is_of_the_wire(caller) || is_sdk(headers) || parameters.implies_words()),
         Some(value) if value.eq_ignore_ascii_case(b"true") => Ok(true),
         Some(value) if value.eq_ignore_ascii_case(b"false") => match parameters.diarize.get("diarization") {
             Some(name) => Err(error::needs_words(name)),
@@ -118,6 +118,11 @@ fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) ->
         },
         Some(_) => Err(error::invalid_header(TIMESTAMPS, "expected true or false")),
     }
+}
+
+/// The contract has neither the scheme `Token` nor tokens.
+fn is_of_the_wire(caller: &Caller) -> bool {
+    caller.scheme == Scheme::Token || caller.is_token
 }
 
 /// SDKs of the wire format identify themselves, in one way or another.
@@ -132,10 +137,18 @@ pub(super) fn is_sdk(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::Secret;
+    use crate::keys::{Scopes, Secret};
 
     fn caller(scheme: Scheme) -> Caller {
-        Caller { key: Secret::generate().id().clone(), tenant: 1, is_operator: false, scheme }
+        Caller {
+            key: Secret::generate().id().clone(),
+            tenant: 1,
+            is_operator: false,
+            scheme,
+            scopes: Scopes::of_a_client(),
+            is_token: false,
+            expires: None,
+        }
     }
 
     fn words(scheme: Scheme, headers: &[(&str, &str)], query: &str) -> bool {

@@ -97,7 +97,7 @@ pub(super) async fn recognise(
     let Wanted { raw, split_channels, options, speakers } = wanted;
     let decode_options = DecodeOptions { raw, split_channels, limits: services.audio.clone() };
     let Admitted { decoded, sha256, admission } =
-        decode(services, audio, decode_options, &options, origin).await?;
+        decode(services, audio, decode_options, (options.tenant, options.deadline), origin).await?;
     let (transcriber, channels) = (&services.transcriber, decoded.channels);
     let (transcripts, speakers) = match services.diarizer.as_ref().zip(speakers) {
         None => (transcriber.transcribe_all(channels, admission, &options).await?, Vec::new()),

@@ -47,6 +47,7 @@ mod openai_sdks;
 mod overlap;
 mod program;
 mod protocol;
+mod realtime;
 mod receiver;
 mod redaction;
 mod scripted;

@@ -43,8 +43,8 @@ pub async fn stream(
 ) -> Result<Response, Failure> {
     let decode_options =
         DecodeOptions { raw: wanted.raw, split_channels: false, limits: services.audio.clone() };
-    let admitted =
-        decode(&services, file, decode_options, &wanted.options, &origin).await.map_err(of_file)?;
+    let whose = (wanted.options.tenant, wanted.options.deadline);
+    let admitted = decode(&services, file, decode_options, whose, &origin).await.map_err(of_file)?;
     // Bounded by the text of one file.
     let (sender, receiver) = unbounded_channel();
     let work = async move {

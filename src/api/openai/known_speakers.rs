@@ -40,7 +40,8 @@ pub async fn voices(
         let bytes = bytes_of(clip).ok_or_else(|| at_fault("expected `data:audio/…;base64,…`."))?;
         let clip = Fetched { bytes: bytes.into(), held: Box::new(()) };
         let decode_options = DecodeOptions { raw: None, split_channels: false, limits: limits.clone() };
-        let decoded = decode(services, clip, decode_options, options, origin).await;
+        let decoded =
+            decode(services, clip, decode_options, (options.tenant, options.deadline), origin).await;
         let decoded = decoded.map_err(|failure| match failure.status().as_u16() {
             400 | 415 | 422 => at_fault("it is no audio of 2 to 10 seconds in a known format."),
             _ => failure,

@@ -1,4 +1,4 @@
-//! Routes that OpenAI's clients know: transcriptions, translations and models.
+//! Routes that OpenAI's clients know: transcriptions, translations, models and transcription sessions (`realtime`).
 //!
 //! ```text
 //! form.rs ─ request.rs ─▶ transcription.rs, transcribe ─▶ answer.rs ─ wire.rs
@@ -15,6 +15,7 @@ mod known_speakers;
 mod language_names;
 mod models;
 pub mod names;
+pub mod realtime;
 mod request;
 mod transcriptions;
 mod wire;

@@ -6,8 +6,8 @@ use std::time::UNIX_EPOCH;
 use hyper::StatusCode;
 use url::form_urlencoded;
 
-use super::super::answer::{model_info, names};
-use super::super::error::no_such_model as no_such_wire_model;
+use super::super::answer::names;
+use super::super::manage;
 use super::super::services::Services;
 use super::error::{is_wire, no_such_model};
 use super::wire;
@@ -20,12 +20,11 @@ pub fn is_served(services: &Services, name: &str) -> bool {
     services.model_names.means(name, |name| names(name, services.transcriber.model()))
 }
 
-/// `GET /v1/models`.
+/// `GET /v1/models`. Any valid credentials do: models are no secret.
 pub(in crate::api) async fn list(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    services.authenticator.caller(&request.headers).await?;
+    services.authenticator.holder(&request.headers).await?;
     if is_wire(&request.headers) {
-        let models = wire::WireModels { stt: vec![wire_model(&services)], tts: Vec::new() };
-        return Ok(json(StatusCode::OK, &models));
+        return Ok(json(StatusCode::OK, &manage::models::models(&services)));
     }
     let aliases = services.model_names.aliases.keys().filter(|name| is_served(&services, name));
     let own = services.transcriber.model().name.as_str();
@@ -36,16 +35,11 @@ pub(in crate::api) async fn list(services: Arc<Services>, request: Request) -> R
 
 /// `GET /v1/models/{model}`: any name that a request may have as its `model`.
 pub(in crate::api) async fn one(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    services.authenticator.caller(&request.headers).await?;
+    services.authenticator.holder(&request.headers).await?;
     let path = request.captures.iter().find(|(name, _)| name == "model").map(|(_, path)| path.as_str());
     let name = decoded(path.unwrap_or_default());
     if is_wire(&request.headers) {
-        let is_it = names(&name, services.transcriber.model());
-        return if is_it {
-            Ok(json(StatusCode::OK, &wire_model(&services)))
-        } else {
-            Err(no_such_wire_model())
-        };
+        return manage::models::named(&services, &name);
     }
     if !is_served(&services, &name) {
         return Err(no_such_model(&name));
@@ -62,22 +56,6 @@ fn decoded(path: &str) -> String {
 fn model(services: &Services, name: &str) -> wire::Model {
     let created = services.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     wire::Model { id: name.to_owned(), object: "model", created, owned_by: OWNER }
-}
-
-fn wire_model(services: &Services) -> wire::WireModel {
-    let model = services.transcriber.model();
-    let info = model_info(model);
-    wire::WireModel {
-        name: model.name.clone(),
-        canonical_name: model.name.clone(),
-        architecture: info.arch,
-        languages: model.languages.clone(),
-        version: env!("CARGO_PKG_VERSION"),
-        uuid: model.uuid,
-        batch: true,
-        streaming: true,
-        formatted_output: true,
-    }
 }
 
 #[cfg(test)]

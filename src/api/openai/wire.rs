@@ -154,24 +154,3 @@ pub struct Models {
     pub object: &'static str,
     pub data: Vec<Model>,
 }
-
-/// `ListModelsV1Response` of the wire format (deepgram/deepgram-api-specs).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WireModels {
-    pub stt: Vec<WireModel>,
-    pub tts: Vec<WireModel>,
-}
-
-/// One of [`WireModels`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WireModel {
-    pub name: String,
-    pub canonical_name: String,
-    pub architecture: &'static str,
-    pub languages: Vec<String>,
-    pub version: &'static str,
-    pub uuid: uuid::Uuid,
-    pub batch: bool,
-    pub streaming: bool,
-    pub formatted_output: bool,
-}

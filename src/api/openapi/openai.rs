@@ -138,7 +138,7 @@ fn models() -> Value {
         "summary": "The models, in the form that the client knows.",
         "description": "OpenAI's clients get a list. The wire format's SDKs, and others with the scheme `Token`, get `stt` and `tts`.",
         "responses": {
-            "200": {"description": "The models and their aliases.", "content": {"application/json": content(&["OpenAiModels", "Models"])}},
+            "200": {"description": "The models and their aliases.", "content": {"application/json": content(&["OpenAiModels", "SpeechModels"])}},
             "401": failure("No valid key."),
         },
     })
@@ -150,7 +150,7 @@ fn model() -> Value {
         "summary": "A model, in the form that the client knows.",
         "parameters": [{"name": "model", "in": "path", "required": true, "schema": {"type": "string"}, "description": "A name or UUID."}],
         "responses": {
-            "200": {"description": "The model.", "content": {"application/json": content(&["OpenAiModel", "Model"])}},
+            "200": {"description": "The model.", "content": {"application/json": content(&["OpenAiModel", "SpeechModel"])}},
             "401": failure("No valid key."),
             "404": failure("There is no such model."),
         },
@@ -161,8 +161,7 @@ pub fn schemas() -> Map<String, Value> {
     let list = |items: Value| json!({"type": "array", "items": items});
     let of = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
     let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
-    let (count, flag) = (json!({"type": "integer", "minimum": 0}), json!({"type": "boolean"}));
-    let uuid = json!({"type": "string", "format": "uuid"});
+    let count = json!({"type": "integer", "minimum": 0});
     let usage = object(json!({"type": {"type": "string", "enum": ["duration"]}, "seconds": count}));
     let word = object(json!({"word": text, "start": number, "end": number}));
     let segment = object(json!({
@@ -192,11 +191,6 @@ pub fn schemas() -> Map<String, Value> {
         })),
         "OpenAiModel": object(json!({"id": text, "object": text, "created": count, "owned_by": text})),
         "OpenAiModels": object(json!({"object": text, "data": list(of("OpenAiModel"))})),
-        "Model": object(json!({
-            "name": text, "canonical_name": text, "architecture": text, "languages": list(text.clone()), "version": text,
-            "uuid": uuid, "batch": flag, "streaming": flag, "formatted_output": flag,
-        })),
-        "Models": object(json!({"stt": list(of("Model")), "tts": list(of("Model"))})),
     });
     match schemas {
         Value::Object(schemas) => schemas,
