@@ -18,6 +18,7 @@ use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, Recognition, Term, Window};
+use crate::telemetry::metrics::VOICE_WITHOUT_WORDS;
 use crate::voices::Naming;
 
 /// Further channels of a stream are ignored.
@@ -161,6 +162,11 @@ impl Session {
         self.channels.len().max(1)
     }
 
+    /// Seconds of voice that gave no words, all channels added up: of the audio before each one's last final result.
+    pub fn voice_without_words(&self) -> f64 {
+        self.channels.iter().map(Channel::voice_without_words).sum()
+    }
+
     /// Results whose words lack the speakers that were asked for.
     pub fn shortfall(&self) -> Shortfall {
         let mut all = Shortfall::default();
@@ -182,6 +188,9 @@ impl Session {
             return Ok(Progress::Event(event));
         }
         if self.audio_has_ended && self.is_done() {
+            for channel in &self.channels {
+                VOICE_WITHOUT_WORDS.with(&[]).record(channel.voice_without_words());
+            }
             return self.failure.take().map_or(Ok(Progress::Ended), Err);
         }
         let hears = !self.audio_has_ended && self.has_room();

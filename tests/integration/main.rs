@@ -42,6 +42,8 @@ mod live_clients;
 mod live_redaction;
 mod live_sdks;
 mod loading;
+mod openai;
+mod openai_sdks;
 mod overlap;
 mod program;
 mod protocol;
