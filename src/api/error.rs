@@ -5,6 +5,7 @@
 //! | 400    | INVALID_QUERY_PARAMETER | an invalid value of a parameter |
 //! | 400    | INVALID_HEADER          | an invalid value of a header that the server reads |
 //! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
+//! | 400    | PAYLOAD_ERROR           | a body of `/v1/speak` that is no JSON with a `text`, or not UTF-8 |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
 //! | 404    | NOT_FOUND               | no such path; no such job or speaker, or another organisation's |
@@ -13,6 +14,7 @@
 //! | 409    | NAME_TAKEN              | a speaker of this name is enrolled |
 //! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
 //! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
+//! | 413    | Payload Too Large       | a text of more characters than are spoken at once |
 //! | 414    | URI_TOO_LONG            | |
 //! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body; a form |
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
@@ -38,8 +40,9 @@ use hyper::StatusCode;
 
 use super::language::UnknownLanguage;
 use super::parameters::{self, CallbackProblem};
+use super::speak::format::Unsupported;
 use crate::http::Failure;
-use crate::{audio, engine, fetch, jobs, live, speakers, voices};
+use crate::{audio, engine, fetch, jobs, live, speakers, speech, voices};
 
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
@@ -195,6 +198,32 @@ impl From<fetch::Error> for Failure {
                     .because("the URL's host has no address at present")
             }
             _ => Self::new(StatusCode::BAD_REQUEST, "REMOTE_CONTENT_ERROR", message),
+        }
+    }
+}
+
+impl From<Unsupported> for Failure {
+    fn from(error: Unsupported) -> Self {
+        let message = format!("Unsupported audio format: {error}");
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_QUERY_PARAMETER", message)
+    }
+}
+
+impl From<speech::Full> for Failure {
+    fn from(full: speech::Full) -> Self {
+        Self::refused(full.refused, full.retry_after)
+    }
+}
+
+impl From<speech::SayError> for Failure {
+    fn from(error: speech::SayError) -> Self {
+        match error {
+            speech::SayError::Unspoken(error) => Self::internal(error),
+            speech::SayError::TooLate => Self::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "PROCESSING_TIMEOUT",
+                "The text was not spoken within the time limit for a request.",
+            ),
         }
     }
 }

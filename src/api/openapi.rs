@@ -2,6 +2,7 @@
 
 mod responses;
 mod schemas;
+mod speak;
 mod speakers;
 
 use serde_json::{Map, Value, json};
@@ -25,6 +26,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     }
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
+    paths.extend(speak::paths());
     paths.extend(speakers::paths());
     for (path, about) in [
         ("/health", "Liveness and readiness in one."),
