@@ -73,7 +73,7 @@ impl Dictation {
             return Err(TooFarAhead);
         }
         self.sentences.push(text);
-        while let Some(sentence) = self.sentences.next() {
+        while let Some(sentence) = self.sentences.whole() {
             self.queue_up(&sentence);
         }
         Ok(())

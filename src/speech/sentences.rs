@@ -23,7 +23,7 @@ impl Sentences {
     }
 
     /// Takes the next whole sentence. Its end shows when something follows it, be it only a space.
-    pub fn next(&mut self) -> Option<String> {
+    pub fn whole(&mut self) -> Option<String> {
         loop {
             let end = end_of_first(&self.text).or_else(|| forced_end(&self.text))?;
             let sentence = self.take(end);
@@ -35,7 +35,7 @@ impl Sentences {
 
     /// Takes the next sentence, the last one whole or not.
     pub fn rest(&mut self) -> Option<String> {
-        self.next().or_else(|| Some(self.take(self.text.len())).filter(|rest| !rest.is_empty()))
+        self.whole().or_else(|| Some(self.take(self.text.len())).filter(|rest| !rest.is_empty()))
     }
 
     pub fn clear(&mut self) {
@@ -107,7 +107,7 @@ mod tests {
         let mut found = Vec::new();
         for part in parts {
             sentences.push(part);
-            found.extend(std::iter::from_fn(|| sentences.next()));
+            found.extend(std::iter::from_fn(|| sentences.whole()));
         }
         found.extend(std::iter::from_fn(|| sentences.rest()));
         found
@@ -137,10 +137,10 @@ mod tests {
         let mut sentences = Sentences::default();
         for word in ["It", " is", " 9.", "30", " now."] {
             sentences.push(word);
-            assert_eq!(sentences.next(), None, "{word}");
+            assert_eq!(sentences.whole(), None, "{word}");
         }
         sentences.push(" ");
-        assert_eq!(sentences.next().as_deref(), Some("It is 9.30 now."));
+        assert_eq!(sentences.whole().as_deref(), Some("It is 9.30 now."));
         sentences.push("And la");
         sentences.clear();
         assert_eq!(sentences.rest(), None);

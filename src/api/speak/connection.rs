@@ -239,7 +239,7 @@ impl Connection {
             let chunk = bytes.split_to(bytes.len().min(CHUNK_BYTES));
             let sent = within(self.write_timeout(), self.socket.send_binary(chunk)).await;
             // A frame was begun, so no close frame can follow.
-            sent.ok_or_else(|| cut())??;
+            sent.ok_or_else(cut)??;
         }
         Ok(())
     }
@@ -247,7 +247,7 @@ impl Connection {
     async fn send(&mut self, message: &Message) -> Result<(), Left> {
         let text = serde_json::to_string(message).map_err(std::io::Error::other)?;
         let sent = within(self.write_timeout(), self.socket.send_text(text)).await;
-        Ok(sent.ok_or_else(|| cut())??)
+        Ok(sent.ok_or_else(cut)??)
     }
 
     fn write_timeout(&self) -> Duration {
