@@ -5,6 +5,7 @@
 //! | 400    | INVALID_QUERY_PARAMETER | an invalid value of a parameter |
 //! | 400    | INVALID_HEADER          | an invalid value of a header that the server reads |
 //! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
+//! | 400    | PAYLOAD_ERROR           | a body of `/v1/speak` that is no JSON with a `text`, or not UTF-8 |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
 //! | 400    | INVALID_JSON            | a JSON body of management or of a grant that cannot be read, or an invalid member |
@@ -17,6 +18,7 @@
 //! | 409    | LAST_MANAGING_KEY       | no other key of the organisation could make keys |
 //! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
 //! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
+//! | 413    | Payload Too Large       | a text of more characters than are spoken at once |
 //! | 414    | URI_TOO_LONG            | |
 //! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body; a form |
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
@@ -43,8 +45,9 @@ use hyper::StatusCode;
 
 use super::language::UnknownLanguage;
 use super::parameters::{self, CallbackProblem};
+use super::speak::format::Unsupported;
 use crate::http::Failure;
-use crate::{audio, engine, fetch, jobs, keys, live, speakers, voices};
+use crate::{audio, engine, fetch, jobs, keys, live, speakers, speech, voices};
 
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
@@ -226,6 +229,32 @@ impl From<fetch::Error> for Failure {
                     .because("the URL's host has no address at present")
             }
             _ => Self::new(StatusCode::BAD_REQUEST, "REMOTE_CONTENT_ERROR", message),
+        }
+    }
+}
+
+impl From<Unsupported> for Failure {
+    fn from(error: Unsupported) -> Self {
+        let message = format!("Unsupported audio format: {error}");
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_QUERY_PARAMETER", message)
+    }
+}
+
+impl From<speech::Full> for Failure {
+    fn from(full: speech::Full) -> Self {
+        Self::refused(full.refused, full.retry_after)
+    }
+}
+
+impl From<speech::SayError> for Failure {
+    fn from(error: speech::SayError) -> Self {
+        match error {
+            speech::SayError::Unspoken(error) => Self::internal(error),
+            speech::SayError::TooLate => Self::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "PROCESSING_TIMEOUT",
+                "The text was not spoken within the time limit for a request.",
+            ),
         }
     }
 }

@@ -32,6 +32,7 @@ mod raw;
 mod readiness;
 mod services;
 mod source;
+mod speak;
 mod speakers;
 mod terms;
 mod transcription;
@@ -62,6 +63,8 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::POST, "/v1/speak", endpoint(&services, speak::request))
+        .route(Method::GET, "/v1/speak", endpoint(&services, speak::stream))
         .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
         .route(Method::POST, "/v1/speakers", endpoint(&services, speakers::enrol))
         .route(Method::GET, "/v1/speakers", endpoint(&services, speakers::list))

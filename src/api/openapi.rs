@@ -5,6 +5,7 @@ mod openai;
 mod realtime;
 mod responses;
 mod schemas;
+mod speak;
 mod speakers;
 
 use serde_json::{Map, Value, json};
@@ -28,6 +29,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     }
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
+    paths.extend(speak::paths());
     paths.extend(realtime::paths());
     paths.extend(speakers::paths());
     paths.extend(manage::paths());

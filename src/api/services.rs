@@ -14,6 +14,7 @@ use crate::jobs::Jobs;
 use crate::live::Live;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
+use crate::speech::Speech;
 use crate::transcribe::Transcriber;
 use crate::voices::Voices;
 
@@ -50,6 +51,7 @@ pub struct Services {
     pub(super) diarizer: Option<Diarizer>,
     pub(super) live: Live,
     pub(super) voices: Voices,
+    pub(super) speech: Speech,
     pub(super) authenticator: Authenticator,
     pub(super) fetcher: Fetcher,
     pub(super) jobs: Option<Jobs>,
@@ -74,6 +76,8 @@ pub struct Parts {
     pub live: Live,
     /// The enrolled voices of all organisations.
     pub voices: Voices,
+    /// Speaks texts, if there is a voice.
+    pub speech: Speech,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
     /// `None` if callbacks are not served.
@@ -94,6 +98,7 @@ impl Services {
             diarizer: parts.diarizer,
             live: parts.live,
             voices: parts.voices,
+            speech: parts.speech,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
             jobs: parts.jobs,
