@@ -18,6 +18,7 @@ mod error;
 mod health;
 mod jobs;
 pub mod language;
+mod line;
 mod listen;
 mod live;
 mod openapi;
@@ -29,6 +30,7 @@ mod source;
 mod speakers;
 mod terms;
 mod transcription;
+mod turns;
 pub mod wire;
 
 pub use health::starting;
@@ -50,6 +52,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let listen = endpoint(&services, listen::listen);
     Router::new()
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
+        .route(Method::GET, "/v2/listen", endpoint(&services, turns::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())

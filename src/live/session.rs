@@ -17,7 +17,7 @@ use super::options::Options;
 use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
-use crate::engine::{self, Class, Recognition, Term, Window};
+use crate::engine::{self, Class, LanguageChoice, Recognition, Term, Window};
 use crate::voices::Naming;
 
 /// Further channels of a stream are ignored.
@@ -108,6 +108,12 @@ impl Session {
     pub fn set_bias(&mut self, bias: &Arc<[Term]>) {
         self.channels.iter_mut().for_each(|channel| channel.set_bias(bias.clone()));
         self.options.bias = bias.clone();
+    }
+
+    /// The language to expect from here on.
+    pub fn set_language(&mut self, language: &LanguageChoice) {
+        self.channels.iter_mut().for_each(|channel| channel.set_language(language.clone()));
+        self.options.language = language.clone();
     }
 
     /// Closes the open span of `channel`, or of all, once the audio pushed so far is recognised.
