@@ -35,6 +35,7 @@ use crate::speakers::{self, Diarizer};
 use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{Transcriber, Windows};
+use crate::usage::{self, Log};
 use crate::vad::{self, Vad};
 use crate::voices::{self, Voices};
 use crate::{hub, models};
@@ -67,6 +68,8 @@ pub enum Error {
     Jobs(#[from] jobs::Error),
     #[error("the enrolled voices cannot be read")]
     Voices(#[from] voices::Error),
+    #[error(transparent)]
+    Usage(#[from] usage::Error),
     #[error("the voice agent did not start")]
     Sts(#[from] sts::StartError),
     #[error("the setting `sts.language` names none of the model's languages")]
@@ -298,6 +301,7 @@ struct Ground {
     voices: Voices,
     fetcher: Fetcher,
     jobs: Option<Jobs>,
+    usage: Log,
 }
 
 impl Ground {
@@ -315,7 +319,8 @@ impl Ground {
             }
             false => None,
         };
-        Ok(Self { verifier, voices, fetcher, jobs })
+        let usage = Log::open(&config.state_dir, &config.usage)?;
+        Ok(Self { verifier, voices, fetcher, jobs, usage })
     }
 }
 
@@ -325,6 +330,7 @@ struct AtWork {
     stop_jobs: CancellationToken,
     agents: Option<JoinHandle<()>>,
     stop_agents: CancellationToken,
+    usage: Log,
 }
 
 impl AtWork {
@@ -336,7 +342,7 @@ impl AtWork {
         doors: &Doors,
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
-        let Ground { verifier, voices, fetcher, jobs } = ground;
+        let Ground { verifier, voices, fetcher, jobs, usage } = ground;
         let tenants = verifier.tenants();
         let transcriber = transcriber(config).await?;
         let diarizer = diarizer(config, transcriber.vad().cloned()).await?;
@@ -368,6 +374,7 @@ impl AtWork {
             jobs: jobs.clone(),
             readiness,
             tenants,
+            usage: usage.clone(),
             audio: config.audio.clone(),
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };
@@ -387,7 +394,7 @@ impl AtWork {
         }
         doors.operators.set(api::operators_router(services));
         doors.clients.set(router);
-        Ok(Self { jobs, stop_jobs, agents, stop_agents })
+        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage })
     }
 
     async fn end(self) {
@@ -404,6 +411,7 @@ impl AtWork {
         {
             tracing::error!(%error, "the voice agent ended unexpectedly");
         }
+        self.usage.flush().await;
     }
 }
 

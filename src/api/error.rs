@@ -44,7 +44,7 @@ use hyper::StatusCode;
 use super::language::UnknownLanguage;
 use super::parameters::{self, CallbackProblem};
 use crate::http::Failure;
-use crate::{audio, engine, fetch, jobs, keys, live, speakers, voices};
+use crate::{audio, engine, fetch, jobs, keys, live, speakers, usage, voices};
 
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
@@ -272,6 +272,12 @@ impl From<keys::Error> for Failure {
             ),
             error => Self::internal(error),
         }
+    }
+}
+
+impl From<usage::Error> for Failure {
+    fn from(error: usage::Error) -> Self {
+        Self::internal(error)
     }
 }
 

@@ -54,6 +54,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
     let listen = endpoint(&services, listen::listen);
     manage::routes(Router::new(), &services)
+        .logged_in(services.usage.clone())
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())

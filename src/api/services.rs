@@ -14,6 +14,7 @@ use crate::live::Live;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
 use crate::transcribe::Transcriber;
+use crate::usage::Log;
 use crate::voices::Voices;
 
 /// How requests are processed.
@@ -55,6 +56,7 @@ pub struct Services {
     pub(super) decoders: Turns,
     pub(super) downloads: Turns,
     pub(super) activity: Activity,
+    pub(super) usage: Log,
     /// `/openapi.json`.
     pub(super) document: serde_json::Value,
 }
@@ -74,6 +76,8 @@ pub struct Parts {
     pub readiness: Readiness,
     /// The organisations that share the server.
     pub tenants: Tenants,
+    /// Of requests, whoever serves them.
+    pub usage: Log,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
     /// The paths of other services on the same port, in OpenAPI's form.
@@ -96,6 +100,7 @@ impl Services {
             decoders: Turns::new(config.decoders, parts.tenants.clone()),
             downloads: Turns::new(config.downloads, parts.tenants),
             activity: Activity::default(),
+            usage: parts.usage,
             document: openapi::build(parts.other_paths),
         }
     }

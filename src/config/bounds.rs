@@ -118,6 +118,8 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("jobs.deliveries_per_host", Whole(1, 65_536)),
     ("jobs.result_retention_seconds", Whole(0, CENTURY_SECONDS)),
     ("jobs.job_retention_seconds", Whole(0, CENTURY_SECONDS)),
+    ("usage.requests_max", Whole(1, 1_000_000_000)),
+    ("usage.retention_days", Whole(1, 36_500)),
     ("sts.public_url", WEB),
     ("sts.sessions_max", Whole(1, MILLION)),
     // At least the size of one start's body, with the data derived from it.

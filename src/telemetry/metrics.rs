@@ -161,6 +161,11 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const USAGE_DROPPED: Counter = counter(
+    "verbatim_usage_dropped_total",
+    Unit::Count,
+    "Requests that the log of use lacks, because the disk did not keep up or failed.",
+);
 pub const HTTP_ACTIVE: Gauge =
     gauge("http_server_active_requests", Unit::Count, "HTTP requests in progress.");
 pub const STREAMS: Gauge = gauge("stt_active_streams", Unit::Count, "Open live streams.");
@@ -179,7 +184,7 @@ pub const FIRST_AUDIO: Histogram = seconds(
     BUCKETS,
 );
 
-const COUNTERS: [&Counter; 13] = [
+const COUNTERS: [&Counter; 14] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -193,6 +198,7 @@ const COUNTERS: [&Counter; 13] = [
     &JOBS_REFUSED,
     &JOBS_RUNS,
     &JOBS_ATTEMPTS,
+    &USAGE_DROPPED,
 ];
 const GAUGES: [&Gauge; 22] = [
     &SLOTS,
