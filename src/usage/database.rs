@@ -8,7 +8,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use super::Error;
 use super::config::Config;
 use super::entry::Entry;
-use super::writer::Message;
+use super::message::Message;
 use crate::state;
 
 const DATABASE: &str = "usage.sqlite3";

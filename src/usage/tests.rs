@@ -1,5 +1,9 @@
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use uuid::Uuid;
+
+use super::database::Database;
+use super::message::Message;
 use super::*;
 
 const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -36,7 +40,7 @@ fn entry(tenant: u64, age: Duration) -> Entry {
 }
 
 fn write(database: &Database, entries: impl IntoIterator<Item = Entry>) {
-    let messages = entries.into_iter().map(|entry| writer::Message::Add(Box::new(entry))).collect();
+    let messages = entries.into_iter().map(|entry| Message::Add(Box::new(entry))).collect();
     assert!(database.write(messages).unwrap().is_empty());
 }
 
@@ -134,10 +138,10 @@ fn the_log_is_bounded_and_a_busy_organisation_displaces_itself() {
 fn work_that_is_done_later_is_added_even_if_it_is_noted_first() {
     let (_dir, database, _) = open(Config::default());
     let request = Entry { work: Work::default(), method: Method::Async, ..entry(1, Duration::ZERO) };
-    let amend = |code| writer::Message::Amend { id: request.id, code, work: Box::new(entry(1, DAY).work) };
+    let amend = |code| Message::Amend { id: request.id, code, work: Box::new(entry(1, DAY).work) };
     let early = database.write(vec![amend(None)]).unwrap();
     assert_eq!(early.len(), 1);
-    let add = writer::Message::Add(Box::new(request.clone()));
+    let add = Message::Add(Box::new(request.clone()));
     assert!(database.write(early.into_iter().chain([add]).collect()).unwrap().is_empty());
     let row = || query::requests(&database, &all(1), 0, 1).unwrap().remove(0);
     assert_eq!((row().audio_seconds, row().channels, row().code), (1800.0, 2, 200));

@@ -10,7 +10,8 @@ use std::time::{Instant, SystemTime};
 use uuid::Uuid;
 
 use super::entry::{CLIENT_LEFT, Endpoint, Entry, Holder, Method, Work, of_query};
-use super::writer::{Message, Queue};
+use super::message::Message;
+use super::writer::Queue;
 
 tokio::task_local! {
     static CURRENT: Ticket;

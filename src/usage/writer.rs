@@ -6,11 +6,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use super::config::Config;
 use super::database::Database;
-use super::entry::{Entry, Work};
+use super::message::Message;
 use crate::telemetry::metrics;
 
 /// Entries that wait for the disk.
@@ -20,18 +19,6 @@ const BATCH_MAX: usize = 512;
 /// Amendments that wait for their request.
 const EARLY_MAX: usize = 256;
 const PURGE_EVERY: Duration = Duration::from_secs(600);
-
-pub(super) enum Message {
-    Add(Box<Entry>),
-    /// More about a request that is logged.
-    Amend {
-        id: Uuid,
-        code: Option<u16>,
-        work: Box<Work>,
-    },
-    /// Answered when everything before it is written.
-    Flush(oneshot::Sender<()>),
-}
 
 /// Hands messages to the writer. Cheap to clone.
 #[derive(Clone)]
