@@ -9,7 +9,7 @@
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
 //! | 400    | INVALID_JSON            | a JSON body of management or of a grant that cannot be read, or an invalid member |
 //! | 403    | INSUFFICIENT_PERMISSIONS | the key lacks the scope that is named; a token where a key is needed |
-//! | 404    | NOT_FOUND               | no such path; no such job, speaker, key or request, or another organisation's |
+//! | 404    | NOT_FOUND               | no such path or model; no such job, speaker, key or request, or another organisation's |
 //! | 404    | PROJECT_NOT_FOUND       | another organisation's project, or none |
 //! | 405    | METHOD_NOT_ALLOWED      | with `Allow` |
 //! | 408    | REQUEST_TIMEOUT         | a body that came too slowly |

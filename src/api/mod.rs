@@ -4,6 +4,7 @@
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
 //!
 //! [live streaming]: crate::live
+//! [realtime]: crate::api::openai::realtime
 //! [callbacks]: crate::jobs
 //! [enrolled voices]: crate::voices
 //! [formats]: crate::audio
@@ -24,6 +25,7 @@ pub mod language;
 mod listen;
 mod live;
 mod manage;
+pub mod openai;
 mod openapi;
 pub mod parameters;
 mod raw;
@@ -61,12 +63,18 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
         .route(Method::POST, "/v1/speakers", endpoint(&services, speakers::enrol))
         .route(Method::GET, "/v1/speakers", endpoint(&services, speakers::list))
         .route(Method::GET, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::one))
         .route(Method::DELETE, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::delete))
         .route(Method::POST, "/v1/auth/grant", endpoint(&services, grant::grant))
         .route(Method::GET, "/v1/auth/token", endpoint(&services, grant::token))
+        .route(Method::POST, "/v1/audio/transcriptions", endpoint(&services, openai::transcribe))
+        .route(Method::POST, "/v1/audio/translations", endpoint(&services, openai::translate))
+        .route(Method::GET, "/v1/models", endpoint(&services, openai::list))
+        .route(Method::GET, "/v1/models/{model}", endpoint(&services, openai::one))
+        .with_failures(openai::error::form)
         .route(Method::GET, "/openapi.json", endpoint(&services, document))
         .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route_to_the_end(Method::GET, "/health", endpoint(&services, health::health))

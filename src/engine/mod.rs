@@ -23,6 +23,7 @@ mod load;
 mod meters;
 mod model;
 mod queue;
+mod second_listening;
 mod watch;
 mod window;
 mod worker;
@@ -40,6 +41,7 @@ pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermi
 pub use model::{
     Alignment, Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token,
 };
+pub use second_listening::{CONTEXT_SAMPLES, LISTENINGS_MAX};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
     WINDOW_SAMPLES, Window,

@@ -116,13 +116,17 @@ impl Service {
         let origin = self.cors.origin(&parts.headers);
         let stop = upgrades.stop.clone();
         let (body, unread) = Body::new(incoming, self.limits.clone());
+        let form = self.router.failure_form(parts.uri.path(), &parts.headers);
 
         let mut route = String::from("none");
         let mut response = match self.dispatch(id, parts, body, (peer, upgrades), &mut route).await {
             Ok(response) => response,
             Err(failure) => {
                 report(&failure);
-                failure.into_response(id)
+                match form {
+                    Some(form) => form(failure).into_response(id),
+                    None => failure.into_response(id),
+                }
             }
         };
 

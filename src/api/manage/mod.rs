@@ -56,5 +56,4 @@ pub(super) fn routes(router: Router, services: &Arc<Services>) -> Router {
         .route(Method::GET, &on("/billing/fields"), endpoint(services, money::fields))
         .route(Method::GET, &on("/models"), endpoint(services, models::of_project))
         .route(Method::GET, &on("/models/{model_id}"), endpoint(services, models::one_of_project))
-        .route(Method::GET, "/v1/models/{model_id}", endpoint(services, models::one))
 }

@@ -63,18 +63,14 @@ pub(super) async fn of_project(services: Arc<Services>, request: Request) -> Res
 
 pub(super) async fn one_of_project(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     manager(&services, &request, Permission::ProjectRead).await?;
-    named(&services, &request)
+    named(&services, capture(&request, "model_id").unwrap_or_default())
 }
 
-/// Any valid credentials do: models are no secret.
-pub(super) async fn one(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    services.authenticator.holder(&request.headers).await?;
-    named(&services, &request)
-}
-
-/// The model that the path names, by its UUID or its name.
-fn named(services: &Services, request: &Request) -> Result<Response, Failure> {
-    let name = capture(request, "model_id").unwrap_or_default();
+/// The answer with the model of this UUID or name.
+///
+/// # Errors
+/// 404 if there is none.
+pub(in crate::api) fn named(services: &Services, name: &str) -> Result<Response, Failure> {
     let models = models(services);
     let is_named = |model: &&Model| Uuid::parse_str(name) == Ok(model.uuid) || model.name == name;
     let model = models.stt.iter().find(is_named).ok_or_else(|| error::nothing_such("Model"))?;

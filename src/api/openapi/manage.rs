@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::responses::{busy, failure};
+use super::schemas::object;
 use crate::keys::{
     LABEL_CHARACTERS_MAX, NAME_CHARACTERS_MAX, TAG_CHARACTERS_MAX, TAGS_MAX, TTL_DEFAULT, TTL_MAX,
 };
@@ -23,8 +24,6 @@ pub fn paths() -> Map<String, Value> {
     paths.insert("/v1/auth/grant".to_owned(), json!({"post": grant}));
     let token = operation("token", "The facts about the credentials of this request.", "Credentials", &[]);
     paths.insert("/v1/auth/token".to_owned(), json!({"get": token}));
-    let model = operation("speechModel", "A model, by UUID or name.", "SpeechModel", &["model_id"]);
-    paths.insert("/v1/models/{model_id}".to_owned(), json!({"get": model}));
     let projects = operation("listProjects", "The project of the key: its organisation.", "Projects", &[]);
     paths.insert("/v1/projects".to_owned(), json!({"get": projects}));
     for (rest, operations) in of_project() {
@@ -140,11 +139,11 @@ fn operation(id: &str, about: &str, schema: &str, captures: &[&str]) -> Value {
     let mut operation = refused(id, about, captures);
     operation["responses"]["200"] =
         json!({"description": "Done.", "content": {"application/json": {"schema": schema}}});
-    if captures.is_empty() {
-        if let Some(responses) = operation["responses"].as_object_mut() {
-            responses.remove("404");
-            responses.remove("501");
-        }
+    if captures.is_empty()
+        && let Some(responses) = operation["responses"].as_object_mut()
+    {
+        responses.remove("404");
+        responses.remove("501");
     }
     operation
 }
@@ -247,7 +246,7 @@ fn page_of(operation: Value) -> Value {
 }
 
 /// The objects of these endpoints, as JSON Schema, by name.
-pub fn schemas(object: fn(Value) -> Value) -> Value {
+pub fn schemas() -> Map<String, Value> {
     let list = |items: Value| json!({"type": "array", "items": items});
     let none = || json!({"type": "array", "maxItems": 0});
     let of = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
@@ -290,7 +289,7 @@ pub fn schemas(object: fn(Value) -> Value) -> Value {
         "feature_set": or_null(text.clone()), "models": texts, "method": or_null(text.clone()),
         "tags": or_null(texts.clone()), "deployment": or_null(text.clone()),
     }));
-    json!({
+    let schemas = json!({
         "Grant": object(json!({"ttl_seconds?": ttl})),
         "Granted": object(json!({"access_token": text, "expires_in": {"type": "integer"}})),
         "Credentials": object(json!({
@@ -341,5 +340,9 @@ pub fn schemas(object: fn(Value) -> Value) -> Value {
             "name": text, "canonical_name": text, "architecture": text, "languages": texts, "version": text, "uuid": uuid,
             "batch": {"type": "boolean"}, "streaming": {"type": "boolean"}, "formatted_output": {"type": "boolean"},
         })),
-    })
+    });
+    match schemas {
+        Value::Object(schemas) => schemas,
+        _ => Map::new(),
+    }
 }
