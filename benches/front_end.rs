@@ -36,6 +36,7 @@ use verbatim::share::Tenants;
 use verbatim::speech::{self, Speech, Voice};
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
+use verbatim::usage::Log;
 use verbatim::voices::Voices;
 
 const QUERY: &str = "encoding=linear16&sample_rate=16000&language=en&punctuate=true";
@@ -123,6 +124,7 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
         readiness,
         tenants: Tenants::default(),
         audio: Limits::default(),
+        usage: Log::open(state, &Default::default()).expect("a log"),
         other_paths: serde_json::Map::new(),
     };
     (parts, secret.expose().to_owned())

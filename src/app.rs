@@ -38,6 +38,7 @@ use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{Transcriber, Windows};
 use crate::turn::TurnModel;
+use crate::usage::{self, Log};
 use crate::vad::{self, Vad};
 use crate::voices::{self, Voices};
 use crate::{hub, models, speech};
@@ -74,6 +75,8 @@ pub enum Error {
     Voice(#[from] VoiceError),
     #[error("the model of turns can't be loaded: run ./setup smart-turn, or set live.end_of_turn = \"auto\"")]
     Turns(#[source] onnx::Error),
+    #[error(transparent)]
+    Usage(#[from] usage::Error),
     #[error("the voice agent did not start")]
     Sts(#[from] sts::StartError),
     #[error("the setting `sts.language` names none of the model's languages")]
@@ -305,6 +308,7 @@ struct Ground {
     voices: Voices,
     fetcher: Fetcher,
     jobs: Option<Jobs>,
+    usage: Log,
 }
 
 impl Ground {
@@ -322,7 +326,8 @@ impl Ground {
             }
             false => None,
         };
-        Ok(Self { verifier, voices, fetcher, jobs })
+        let usage = Log::open(&config.state_dir, &config.usage)?;
+        Ok(Self { verifier, voices, fetcher, jobs, usage })
     }
 }
 
@@ -332,6 +337,7 @@ struct AtWork {
     stop_jobs: CancellationToken,
     agents: Option<JoinHandle<()>>,
     stop_agents: CancellationToken,
+    usage: Log,
 }
 
 impl AtWork {
@@ -343,7 +349,7 @@ impl AtWork {
         doors: &Doors,
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
-        let Ground { verifier, voices, fetcher, jobs } = ground;
+        let Ground { verifier, voices, fetcher, jobs, usage } = ground;
         let tenants = verifier.tenants();
         let transcriber = transcriber(config).await?;
         let diarizer = diarizer(config, transcriber.vad().cloned()).await?;
@@ -379,6 +385,7 @@ impl AtWork {
             jobs: jobs.clone(),
             readiness,
             tenants,
+            usage: usage.clone(),
             audio: config.audio.clone(),
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };
@@ -398,7 +405,7 @@ impl AtWork {
         }
         doors.operators.set(api::operators_router(services));
         doors.clients.set(router);
-        Ok(Self { jobs, stop_jobs, agents, stop_agents })
+        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage })
     }
 
     async fn end(self) {
@@ -415,6 +422,7 @@ impl AtWork {
         {
             tracing::error!(%error, "the voice agent ended unexpectedly");
         }
+        self.usage.flush().await;
     }
 }
 

@@ -34,7 +34,7 @@
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
 //!                           hyper plumbing
 //! 1  audio  clock  digits  fetch  fields  figures  hub  identity  keys  onnx  outbound  patience  secret  share
-//!    state  telemetry  transcript      ground
+//!    state  telemetry  transcript  usage      ground
 //! ```
 //!
 //! # The path of a request
@@ -65,6 +65,7 @@
 //! | state      | |
 //! | keys       | share, state |
 //! | telemetry  | |
+//! | usage      | state, telemetry |
 //! | vad        | audio, cpu |
 //! | speakers   | audio, cpu, share, vad, transcript, telemetry |
 //! | voices     | speakers, state |
@@ -74,20 +75,20 @@
 //! | models     | engine, audio, transcript, cpu, cuda, hub |
 //! | format     | digits, transcript |
 //! | transcribe | audio, patience, share, speakers, vad, engine, transcript, telemetry |
-//! | live       | audio, share, speakers, turn, vad, voices, engine, transcript, telemetry |
+//! | live       | audio, share, speakers, turn, vad, voices, engine, transcript, telemetry, usage |
 //! | jobs       | fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
 //! | turn       | audio, onnx |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
-//! | http       | keys, patience, share, telemetry |
-//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, voices, audio, telemetry |
+//! | http       | keys, patience, share, telemetry, usage |
+//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
 //! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, vad |
 //! | demo       | http, digits, identity, secret |
-//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, voices |
+//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
 //! | app        | all |
 //! | cli        | all |
 
@@ -131,5 +132,6 @@ pub mod telemetry;
 pub mod transcribe;
 pub mod transcript;
 pub mod turn;
+pub mod usage;
 pub mod vad;
 pub mod voices;

@@ -50,7 +50,7 @@ use super::language::UnknownLanguage;
 use super::parameters::{self, CallbackProblem};
 use super::speak::format::Unsupported;
 use crate::http::Failure;
-use crate::{audio, engine, fetch, jobs, keys, live, speakers, speech, voices};
+use crate::{audio, engine, fetch, jobs, keys, live, speakers, speech, usage, voices};
 
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
@@ -330,6 +330,12 @@ impl From<keys::Error> for Failure {
             ),
             error => Self::internal(error),
         }
+    }
+}
+
+impl From<usage::Error> for Failure {
+    fn from(error: usage::Error) -> Self {
+        Self::internal(error)
     }
 }
 

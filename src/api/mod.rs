@@ -59,6 +59,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
     let listen = endpoint(&services, listen::listen);
     manage::routes(Router::new(), &services)
+        .logged_in(services.usage.clone())
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
         .route(Method::GET, "/v2/listen", endpoint(&services, turns::stream))
         .route(Method::POST, "/v1/listen", listen.clone())

@@ -16,6 +16,7 @@ use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
 use crate::speech::Speech;
 use crate::transcribe::Transcriber;
+use crate::usage::Log;
 use crate::voices::Voices;
 
 /// How requests are processed.
@@ -61,6 +62,7 @@ pub struct Services {
     pub(super) decoders: Turns,
     pub(super) downloads: Turns,
     pub(super) activity: Activity,
+    pub(super) usage: Log,
     pub(super) model_names: names::Config,
     /// When the model was loaded.
     pub(super) started: SystemTime,
@@ -85,6 +87,8 @@ pub struct Parts {
     pub readiness: Readiness,
     /// The organisations that share the server.
     pub tenants: Tenants,
+    /// Of requests, whoever serves them.
+    pub usage: Log,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
     /// The paths of other services on the same port, in OpenAPI's form.
@@ -108,6 +112,7 @@ impl Services {
             decoders: Turns::new(config.decoders, parts.tenants.clone()),
             downloads: Turns::new(config.downloads, parts.tenants),
             activity: Activity::default(),
+            usage: parts.usage,
             model_names: config.openai.clone(),
             started: SystemTime::now(),
             document: openapi::build(parts.other_paths),

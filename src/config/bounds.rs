@@ -129,6 +129,8 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("speak.timeout_ms", TIMEOUT),
     ("speak.idle_timeout_ms", TIMEOUT),
     ("speak.write_timeout_ms", TIMEOUT),
+    ("usage.requests_max", Whole(1, 1_000_000_000)),
+    ("usage.retention_days", Whole(1, 36_500)),
     ("sts.public_url", WEB),
     ("sts.sessions_max", Whole(1, MILLION)),
     // At least the size of one start's body, with the data derived from it.

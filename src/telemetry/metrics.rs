@@ -164,6 +164,11 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const USAGE_DROPPED: Counter = counter(
+    "verbatim_usage_dropped_total",
+    Unit::Count,
+    "Requests that the log of use lacks, because the disk did not keep up or failed.",
+);
 pub const HTTP_ACTIVE: Gauge =
     gauge("http_server_active_requests", Unit::Count, "HTTP requests in progress.");
 pub const STREAMS: Gauge = gauge("stt_active_streams", Unit::Count, "Open live streams.");
@@ -196,7 +201,7 @@ pub const TTS_FIRST_AUDIO: Histogram = seconds(
     BUCKETS,
 );
 
-const COUNTERS: [&Counter; 16] = [
+const COUNTERS: [&Counter; 17] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -213,6 +218,7 @@ const COUNTERS: [&Counter; 16] = [
     &TTS_CHARACTERS,
     &TTS_AUDIO,
     &TTS_REFUSED,
+    &USAGE_DROPPED,
 ];
 const GAUGES: [&Gauge; 23] = [
     &SLOTS,

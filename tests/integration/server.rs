@@ -26,6 +26,7 @@ use verbatim::speakers::Diarizer;
 use verbatim::speech::{self, EmbeddedVoice, Speech, Voice};
 use verbatim::transcribe::Transcriber;
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
+use verbatim::usage::{self, Log};
 use verbatim::voices::{self, Voices};
 
 /// Query of raw audio as [`say`] makes it.
@@ -229,6 +230,7 @@ impl TestServer {
             jobs: Some(jobs.clone()),
             readiness: readiness.clone(),
             tenants: tenants.clone(),
+            usage: Log::open(state.path(), &usage::Config::default()).expect("a log"),
             audio: setup.audio,
             other_paths: serde_json::Map::new(),
         };
