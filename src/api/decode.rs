@@ -13,7 +13,7 @@ use crate::engine::{self, Audio, AudioPermit, Class, RequestPermit};
 use crate::http::Failure;
 use crate::jobs::Watch;
 use crate::patience::by;
-use crate::transcribe::TranscribeOptions;
+use crate::transcribe::{TranscribeOptions, Transcriber};
 
 /// A file in memory, and the permits for that memory; both are dropped together.
 pub(super) struct Fetched {
@@ -57,7 +57,7 @@ pub(super) async fn decode(
     services: &Services,
     file: Fetched,
     options: DecodeOptions,
-    wanted: &TranscribeOptions,
+    (transcriber, wanted): (&Transcriber, &TranscribeOptions),
     origin: &Origin,
 ) -> Result<Admitted, Failure> {
     let expected = audio::estimate(&file.bytes, &options)?;
@@ -66,8 +66,8 @@ pub(super) async fn decode(
         source_samples: expected.source_samples(),
     };
     let admission = match origin {
-        Origin::Request(permit) => services.transcriber.engine().admit_request(permit, expected)?,
-        Origin::Job(_) => services.transcriber.admit(expected, wanted).await?,
+        Origin::Request(permit) => transcriber.engine().admit_request(permit, expected)?,
+        Origin::Job(_) => transcriber.admit(expected, wanted).await?,
     };
     let deadline = wanted.deadline;
     let turn = by(deadline, services.decoders.take(wanted.tenant.0)).await;

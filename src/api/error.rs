@@ -5,6 +5,7 @@
 //! | 400    | INVALID_QUERY_PARAMETER | an invalid value of a parameter |
 //! | 400    | INVALID_HEADER          | an invalid value of a header that the server reads |
 //! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
+//! | 400    | MODEL_TOO_LARGE         | a model that needs more memory than there is |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
 //! | 404    | NOT_FOUND               | no such path; no such job or speaker, or another organisation's |
@@ -28,6 +29,9 @@
 //! | 500    | AUDIO_LOST              | to receivers of callbacks only: the job's audio was lost or altered on the server |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
 //! | 503    | Service Unavailable     | busy, stopping, not working, or no room for another job, with `Retry-After` |
+//! | 503    | MODEL_LOADING           | a model that is being loaded, with `Retry-After` |
+//! | 503    | MODEL_NO_MEMORY         | a model without memory beside those in use, with `Retry-After` |
+//! | 503    | MODEL_FAILED            | a model that could not be loaded, with `Retry-After` |
 //! | 504    | PROCESSING_TIMEOUT      | not done within the time for a request |
 //!
 //! Codes and messages that exist in the wire format are used word for word.

@@ -3,6 +3,7 @@
 //! `parameters.rs`, `raw.rs` and `source.rs` parse requests, `answer.rs` and `wire.rs` write answers,
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
 //!
+//! [served models]: crate::models
 //! [live streaming]: crate::live
 //! [callbacks]: crate::jobs
 //! [enrolled voices]: crate::voices
@@ -20,6 +21,7 @@ mod jobs;
 pub mod language;
 mod listen;
 mod live;
+mod model;
 mod openapi;
 pub mod parameters;
 mod raw;

@@ -10,10 +10,9 @@ use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::Authenticator;
 use crate::jobs::Jobs;
-use crate::live::Live;
+use crate::registry::Registry;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
-use crate::transcribe::Transcriber;
 use crate::voices::Voices;
 
 /// How requests are processed.
@@ -42,9 +41,8 @@ impl Default for Config {
 
 /// Everything that the endpoints work with.
 pub struct Services {
-    pub(super) transcriber: Transcriber,
+    pub(super) models: Registry,
     pub(super) diarizer: Option<Diarizer>,
-    pub(super) live: Live,
     pub(super) voices: Voices,
     pub(super) authenticator: Authenticator,
     pub(super) fetcher: Fetcher,
@@ -61,10 +59,9 @@ pub struct Services {
 
 /// The parts of [`Services`].
 pub struct Parts {
-    pub transcriber: Transcriber,
+    pub models: Registry,
     /// `None` without the models: requests for speakers are refused.
     pub diarizer: Option<Diarizer>,
-    pub live: Live,
     /// The enrolled voices of all organisations.
     pub voices: Voices,
     pub authenticator: Authenticator,
@@ -83,9 +80,8 @@ pub struct Parts {
 impl Services {
     pub fn new(parts: Parts, config: &Config) -> Self {
         Self {
-            transcriber: parts.transcriber,
+            models: parts.models,
             diarizer: parts.diarizer,
-            live: parts.live,
             voices: parts.voices,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,

@@ -39,7 +39,9 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
         (caller.tenant, request.peer.ip(), &name).hash(&mut hasher);
         hasher.finish()
     };
-    let permit = services.transcriber.engine().enter(tenant, asker)?;
+    // Nothing is transcribed, so any model's engine will do.
+    let transcriber = &services.models.default().transcriber;
+    let permit = transcriber.engine().enter(tenant, asker)?;
     let _active = services.activity.begin();
     let clip = read(&services, request, tenant, deadline).await?;
     let limits =
@@ -56,7 +58,7 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
         tenant,
         deadline: Some(deadline),
     };
-    let clip = decode(&services, clip, decode_options, &options, &origin).await?;
+    let clip = decode(&services, clip, decode_options, (transcriber, &options), &origin).await?;
     let sound = clip.decoded.channels.first().ok_or_else(error::no_audio)?;
     let diarization = deadline.wait(diarizer.for_tenant(tenant.0).diarize(sound, &Options::default())).await;
     let diarization = diarization.ok_or(engine::Error::DeadlineExceeded)??;

@@ -14,6 +14,7 @@ use crate::engine::{LanguageChoice, Task, TenantId};
 use crate::fetch;
 use crate::http::Failure;
 use crate::patience::Deadline;
+use crate::registry::Loaded;
 use crate::transcribe::TranscribeOptions;
 use crate::voices::identify;
 
@@ -24,24 +25,28 @@ pub(super) struct Understood {
     pub parameters: Parameters,
     pub words: bool,
     pub raw: Option<Bare>,
+    pub model: Loaded,
     language: LanguageChoice,
 }
 
 impl Understood {
     /// # Errors
-    /// 400 for a language that the model lacks, and for speakers without the models for them.
-    pub fn new(
+    /// 400 for a language that the model lacks, and for speakers without the models for them; those of
+    /// [`Services::model`].
+    pub async fn new(
         services: &Services,
         request_id: Uuid,
         created: SystemTime,
-        parameters: Parameters,
+        mut parameters: Parameters,
         (words, raw): (bool, Option<Bare>),
+        deadline: Option<Deadline>,
     ) -> Result<Self, Failure> {
-        let language = language::choice(&parameters, services.transcriber.model())?;
+        let model = services.model(&mut parameters, deadline).await?;
+        let language = language::choice(&parameters, model.model())?;
         if let (None, Some(asked)) = (&services.diarizer, parameters.diarize.first()) {
             return Err(error::no_speakers(asked));
         }
-        Ok(Self { request_id, created, parameters, words, raw, language })
+        Ok(Self { request_id, created, parameters, words, raw, model, language })
     }
 }
 
@@ -67,7 +72,8 @@ pub(super) async fn transcribe(
     urgency: Urgency,
     audio: Fetched,
 ) -> Result<wire::Response, Failure> {
-    let Understood { request_id, created, ref parameters, words, raw, ref language } = *understood;
+    let Understood { request_id, created, ref parameters, words, raw, ref model, ref language } = *understood;
+    let transcriber = &model.transcriber;
     let decode_options =
         DecodeOptions { raw, split_channels: parameters.multichannel, limits: services.audio.clone() };
     let options = TranscribeOptions {
@@ -79,9 +85,9 @@ pub(super) async fn transcribe(
         tenant: urgency.tenant,
         deadline: urgency.deadline,
     };
-    let decoded = decode(services, audio, decode_options, &options, &urgency.origin).await?;
+    let decoded = decode(services, audio, decode_options, (transcriber, &options), &urgency.origin).await?;
     let Admitted { decoded, sha256, admission } = decoded;
-    let (transcriber, channels) = (&services.transcriber, decoded.channels);
+    let channels = decoded.channels;
     let (transcripts, names) = match services.diarizer.as_ref().zip(parameters.speakers()) {
         None => (transcriber.transcribe_all(channels, admission, &options).await?, Vec::new()),
         Some((diarizer, asked)) => {
@@ -107,7 +113,7 @@ pub(super) async fn transcribe(
         damaged: decoded.damaged,
         transcripts: &transcripts,
         names: &names,
-        model: services.transcriber.model(),
+        model: transcriber.model(),
     };
     answer::respond(&asked, &heard).await.map_err(Failure::internal)
 }

@@ -21,6 +21,7 @@ use verbatim::http::{self, Authenticator, Router, Shutdown, auth};
 use verbatim::jobs::{self, Jobs};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
+use verbatim::registry::Registry;
 use verbatim::share::Tenants;
 use verbatim::speakers::Diarizer;
 use verbatim::transcribe::Transcriber;
@@ -215,8 +216,7 @@ impl TestServer {
         let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone(), tenants.clone());
         let jobs = jobs.await.expect("jobs");
         let parts = api::Parts {
-            live: live.clone(),
-            transcriber: Transcriber::new(engine.clone()),
+            models: Registry::of_one(Transcriber::new(engine.clone()), live.clone()),
             diarizer: setup.diarizer,
             voices,
             authenticator: Authenticator::new(verifier, setup.auth),
