@@ -176,6 +176,7 @@ async fn listen(
         language: LanguageChoice::Named("en".into()),
         task: Task::Transcribe,
         prompt: None,
+        temperature: 0.0,
         bias: Arc::default(),
         class: Class::Interactive,
         tenant: TenantId(caller.tenant),

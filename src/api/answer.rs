@@ -113,11 +113,14 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
     }
 }
 
+/// The architecture of all models.
+pub(super) const ARCHITECTURE: &str = "whisper";
+
 pub(super) fn model_info(model: &ModelInfo) -> wire::ModelInfo {
     wire::ModelInfo {
         name: model.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        arch: "whisper",
+        arch: ARCHITECTURE,
     }
 }
 

@@ -129,7 +129,7 @@ pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Respon
 
 /// Metrics, for an operator's key.
 pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    if !services.authenticator.caller(&request.headers).await?.is_operator {
+    if !services.authenticator.holder(&request.headers).await?.is_operator {
         return Err(Failure::new(
             StatusCode::FORBIDDEN,
             "FORBIDDEN",

@@ -1,9 +1,10 @@
 //! The services that the endpoints work with, and their configuration.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::openai::names;
 use super::openapi;
 use super::readiness::{Activity, Readiness};
 use crate::audio;
@@ -27,6 +28,8 @@ pub struct Config {
     pub decoders: usize,
     /// URLs fetched at once; others wait their turn. Each may take up `fetch.max_bytes` of memory. Default 8.
     pub downloads: usize,
+    /// Names of models in requests of OpenAI's clients.
+    pub openai: names::Config,
 }
 
 impl Default for Config {
@@ -35,6 +38,7 @@ impl Default for Config {
             processing_timeout_ms: 600_000,
             decoders: 2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             downloads: 8,
+            openai: names::Config::default(),
         }
     }
 }
@@ -53,6 +57,9 @@ pub struct Services {
     pub(super) decoders: Turns,
     pub(super) downloads: Turns,
     pub(super) activity: Activity,
+    pub(super) model_names: names::Config,
+    /// When the model was loaded.
+    pub(super) started: SystemTime,
     /// `/openapi.json`.
     pub(super) document: serde_json::Value,
 }
@@ -92,6 +99,8 @@ impl Services {
             decoders: Turns::new(config.decoders, parts.tenants.clone()),
             downloads: Turns::new(config.downloads, parts.tenants),
             activity: Activity::default(),
+            model_names: config.openai.clone(),
+            started: SystemTime::now(),
             document: openapi::build(parts.other_paths),
         }
     }

@@ -78,6 +78,8 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("live.idle_timeout_ms", TIMEOUT),
     ("live.write_timeout_ms", TIMEOUT),
     ("live.message_bytes_max", Whole(1024, 1 << 30)),
+    ("live.realtime_idle_timeout_ms", TIMEOUT),
+    ("live.realtime_message_bytes_max", Whole(1024, 1 << 30)),
     ("voices.max_per_organisation", Whole(0, 100_000)),
     ("voices.key_file", Text),
     ("audio.max_seconds", Positive(604_800.0)),

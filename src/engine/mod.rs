@@ -25,6 +25,7 @@ mod machine;
 mod meters;
 mod model;
 mod queue;
+mod second_listening;
 mod watch;
 mod window;
 mod worker;
@@ -44,6 +45,7 @@ pub use model::{
     Alignment, Attempt, EncodeRequest, Hypothesis, MODELS_MAX, ModelId, ModelInfo, SlotId, SpeechModel,
     StepOutcome, Token,
 };
+pub use second_listening::{CONTEXT_SAMPLES, LISTENINGS_MAX};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
     WINDOW_SAMPLES, Window,

@@ -30,6 +30,7 @@ mod labelling;
 mod lag;
 mod options;
 mod recording;
+mod second_listening;
 mod session;
 mod settings;
 mod shared;

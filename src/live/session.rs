@@ -18,6 +18,7 @@ use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, Recognition, Term, Window};
+use crate::telemetry::metrics::VOICE_WITHOUT_WORDS;
 use crate::voices::Naming;
 
 /// Further channels of a stream are ignored.
@@ -104,10 +105,29 @@ impl Session {
         pushed.or_else(|error| self.broke(error.into()))
     }
 
+    /// Other options from here on, for the open span as well; the format, the channels and the speakers stay.
+    pub fn configure(&mut self, options: Options) {
+        let Options { format, multichannel, speakers, voices, tenant, .. } = &self.options;
+        let (format, multichannel, speakers) = (*format, *multichannel, *speakers);
+        let (voices, tenant) = (voices.clone(), *tenant);
+        self.options = Options { format, multichannel, speakers, voices, tenant, ..options };
+        self.reconfigure();
+    }
+
     /// Names and terms to expect from here on.
     pub fn set_bias(&mut self, bias: &Arc<[Term]>) {
-        self.channels.iter_mut().for_each(|channel| channel.set_bias(bias.clone()));
         self.options.bias = bias.clone();
+        self.reconfigure();
+    }
+
+    fn reconfigure(&mut self) {
+        let settings = self.settings();
+        self.channels.iter_mut().for_each(|channel| channel.configure(settings.clone()));
+    }
+
+    fn settings(&self) -> Settings {
+        let config = &self.shared.config;
+        Settings::new(&self.options, config.min_pause_ms, config.hop_ms)
     }
 
     /// Closes the open span of `channel`, or of all, once the audio pushed so far is recognised.
@@ -142,6 +162,11 @@ impl Session {
         self.channels.len().max(1)
     }
 
+    /// Seconds of voice that gave no words, all channels added up: of the audio before each one's last final result.
+    pub fn voice_without_words(&self) -> f64 {
+        self.channels.iter().map(Channel::voice_without_words).sum()
+    }
+
     /// Results whose words lack the speakers that were asked for.
     pub fn shortfall(&self) -> Shortfall {
         let mut all = Shortfall::default();
@@ -163,6 +188,9 @@ impl Session {
             return Ok(Progress::Event(event));
         }
         if self.audio_has_ended && self.is_done() {
+            for channel in &self.channels {
+                VOICE_WITHOUT_WORDS.with(&[]).record(channel.voice_without_words());
+            }
             return self.failure.take().map_or(Ok(Progress::Ended), Err);
         }
         let hears = !self.audio_has_ended && self.has_room();
@@ -220,7 +248,7 @@ impl Session {
             Piece::Pcm(pcm) => {
                 if self.channels.is_empty() {
                     let Shared { vad, diarizer, config, .. } = &*self.shared;
-                    let settings = Settings::new(&self.options, config.min_pause_ms, config.hop_ms);
+                    let settings = self.settings();
                     let channel = |index| Channel::new(index, settings.clone(), Activity::new(vad.as_ref()));
                     self.channels = (0..pcm.len()).map(channel).collect();
                     self.windows = pcm.iter().map(|_| None).collect();

@@ -31,6 +31,7 @@ pub async fn load(shared: Arc<Shared>, place: usize) {
             tracing::info!(model = name, device, seconds = begun.elapsed().as_secs_f64(), "model loaded");
             metrics::MODEL_LOADED.with_owned(label()).set(1.0);
             let default = &shared.default;
+            models.infos[place] = Some(engine.model().clone());
             models.parts[place] = Some(Parts {
                 transcriber: default.transcriber.with_engine(engine.clone()),
                 live: default.live.with_engine(engine),

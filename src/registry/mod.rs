@@ -61,6 +61,8 @@ struct Models {
     table: Table,
     /// Those that are loaded, the default included.
     parts: Vec<Option<Parts>>,
+    /// Those that have been loaded once.
+    infos: Vec<Option<ModelInfo>>,
 }
 
 #[derive(Clone)]
@@ -99,7 +101,7 @@ pub struct Status {
     pub state: &'static str,
     /// Requests and streams that use it; those of the default aren't counted.
     pub uses: usize,
-    /// While it is loaded.
+    /// Once it has been loaded.
     pub info: Option<ModelInfo>,
 }
 
@@ -110,11 +112,13 @@ impl Loaded {
 }
 
 impl Registry {
-    /// Serves one model.
-    pub fn of_one(transcriber: Transcriber, live: Live) -> Self {
+    /// Serves one model, under its own name and `others`.
+    pub fn of_one(transcriber: Transcriber, live: Live, others: impl IntoIterator<Item = String>) -> Self {
         let model = transcriber.model();
         let names = vec![(model.name.clone(), model.uuid)];
-        Self::new(Parts { transcriber, live }, Names::new(names, &BTreeMap::new()), Config::default(), None)
+        let others = others.into_iter().map(|name| (name, model.name.clone())).collect();
+        let names = Names::new(names, &others);
+        Self::new(Parts { transcriber, live }, names, Config::default(), None)
     }
 
     /// Serves the loaded model as the default, and beside it those that `loader` loads. `names` has all of them in the order
@@ -135,7 +139,9 @@ impl Registry {
         let table = Table::new(served, config.wait, Instant::now());
         let mut parts: Vec<Option<Parts>> = table.rows().iter().map(|_| None).collect();
         let Parts { transcriber, live } = default.clone();
-        if let Some(first) = parts.first_mut() {
+        let mut infos = vec![None; parts.len()];
+        if let (Some(first), Some(info)) = (parts.first_mut(), infos.first_mut()) {
+            *info = Some(default.transcriber.model().clone());
             *first = Some(default);
         }
         for (place, row) in table.rows().iter().enumerate() {
@@ -147,7 +153,7 @@ impl Registry {
             config,
             loader,
             default: Loaded { transcriber, live, _used: None },
-            state: Mutex::new(Models { table, parts }),
+            state: Mutex::new(Models { table, parts, infos }),
             changes: watch::Sender::new(()),
             loading: tokio::sync::Mutex::default(),
         };
@@ -158,6 +164,11 @@ impl Registry {
     /// is used instead.
     pub fn name_of(&self, asked: Option<&str>) -> Option<&str> {
         self.shared.names.find(asked).map(|place| self.shared.names.name(place))
+    }
+
+    /// All names that requests may use, those of models first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.shared.names.all()
     }
 
     /// Whether a model of exactly this name is served.
@@ -246,9 +257,9 @@ impl Registry {
     /// The served models, the default first.
     pub fn statuses(&self) -> Vec<Status> {
         let models = self.shared.models();
-        let rows = models.table.rows().iter().zip(&models.parts).zip(self.shared.names.served());
+        let rows = models.table.rows().iter().zip(&models.infos).zip(self.shared.names.served());
         rows.enumerate()
-            .map(|(place, ((row, parts), (name, uuid)))| {
+            .map(|(place, ((row, info), (name, uuid)))| {
                 let (state, uses) = match row.state {
                     State::Unloaded => ("unloaded", 0),
                     State::Loading { .. } => ("loading", 0),
@@ -257,8 +268,8 @@ impl Registry {
                     State::Failed { .. } => ("failed", 0),
                     State::TooLarge => ("too_large", 0),
                 };
-                let info = parts.as_ref().map(|parts| parts.transcriber.model().clone());
-                Status { name: name.to_owned(), uuid, is_default: place == 0, state, uses, info }
+                let (name, info) = (name.to_owned(), info.clone());
+                Status { name, uuid, is_default: place == 0, state, uses, info }
             })
             .collect()
     }

@@ -42,6 +42,13 @@ impl Names {
         self.served.get(place).map_or("", |(name, _)| name)
     }
 
+    /// All names that requests may use, those of models first.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        let is_new = |name: &&String| self.served.iter().all(|(served, _)| served != *name);
+        let others = self.others.keys().filter(is_new);
+        self.served.iter().map(|(name, _)| name.as_str()).chain(others.map(String::as_str))
+    }
+
     pub fn served(&self) -> impl Iterator<Item = (&str, Uuid)> {
         self.served.iter().map(|(name, uuid)| (name.as_str(), *uuid))
     }

@@ -147,8 +147,11 @@ pub const SPEAKERS_BATCH: Histogram = seconds(
 );
 pub const DECODE: Histogram =
     seconds("stt_decode_duration_seconds", "From a window's encoding to its answer, by class.", BUCKETS);
-pub const VOICE_WITHOUT_WORDS: Histogram =
-    seconds("stt_voice_without_words_seconds", "Voice in a channel of a file that gave no words.", BUCKETS);
+pub const VOICE_WITHOUT_WORDS: Histogram = seconds(
+    "stt_voice_without_words_seconds",
+    "Voice in a channel of a file or stream that gave no words.",
+    BUCKETS,
+);
 pub const LABELLING: Histogram = seconds(
     "stt_labelling_duration_seconds",
     "From the final words of a live stream to their speakers, with `diarize`.",

@@ -27,7 +27,7 @@ pub struct Heard {
 
 impl Heard {
     /// Whether its language counts: without words it is that of a sound.
-    fn has_words(&self) -> bool {
+    pub fn has_words(&self) -> bool {
         !self.segments.is_empty()
     }
 }

@@ -151,6 +151,8 @@ pub struct Setup {
     pub engine: engine::Config,
     pub audio: Limits,
     pub live: live::Config,
+    /// Further names of the model.
+    pub names: Vec<String>,
     /// Instead of the one that reads numbers.
     pub model: Option<Box<dyn SpeechModel + Send>>,
     pub jobs: jobs::Config,
@@ -216,7 +218,7 @@ impl TestServer {
         let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone(), tenants.clone());
         let jobs = jobs.await.expect("jobs");
         let parts = api::Parts {
-            models: Registry::of_one(Transcriber::new(engine.clone()), live.clone()),
+            models: Registry::of_one(Transcriber::new(engine.clone()), live.clone(), setup.names),
             diarizer: setup.diarizer,
             voices,
             authenticator: Authenticator::new(verifier, setup.auth),
