@@ -25,6 +25,7 @@
 //! 5  api  sts  demo         endpoints, wire types, error → status; `sts::Host` joins session, room and agent;
 //!                           demo is an integrator's backend, which knows a service by its address
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; work delivered later
+//!    → registry             the served models, by name
 //!    agent                  the voice agent: turns, floor, proofs, replies
 //! 3  format                 how a transcript is written
 //!    vad → speakers → voices  where in the audio speech is; who speaks; the names of enrolled voices
@@ -76,12 +77,13 @@
 //! | format     | digits, transcript |
 //! | transcribe | audio, patience, share, speakers, vad, engine, transcript, telemetry |
 //! | live       | audio, share, speakers, turn, vad, voices, engine, transcript, telemetry, usage |
+//! | registry   | engine, live, patience, telemetry, transcribe |
 //! | jobs       | fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
 //! | turn       | audio, onnx |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
 //! | http       | keys, patience, share, telemetry, usage |
-//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, voices, audio, telemetry, usage |
+//! | api        | http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
@@ -119,6 +121,7 @@ pub mod models;
 pub mod onnx;
 mod outbound;
 pub mod patience;
+pub mod registry;
 mod room;
 pub mod secret;
 mod session;

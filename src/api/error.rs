@@ -8,6 +8,7 @@
 //! | 400    | PAYLOAD_ERROR           | a body of `/v1/speak` that is no JSON with a `text`, or not UTF-8 |
 //! | 400    | V2_MODEL_ON_V1_LISTEN_ENDPOINT | a conversational model (`flux-…`) on `/v1/listen` |
 //! | 400    | V1_MODEL_ON_V2_LISTEN_ENDPOINT | one of the wire format's other models on `/v2/listen` |
+//! | 400    | MODEL_TOO_LARGE         | a model that needs more memory than there is |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
 //! | 400    | INVALID_JSON            | a JSON body of management or of a grant that cannot be read, or an invalid member |
@@ -37,6 +38,9 @@
 //! | 500    | AUDIO_LOST              | to receivers of callbacks only: the job's audio was lost or altered on the server |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
 //! | 503    | Service Unavailable     | busy, stopping, not working, or no room for another job, with `Retry-After` |
+//! | 503    | MODEL_LOADING           | a model that is being loaded, with `Retry-After` |
+//! | 503    | MODEL_NO_MEMORY         | a model without memory beside those in use, with `Retry-After` |
+//! | 503    | MODEL_FAILED            | a model that could not be loaded, with `Retry-After` |
 //! | 504    | PROCESSING_TIMEOUT      | not done within the time for a request |
 //!
 //! Codes and messages that exist in the wire format are used word for word.

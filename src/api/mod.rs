@@ -3,6 +3,7 @@
 //! `parameters.rs`, `raw.rs` and `source.rs` parse requests, `answer.rs` and `wire.rs` write answers,
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
 //!
+//! [served models]: crate::models
 //! [live streaming]: crate::live
 //! [realtime]: crate::api::openai::realtime
 //! [callbacks]: crate::jobs
@@ -26,6 +27,7 @@ mod line;
 mod listen;
 mod live;
 mod manage;
+mod model;
 pub mod openai;
 mod openapi;
 pub mod parameters;

@@ -43,7 +43,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
         ("/health", "Liveness and readiness in one."),
         ("/livez", "Whether the process lives."),
         ("/readyz", "Whether the server accepts work."),
-        ("/v1/status", "How much work there is."),
+        ("/v1/status", "How much work there is, and which models are served and loaded."),
         ("/openapi.json", "This document."),
     ] {
         paths.insert(path.to_owned(), json!({"get": plain(about)}));

@@ -11,11 +11,10 @@ use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::Authenticator;
 use crate::jobs::Jobs;
-use crate::live::Live;
+use crate::registry::Registry;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
 use crate::speech::Speech;
-use crate::transcribe::Transcriber;
 use crate::usage::Log;
 use crate::voices::Voices;
 
@@ -48,9 +47,8 @@ impl Default for Config {
 
 /// Everything that the endpoints work with.
 pub struct Services {
-    pub(super) transcriber: Transcriber,
+    pub(super) models: Registry,
     pub(super) diarizer: Option<Diarizer>,
-    pub(super) live: Live,
     pub(super) voices: Voices,
     pub(super) speech: Speech,
     pub(super) authenticator: Authenticator,
@@ -72,10 +70,9 @@ pub struct Services {
 
 /// The parts of [`Services`].
 pub struct Parts {
-    pub transcriber: Transcriber,
+    pub models: Registry,
     /// `None` without the models: requests for speakers are refused.
     pub diarizer: Option<Diarizer>,
-    pub live: Live,
     /// The enrolled voices of all organisations.
     pub voices: Voices,
     /// Speaks texts, if there is a voice.
@@ -98,9 +95,8 @@ pub struct Parts {
 impl Services {
     pub fn new(parts: Parts, config: &Config) -> Self {
         Self {
-            transcriber: parts.transcriber,
+            models: parts.models,
             diarizer: parts.diarizer,
-            live: parts.live,
             voices: parts.voices,
             speech: parts.speech,
             authenticator: parts.authenticator,

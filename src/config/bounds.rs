@@ -48,6 +48,8 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("model_dir", Text),
     ("log.level", Level),
     ("models.model", Text),
+    ("models.serve", Text),
+    ("models.idle_seconds", Whole(0, CENTURY_SECONDS)),
     ("models.threads", Whole(0, 1024)),
     ("models.slots", Whole(0, 4096)),
     ("models.hub.address", WEB),
