@@ -33,6 +33,7 @@ use verbatim::http::{self, Authenticator, auth};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
 use verbatim::share::Tenants;
+use verbatim::speech::{self, Speech, Voice};
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 use verbatim::voices::Voices;
@@ -108,11 +109,14 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
     let verifier = Verifier::new(Store::open(state).expect("a store")).expect("keys");
     let readiness = Readiness::default();
     readiness.set(api::State::Ready);
+    let voiceless = speech::Config { embedded: speech::EmbeddedVoice::None, ..Default::default() };
+    let voice = Voice::open(&voiceless, state).expect("no voice");
     let parts = api::Parts {
         live: Live::new(engine.clone(), None, live::Config::default(), Tenants::default()),
         transcriber: Transcriber::new(engine),
         diarizer: None,
         voices: Voices::open(state, &Default::default()).expect("voices"),
+        speech: Speech::new(voice, Default::default(), Tenants::default()),
         authenticator: Authenticator::new(verifier, auth::Config::default()),
         fetcher: Fetcher::new(&Default::default()).expect("a fetcher"),
         jobs: None,
@@ -176,6 +180,7 @@ async fn listen(
         language: LanguageChoice::Named("en".into()),
         task: Task::Transcribe,
         prompt: None,
+        temperature: 0.0,
         bias: Arc::default(),
         class: Class::Interactive,
         tenant: TenantId(caller.tenant),

@@ -32,12 +32,13 @@ use crate::live::Live;
 use crate::patience;
 use crate::share::Tenants;
 use crate::speakers::{self, Diarizer};
+use crate::speech::{Speech, Voice, VoiceError};
 use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{Transcriber, Windows};
 use crate::vad::{self, Vad};
 use crate::voices::{self, Voices};
-use crate::{hub, models};
+use crate::{hub, models, onnx, speech};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -67,6 +68,8 @@ pub enum Error {
     Jobs(#[from] jobs::Error),
     #[error("the enrolled voices cannot be read")]
     Voices(#[from] voices::Error),
+    #[error("text cannot be spoken")]
+    Voice(#[from] VoiceError),
     #[error("the voice agent did not start")]
     Sts(#[from] sts::StartError),
     #[error("the setting `sts.language` names none of the model's languages")]
@@ -90,7 +93,7 @@ impl Error {
     /// Whether different settings would help, rather than another attempt.
     pub fn is_configuration(&self) -> bool {
         match self {
-            Self::Fetch(_) | Self::Language(_) | Self::Open(_) => true,
+            Self::Fetch(_) | Self::Language(_) | Self::Open(_) | Self::Voice(_) => true,
             Self::Model { source, .. } => matches!(source, hub::Error::Unknown(_) | hub::Error::Address(_)),
             Self::Http(error) => !matches!(error, http::Error::Listener(_)),
             Self::Demo(error) => !matches!(error, demo::Error::Client(_)),
@@ -347,12 +350,14 @@ impl AtWork {
         let live =
             Live::new(engine, vad, config.live.clone(), tenants.clone()).with_diarizer(diarizer.clone());
         let authenticator = Authenticator::new(verifier, config.auth.clone());
+        let voice = open_voice(config).await?;
+        let speech = Speech::new(voice.clone(), config.speak.clone(), tenants.clone());
         let sts = match config.sts.enabled {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
                 // Opening its models blocks, and the socket must answer meanwhile.
-                let open = move || voice_agent(&config, &engine, &authenticator, tenants);
+                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -363,6 +368,7 @@ impl AtWork {
             diarizer,
             live,
             voices,
+            speech,
             authenticator,
             fetcher,
             jobs: jobs.clone(),
@@ -411,12 +417,24 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     http::listen(address).map_err(|source| Error::Listen { address, source })
 }
 
+/// The voice of agents and of `/v1/speak`, or none if nothing is to speak.
+async fn open_voice(config: &Config) -> Result<Voice, Error> {
+    let (mut speech, models) = (config.sts.speech.clone(), config.model_dir.clone());
+    if !config.sts.enabled && !config.speak.enabled {
+        speech = speech::Config { base_url: None, embedded: speech::EmbeddedVoice::None, ..speech };
+    }
+    // Opening its model blocks, and the socket must answer meanwhile.
+    let opened = tokio::task::spawn_blocking(move || Voice::open(&speech, &models)).await;
+    Ok(opened.unwrap_or(Err(VoiceError::Model(onnx::Error::Died)))?)
+}
+
 /// The voice-agent service, which reaches the engine through one closure.
 fn voice_agent(
     config: &Config,
     engine: &Engine,
     authenticator: &Authenticator,
     tenants: Tenants,
+    voice: Voice,
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
     if let Err(error) = &vad {
@@ -426,6 +444,7 @@ fn voice_agent(
         authenticator: authenticator.clone(),
         vad: vad.ok(),
         recognize: sts::recognizer(engine.clone(), agent_language(engine, &config.sts.language)?),
+        voice,
         models: config.model_dir.clone(),
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),

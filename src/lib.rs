@@ -10,6 +10,7 @@
 //! | [`audio`]: formats; [`transcribe`]: how files are heard | [`app`]: health, metrics, logs |
 //! | [`live`]: streaming, redaction | [`engine`]: admission and load |
 //! | [`jobs`]: callbacks; [`speakers`]: diarization; [`voices`]: named speakers | [`share`]: shares of organisations |
+//! | [`speech`]: text to speech | |
 //! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
 //! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
 //! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
@@ -75,16 +76,16 @@
 //! | live       | audio, share, speakers, vad, voices, engine, transcript, telemetry |
 //! | jobs       | fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
-//! | speech     | audio, onnx, outbound, secret |
+//! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
 //! | http       | keys, patience, share, telemetry |
-//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, transcript, voices, audio, telemetry |
+//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, voices, audio, telemetry |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, vad |
 //! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, vad |
 //! | demo       | http, digits, identity, secret |
-//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, sts, telemetry, transcribe, voices |
+//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, voices |
 //! | app        | all |
 //! | cli        | all |
 

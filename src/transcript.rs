@@ -108,6 +108,44 @@ pub struct Segment {
     pub temperature: f32,
     /// The attempt was ended because the model went on to say again and again what it had said last.
     pub looped: bool,
+    /// The model's tokens, timestamps included. Empty for a model that has none.
+    pub tokens: Vec<Token>,
+    /// Seconds from the start of the audio to that of the window it was decoded in.
+    pub window_start: f64,
+}
+
+/// A token of the model's text, or a timestamp.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Token {
+    pub id: u32,
+    /// Its part of the text: not always whole characters. Empty for a timestamp.
+    pub bytes: Box<[u8]>,
+    /// How likely it was among text tokens, 0 to 1.
+    pub probability: f32,
+}
+
+impl Token {
+    /// Natural logarithm of the probability. A probability that was rounded to 0 counts as the least that an `f32` can be.
+    pub fn log_probability(&self) -> f32 {
+        self.probability.max(f32::MIN_POSITIVE).ln()
+    }
+}
+
+impl Segment {
+    /// Leaves those of its tokens that its text is made of, after some of its words were removed.
+    pub fn retain_tokens_of_text(&mut self) {
+        let text = self.text.as_bytes();
+        let all: Vec<u8> = self.tokens.iter().flat_map(|token| token.bytes.iter().copied()).collect();
+        let found =
+            if text.is_empty() { None } else { all.windows(text.len()).position(|part| part == text) };
+        let range = found.map_or(0..0, |start| start..start + text.len());
+        let mut end = 0;
+        self.tokens.retain(|token| {
+            let start = end;
+            end += token.bytes.len();
+            start < range.end && range.start < end
+        });
+    }
 }
 
 /// The fewest and the most words that a loop says again and again.

@@ -15,6 +15,7 @@ import queue
 import sys
 import threading
 from importlib.metadata import version
+from pathlib import Path
 
 # Written to by us alone: libraries that print would break the lines.
 OUT = os.fdopen(os.dup(1), "w")
@@ -90,6 +91,74 @@ def whisper_cpp(model: str, threads: int):
     return run, f"pywhispercpp {version('pywhispercpp')}", 1
 
 
+def openvino(model: str, threads: int, workers: int = 1):
+    """A folder that optimum-intel exported. On processors with bf16 it computes in it unless asked for f32."""
+    import openvino_genai
+
+    idle = queue.SimpleQueue()
+    for _ in range(workers):
+        idle.put(openvino_genai.WhisperPipeline(model, "CPU", INFERENCE_NUM_THREADS=max(1, threads // workers)))
+
+    def run(file: str, language: str) -> str:
+        asked = {"task": "transcribe", "return_timestamps": True, "num_beams": 1, "do_sample": False}
+        if heard := first_heard(language):
+            asked["language"] = f"<|{heard}|>"
+        pipeline = idle.get()
+        try:
+            return pipeline.generate(samples(file).tolist(), **asked).texts[0]
+        finally:
+            idle.put(pipeline)
+
+    return run, f"openvino-genai {version('openvino-genai')}, OpenVINO {version('openvino')}", workers
+
+
+def sherpa_onnx(model: str, threads: int):
+    """A folder with what sherpa-onnx's scripts/whisper exports, and `silero_vad.onnx`: it takes 30 s at most at a
+    time, so its own detector cuts longer clips."""
+    import numpy
+    import sherpa_onnx as package
+
+    def file(ending: str) -> str:
+        return next(str(path) for path in Path(model).iterdir() if path.name.endswith(ending))
+
+    recognizers: dict = {}
+    detector = package.VadModelConfig()
+    detector.silero_vad.model, detector.silero_vad.max_speech_duration = file("silero_vad.onnx"), 28
+    detector.sample_rate = 16000
+
+    def recognizer(language: str):
+        if language not in recognizers:
+            recognizers[language] = package.OfflineRecognizer.from_whisper(
+                encoder=file("encoder.int8.onnx"), decoder=file("decoder.int8.onnx"), tokens=file("tokens.txt"),
+                language=language, task="transcribe", num_threads=threads)
+        return recognizers[language]
+
+    def pieces(audio):
+        if len(audio) <= 30 * 16000:
+            return [audio]
+        vad = package.VoiceActivityDetector(detector, buffer_size_in_seconds=len(audio) / 16000 + 1)
+        for at in range(0, len(audio), 512):
+            vad.accept_waveform(audio[at:at + 512])
+        vad.flush()
+        found = []
+        while not vad.empty():
+            found.append(numpy.array(vad.front.samples, numpy.float32))
+            vad.pop()
+        return found
+
+    def run(file: str, language: str) -> str:
+        loaded, texts = recognizer(first_heard(language) or ""), []
+        for piece in pieces(samples(file)):
+            stream = loaded.create_stream()
+            stream.accept_waveform(16000, piece)
+            loaded.decode_stream(stream)
+            texts.append(stream.result.text)
+        return " ".join(texts)
+
+    recognizer("en")
+    return run, f"sherpa-onnx {version('sherpa-onnx')}", 1
+
+
 def first_heard(language: str) -> str | None:
     """Peers that cannot change the language within a file find it out from its beginning."""
     return None if language == "multi" else language
@@ -112,6 +181,9 @@ KINDS = {
     # As many workers as threads: nothing is gained for one request, the most for many.
     "faster-whisper-int8-workers": lambda model, threads: faster_whisper(model, threads, "int8", 0, threads),
     "openai-whisper": openai_whisper,
+    "openvino": openvino,
+    "openvino-workers": lambda model, threads: openvino(model, threads, threads),
+    "sherpa-onnx": sherpa_onnx,
     "transformers": transformers,
     "whisper.cpp": whisper_cpp,
 }

@@ -167,7 +167,7 @@ pub(super) fn warnings<'a>(
 
 /// Whether `asked` names `model`, or no model in particular: one SDK sends `None` for no model. A size
 /// without a version means any of its versions: `whisper-large` is `large-v3`.
-fn names(asked: &str, model: &ModelInfo) -> bool {
+pub(super) fn names(asked: &str, model: &ModelInfo) -> bool {
     let name = asked.strip_prefix("whisper-").unwrap_or(asked);
     let size = model.name.split(['-', '.']).next();
     matches!(asked, "" | "None" | "whisper")

@@ -14,6 +14,7 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
+use super::openai;
 use super::readiness::State;
 use super::services::Services;
 use crate::engine::Condition;
@@ -51,6 +52,7 @@ pub fn starting(later: Later) -> Router {
         .route(Method::GET, "/health", health)
         .route(Method::GET, "/v1/status", status)
         .until(later, loading)
+        .with_failures(openai::error::form)
 }
 
 fn loading() -> Failure {
@@ -109,7 +111,7 @@ pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Respon
 
 /// Metrics, for an operator's key.
 pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    if !services.authenticator.caller(&request.headers).await?.is_operator {
+    if !services.authenticator.holder(&request.headers).await?.is_operator {
         return Err(Failure::new(
             StatusCode::FORBIDDEN,
             "FORBIDDEN",

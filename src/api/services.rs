@@ -1,9 +1,10 @@
 //! The services that the endpoints work with, and their configuration.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::openai::names;
 use super::openapi;
 use super::readiness::{Activity, Readiness};
 use crate::audio;
@@ -13,6 +14,7 @@ use crate::jobs::Jobs;
 use crate::live::Live;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
+use crate::speech::Speech;
 use crate::transcribe::Transcriber;
 use crate::voices::Voices;
 
@@ -28,6 +30,8 @@ pub struct Config {
     pub decoders: usize,
     /// URLs fetched at once; others wait their turn. Each may take up `fetch.max_bytes` of memory. Default 8.
     pub downloads: usize,
+    /// Names of models in requests of OpenAI's clients.
+    pub openai: names::Config,
 }
 
 impl Default for Config {
@@ -36,6 +40,7 @@ impl Default for Config {
             processing_timeout_ms: 600_000,
             decoders: 2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             downloads: 8,
+            openai: names::Config::default(),
         }
     }
 }
@@ -46,6 +51,7 @@ pub struct Services {
     pub(super) diarizer: Option<Diarizer>,
     pub(super) live: Live,
     pub(super) voices: Voices,
+    pub(super) speech: Speech,
     pub(super) authenticator: Authenticator,
     pub(super) fetcher: Fetcher,
     pub(super) jobs: Option<Jobs>,
@@ -55,6 +61,9 @@ pub struct Services {
     pub(super) decoders: Turns,
     pub(super) downloads: Turns,
     pub(super) activity: Activity,
+    pub(super) model_names: names::Config,
+    /// When the model was loaded.
+    pub(super) started: SystemTime,
     /// `/openapi.json`.
     pub(super) document: serde_json::Value,
 }
@@ -67,6 +76,8 @@ pub struct Parts {
     pub live: Live,
     /// The enrolled voices of all organisations.
     pub voices: Voices,
+    /// Speaks texts, if there is a voice.
+    pub speech: Speech,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
     /// `None` if callbacks are not served.
@@ -87,6 +98,7 @@ impl Services {
             diarizer: parts.diarizer,
             live: parts.live,
             voices: parts.voices,
+            speech: parts.speech,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
             jobs: parts.jobs,
@@ -96,6 +108,8 @@ impl Services {
             decoders: Turns::new(config.decoders, parts.tenants.clone()),
             downloads: Turns::new(config.downloads, parts.tenants),
             activity: Activity::default(),
+            model_names: config.openai.clone(),
+            started: SystemTime::now(),
             document: openapi::build(parts.other_paths),
         }
     }

@@ -150,7 +150,8 @@ fn is_configuration(error: &anyhow::Error) -> bool {
     let is_unknown = |error: &hub::Error| matches!(error, hub::Error::Unknown(_) | hub::Error::Address(_));
     error.downcast_ref::<app::Error>().is_some_and(app::Error::is_configuration)
         || error.downcast_ref::<hub::Error>().is_some_and(is_unknown)
-        || matches!(error.downcast_ref::<crate::keys::Error>(), Some(crate::keys::Error::Label))
+        || error.is::<crate::keys::UnknownScope>()
+        || error.downcast_ref::<crate::keys::Error>().is_some_and(crate::keys::Error::is_usage)
 }
 
 fn run(line: CommandLine) -> Result<ExitCode, Failure> {

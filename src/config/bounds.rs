@@ -76,6 +76,8 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("live.idle_timeout_ms", TIMEOUT),
     ("live.write_timeout_ms", TIMEOUT),
     ("live.message_bytes_max", Whole(1024, 1 << 30)),
+    ("live.realtime_idle_timeout_ms", TIMEOUT),
+    ("live.realtime_message_bytes_max", Whole(1024, 1 << 30)),
     ("voices.max_per_organisation", Whole(0, 100_000)),
     ("voices.key_file", Text),
     ("audio.max_seconds", Positive(604_800.0)),
@@ -118,6 +120,14 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("jobs.deliveries_per_host", Whole(1, 65_536)),
     ("jobs.result_retention_seconds", Whole(0, CENTURY_SECONDS)),
     ("jobs.job_retention_seconds", Whole(0, CENTURY_SECONDS)),
+    ("speak.at_once", Whole(1, 1024)),
+    // At least one text of the greatest length.
+    ("speak.held_characters_max", Whole(4096, 1 << 40)),
+    ("speak.streams_max", Whole(1, MILLION)),
+    ("speak.stream_characters_max", Whole(2000, MILLION)),
+    ("speak.timeout_ms", TIMEOUT),
+    ("speak.idle_timeout_ms", TIMEOUT),
+    ("speak.write_timeout_ms", TIMEOUT),
     ("sts.public_url", WEB),
     ("sts.sessions_max", Whole(1, MILLION)),
     // At least the size of one start's body, with the data derived from it.

@@ -24,7 +24,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api, audio, demo, engine, fetch, http, jobs, live, models, speakers, sts, telemetry, transcribe, voices,
+    api, audio, demo, engine, fetch, http, jobs, live, models, speakers, speech, sts, telemetry, transcribe,
+    voices,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,7 @@ pub struct Config {
     pub shutdown: http::shutdown::Config,
     pub fetch: fetch::Config,
     pub jobs: jobs::Config,
+    pub speak: speech::Limits,
     pub sts: sts::Config,
     pub demo: demo::Config,
     pub log: telemetry::Config,
@@ -77,6 +79,7 @@ impl Default for Config {
             shutdown: http::shutdown::Config::default(),
             fetch: fetch::Config::default(),
             jobs: jobs::Config::default(),
+            speak: speech::Limits::default(),
             sts: sts::Config::default(),
             demo: demo::Config::default(),
             log: telemetry::Config::default(),

@@ -87,6 +87,18 @@ pub struct DecodingOptions {
     pub no_speech_threshold: Option<f32>,
 }
 
+impl DecodingOptions {
+    /// The first attempt at `temperature`, then those of the usual temperatures that are above it.
+    #[must_use]
+    pub fn from_temperature(mut self, temperature: f32) -> Self {
+        if temperature > 0.0 {
+            let later = self.temperatures.iter().copied().filter(|&later| later > temperature);
+            self.temperatures = std::iter::once(temperature).chain(later).collect();
+        }
+        self
+    }
+}
+
 impl Default for DecodingOptions {
     fn default() -> Self {
         Self {

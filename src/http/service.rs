@@ -43,6 +43,8 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
+const PROJECTS: &str = "/v1/projects";
+
 /// While the server is leaving: about as long as a restart takes.
 const LEAVING_RETRY: Duration = Duration::from_secs(5);
 
@@ -113,13 +115,17 @@ impl Service {
         let origin = self.cors.origin(&parts.headers);
         let stop = upgrades.stop.clone();
         let (body, unread) = Body::new(incoming, self.limits.clone());
+        let form = self.router.failure_form(parts.uri.path(), &parts.headers);
 
         let mut route = String::from("none");
         let mut response = match self.dispatch(id, parts, body, (peer, upgrades), &mut route).await {
             Ok(response) => response,
             Err(failure) => {
                 report(&failure);
-                failure.into_response(id)
+                match form {
+                    Some(form) => form(failure).into_response(id),
+                    None => failure.into_response(id),
+                }
             }
         };
 
@@ -311,6 +317,8 @@ fn labels<'a>(method: Option<&'a Method>, route: &'a str, status: StatusCode) ->
         return ("any", "any");
     }
     let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
+    // The many paths of management are of one kind.
+    let route = if route.starts_with(PROJECTS) { PROJECTS } else { route };
     (method.filter(|method| known.contains(method)).map_or("other", Method::as_str), route)
 }
 

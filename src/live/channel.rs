@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::activity::Activity;
@@ -16,7 +15,7 @@ use super::settings::Settings;
 use super::span::{ENDPOINTING, FRAME, Span, placed_beside_silence, to_samples, to_seconds};
 use super::utterance::Utterance;
 use crate::audio::{Pcm, SAMPLE_RATE};
-use crate::engine::{DecodingOptions, LanguageChoice, Recognition, Term, WINDOW_SAMPLES};
+use crate::engine::{DecodingOptions, LanguageChoice, Recognition, WINDOW_SAMPLES};
 use crate::transcript::{Word, in_order};
 use crate::vad::Endpointer;
 
@@ -151,8 +150,15 @@ impl Channel {
         }
     }
 
-    pub fn set_bias(&mut self, bias: Arc<[Term]>) {
-        self.settings.bias = bias;
+    /// Other settings from here on. A language that was detected is still expected.
+    pub fn configure(&mut self, mut settings: Settings) {
+        if let (LanguageChoice::Detect { expected, .. }, LanguageChoice::Detect { expected: detected, .. }) =
+            (&mut settings.language, &self.settings.language)
+        {
+            expected.clone_from(detected);
+        }
+        self.past.utterance.configure(settings.speech_started, settings.gap);
+        self.settings = settings;
     }
 
     pub fn duration(&self) -> f64 {

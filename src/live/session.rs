@@ -105,10 +105,29 @@ impl Session {
         pushed.or_else(|error| self.broke(error.into()))
     }
 
+    /// Other options from here on, for the open span as well; the format, the channels and the speakers stay.
+    pub fn configure(&mut self, options: Options) {
+        let Options { format, multichannel, speakers, voices, tenant, .. } = &self.options;
+        let (format, multichannel, speakers) = (*format, *multichannel, *speakers);
+        let (voices, tenant) = (voices.clone(), *tenant);
+        self.options = Options { format, multichannel, speakers, voices, tenant, ..options };
+        self.reconfigure();
+    }
+
     /// Names and terms to expect from here on.
     pub fn set_bias(&mut self, bias: &Arc<[Term]>) {
-        self.channels.iter_mut().for_each(|channel| channel.set_bias(bias.clone()));
         self.options.bias = bias.clone();
+        self.reconfigure();
+    }
+
+    fn reconfigure(&mut self) {
+        let settings = self.settings();
+        self.channels.iter_mut().for_each(|channel| channel.configure(settings.clone()));
+    }
+
+    fn settings(&self) -> Settings {
+        let config = &self.shared.config;
+        Settings::new(&self.options, config.min_pause_ms, config.hop_ms)
     }
 
     /// Closes the open span of `channel`, or of all, once the audio pushed so far is recognised.
@@ -229,7 +248,7 @@ impl Session {
             Piece::Pcm(pcm) => {
                 if self.channels.is_empty() {
                     let Shared { vad, diarizer, config, .. } = &*self.shared;
-                    let settings = Settings::new(&self.options, config.min_pause_ms, config.hop_ms);
+                    let settings = self.settings();
                     let channel = |index| Channel::new(index, settings.clone(), Activity::new(vad.as_ref()));
                     self.channels = (0..pcm.len()).map(channel).collect();
                     self.windows = pcm.iter().map(|_| None).collect();

@@ -181,8 +181,22 @@ pub const FIRST_AUDIO: Histogram = seconds(
     "From the end of a caller's speech to the agent's first sound.",
     BUCKETS,
 );
+pub const TTS_CHARACTERS: Counter =
+    counter("tts_characters_total", Unit::Count, "Characters spoken for clients.");
+pub const TTS_AUDIO: Counter = counter("tts_audio_seconds_total", Unit::Seconds, "Speech made for clients.");
+pub const TTS_REFUSED: Counter = counter(
+    "tts_refused_total",
+    Unit::Count,
+    "Texts and streams refused, by reason: busy (too much to speak), share (the organisation holds its share).",
+);
+pub const TTS_STREAMS: Gauge = gauge("tts_active_streams", Unit::Count, "Open streams of text to speak.");
+pub const TTS_FIRST_AUDIO: Histogram = seconds(
+    "tts_first_audio_seconds",
+    "From a text to its first bytes of audio, by surface: request, stream (from the flush or the sentence's end).",
+    BUCKETS,
+);
 
-const COUNTERS: [&Counter; 13] = [
+const COUNTERS: [&Counter; 16] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -196,8 +210,11 @@ const COUNTERS: [&Counter; 13] = [
     &JOBS_REFUSED,
     &JOBS_RUNS,
     &JOBS_ATTEMPTS,
+    &TTS_CHARACTERS,
+    &TTS_AUDIO,
+    &TTS_REFUSED,
 ];
-const GAUGES: [&Gauge; 22] = [
+const GAUGES: [&Gauge; 23] = [
     &SLOTS,
     &SLOTS_ACTIVE,
     &QUEUE_WINDOWS,
@@ -220,8 +237,9 @@ const GAUGES: [&Gauge; 22] = [
     &SESSIONS_HELD,
     &SESSIONS_KEPT,
     &SESSIONS_KEPT_BYTES,
+    &TTS_STREAMS,
 ];
-const HISTOGRAMS: [&Histogram; 9] = [
+const HISTOGRAMS: [&Histogram; 10] = [
     &QUEUE_WAIT,
     &ENCODE,
     &DECODE,
@@ -231,6 +249,7 @@ const HISTOGRAMS: [&Histogram; 9] = [
     &HTTP_REQUEST,
     &JOBS_DELIVERY_LAG,
     &FIRST_AUDIO,
+    &TTS_FIRST_AUDIO,
 ];
 
 fn labels(labels: Labels) -> Vec<Label> {

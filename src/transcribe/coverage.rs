@@ -76,6 +76,7 @@ pub fn put(segments: &mut Vec<Segment>, found: Vec<Segment>) {
                 let rest = of_words(rest);
                 host.end = host.words.last().map_or(host.end, |word| word.end);
                 host.text = host.words.iter().map(|word| word.text.as_str()).collect();
+                host.retain_tokens_of_text();
                 segments.splice(at + 1..at + 1, rest);
                 at += 1;
             }
@@ -93,6 +94,7 @@ fn of_words(mut segment: Segment) -> Option<Segment> {
     let (first, last) = (segment.words.first()?, segment.words.last()?);
     (segment.start, segment.end) = (first.start, last.end);
     segment.text = segment.words.iter().map(|word| word.text.as_str()).collect();
+    segment.retain_tokens_of_text();
     Some(segment)
 }
 

@@ -8,6 +8,7 @@ mod listening;
 mod options;
 mod spans;
 mod speakers;
+mod streamed;
 mod times;
 mod window_plan;
 
@@ -348,19 +349,32 @@ impl Transcriber {
         let mut segments = Vec::new();
         let mut start = 0;
         while start < sound.len() {
-            let pcm = sound.pcm(start..start + WINDOW_SAMPLES);
-            let window = self.window(pcm, work.options, &work.options.language, language.as_ref());
-            let recognition = self.engine.recognize(work.admission, window).await?;
-            let consumed = recognition.advance();
-            language.get_or_insert_with(|| recognition.language.clone());
-            segments.extend(shifted(recognition, seconds(start)));
-            work.admission.done(seconds(consumed));
+            let (found, consumed) = self.sequel(sound, start, &mut language, work).await?;
+            segments.extend(found);
             start += consumed;
         }
         in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
         let language = language.unwrap_or_else(unknown_language);
         let duration = sound.duration_seconds();
         Ok(Transcript { segments, language, languages: Vec::new(), duration, voice_without_words: 0.0 })
+    }
+
+    /// The segments of the window that begins at sample `start`, and how many samples they account for. `language` is
+    /// the one that the windows before it are in, and set by the first.
+    async fn sequel(
+        &self,
+        sound: &Sound,
+        start: usize,
+        language: &mut Option<DetectedLanguage>,
+        work: &Work<'_>,
+    ) -> Result<(Vec<Segment>, usize), Error> {
+        let pcm = sound.pcm(start..start + WINDOW_SAMPLES);
+        let window = self.window(pcm, work.options, &work.options.language, language.as_ref());
+        let recognition = self.engine.recognize(work.admission, window).await?;
+        let consumed = recognition.advance();
+        language.get_or_insert_with(|| recognition.language.clone());
+        work.admission.done(seconds(consumed));
+        Ok((shifted(recognition, seconds(start)).collect(), consumed))
     }
 
     /// `language`: as it is already known of this window.
@@ -384,7 +398,8 @@ impl Transcriber {
                 bias: options.bias.clone(),
                 word_times: true,
                 ..DecodingOptions::default()
-            },
+            }
+            .from_temperature(options.temperature),
             class: options.class,
             tenant: options.tenant,
             deadline: options.deadline,

@@ -19,6 +19,8 @@ mod network;
 mod silero;
 mod spans;
 mod spectrum;
+#[cfg(test)]
+pub mod synthetic;
 mod utterance;
 
 pub use coverage::{unaccounted, voiced_part};

@@ -8,7 +8,7 @@ use verbatim::live::Config;
 
 use crate::live::start;
 use crate::live_audio::wave;
-use crate::sdks::{node, python, rust};
+use crate::sdks::{go, node, python, rust};
 use crate::tones::utter;
 
 /// Generous, for a busy machine.
@@ -25,7 +25,9 @@ async fn live_clients_of_the_sdks_are_served() {
     std::fs::write(&file, wave(16_000, samples.len() as u32 * 2, &samples)).expect("written");
     let expected: Vec<String> = said.iter().map(|(word, ..)| format!("W{word},")).collect();
     let python = |version| Some(python(version, "live.py"));
-    for client in [python("python"), python("python-3"), node("live.js"), Some(rust("live-client"))] {
+    for client in
+        [python("python"), python("python-3"), node("live.js"), Some(rust("live-client")), go("live")]
+    {
         let Some(mut client) = client else { continue };
         let address = format!("http://{}", server.address);
         let output = client

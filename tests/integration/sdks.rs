@@ -1,7 +1,7 @@
 //! The wire format's own SDKs against the built program, with nothing changed but address and key.
 //!
-//! `./setup` installs them under `.verbatim/sdks`. Without node its SDK is skipped with a message; with `TEST_ALL_SDKS` set, as in
-//! CI, that is a failure.
+//! `./setup` installs them under `.verbatim/sdks`. Without node or Go, that SDK is skipped with a message; with
+//! `TEST_ALL_SDKS` set, as in CI, a missing node is a failure.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -49,6 +49,18 @@ pub fn rust(program: &str) -> Command {
     Command::new(cache("sdks/rust").join(program))
 }
 
+/// Runs `program` of tests/sdks/go; `None` if the machine has no Go.
+pub fn go(program: &str) -> Option<Command> {
+    let client = cache("sdks/go/sdk-client");
+    if !client.exists() {
+        eprintln!("skipped: there was no Go when ./setup ran");
+        return None;
+    }
+    let mut command = Command::new(client);
+    command.arg(program);
+    Some(command)
+}
+
 /// The result that a client prints; all use the same form.
 pub async fn printed(mut client: Command) -> Value {
     let output = client.stderr(Stdio::piped()).kill_on_drop(true).output();
@@ -73,6 +85,7 @@ async fn sdks_work_with_another_address_and_key() {
         ("Python, 3.x", Some(python("python-3", "client.py"))),
         ("Node", node("client.js")),
         ("Rust", Some(rust("sdk-client"))),
+        ("Go", go("files")),
     ];
     for (name, client) in clients {
         let Some(mut client) = client else { continue };

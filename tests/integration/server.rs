@@ -23,6 +23,7 @@ use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
 use verbatim::share::Tenants;
 use verbatim::speakers::Diarizer;
+use verbatim::speech::{self, EmbeddedVoice, Speech, Voice};
 use verbatim::transcribe::Transcriber;
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 use verbatim::voices::{self, Voices};
@@ -211,6 +212,9 @@ impl TestServer {
         let live = Live::new(engine.clone(), None, setup.live, tenants.clone());
         let live = live.with_diarizer(setup.diarizer.clone());
         let voices = Voices::open(state.path(), &voices::Config::default()).expect("voices");
+        let voiceless = speech::Config { embedded: EmbeddedVoice::None, ..speech::Config::default() };
+        let voice = Voice::open(&voiceless, Path::new(".")).expect("no voice");
+        let speech = Speech::new(voice, speech::Limits::default(), tenants.clone());
         let fetcher = Fetcher::new(&setup.fetch).expect("a fetcher");
         let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone(), tenants.clone());
         let jobs = jobs.await.expect("jobs");
@@ -219,6 +223,7 @@ impl TestServer {
             transcriber: Transcriber::new(engine.clone()),
             diarizer: setup.diarizer,
             voices,
+            speech,
             authenticator: Authenticator::new(verifier, setup.auth),
             fetcher,
             jobs: Some(jobs.clone()),
