@@ -25,6 +25,7 @@ mod formatting;
 mod fuzzed;
 mod hard;
 mod hard_languages;
+mod hard_radio;
 mod health;
 mod hosts;
 mod http2;
