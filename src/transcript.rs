@@ -4,7 +4,10 @@
 //! recognition counts from its window's start, a [`Transcript`] from the start
 //! of the file or stream.
 
+mod phrases;
 pub mod script;
+
+pub use phrases::{mean_log_probability, phrases};
 
 /// One word, with its leading space and adjoining punctuation as the model wrote them.
 #[derive(Debug, Clone, PartialEq)]
