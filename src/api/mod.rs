@@ -3,6 +3,7 @@
 //! `parameters.rs`, `raw.rs` and `source.rs` parse requests, `answer.rs` and `wire.rs` write answers,
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
 //!
+//! [served models]: crate::models
 //! [live streaming]: crate::live
 //! [realtime]: crate::api::openai::realtime
 //! [callbacks]: crate::jobs
@@ -22,9 +23,11 @@ mod health;
 mod jobs;
 mod json_body;
 pub mod language;
+mod line;
 mod listen;
 mod live;
 mod manage;
+mod model;
 pub mod openai;
 mod openapi;
 pub mod parameters;
@@ -36,6 +39,7 @@ mod speak;
 mod speakers;
 mod terms;
 mod transcription;
+mod turns;
 pub mod wire;
 
 pub use health::starting;
@@ -45,19 +49,23 @@ pub use readiness::{Readiness, State};
 pub use services::{Config, Parts, Services};
 pub use source::url_of;
 
+use std::future::ready;
 use std::sync::Arc;
 
 use hyper::{Method, StatusCode};
 
-use crate::http::{Failure, Request, Response, Router, json};
+use crate::http::{Router, json};
 use endpoint::endpoint;
 
 /// The table of routes.
 pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
+    let description = openapi::build(services.other_paths.clone());
     let listen = endpoint(&services, listen::listen);
     manage::routes(Router::new(), &services)
+        .logged_in(services.usage.clone())
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
+        .route(Method::GET, "/v2/listen", endpoint(&services, turns::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
@@ -77,7 +85,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/v1/models", endpoint(&services, openai::list))
         .route(Method::GET, "/v1/models/{model}", endpoint(&services, openai::one))
         .with_failures(openai::error::form)
-        .route(Method::GET, "/openapi.json", endpoint(&services, document))
+        .route(Method::GET, "/openapi.json", move |_| ready(Ok(json(StatusCode::OK, &description))))
         .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route_to_the_end(Method::GET, "/health", endpoint(&services, health::health))
         .route_to_the_end(Method::GET, "/livez", endpoint(&services, health::livez))
@@ -93,8 +101,4 @@ pub fn operators_router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/health", endpoint(&services, health::health))
         .route(Method::GET, "/livez", endpoint(&services, health::livez))
         .route(Method::GET, "/readyz", endpoint(&services, health::readyz))
-}
-
-async fn document(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    Ok(json(StatusCode::OK, &services.document))
 }

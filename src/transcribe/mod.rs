@@ -76,6 +76,11 @@ impl Transcriber {
         Self { engine, speech: Some(Arc::new(Speech::new(vad, options))) }
     }
 
+    /// The same for the engine of another model.
+    pub fn with_engine(&self, engine: Engine) -> Self {
+        Self { engine, speech: self.speech.clone() }
+    }
+
     pub fn model(&self) -> &ModelInfo {
         self.engine.model()
     }

@@ -55,6 +55,7 @@ mod scripted;
 mod sdks;
 mod series;
 mod server;
+mod several_models;
 mod shares;
 mod socket;
 mod speakers;
