@@ -86,7 +86,7 @@ async fn openais_sdks_work_with_another_address_and_key() {
     write_conversation(&conversation);
     let settings = [
         ("VERBATIM_TRANSCRIBE__WINDOWS", "speech"),
-        ("VERBATIM_API__OPENAI__ALIASES", r#"{"whisper-large-v3" = "base"}"#),
+        ("VERBATIM_MODELS__NAMES", r#"{"whisper-large-v3" = "base"}"#),
     ];
     let program = Program::start_with(state.path(), &cache("models/base"), &settings).await;
     let server = format!("http://{}", program.address);
