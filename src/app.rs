@@ -29,12 +29,14 @@ use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
+use crate::onnx;
 use crate::patience;
 use crate::share::Tenants;
 use crate::speakers::{self, Diarizer};
 use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::{Transcriber, Windows};
+use crate::turn::TurnModel;
 use crate::vad::{self, Vad};
 use crate::voices::{self, Voices};
 use crate::{hub, models};
@@ -67,6 +69,8 @@ pub enum Error {
     Jobs(#[from] jobs::Error),
     #[error("the enrolled voices cannot be read")]
     Voices(#[from] voices::Error),
+    #[error("the model of turns can't be loaded: run ./setup smart-turn, or set live.end_of_turn = \"auto\"")]
+    Turns(#[source] onnx::Error),
     #[error("the voice agent did not start")]
     Sts(#[from] sts::StartError),
     #[error("the setting `sts.language` names none of the model's languages")]
@@ -346,6 +350,7 @@ impl AtWork {
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
         let live =
             Live::new(engine, vad, config.live.clone(), tenants.clone()).with_diarizer(diarizer.clone());
+        let live = live.with_turn_model(turn_model(config).await?);
         let authenticator = Authenticator::new(verifier, config.auth.clone());
         let sts = match config.sts.enabled {
             true => {
@@ -405,6 +410,15 @@ impl AtWork {
             tracing::error!(%error, "the voice agent ended unexpectedly");
         }
     }
+}
+
+/// The model that judges the turns of live streams, if it is wanted.
+async fn turn_model(config: &Config) -> Result<Option<TurnModel>, Error> {
+    let (wanted, threads) = (config.live.end_of_turn, config.live.turn_threads);
+    let models = config.model_dir.clone();
+    let open = move || TurnModel::open(wanted, &models, threads);
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened.unwrap_or(Err(onnx::Error::Died)).map_err(Error::Turns)
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, Error> {

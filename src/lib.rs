@@ -27,6 +27,7 @@
 //!    agent                  the voice agent: turns, floor, proofs, replies
 //! 3  format                 how a transcript is written
 //!    vad → speakers → voices  where in the audio speech is; who speaks; the names of enrolled voices
+//!    turn                   whether a speaker who pauses has finished
 //!    speech  knowledge      text to speech; the material that an agent answers from
 //!    session → sms  room    an agent's session and its text messages; participants' seats
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
@@ -72,17 +73,18 @@
 //! | models     | engine, audio, transcript, cpu, cuda, hub |
 //! | format     | digits, transcript |
 //! | transcribe | audio, patience, share, speakers, vad, engine, transcript, telemetry |
-//! | live       | audio, share, speakers, vad, voices, engine, transcript, telemetry |
+//! | live       | audio, share, speakers, turn, vad, voices, engine, transcript, telemetry |
 //! | jobs       | fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
+//! | turn       | audio, onnx |
 //! | speech     | audio, onnx, outbound, secret |
 //! | http       | keys, patience, share, telemetry |
 //! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, transcript, voices, audio, telemetry |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
-//! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, vad |
-//! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, vad |
+//! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
+//! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, vad |
 //! | demo       | http, digits, identity, secret |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, sts, telemetry, transcribe, voices |
 //! | app        | all |
@@ -127,5 +129,6 @@ pub mod sts;
 pub mod telemetry;
 pub mod transcribe;
 pub mod transcript;
+pub mod turn;
 pub mod vad;
 pub mod voices;

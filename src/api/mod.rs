@@ -22,6 +22,7 @@ mod health;
 mod jobs;
 mod json_body;
 pub mod language;
+mod line;
 mod listen;
 mod live;
 mod manage;
@@ -35,6 +36,7 @@ mod source;
 mod speakers;
 mod terms;
 mod transcription;
+mod turns;
 pub mod wire;
 
 pub use health::starting;
@@ -57,6 +59,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let listen = endpoint(&services, listen::listen);
     manage::routes(Router::new(), &services)
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
+        .route(Method::GET, "/v2/listen", endpoint(&services, turns::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())

@@ -72,6 +72,7 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("live.min_pause_ms", Whole(0, MINUTE_MS)),
     ("live.ahead_seconds", Number(35.0, 86_400.0)),
     ("live.speakers_timeout_ms", TIMEOUT),
+    ("live.turn_threads", Whole(1, 1024)),
     ("live.readers", Whole(1, 65_536)),
     ("live.idle_timeout_ms", TIMEOUT),
     ("live.write_timeout_ms", TIMEOUT),
