@@ -79,7 +79,7 @@
 //! | turn       | audio, onnx |
 //! | speech     | audio, onnx, outbound, secret |
 //! | http       | keys, patience, share, telemetry |
-//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, transcript, voices, audio, telemetry |
+//! | api        | http, jobs, live, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, transcript, turn, voices, audio, telemetry |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |

@@ -66,6 +66,16 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
         .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
+        .route(
+            Method::POST,
+            "/v1/realtime/client_secrets",
+            endpoint(&services, openai::realtime::client_secret),
+        )
+        .route(
+            Method::POST,
+            "/v1/realtime/transcription_sessions",
+            endpoint(&services, openai::realtime::transcription_session),
+        )
         .route(Method::POST, "/v1/speakers", endpoint(&services, speakers::enrol))
         .route(Method::GET, "/v1/speakers", endpoint(&services, speakers::list))
         .route(Method::GET, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::one))

@@ -12,7 +12,7 @@ use super::event::{Event, Results};
 use super::intake::{Intake, Mark};
 use super::second_listening::SecondListening;
 use super::settings::Settings;
-use super::span::{ENDPOINTING, FRAME, Span, placed_beside_silence, to_samples, to_seconds};
+use super::span::{FRAME, Span, placed_beside_silence, to_samples, to_seconds};
 use super::utterance::Utterance;
 use super::voice::{Heard, Voice};
 use crate::audio::{Pcm, SAMPLE_RATE};
@@ -139,7 +139,7 @@ impl Channel {
             heard_language: None,
             intake: Intake::new(voice),
             position: 0,
-            endpointer: Endpointer::new(ENDPOINTING),
+            endpointer: Endpointer::new(settings.endpointing),
             open: OpenSpan::new(Span::new(0)),
             work: Work::Idle,
             past: Past {
@@ -161,6 +161,7 @@ impl Channel {
             *expected = Some(detected.clone());
         }
         self.past.utterance.configure(settings.speech_started, settings.gap);
+        self.endpointer.configure(settings.endpointing);
         self.settings = settings;
     }
 
@@ -464,7 +465,11 @@ impl Channel {
             events.push_back(Event::Results(results));
         }
         let is_long = close.reason == Reason::Long;
-        self.open = OpenSpan::new(if is_long { self.open.span.after(close.at) } else { Span::new(close.at) });
+        self.open = OpenSpan::new(if is_long {
+            self.open.span.after(close.at, self.settings.endpointing)
+        } else {
+            Span::new(close.at)
+        });
         self.past.has_ended = close.reason == Reason::End;
         self.forget();
     }

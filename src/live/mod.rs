@@ -119,6 +119,11 @@ impl Live {
         self
     }
 
+    /// The model that judges whether turns have ended.
+    pub fn turn_model(&self) -> Option<&TurnModel> {
+        self.shared.turn_model.as_ref()
+    }
+
     /// Whether streams may ask for speakers.
     pub fn can_diarize(&self) -> bool {
         self.shared.diarizer.is_some()

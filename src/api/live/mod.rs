@@ -54,6 +54,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         utterance_end: parameters.utterance_end,
         speech_started: parameters.vad_events,
         voice: false,
+        voice_threshold: None,
         speakers: parameters.common.speakers(),
         voices: parameters.common.identify_speakers.then(|| services.voices.of(caller.tenant)),
         prompt: None,

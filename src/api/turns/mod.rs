@@ -41,6 +41,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         utterance_end: None,
         speech_started: false,
         voice: true,
+        voice_threshold: None,
         speakers: None,
         voices: None,
         prompt: None,

@@ -71,6 +71,13 @@ pub struct Beta {
     pub input_audio_noise_reduction: Option<()>,
     pub turn_detection: Option<TurnDetection>,
     pub include: Vec<&'static str>,
-    /// Given with sessions that are made over HTTP alone.
-    pub client_secret: Option<()>,
+    /// Only of sessions that are made over HTTP.
+    pub client_secret: Option<ClientSecret>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClientSecret {
+    pub value: String,
+    /// Unix time in seconds.
+    pub expires_at: u64,
 }
