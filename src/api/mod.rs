@@ -3,6 +3,7 @@
 //! `parameters.rs`, `raw.rs` and `source.rs` parse requests, `answer.rs` and `wire.rs` write answers,
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
 //!
+//! [served models]: crate::models
 //! [live streaming]: crate::live
 //! [realtime]: crate::api::openai::realtime
 //! [callbacks]: crate::jobs
@@ -26,6 +27,7 @@ mod line;
 mod listen;
 mod live;
 mod manage;
+mod model;
 pub mod openai;
 mod openapi;
 pub mod parameters;
@@ -33,6 +35,7 @@ mod raw;
 mod readiness;
 mod services;
 mod source;
+mod speak;
 mod speakers;
 mod terms;
 mod transcription;
@@ -58,6 +61,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
     let listen = endpoint(&services, listen::listen);
     manage::routes(Router::new(), &services)
+        .logged_in(services.usage.clone())
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
         .route(Method::GET, "/v2/listen", endpoint(&services, turns::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
@@ -65,6 +69,8 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::POST, "/v1/speak", endpoint(&services, speak::request))
+        .route(Method::GET, "/v1/speak", endpoint(&services, speak::stream))
         .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
         .route(
             Method::POST,

@@ -5,6 +5,7 @@ mod openai;
 mod realtime;
 mod responses;
 mod schemas;
+mod speak;
 mod speakers;
 
 use serde_json::{Map, Value, json};
@@ -29,6 +30,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v2/listen".to_owned(), json!({"get": turns()}));
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
+    paths.extend(speak::paths());
     paths.extend(realtime::paths());
     paths.extend(speakers::paths());
     paths.extend(manage::paths());
@@ -41,7 +43,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
         ("/health", "Liveness and readiness in one."),
         ("/livez", "Whether the process lives."),
         ("/readyz", "Whether the server accepts work."),
-        ("/v1/status", "How much work there is."),
+        ("/v1/status", "How much work there is, and which models are served and loaded."),
         ("/openapi.json", "This document."),
     ] {
         paths.insert(path.to_owned(), json!({"get": plain(about)}));

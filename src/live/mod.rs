@@ -124,6 +124,23 @@ impl Live {
         self.shared.turn_model.as_ref()
     }
 
+    /// The same for the engine of another model. Its streams count as those of this one.
+    pub fn with_engine(&self, engine: Engine) -> Self {
+        let Shared { vad, diarizer, turn_model, config, streams, tenants, readers, .. } = &*self.shared;
+        let shared = Shared {
+            engine,
+            vad: vad.clone(),
+            diarizer: diarizer.clone(),
+            turn_model: turn_model.clone(),
+            config: config.clone(),
+            streams: streams.clone(),
+            tenants: tenants.clone(),
+            readers: readers.clone(),
+            lag: Lag::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
     /// Whether streams may ask for speakers.
     pub fn can_diarize(&self) -> bool {
         self.shared.diarizer.is_some()

@@ -19,6 +19,7 @@ use crate::api::line::{self, Active, End, Left, Line, STOPPING};
 use crate::engine;
 use crate::http::websocket::{self, Socket};
 use crate::live::{self, Error, Heard, Progress, Session, StreamPermit};
+use crate::registry::Loaded;
 
 /// A commit of less audio is refused.
 const COMMITTED_MS_MIN: u64 = 100;
@@ -33,6 +34,7 @@ pub struct Asked {
     /// The client speaks the older beta.
     pub is_beta: bool,
     pub settings: Settings,
+    pub model: Loaded,
 }
 
 pub struct Connection {
@@ -42,6 +44,8 @@ pub struct Connection {
     is_beta: bool,
     tenant: u64,
     settings: Settings,
+    /// The one that `settings` name.
+    model: Loaded,
     /// Until the first audio.
     permit: Option<StreamPermit>,
     /// From the first audio on, when its format is settled.
@@ -57,12 +61,12 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(socket: Socket, services: Arc<Services>, asked: Asked) -> Self {
-        let Asked { permit, tenant, is_beta, settings } = asked;
+        let Asked { permit, tenant, is_beta, settings, model } = asked;
         let items = Items::new(style(&settings, is_beta));
         let id = super::event::id("sess");
         let permit = Some(permit);
-        let judge = judge(&settings, &services);
-        let config = services.live.config();
+        let judge = judge(&settings, &model);
+        let config = model.live.config();
         let line =
             Line::new(socket, config).idle_after(Duration::from_millis(config.realtime_idle_timeout_ms));
         Self {
@@ -72,6 +76,7 @@ impl Connection {
             is_beta,
             tenant,
             settings,
+            model,
             permit,
             session: None,
             items,
@@ -175,7 +180,7 @@ impl Connection {
                 }
                 self.send_all(events).await.map(Ok)
             }
-            request::Event::Update(update) => match self.update(&update) {
+            request::Event::Update(update) => match self.update(&update).await {
                 Ok(()) => {
                     let session = self.shown(update.is_beta);
                     let updated = if update.is_beta {
@@ -195,12 +200,12 @@ impl Connection {
             return Ok(Ok(()));
         }
         if self.session.is_none() {
-            let options = match self.settings.options(self.services.live.model(), self.tenant) {
+            let options = match self.settings.options(self.model.live.model(), self.tenant) {
                 Ok(options) => options,
                 Err(invalid) => return Ok(Err(invalid)),
             };
             let Some(permit) = self.permit.take() else { return Err(Left::With(FAILED)) };
-            self.session = Some(self.services.live.open(permit, options));
+            self.session = Some(self.model.live.open(permit, options));
         }
         self.received += audio.len() as u64;
         let pushed = self.session.as_mut().map_or(Ok(()), |session| session.push(audio));
@@ -230,11 +235,16 @@ impl Connection {
         self.send_all(events).await.map(Ok)
     }
 
-    /// Makes the whole update, or none of it.
-    fn update(&mut self, update: &Update) -> Result<(), Invalid> {
+    /// Makes the whole update, or none of it. Waits while another model is loaded.
+    async fn update(&mut self, update: &Update) -> Result<(), Invalid> {
         let mut settings = self.settings.clone();
-        super::update(&self.services, &mut settings, update)?;
+        let model = super::chosen(&self.services, update, &self.model).await?;
+        super::update(&self.services, &model, &mut settings, update)?;
         if let Some(session) = &mut self.session {
+            if model.model().uuid != self.model.model().uuid {
+                let message = "The model cannot change once audio was sent. Open another session.";
+                return Err(Invalid::value("transcription.model", message));
+            }
             if settings.format != self.settings.format {
                 let message = "The format cannot change once audio was sent. Open another session.";
                 return Err(Invalid::value("session.audio.input.format", message));
@@ -244,13 +254,13 @@ impl Connection {
                     "Speakers cannot be switched on or off once audio was sent. Open another session.";
                 return Err(Invalid::value("transcription.model", message));
             }
-            session.configure(settings.options(self.services.live.model(), self.tenant)?);
+            session.configure(settings.options(model.model(), self.tenant)?);
         }
         if settings.turns() != self.settings.turns() {
-            self.judge = judge(&settings, &self.services);
+            self.judge = judge(&settings, &model);
         }
         self.items.style = style(&settings, self.is_beta);
-        self.settings = settings;
+        (self.settings, self.model) = (settings, model);
         Ok(())
     }
 
@@ -337,7 +347,7 @@ impl Connection {
     }
 
     fn shown(&self, is_beta: bool) -> super::shape::Session {
-        self.settings.shown(&self.id, is_beta, &self.services.live.model().name)
+        self.settings.shown(&self.id, is_beta, &self.model.live.model().name)
     }
 
     async fn send_all(&mut self, events: Vec<Event>) -> Result<(), Left> {
@@ -373,9 +383,9 @@ async fn progress(session: &mut Option<Session>) -> Result<Progress, Error> {
 }
 
 /// The judge of `semantic_vad`.
-fn judge(settings: &Settings, services: &Services) -> Option<Judge> {
+fn judge(settings: &Settings, model: &Loaded) -> Option<Judge> {
     let longest = settings.longest_silence()?;
-    Some(Judge::new(services.live.turn_model().cloned(), longest))
+    Some(Judge::new(model.live.turn_model().cloned(), longest))
 }
 
 /// Waits for the judge; pending without one. Cancel-safe.

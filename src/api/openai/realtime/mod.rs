@@ -32,6 +32,8 @@ use crate::api::{Services, State, error};
 use crate::engine::TenantId;
 use crate::http::websocket::{self, Limits, offered_protocols};
 use crate::http::{Caller, Failure, Request, Response};
+use crate::patience::Deadline;
+use crate::registry::Loaded;
 use connection::{Asked, Connection};
 use request::{Invalid, Update};
 pub use secret::{client_secret, transcription_session};
@@ -48,21 +50,24 @@ const BETA: &str = "realtime=v1";
 /// `GET /v1/realtime`.
 pub async fn realtime(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let (caller, protocol, update) = caller(&services, &request.headers).await?;
-    let model = query(request.uri.query().unwrap_or_default())?;
-    if let Some(model) = model.as_deref().filter(|model| !is_served(&services, model)) {
+    let named = query(request.uri.query().unwrap_or_default())?;
+    if let Some(model) = named.as_deref().filter(|model| !is_served(&services, model)) {
         return Err(no_such_model(model));
     }
-    let settings = secret::settings(&services, model, update.as_deref())?;
     if services.readiness.state() == State::Draining {
         return Err(error::stopping());
     }
-    let live = &services.live;
+    let deadline = Deadline::after(services.processing_timeout);
+    let model = services.models.choose(named.as_deref(), Some(deadline)).await?;
+    let (settings, model) =
+        secret::settings(&services, Settings::new(named), model, update.as_deref()).await?;
+    let live = &model.live;
     let permit = live.admit(TenantId(caller.tenant))?;
     let message_bytes_max = live.config().realtime_message_bytes_max;
     let limits = Limits { frame_bytes_max: message_bytes_max, message_bytes_max };
     let is_beta = is_beta(&request.headers);
     // Boxed: a task is sized for the largest value it ever holds, and idle sessions would pay for it.
-    let asked = Box::new(Asked { permit, tenant: caller.tenant, is_beta, settings });
+    let asked = Box::new(Asked { permit, tenant: caller.tenant, is_beta, settings, model });
     let shared = services.clone();
     let serve = async move |socket, stop| {
         let connection = connection(socket, shared, asked);
@@ -77,14 +82,34 @@ fn connection(socket: websocket::Socket, services: Arc<Services>, asked: Box<Ask
     Box::new(Connection::new(socket, services, *asked))
 }
 
+/// The model that `update` names, otherwise `current`. Waits while it is loaded.
+///
+/// # Errors
+/// [`Invalid`].
+async fn chosen(services: &Services, update: &Update, current: &Loaded) -> Result<Loaded, Invalid> {
+    let param = "transcription.model";
+    let Some(name) = update.model() else { return Ok(current.clone()) };
+    if !is_served(services, name) {
+        return Err(Invalid::new("model_not_found", Some(param), "This model is not served."));
+    }
+    let deadline = Deadline::after(services.processing_timeout);
+    let chosen = services.models.choose(Some(name), Some(deadline)).await;
+    chosen.map_err(|unavailable| Invalid::value(param, Failure::from(unavailable).message()))
+}
+
 /// Makes the whole update, or none of it.
 ///
 /// # Errors
 /// [`Invalid`].
-fn update(services: &Services, settings: &mut Settings, update: &Update) -> Result<(), Invalid> {
-    let live = &services.live;
+fn update(
+    services: &Services,
+    model: &Loaded,
+    settings: &mut Settings,
+    update: &Update,
+) -> Result<(), Invalid> {
+    let can_diarize = model.live.can_diarize();
     let serves = |name: &str| is_served(services, name);
-    settings.update(update, Server { model: live.model(), can_diarize: live.can_diarize(), serves: &serves })
+    settings.update(update, Server { model: model.model(), can_diarize, serves: &serves })
 }
 
 /// The caller, the subprotocol to agree to, and the text of an update in the caller's client secret. A browser sets no

@@ -22,6 +22,7 @@ use crate::api::openai::error::{caused_by, invalid};
 use crate::api::{Services, json_body};
 use crate::http::{Failure, Request, Response, json};
 use crate::keys::Identity;
+use crate::registry::Loaded;
 
 const PREFIX: &str = "ek_";
 /// The segments of a token.
@@ -58,11 +59,11 @@ pub async fn client_secret(services: Arc<Services>, request: Request) -> Result<
     let holder = holder(&services, &request).await?;
     let asked: Asked = json_body::read(request.body, holder.tenant).await?.unwrap_or_default();
     let (settings, kept) = match asked.session {
-        Some(session) => configured(&services, "session.update", session)?,
+        Some(session) => configured(&services, "session.update", session).await?,
         None => (Settings::new(None), None),
     };
     let (value, expires_at) = grant(&services, &holder, asked.expires_after, kept)?;
-    let session = settings.shown(&id("sess"), false, &services.live.model().name);
+    let session = settings.shown(&id("sess"), false, &services.models.default().model().name);
     Ok(json(StatusCode::OK, &Made { value, expires_at, session }))
 }
 
@@ -76,9 +77,9 @@ pub async fn transcription_session(services: Arc<Services>, request: Request) ->
     let expiry = expiry.map(Expiry::deserialize).transpose().map_err(|_| {
         invalid("client_secret.expires_at", "`expires_at` must be an object with `anchor` and `seconds`.")
     })?;
-    let (settings, kept) = configured(&services, "transcription_session.update", session)?;
+    let (settings, kept) = configured(&services, "transcription_session.update", session).await?;
     let (value, expires_at) = grant(&services, &holder, expiry, kept)?;
-    let mut session = settings.shown(&id("sess"), true, &services.live.model().name);
+    let mut session = settings.shown(&id("sess"), true, &services.models.default().model().name);
     if let shape::Session::Beta(beta) = &mut session {
         beta.client_secret = Some(shape::ClientSecret { value, expires_at });
     }
@@ -106,7 +107,7 @@ async fn holder(services: &Services, request: &Request) -> Result<Identity, Fail
 ///
 /// # Errors
 /// 400.
-fn configured(
+async fn configured(
     services: &Services,
     kind: &str,
     session: Value,
@@ -117,17 +118,9 @@ fn configured(
             format!("The session is longer than {SESSION_BYTES_MAX} bytes: set its prompt by an update.");
         return Err(invalid("session", message));
     }
-    let mut settings = Settings::new(None);
-    apply(services, &mut settings, &update).map_err(failure)?;
+    let model = services.models.default().clone();
+    let (settings, _) = settings(services, Settings::new(None), model, Some(&update)).await?;
     Ok((settings, Some(update)))
-}
-
-/// Changes `settings` by the text of an update.
-fn apply(services: &Services, settings: &mut Settings, update: &str) -> Result<(), Invalid> {
-    match request::Request::read(update).event? {
-        request::Event::Update(update) => super::update(services, settings, &update),
-        _ => Ok(()),
-    }
 }
 
 fn failure(invalid: Invalid) -> Failure {
@@ -168,20 +161,22 @@ pub fn parts(key: &str) -> Option<(&str, Option<String>)> {
     Some((&secret[..end], Some(String::from_utf8(update).ok()?)))
 }
 
-/// The settings of a session whose secret has this update.
+/// `settings` and the model of a session whose secret has this update.
 ///
 /// # Errors
 /// 400 if they are not valid here.
-pub fn settings(
+pub async fn settings(
     services: &Services,
-    model: Option<String>,
+    mut settings: Settings,
+    model: Loaded,
     update: Option<&str>,
-) -> Result<Settings, Failure> {
-    let mut settings = Settings::new(model);
-    if let Some(update) = update {
-        apply(services, &mut settings, update).map_err(failure)?;
-    }
-    Ok(settings)
+) -> Result<(Settings, Loaded), Failure> {
+    let Some(text) = update else { return Ok((settings, model)) };
+    let event = request::Request::read(text).event.map_err(failure)?;
+    let request::Event::Update(update) = event else { return Ok((settings, model)) };
+    let model = super::chosen(services, &update, &model).await.map_err(failure)?;
+    super::update(services, &model, &mut settings, &update).map_err(failure)?;
+    Ok((settings, model))
 }
 
 #[cfg(test)]
