@@ -34,6 +34,7 @@ pub mod parameters;
 mod raw;
 mod readiness;
 mod services;
+mod sockets;
 mod source;
 mod speak;
 mod speakers;
@@ -94,6 +95,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/v1/models/{model}", endpoint(&services, openai::one))
         .with_failures(openai::error::form)
         .route(Method::GET, "/openapi.json", endpoint(&services, document))
+        .route(Method::GET, "/asyncapi.json", endpoint(&services, sockets))
         .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route_to_the_end(Method::GET, "/health", endpoint(&services, health::health))
         .route_to_the_end(Method::GET, "/livez", endpoint(&services, health::livez))
@@ -109,6 +111,10 @@ pub fn operators_router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/health", endpoint(&services, health::health))
         .route(Method::GET, "/livez", endpoint(&services, health::livez))
         .route(Method::GET, "/readyz", endpoint(&services, health::readyz))
+}
+
+async fn sockets(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
+    Ok(json(StatusCode::OK, &services.sockets))
 }
 
 async fn document(services: Arc<Services>, _: Request) -> Result<Response, Failure> {

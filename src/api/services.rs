@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::openai::names;
-use super::openapi;
+use super::{openapi, sockets};
 use super::readiness::{Activity, Readiness};
+use crate::asyncapi::Socket;
 use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::Authenticator;
@@ -66,6 +67,8 @@ pub struct Services {
     pub(super) started: SystemTime,
     /// `/openapi.json`.
     pub(super) document: serde_json::Value,
+    /// `/asyncapi.json`.
+    pub(super) sockets: serde_json::Value,
 }
 
 /// The parts of [`Services`].
@@ -90,6 +93,8 @@ pub struct Parts {
     pub audio: audio::Limits,
     /// The paths of other services on the same port, in OpenAPI's form.
     pub other_paths: serde_json::Map<String, serde_json::Value>,
+    /// The WebSockets of other services on the same port.
+    pub other_sockets: Vec<Socket>,
 }
 
 impl Services {
@@ -112,6 +117,7 @@ impl Services {
             model_names: config.openai.clone(),
             started: SystemTime::now(),
             document: openapi::build(parts.other_paths),
+            sockets: sockets::build(parts.other_sockets),
         }
     }
 }

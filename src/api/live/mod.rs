@@ -6,10 +6,13 @@
 //! elsewhere.
 
 mod answer;
+mod asyncapi;
 mod callback;
 mod connection;
 mod control;
 mod wire;
+
+pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 use std::time::SystemTime;

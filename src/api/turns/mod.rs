@@ -4,9 +4,12 @@
 //! the client's messages, and `answer` writes those of `wire`.
 
 mod answer;
+mod asyncapi;
 mod connection;
 mod control;
 mod wire;
+
+pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@
 //! [live streaming]: crate::live
 #![doc = include_str!("README.md")]
 
+mod asyncapi;
 mod connection;
 mod event;
 mod items;
@@ -19,6 +20,8 @@ mod semantic;
 mod settings;
 mod shape;
 mod transcript;
+
+pub use asyncapi::socket;
 
 use std::sync::Arc;
 
