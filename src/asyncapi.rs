@@ -41,7 +41,12 @@ impl Message {
     /// A binary message.
     pub fn binary(name: &str, about: &str) -> Self {
         let payload = json!({"type": "string", "format": "binary"});
-        Self { name: name.to_owned(), about: about.to_owned(), content_type: "application/octet-stream", payload }
+        Self {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            content_type: "application/octet-stream",
+            payload,
+        }
     }
 }
 
@@ -100,7 +105,7 @@ fn variants(schema: Value) -> Vec<Message> {
 }
 
 /// The document of these sockets.
-pub fn document(sockets: &[Socket]) -> Value {
+pub fn document<'a>(sockets: impl IntoIterator<Item = &'a Socket>) -> Value {
     let (mut channels, mut operations, mut messages) = (Map::new(), Map::new(), Map::new());
     for socket in sockets {
         let mut listed = Map::new();
@@ -120,12 +125,15 @@ pub fn document(sockets: &[Socket]) -> Value {
             operations.insert(format!("{}.{action}", socket.name), operation);
         }
         let query = json!({"type": "object", "properties": socket.query});
-        channels.insert(socket.name.to_owned(), json!({
-            "address": socket.address,
-            "description": socket.about,
-            "messages": listed,
-            "bindings": {"ws": {"method": "GET", "query": query, "bindingVersion": "0.1.0"}},
-        }));
+        channels.insert(
+            socket.name.to_owned(),
+            json!({
+                "address": socket.address,
+                "description": socket.about,
+                "messages": listed,
+                "bindings": {"ws": {"method": "GET", "query": query, "bindingVersion": "0.1.0"}},
+            }),
+        );
     }
     json!({
         "asyncapi": "3.0.0",
@@ -177,7 +185,11 @@ mod tests {
     enum Spoken {
         /// A greeting.
         #[serde(rename = "hello.there")]
-        Hello { name: String, #[serde(default, skip_serializing_if = "Option::is_none")] again: Option<u8> },
+        Hello {
+            name: String,
+            #[serde(default, skip_serializing_if = "Option::is_none")]
+            again: Option<u8>,
+        },
         Bye,
     }
 
@@ -191,9 +203,10 @@ mod tests {
             accepts: accepted::<Spoken>(),
             sends: sent::<Spoken>(),
         };
-        let document = document(&[socket]);
+        let document = document([&socket]);
         let messages = document["components"]["messages"].as_object().unwrap();
-        let names = ["talk.receive.Bye", "talk.receive.hello.there", "talk.send.Bye", "talk.send.hello.there"];
+        let names =
+            ["talk.receive.Bye", "talk.receive.hello.there", "talk.send.Bye", "talk.send.hello.there"];
         assert_eq!(messages.keys().collect::<Vec<_>>(), names);
         let hello = &messages["talk.receive.hello.there"];
         assert_eq!(hello["summary"], "A greeting.");

@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::openai::names;
-use super::{openapi, sockets};
 use super::readiness::{Activity, Readiness};
 use crate::asyncapi::Socket;
 use crate::audio;
@@ -65,10 +64,10 @@ pub struct Services {
     pub(super) model_names: names::Config,
     /// When the model was loaded.
     pub(super) started: SystemTime,
-    /// `/openapi.json`.
-    pub(super) document: serde_json::Value,
-    /// `/asyncapi.json`.
-    pub(super) sockets: serde_json::Value,
+    /// For `/openapi.json`.
+    pub(super) other_paths: serde_json::Map<String, serde_json::Value>,
+    /// For `/asyncapi.json`.
+    pub(super) other_sockets: Vec<Socket>,
 }
 
 /// The parts of [`Services`].
@@ -116,8 +115,8 @@ impl Services {
             usage: parts.usage,
             model_names: config.openai.clone(),
             started: SystemTime::now(),
-            document: openapi::build(parts.other_paths),
-            sockets: sockets::build(parts.other_sockets),
+            other_paths: parts.other_paths,
+            other_sockets: parts.other_sockets,
         }
     }
 }

@@ -6,15 +6,14 @@ use super::{live, openai, openapi, speak, turns};
 use crate::asyncapi::{Socket, document};
 
 /// The document, with the sockets of other services on the same port.
-pub(super) fn build(others: Vec<Socket>) -> Value {
-    let mut sockets = vec![
+pub(super) fn build(others: &[Socket]) -> Value {
+    let own = [
         live::socket(openapi::live_query()),
         turns::socket(openapi::turns_query()),
         speak::socket(),
         openai::realtime::socket(),
     ];
-    sockets.extend(others);
-    document(&sockets)
+    document(own.iter().chain(others))
 }
 
 #[cfg(test)]
@@ -25,10 +24,16 @@ mod tests {
 
     #[test]
     fn every_socket_has_its_messages_and_parameters() {
-        let document = build(Vec::new());
+        let document = build(&[]);
         let channels = document["channels"].as_object().unwrap();
         let addresses: Vec<&Value> = channels.values().map(|channel| &channel["address"]).collect();
-        assert_eq!(addresses, ["/v1/listen", "/v1/realtime", "/v1/speak", "/v2/listen"].map(Value::from).iter().collect::<Vec<_>>());
+        assert_eq!(
+            addresses,
+            ["/v1/listen", "/v1/realtime", "/v1/speak", "/v2/listen"]
+                .map(Value::from)
+                .iter()
+                .collect::<Vec<_>>()
+        );
         let messages = document["components"]["messages"].as_object().unwrap();
         for name in [
             "listen.receive.audio",

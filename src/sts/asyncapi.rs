@@ -14,17 +14,25 @@ fn said() -> [(&'static str, &'static str, Value); 7] {
         json!({"type": "object", "properties": {"encoding": encoding, "sample_rate": rate}})
     };
     [
-        ("Settings", "The first message: the formats of audio, and the agent's setup.", json!({
-            "audio": {"type": "object", "properties": {"input": format(16_000), "output": format(24_000)}},
-            "agent": {"type": "object", "properties": {
-                "greeting": text, "think": {"type": "object", "properties": {"prompt": text}},
-            }},
-        })),
+        (
+            "Settings",
+            "The first message: the formats of audio, and the agent's setup.",
+            json!({
+                "audio": {"type": "object", "properties": {"input": format(16_000), "output": format(24_000)}},
+                "agent": {"type": "object", "properties": {
+                    "greeting": text, "think": {"type": "object", "properties": {"prompt": text}},
+                }},
+            }),
+        ),
         ("KeepAlive", "Keeps a silent connection open.", json!({})),
         ("InjectUserMessage", "Typed instead of spoken.", json!({"content": text})),
         ("Dtmf", "A key of the telephone.", json!({"digit": {"type": "string", "pattern": "^[0-9*#A-D]$"}})),
         ("PlaybackMark", "Playback has reached a mark.", json!({"name": text})),
-        ("PageContext", "The state of the page that the user sees.", json!({"page_context": {"type": "object"}})),
+        (
+            "PageContext",
+            "The state of the page that the user sees.",
+            json!({"page_context": {"type": "object"}}),
+        ),
         ("Close", "Ends the session.", json!({})),
     ]
 }
@@ -32,7 +40,8 @@ fn said() -> [(&'static str, &'static str, Value); 7] {
 pub fn sockets() -> Vec<Socket> {
     let mut accepts = vec![Message::binary("audio", "The user's voice, in the format of `Settings`.")];
     accepts.extend(said().map(|(kind, about, members)| {
-        let mut payload = json!({"type": "object", "required": ["type"], "description": about, "properties": members});
+        let mut payload =
+            json!({"type": "object", "required": ["type"], "description": about, "properties": members});
         payload["properties"]["type"] = json!({"type": "string", "const": kind});
         Message::text(kind, payload)
     }));

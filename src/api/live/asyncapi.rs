@@ -8,8 +8,10 @@ use crate::asyncapi::{self, Socket, accepted, sent};
 
 /// The description; `query` has the parameters.
 pub fn socket(query: Map<String, Value>) -> Socket {
-    let mut accepts =
-        vec![asyncapi::Message::binary("audio", "Audio, cut anywhere; one packet of Opus or Speex without a container.")];
+    let mut accepts = vec![asyncapi::Message::binary(
+        "audio",
+        "Audio, cut anywhere; one packet of Opus or Speex without a container.",
+    )];
     accepts.extend(accepted::<Control>());
     Socket {
         name: "listen",

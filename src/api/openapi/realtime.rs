@@ -8,12 +8,20 @@ pub fn paths() -> Map<String, Value> {
     let mut paths = Map::new();
     paths.insert("/v1/realtime".to_owned(), json!({"get": realtime()}));
     let (current, beta) = (
-        secret("clientSecret", "A key for a browser that opens sessions for a short time, with their settings.", json!({
-            "expires_after": expiry(), "session": {"type": "object", "description": "As in `session.update` of `/asyncapi.json`."},
-        })),
-        secret("transcriptionSession", "The same in the shape of the older beta: the body is the session.", json!({
-            "client_secret": {"type": "object", "properties": {"expires_at": expiry()}},
-        })),
+        secret(
+            "clientSecret",
+            "A key for a browser that opens sessions for a short time, with their settings.",
+            json!({
+                "expires_after": expiry(), "session": {"type": "object", "description": "As in `session.update` of `/asyncapi.json`."},
+            }),
+        ),
+        secret(
+            "transcriptionSession",
+            "The same in the shape of the older beta: the body is the session.",
+            json!({
+                "client_secret": {"type": "object", "properties": {"expires_at": expiry()}},
+            }),
+        ),
     );
     paths.insert("/v1/realtime/client_secrets".to_owned(), json!({"post": current}));
     paths.insert("/v1/realtime/transcription_sessions".to_owned(), json!({"post": beta}));

@@ -7,7 +7,8 @@ use super::wire::{Message, Said};
 use crate::asyncapi::{self, Socket, accepted, sent};
 
 pub fn socket() -> Socket {
-    let parameter = |name: &str, about: &str| (name.to_owned(), json!({"type": "string", "description": about}));
+    let parameter =
+        |name: &str, about: &str| (name.to_owned(), json!({"type": "string", "description": about}));
     let rows = TABLE.iter().filter(|row| row.is_of_streams);
     let query: Map<String, Value> = rows.map(|row| parameter(row.name, row.about)).collect();
     let mut sends = vec![asyncapi::Message::binary("audio", "Speech, in the encoding that was asked for.")];
