@@ -1,10 +1,13 @@
 //! `/v1/speak`: text in, speech out; by POST a whole text, over a WebSocket text as it comes.
 
 mod answer;
+mod asyncapi;
 mod connection;
 pub mod format;
 pub mod parameters;
 mod wire;
+
+pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 
