@@ -9,6 +9,7 @@
 //! [enrolled voices]: crate::voices
 //! [formats]: crate::audio
 //! [fetching]: crate::fetch
+//! [requests]: crate::usage
 //! [sharing]: crate::share
 //! [whole files]: crate::transcribe
 #![doc = include_str!("README.md")]
