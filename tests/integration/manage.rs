@@ -240,7 +240,9 @@ async fn each_endpoint_asks_for_its_scope() {
     }
     let models = everyone.get("/models").await;
     assert_eq!((&models["stt"][0]["name"], &models["tts"]), (&json!("reader"), &json!([])));
-    let model = client().get(server.url("/v1/models/reader")).bearer_auth(&everyone.key);
+    let model = client()
+        .get(server.url("/v1/models/reader"))
+        .header("authorization", format!("Token {}", everyone.key));
     assert_eq!(answer(model).await.1["uuid"], models["stt"][0]["uuid"]);
 }
 
