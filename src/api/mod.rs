@@ -3,6 +3,7 @@
 //! `parameters.rs`, `raw.rs` and `source.rs` parse requests, `answer.rs` and `wire.rs` write answers,
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
 //!
+//! [served models]: crate::models
 //! [live streaming]: crate::live
 //! [realtime]: crate::api::openai::realtime
 //! [callbacks]: crate::jobs
@@ -23,9 +24,11 @@ mod health;
 mod jobs;
 mod json_body;
 pub mod language;
+mod line;
 mod listen;
 mod live;
 mod manage;
+mod model;
 pub mod openai;
 mod openapi;
 pub mod parameters;
@@ -33,9 +36,11 @@ mod raw;
 mod readiness;
 mod services;
 mod source;
+mod speak;
 mod speakers;
 mod terms;
 mod transcription;
+mod turns;
 pub mod wire;
 
 pub use health::starting;
@@ -59,11 +64,14 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
     manage::routes(Router::new(), &services)
         .logged_in(services.usage.clone())
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
+        .route(Method::GET, "/v2/listen", endpoint(&services, turns::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::POST, "/v1/speak", endpoint(&services, speak::request))
+        .route(Method::GET, "/v1/speak", endpoint(&services, speak::stream))
         .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
         .route(Method::POST, "/v1/speakers", endpoint(&services, speakers::enrol))
         .route(Method::GET, "/v1/speakers", endpoint(&services, speakers::list))

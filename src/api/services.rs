@@ -11,10 +11,10 @@ use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::Authenticator;
 use crate::jobs::Jobs;
-use crate::live::Live;
+use crate::registry::Registry;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
-use crate::transcribe::Transcriber;
+use crate::speech::Speech;
 use crate::usage::Log;
 use crate::voices::Voices;
 
@@ -47,10 +47,10 @@ impl Default for Config {
 
 /// Everything that the endpoints work with.
 pub struct Services {
-    pub(super) transcriber: Transcriber,
+    pub(super) models: Registry,
     pub(super) diarizer: Option<Diarizer>,
-    pub(super) live: Live,
     pub(super) voices: Voices,
+    pub(super) speech: Speech,
     pub(super) authenticator: Authenticator,
     pub(super) fetcher: Fetcher,
     pub(super) jobs: Option<Jobs>,
@@ -70,12 +70,13 @@ pub struct Services {
 
 /// The parts of [`Services`].
 pub struct Parts {
-    pub transcriber: Transcriber,
+    pub models: Registry,
     /// `None` without the models: requests for speakers are refused.
     pub diarizer: Option<Diarizer>,
-    pub live: Live,
     /// The enrolled voices of all organisations.
     pub voices: Voices,
+    /// Speaks texts, if there is a voice.
+    pub speech: Speech,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
     /// `None` if callbacks are not served.
@@ -94,10 +95,10 @@ pub struct Parts {
 impl Services {
     pub fn new(parts: Parts, config: &Config) -> Self {
         Self {
-            transcriber: parts.transcriber,
+            models: parts.models,
             diarizer: parts.diarizer,
-            live: parts.live,
             voices: parts.voices,
+            speech: parts.speech,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
             jobs: parts.jobs,

@@ -17,7 +17,7 @@ use super::options::Options;
 use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
-use crate::engine::{self, Class, Recognition, Term, Window};
+use crate::engine::{self, Class, LanguageChoice, Recognition, Term, Window};
 use crate::telemetry::metrics::VOICE_WITHOUT_WORDS;
 use crate::usage::{self, Work};
 use crate::voices::Naming;
@@ -135,6 +135,12 @@ impl Session {
     fn settings(&self) -> Settings {
         let config = &self.shared.config;
         Settings::new(&self.options, config.min_pause_ms, config.hop_ms)
+    }
+
+    /// The language to expect from here on.
+    pub fn set_language(&mut self, language: &LanguageChoice) {
+        self.options.language = language.clone();
+        self.reconfigure();
     }
 
     /// Closes the open span of `channel`, or of all, once the audio pushed so far is recognised.

@@ -114,7 +114,8 @@ fn sums_are_made_by_day_and_group() {
             .map(|sum| sum.group)
             .collect();
         let mut groups: Vec<_> = groups.into_iter().map(|group| group.map(str::to_owned)).collect();
-        (found.sort(), groups.sort());
+        found.sort();
+        groups.sort();
         assert_eq!(found, groups, "{grouping:?}");
     }
     let fields = query::fields(&database, &all(1)).unwrap();

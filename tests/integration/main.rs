@@ -56,6 +56,7 @@ mod scripted;
 mod sdks;
 mod series;
 mod server;
+mod several_models;
 mod shares;
 mod socket;
 mod speakers;

@@ -184,14 +184,14 @@ pub(super) async fn fields(services: Arc<Services>, request: Request) -> Result<
     let caller = manager(&services, &request, Permission::UsageRead).await?;
     let period = Period::of_query(request.uri.query().unwrap_or_default(), SystemTime::now())?;
     let found = services.usage.fields(Filter::all(caller.tenant, period.start, period.end)).await?;
-    let served = services.transcriber.model();
+    let served = services.models.statuses();
+    let is_english = |model_id| {
+        let info = served.iter().find(|model| model.uuid == model_id).and_then(|model| model.info.as_ref());
+        info.is_some_and(|info| info.languages == ["en"])
+    };
     let models = found.models.into_iter().map(|(name, model_id)| Model {
         // Models of one language say so in their name.
-        language: if name.ends_with(".en") || (model_id == served.uuid && served.languages == ["en"]) {
-            "en"
-        } else {
-            "multi"
-        },
+        language: if name.ends_with(".en") || is_english(model_id) { "en" } else { "multi" },
         name,
         version: env!("CARGO_PKG_VERSION"),
         model_id,
