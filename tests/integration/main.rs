@@ -56,6 +56,7 @@ mod series;
 mod server;
 mod shares;
 mod socket;
+mod speak;
 mod speakers;
 mod speakers_live;
 mod speech;
