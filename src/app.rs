@@ -1,5 +1,6 @@
 //! The composition root: it turns the configuration into running parts, and stops them in order.
 //!
+//! [further models]: crate::models
 //! [admission and load]: crate::engine
 //! [sharing]: crate::share
 //! [TLS, uploads and stopping]: crate::http
@@ -8,8 +9,10 @@
 
 mod demonstration;
 mod memory;
+mod serving;
 
 pub use demonstration::{Demonstration, demo, demo_with_sts};
+pub use serving::transcriber;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,26 +22,30 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
 use crate::config::Config;
 use crate::demo;
-use crate::engine::{self, Engine, LanguageChoice};
+use crate::engine::{self, Engine, LanguageChoice, Machine};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
+use crate::onnx;
 use crate::patience;
 use crate::share::Tenants;
 use crate::speakers::{self, Diarizer};
 use crate::speech::{Speech, Voice, VoiceError};
 use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
-use crate::transcribe::{Transcriber, Windows};
+use crate::transcribe::Windows;
+use crate::turn::TurnModel;
+use crate::usage::{self, Log};
 use crate::vad::{self, Vad};
 use crate::voices::{self, Voices};
-use crate::{hub, models, onnx, speech};
+use crate::{hub, models, speech};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -70,6 +77,10 @@ pub enum Error {
     Voices(#[from] voices::Error),
     #[error("text cannot be spoken")]
     Voice(#[from] VoiceError),
+    #[error("the model of turns can't be loaded: run ./setup smart-turn, or set live.end_of_turn = \"auto\"")]
+    Turns(#[source] onnx::Error),
+    #[error(transparent)]
+    Usage(#[from] usage::Error),
     #[error("the voice agent did not start")]
     Sts(#[from] sts::StartError),
     #[error("the setting `sts.language` names none of the model's languages")]
@@ -109,39 +120,6 @@ const VAD_FOLDER: &str = "silero-vad";
 const SPEAKERS_FOLDER: &str = "speakers";
 /// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
-
-/// Finds or fetches the model and starts the engine on it.
-///
-/// # Errors
-/// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
-pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
-    let source = source(config).await?;
-    memory::check(&source, config)?;
-    let vad = vad(config)?;
-    let engine_config = config.engine.clone();
-    let each_device = models::each_device(&config.models).map_err(engine::StartError::Model)?;
-    let load = each_device.into_iter().map(|models| {
-        let source = source.clone();
-        move || source.load(&models)
-    });
-    let load = load.collect::<Vec<_>>();
-    let start = move || Engine::start_each(&engine_config, load);
-    let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
-    let (model, device) = (&engine.model().name, &engine.model().device);
-    match &config.models.synthetic_tokens {
-        Some(tokens) => tracing::warn!(
-            model,
-            device,
-            %tokens,
-            "the model is synthetic: its weights are random, and its transcripts mean nothing"
-        ),
-        None => tracing::info!(model, device, "model loaded"),
-    }
-    Ok(match vad {
-        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
-        None => Transcriber::new(engine),
-    })
-}
 
 /// Loads the voice activity model; `None` if nothing is to listen for speech.
 ///
@@ -186,16 +164,6 @@ pub async fn diarizer(config: &Config, vad: Option<Vad>) -> Result<Option<Diariz
     };
     let loaded = tokio::task::spawn_blocking(load).await;
     loaded.unwrap_or(Err(Error::Speakers(speakers::Error::Failed))).map(Some)
-}
-
-/// The folder of the configured model, which is fetched if need be; or random weights, if those are asked for by name.
-async fn source(config: &Config) -> Result<models::Source, Error> {
-    if let Some(synthetic) = models::Source::synthetic(&config.models) {
-        return Ok(synthetic);
-    }
-    let name = &config.models.model;
-    let folder = hub::locate(name, &config.model_dir, &config.models.hub).await;
-    folder.map(models::Source::Folder).map_err(|source| Error::Model { name: name.clone(), source })
 }
 
 /// Serves until `stop`. When that leaves, jobs return to the queue and new requests get 503; when it closes, requests in
@@ -301,6 +269,7 @@ struct Ground {
     voices: Voices,
     fetcher: Fetcher,
     jobs: Option<Jobs>,
+    usage: Log,
 }
 
 impl Ground {
@@ -308,6 +277,7 @@ impl Ground {
         if config.sts.enabled {
             sts::check(&config.sts)?;
         }
+        serving::check(config)?;
         let verifier = open_keys(&config.state_dir)?;
         let voices = Voices::open(&config.state_dir, &config.voices)?;
         let fetcher = Fetcher::new(&config.fetch)?;
@@ -318,7 +288,8 @@ impl Ground {
             }
             false => None,
         };
-        Ok(Self { verifier, voices, fetcher, jobs })
+        let usage = Log::open(&config.state_dir, &config.usage)?;
+        Ok(Self { verifier, voices, fetcher, jobs, usage })
     }
 }
 
@@ -328,6 +299,9 @@ struct AtWork {
     stop_jobs: CancellationToken,
     agents: Option<JoinHandle<()>>,
     stop_agents: CancellationToken,
+    usage: Log,
+    /// Loads and unloads models.
+    models: AbortOnDropHandle<()>,
 }
 
 impl AtWork {
@@ -339,16 +313,18 @@ impl AtWork {
         doors: &Doors,
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
-        let Ground { verifier, voices, fetcher, jobs } = ground;
+        let Ground { verifier, voices, fetcher, jobs, usage } = ground;
         let tenants = verifier.tenants();
-        let transcriber = transcriber(config).await?;
+        let machine = Machine::new(&config.engine);
+        machine.share_between(tenants.clone());
+        let transcriber = serving::transcriber_on(&machine, config).await?;
         let diarizer = diarizer(config, transcriber.vad().cloned()).await?;
         let diarizer = diarizer.map(|diarizer| diarizer.shared_between(&tenants));
-        transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
         let live =
             Live::new(engine, vad, config.live.clone(), tenants.clone()).with_diarizer(diarizer.clone());
+        let live = live.with_turn_model(turn_model(config).await?);
         let authenticator = Authenticator::new(verifier, config.auth.clone());
         let voice = open_voice(config).await?;
         let speech = Speech::new(voice.clone(), config.speak.clone(), tenants.clone());
@@ -363,10 +339,10 @@ impl AtWork {
             }
             false => None,
         };
+        let models = serving::registry(transcriber, live, machine, config);
         let parts = api::Parts {
-            transcriber,
+            models: models.clone(),
             diarizer,
-            live,
             voices,
             speech,
             authenticator,
@@ -374,6 +350,7 @@ impl AtWork {
             jobs: jobs.clone(),
             readiness,
             tenants,
+            usage: usage.clone(),
             audio: config.audio.clone(),
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };
@@ -385,6 +362,7 @@ impl AtWork {
             tokio::spawn(async move { jobs.run(work, stop).await })
         });
         let mut router = api::router(services.clone());
+        let models = tokio::spawn(serving::keep(models, config.models.load));
         let stop_agents = CancellationToken::new();
         let mut agents = None;
         if let Some(sts) = sts {
@@ -393,10 +371,12 @@ impl AtWork {
         }
         doors.operators.set(api::operators_router(services));
         doors.clients.set(router);
-        Ok(Self { jobs, stop_jobs, agents, stop_agents })
+        let models = AbortOnDropHandle::new(models);
+        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage, models })
     }
 
     async fn end(self) {
+        drop(self.models);
         self.stop_jobs.cancel();
         if let Some(jobs) = self.jobs
             && let Err(error) = jobs.await
@@ -410,7 +390,17 @@ impl AtWork {
         {
             tracing::error!(%error, "the voice agent ended unexpectedly");
         }
+        self.usage.flush().await;
     }
+}
+
+/// The model that judges the turns of live streams, if it is wanted.
+async fn turn_model(config: &Config) -> Result<Option<TurnModel>, Error> {
+    let (wanted, threads) = (config.live.end_of_turn, config.live.turn_threads);
+    let models = config.model_dir.clone();
+    let open = move || TurnModel::open(wanted, &models, threads);
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened.unwrap_or(Err(onnx::Error::Died)).map_err(Error::Turns)
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, Error> {

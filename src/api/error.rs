@@ -6,6 +6,9 @@
 //! | 400    | INVALID_HEADER          | an invalid value of a header that the server reads |
 //! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
 //! | 400    | PAYLOAD_ERROR           | a body of `/v1/speak` that is no JSON with a `text`, or not UTF-8 |
+//! | 400    | V2_MODEL_ON_V1_LISTEN_ENDPOINT | a conversational model (`flux-…`) on `/v1/listen` |
+//! | 400    | V1_MODEL_ON_V2_LISTEN_ENDPOINT | one of the wire format's other models on `/v2/listen` |
+//! | 400    | MODEL_TOO_LARGE         | a model that needs more memory than there is |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
 //! | 400    | INVALID_JSON            | a JSON body of management or of a grant that cannot be read, or an invalid member |
@@ -35,6 +38,9 @@
 //! | 500    | AUDIO_LOST              | to receivers of callbacks only: the job's audio was lost or altered on the server |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
 //! | 503    | Service Unavailable     | busy, stopping, not working, or no room for another job, with `Retry-After` |
+//! | 503    | MODEL_LOADING           | a model that is being loaded, with `Retry-After` |
+//! | 503    | MODEL_NO_MEMORY         | a model without memory beside those in use, with `Retry-After` |
+//! | 503    | MODEL_FAILED            | a model that could not be loaded, with `Retry-After` |
 //! | 504    | PROCESSING_TIMEOUT      | not done within the time for a request |
 //!
 //! Codes and messages that exist in the wire format are used word for word.
@@ -42,12 +48,13 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
 
 use super::language::UnknownLanguage;
 use super::parameters::{self, CallbackProblem};
 use super::speak::format::Unsupported;
 use crate::http::Failure;
-use crate::{audio, engine, fetch, jobs, keys, live, speakers, speech, voices};
+use crate::{audio, engine, fetch, jobs, keys, live, speakers, speech, usage, voices};
 
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
@@ -60,6 +67,32 @@ const UNWELL_RETRY: Duration = Duration::from_secs(15);
 
 fn bad_request(message: &'static str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message)
+}
+
+/// The message in a header as well: browsers and some SDKs show nothing else of a refused handshake.
+pub(super) fn of_handshake(failure: Failure) -> Failure {
+    match HeaderValue::from_str(failure.message()) {
+        Ok(message) => failure.header(HeaderName::from_static("dg-error"), message),
+        Err(_) => failure,
+    }
+}
+
+/// A model that is served on `/v2/listen` alone.
+pub(super) fn conversational() -> Failure {
+    Failure::new(
+        StatusCode::BAD_REQUEST,
+        "V2_MODEL_ON_V1_LISTEN_ENDPOINT",
+        "Flux models are not supported on the `/v1/listen` endpoint. Please use `/v2/listen`.",
+    )
+}
+
+/// A model that is served on `/v1/listen` alone.
+pub(super) fn not_conversational() -> Failure {
+    Failure::new(
+        StatusCode::BAD_REQUEST,
+        "V1_MODEL_ON_V2_LISTEN_ENDPOINT",
+        "Only flux models are supported on the `/v2/listen` endpoint. Please use `/v1/listen`.",
+    )
 }
 
 pub(super) fn invalid_json() -> Failure {
@@ -301,6 +334,12 @@ impl From<keys::Error> for Failure {
             ),
             error => Self::internal(error),
         }
+    }
+}
+
+impl From<usage::Error> for Failure {
+    fn from(error: usage::Error) -> Self {
+        Self::internal(error)
     }
 }
 

@@ -33,20 +33,24 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     let (deadline, created) = (Deadline::after(services.processing_timeout), SystemTime::now());
     let caller = services.authenticator.caller(&request.headers).await?;
     let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
+    if parameters.asks_for_turns() {
+        return Err(error::conversational());
+    }
     let words = wants_words(&caller, &request.headers, &parameters)?;
     let raw = raw::of_request(&request.headers, &parameters)?;
-    let understood = Understood::new(&services, request.id, created, parameters, (words, raw))?;
+    let limit = Some(deadline);
+    let understood = Understood::new(&services, request.id, created, parameters, (words, raw), limit).await?;
     if understood.parameters.callback.is_some() {
         return jobs::accept(&services, request, caller, understood).await;
     }
     let tenant = TenantId(caller.tenant);
-    let mut permit = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
+    let mut permit = understood.model.transcriber.engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let audio = while_expected(&mut permit, read(&services, request, tenant, deadline)).await?;
     let urgency = Urgency { tenant, deadline: Some(deadline), origin: Origin::Request(permit) };
     let answer = transcribe(&services, &understood, urgency, audio).await?;
     let mut response = json(StatusCode::OK, &answer);
-    let model = services.transcriber.model();
+    let model = understood.model.model();
     let out = response.headers_mut();
     if let (Ok(name), Ok(uuid)) = (model.name.parse::<HeaderValue>(), model.uuid.to_string().parse()) {
         out.insert(DG_MODEL_NAME, name);

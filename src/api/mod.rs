@@ -3,6 +3,7 @@
 //! `parameters.rs`, `raw.rs` and `source.rs` parse requests, `answer.rs` and `wire.rs` write answers,
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
 //!
+//! [served models]: crate::models
 //! [live streaming]: crate::live
 //! [realtime]: crate::api::openai::realtime
 //! [callbacks]: crate::jobs
@@ -22,9 +23,11 @@ mod health;
 mod jobs;
 mod json_body;
 pub mod language;
+mod line;
 mod listen;
 mod live;
 mod manage;
+mod model;
 pub mod openai;
 mod openapi;
 pub mod parameters;
@@ -36,6 +39,7 @@ mod speak;
 mod speakers;
 mod terms;
 mod transcription;
+mod turns;
 pub mod wire;
 
 pub use health::starting;
@@ -57,7 +61,9 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
     let listen = endpoint(&services, listen::listen);
     manage::routes(Router::new(), &services)
+        .logged_in(services.usage.clone())
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
+        .route(Method::GET, "/v2/listen", endpoint(&services, turns::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())

@@ -11,11 +11,11 @@ use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::Authenticator;
 use crate::jobs::Jobs;
-use crate::live::Live;
+use crate::registry::Registry;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
 use crate::speech::Speech;
-use crate::transcribe::Transcriber;
+use crate::usage::Log;
 use crate::voices::Voices;
 
 /// How requests are processed.
@@ -47,9 +47,8 @@ impl Default for Config {
 
 /// Everything that the endpoints work with.
 pub struct Services {
-    pub(super) transcriber: Transcriber,
+    pub(super) models: Registry,
     pub(super) diarizer: Option<Diarizer>,
-    pub(super) live: Live,
     pub(super) voices: Voices,
     pub(super) speech: Speech,
     pub(super) authenticator: Authenticator,
@@ -61,6 +60,7 @@ pub struct Services {
     pub(super) decoders: Turns,
     pub(super) downloads: Turns,
     pub(super) activity: Activity,
+    pub(super) usage: Log,
     pub(super) model_names: names::Config,
     /// When the model was loaded.
     pub(super) started: SystemTime,
@@ -70,10 +70,9 @@ pub struct Services {
 
 /// The parts of [`Services`].
 pub struct Parts {
-    pub transcriber: Transcriber,
+    pub models: Registry,
     /// `None` without the models: requests for speakers are refused.
     pub diarizer: Option<Diarizer>,
-    pub live: Live,
     /// The enrolled voices of all organisations.
     pub voices: Voices,
     /// Speaks texts, if there is a voice.
@@ -85,6 +84,8 @@ pub struct Parts {
     pub readiness: Readiness,
     /// The organisations that share the server.
     pub tenants: Tenants,
+    /// Of requests, whoever serves them.
+    pub usage: Log,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
     /// The paths of other services on the same port, in OpenAPI's form.
@@ -94,9 +95,8 @@ pub struct Parts {
 impl Services {
     pub fn new(parts: Parts, config: &Config) -> Self {
         Self {
-            transcriber: parts.transcriber,
+            models: parts.models,
             diarizer: parts.diarizer,
-            live: parts.live,
             voices: parts.voices,
             speech: parts.speech,
             authenticator: parts.authenticator,
@@ -108,6 +108,7 @@ impl Services {
             decoders: Turns::new(config.decoders, parts.tenants.clone()),
             downloads: Turns::new(config.downloads, parts.tenants),
             activity: Activity::default(),
+            usage: parts.usage,
             model_names: config.openai.clone(),
             started: SystemTime::now(),
             document: openapi::build(parts.other_paths),

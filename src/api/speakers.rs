@@ -33,14 +33,16 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
     let raw = raw::of_request(&request.headers, &parameters)?;
     let name = services.voices.check(caller.tenant, &name)?;
     let tenant = TenantId(caller.tenant);
-    let permit = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
+    // Nothing is transcribed, so any model's engine will do.
+    let engine = services.models.default().transcriber.engine();
+    let permit = engine.enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let clip = read(&services, request, tenant, deadline).await?;
     let limits =
         Limits { max_seconds: services.audio.max_seconds.min(CLIP_SECONDS_MAX), ..services.audio.clone() };
     let decode_options = DecodeOptions { raw, split_channels: false, limits };
     let whose = (tenant, Some(deadline));
-    let clip = decode(&services, clip, decode_options, whose, &Origin::Request(permit)).await?;
+    let clip = decode((&services, engine), clip, decode_options, whose, &Origin::Request(permit)).await?;
     let sound = clip.decoded.channels.first().ok_or_else(error::no_audio)?;
     let diarization = deadline.wait(diarizer.for_tenant(tenant.0).diarize(sound, &Options::default())).await;
     let diarization = diarization.ok_or(engine::Error::DeadlineExceeded)??;

@@ -14,6 +14,7 @@ use crate::engine::{LanguageChoice, Task, TenantId};
 use crate::fetch;
 use crate::http::Failure;
 use crate::patience::Deadline;
+use crate::registry::Loaded;
 use crate::speakers::{self, Diarization};
 use crate::transcribe::TranscribeOptions;
 use crate::transcript::Transcript;
@@ -26,24 +27,28 @@ pub(super) struct Understood {
     pub parameters: Parameters,
     pub words: bool,
     pub raw: Option<Bare>,
+    pub model: Loaded,
     language: LanguageChoice,
 }
 
 impl Understood {
     /// # Errors
-    /// 400 for a language that the model lacks, and for speakers without the models for them.
-    pub fn new(
+    /// 400 for a language that the model lacks, and for speakers without the models for them; those of
+    /// [`Services::model`].
+    pub async fn new(
         services: &Services,
         request_id: Uuid,
         created: SystemTime,
-        parameters: Parameters,
+        mut parameters: Parameters,
         (words, raw): (bool, Option<Bare>),
+        deadline: Option<Deadline>,
     ) -> Result<Self, Failure> {
-        let language = language::choice(&parameters, services.transcriber.model())?;
+        let model = services.model(&mut parameters, deadline).await?;
+        let language = language::choice(&parameters, model.model())?;
         if let (None, Some(asked)) = (&services.diarizer, parameters.diarize.first()) {
             return Err(error::no_speakers(asked));
         }
-        Ok(Self { request_id, created, parameters, words, raw, language })
+        Ok(Self { request_id, created, parameters, words, raw, model, language })
     }
 }
 
@@ -67,6 +72,7 @@ pub(super) struct Wanted {
     /// The format of bytes that are no container.
     pub raw: Option<Bare>,
     pub split_channels: bool,
+    pub model: Loaded,
     pub options: TranscribeOptions,
     /// Limits on the number of speakers, if words are labelled with them.
     pub speakers: Option<speakers::Options>,
@@ -94,11 +100,13 @@ pub(super) async fn recognise(
     origin: &Origin,
     audio: Fetched,
 ) -> Result<Recognised, Failure> {
-    let Wanted { raw, split_channels, options, speakers } = wanted;
+    let Wanted { raw, split_channels, model, options, speakers } = wanted;
+    let transcriber = &model.transcriber;
     let decode_options = DecodeOptions { raw, split_channels, limits: services.audio.clone() };
+    let whose = (options.tenant, options.deadline);
     let Admitted { decoded, sha256, admission } =
-        decode(services, audio, decode_options, (options.tenant, options.deadline), origin).await?;
-    let (transcriber, channels) = (&services.transcriber, decoded.channels);
+        decode((services, transcriber.engine()), audio, decode_options, whose, origin).await?;
+    let channels = decoded.channels;
     let (transcripts, speakers) = match services.diarizer.as_ref().zip(speakers) {
         None => (transcriber.transcribe_all(channels, admission, &options).await?, Vec::new()),
         Some((diarizer, asked)) => {
@@ -119,7 +127,7 @@ pub(super) async fn transcribe(
     urgency: Urgency,
     audio: Fetched,
 ) -> Result<wire::Response, Failure> {
-    let Understood { request_id, created, ref parameters, words, raw, ref language } = *understood;
+    let Understood { request_id, created, ref parameters, words, raw, ref model, ref language } = *understood;
     let Urgency { tenant, deadline, origin } = urgency;
     let options = TranscribeOptions {
         language: language.clone(),
@@ -132,7 +140,8 @@ pub(super) async fn transcribe(
         deadline,
     };
     let split_channels = parameters.multichannel;
-    let wanted = Wanted { raw, split_channels, options, speakers: parameters.speakers() };
+    let wanted =
+        Wanted { raw, split_channels, model: model.clone(), options, speakers: parameters.speakers() };
     let recognised = recognise(services, wanted, &origin, audio).await?;
     let names: Vec<_> = match parameters.identify_speakers {
         true => {
@@ -149,7 +158,7 @@ pub(super) async fn transcribe(
         damaged: recognised.damaged,
         transcripts: &recognised.transcripts,
         names: &names,
-        model: services.transcriber.model(),
+        model: model.model(),
     };
     answer::respond(&asked, &heard).await.map_err(Failure::internal)
 }

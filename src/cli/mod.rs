@@ -108,7 +108,7 @@ enum Command {
     /// List, show and redeliver jobs (requests with a callback), and show their signing secret.
     #[command(subcommand)]
     Jobs(jobs::Command),
-    /// List, fetch, find and verify models.
+    /// List, fetch, find and verify models, and show which of them a server has loaded.
     #[command(subcommand)]
     Models(models::Command),
     /// Print the effective configuration as a file for --config, with the source of each value.

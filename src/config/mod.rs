@@ -4,6 +4,7 @@
 //! values, `check.rs` compares, and `error.rs` says which setting has which value from which source, and what is allowed. Everything is
 //! checked before anything runs.
 //!
+//! [further models]: crate::models
 //! [callbacks]: crate::jobs
 //! [voice agent]: crate::sts
 //! [demo]: crate::demo
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     api, audio, demo, engine, fetch, http, jobs, live, models, speakers, speech, sts, telemetry, transcribe,
-    voices,
+    usage, voices,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +52,7 @@ pub struct Config {
     pub fetch: fetch::Config,
     pub jobs: jobs::Config,
     pub speak: speech::Limits,
+    pub usage: usage::Config,
     pub sts: sts::Config,
     pub demo: demo::Config,
     pub log: telemetry::Config,
@@ -80,6 +82,7 @@ impl Default for Config {
             fetch: fetch::Config::default(),
             jobs: jobs::Config::default(),
             speak: speech::Limits::default(),
+            usage: usage::Config::default(),
             sts: sts::Config::default(),
             demo: demo::Config::default(),
             log: telemetry::Config::default(),

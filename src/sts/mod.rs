@@ -31,7 +31,7 @@ use hyper::Method;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent::{Chat, ChatError, Settings, Tools, TurnModel, Verifier, VerifyError};
+use crate::agent::{Chat, ChatError, Settings, Tools, Verifier, VerifyError};
 use crate::clock::now;
 use crate::fetch::{self, Fetcher};
 use crate::http::{Authenticator, Request, Router};
@@ -43,6 +43,7 @@ use crate::session::{Channel, Limits, Sessions, StoreError};
 use crate::share::Tenants;
 use crate::sms::{Courier, SmsError};
 use crate::speech::Voice;
+use crate::turn::TurnModel;
 use crate::vad::Vad;
 use access::Access;
 use host::Host;
@@ -149,7 +150,7 @@ impl Sts {
             verifier: Verifier::open(&config.verification)?,
             courier: Courier::new(&config.twilio)?,
             chat: Chat::open(&config.chat)?,
-            turn_model: TurnModel::open(config.turn.end_of_turn, &parts.models)?,
+            turn_model: TurnModel::open(config.turn.end_of_turn, &parts.models, 1)?,
             voice: parts.voice,
             settings,
             tasks: TaskTracker::new(),

@@ -54,6 +54,7 @@ mod scripted;
 mod sdks;
 mod series;
 mod server;
+mod several_models;
 mod shares;
 mod socket;
 mod speak;

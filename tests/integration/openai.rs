@@ -1,6 +1,5 @@
 //! OpenAI's routes over a real socket: forms, answers and refusals.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc;
 
 use serde_json::{Value, json};
@@ -243,10 +242,9 @@ async fn a_full_server_says_when_to_come_back() {
 
 #[tokio::test]
 async fn models_have_the_form_that_the_client_knows() {
-    let aliases = BTreeMap::from([("whisper-1".to_owned(), "reader".to_owned())]);
-    let openai = names::Config { aliases, any_model: false };
+    let openai = names::Config { any_model: false };
     let api = api::Config { openai, ..api::Config::default() };
-    let server = TestServer::start(Setup { api, ..Setup::default() }).await;
+    let server = TestServer::start(Setup { api, names: vec!["whisper-1".into()], ..Setup::default() }).await;
     let get = |path: &str| client().get(server.url(path)).bearer_auth(&server.key);
     let (_, body) = answer(get("/v1/models")).await;
     let ids: Vec<&Value> =

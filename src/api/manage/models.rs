@@ -7,12 +7,12 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::project::{capture, manager};
-use crate::api::answer::model_info;
+use crate::api::answer::ARCHITECTURE;
 use crate::api::error;
 use crate::api::services::Services;
-use crate::engine::ModelInfo;
 use crate::http::{Failure, Request, Response, json};
 use crate::keys::Permission;
+use crate::registry::Status;
 
 /// Models by what they do.
 #[derive(Serialize)]
@@ -26,6 +26,7 @@ struct Model {
     name: String,
     canonical_name: String,
     architecture: &'static str,
+    /// Empty before the model is first loaded.
     languages: Vec<String>,
     version: String,
     uuid: Uuid,
@@ -35,14 +36,13 @@ struct Model {
 }
 
 impl Model {
-    fn of(model: &ModelInfo) -> Self {
-        let info = model_info(model);
+    fn of(model: &Status) -> Self {
         Self {
-            canonical_name: info.name.clone(),
-            name: info.name,
-            architecture: info.arch,
-            languages: model.languages.clone(),
-            version: info.version,
+            canonical_name: model.name.clone(),
+            name: model.name.clone(),
+            architecture: ARCHITECTURE,
+            languages: model.info.as_ref().map(|info| info.languages.clone()).unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             uuid: model.uuid,
             batch: true,
             streaming: true,
@@ -53,7 +53,7 @@ impl Model {
 
 /// The wire format's list of models.
 pub(in crate::api) fn models(services: &Services) -> Models {
-    Models { stt: vec![Model::of(services.transcriber.model())], tts: [] }
+    Models { stt: services.models.statuses().iter().map(Model::of).collect(), tts: [] }
 }
 
 pub(super) async fn of_project(services: Arc<Services>, request: Request) -> Result<Response, Failure> {

@@ -10,7 +10,7 @@ use super::super::services::Services;
 use super::error::invalid;
 use super::request::KnownSpeaker;
 use crate::audio::{DecodeOptions, Limits};
-use crate::engine;
+use crate::engine::{self, Engine};
 use crate::http::Failure;
 use crate::patience::by;
 use crate::speakers::{Diarization, Diarizer, Options};
@@ -26,7 +26,7 @@ const CLIP_SECONDS_MAX: f64 = 11.0;
 /// # Errors
 /// 400 for a clip that is no data URL, not audio, or not of one voice; otherwise as for the file.
 pub async fn voices(
-    services: &Services,
+    (services, engine): (&Services, &Engine),
     diarizer: &Diarizer,
     known: &[KnownSpeaker],
     options: &TranscribeOptions,
@@ -41,7 +41,8 @@ pub async fn voices(
         let clip = Fetched { bytes: bytes.into(), held: Box::new(()) };
         let decode_options = DecodeOptions { raw: None, split_channels: false, limits: limits.clone() };
         let decoded =
-            decode(services, clip, decode_options, (options.tenant, options.deadline), origin).await;
+            decode((services, engine), clip, decode_options, (options.tenant, options.deadline), origin)
+                .await;
         let decoded = decoded.map_err(|failure| match failure.status().as_u16() {
             400 | 415 | 422 => at_fault("it is no audio of 2 to 10 seconds in a known format."),
             _ => failure,

@@ -6,7 +6,6 @@ use std::time::UNIX_EPOCH;
 use hyper::StatusCode;
 use url::form_urlencoded;
 
-use super::super::answer::names;
 use super::super::manage;
 use super::super::services::Services;
 use super::error::{is_wire, no_such_model};
@@ -17,7 +16,7 @@ const OWNER: &str = "verbatim";
 
 /// Whether a client may ask for the model `name`.
 pub fn is_served(services: &Services, name: &str) -> bool {
-    services.model_names.means(name, |name| names(name, services.transcriber.model()))
+    services.model_names.any_model || services.models.name_of(Some(name)).is_some()
 }
 
 /// `GET /v1/models`. Any valid credentials do: models are no secret.
@@ -26,10 +25,7 @@ pub(in crate::api) async fn list(services: Arc<Services>, request: Request) -> R
     if is_wire(&request.headers) {
         return Ok(json(StatusCode::OK, &manage::models::models(&services)));
     }
-    let aliases = services.model_names.aliases.keys().filter(|name| is_served(&services, name));
-    let own = services.transcriber.model().name.as_str();
-    let others = aliases.map(String::as_str).filter(|name| *name != own);
-    let data = std::iter::once(own).chain(others).map(|name| model(&services, name)).collect();
+    let data = services.models.names().map(|name| model(&services, name)).collect();
     Ok(json(StatusCode::OK, &wire::Models { object: "list", data }))
 }
 

@@ -69,7 +69,6 @@ pub struct KnownSpeaker {
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub task: Task,
-    pub model: Option<String>,
     pub language: LanguageChoice,
     pub prompt: Option<String>,
     /// 0 to 1.
@@ -92,6 +91,7 @@ impl Asked {
     /// 400 with the parameter at fault.
     pub fn parse(fields: Vec<Field>, task: Task, model: &ModelInfo) -> Result<Self, Failure> {
         let given = Given(fields);
+        given.text("model")?;
         let format = response_format(&given, task)?;
         let [words, segments] = granularities(&given, format)?;
         let log_probabilities = includes_log_probabilities(&given, format)?;
@@ -106,7 +106,6 @@ impl Asked {
         let warnings = chunking(&given)?;
         Ok(Self {
             task,
-            model: given.text("model")?.map(str::to_owned),
             language: language_choice(&given, model)?,
             prompt: given.text("prompt")?.map(str::to_owned),
             temperature,
@@ -120,6 +119,12 @@ impl Asked {
             warnings,
         })
     }
+}
+
+/// The model that the fields name.
+pub fn model_of(fields: &[Field]) -> Option<String> {
+    let names = fields.iter().filter(|field| field.name == "model").map(|field| field.value.trim());
+    names.map(str::to_owned).find(|name| !name.is_empty())
 }
 
 /// The fields as they came.

@@ -12,7 +12,7 @@ use super::super::services::Services;
 use super::super::transcription::{Wanted, recognise};
 use super::answer::{Answer, answer};
 use super::error::{no_such_model, of_file, unsupported};
-use super::request::{Asked, FIELDS, ResponseFormat};
+use super::request::{Asked, FIELDS, ResponseFormat, model_of};
 use super::{events, form, known_speakers, models};
 use crate::engine::{Task, TenantId};
 use crate::http::{Failure, Request, Response, json, text};
@@ -41,23 +41,26 @@ pub(in crate::api) async fn translate(
 async fn create(services: Arc<Services>, request: Request, task: Task) -> Result<Response, Failure> {
     let deadline = Deadline::after(services.processing_timeout);
     let caller = services.authenticator.caller(&request.headers).await?;
-    let model = services.transcriber.model();
-    if task == Task::Translate && !model.is_multilingual() {
-        let message = format!("The model `{}` knows English only and cannot translate.", model.name);
-        return Err(unsupported("model", message));
-    }
     let boundary = form::boundary(&request.headers)?;
     let tenant = TenantId(caller.tenant);
-    let mut permit = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
+    let mut permit =
+        services.models.default().transcriber.engine().enter(tenant, asker(&caller, &request))?;
     let active = services.activity.begin();
     let body = request.body.charged_to(tenant.0);
     let form::Form { file, fields } = while_expected(&mut permit, form::read(body, boundary, FIELDS)).await?;
-    let asked = Asked::parse(fields, task, model)?;
-    if let Some(name) = &asked.model
+    let name = model_of(&fields);
+    if let Some(name) = &name
         && !models::is_served(&services, name)
     {
         return Err(no_such_model(name));
     }
+    let model = services.models.choose(name.as_deref(), Some(deadline)).await?;
+    if task == Task::Translate && !model.model().is_multilingual() {
+        let name = &model.model().name;
+        let message = format!("The model `{name}` knows English only and cannot translate.");
+        return Err(unsupported("model", message));
+    }
+    let asked = Asked::parse(fields, task, model.model())?;
     let diarizes = asked.format == ResponseFormat::DiarizedJson;
     if diarizes && services.diarizer.is_none() {
         let message = "`diarized_json` is not available: this server has no speaker models.";
@@ -76,12 +79,14 @@ async fn create(services: Arc<Services>, request: Request, task: Task) -> Result
     };
     let voices = match &services.diarizer {
         Some(diarizer) => {
-            known_speakers::voices(&services, diarizer, &asked.known_speakers, &options, &origin).await?
+            let engine = model.transcriber.engine();
+            let known = &asked.known_speakers;
+            known_speakers::voices((&services, engine), diarizer, known, &options, &origin).await?
         }
         None => Vec::new(),
     };
     let speakers = diarizes.then(speakers::Options::default);
-    let wanted = Wanted { raw: None, split_channels: false, options, speakers };
+    let wanted = Wanted { raw: None, split_channels: false, model, options, speakers };
     if asked.streams {
         return events::stream(services, asked, (wanted, voices), (origin, active), file).await;
     }

@@ -36,7 +36,7 @@ fn content(schemas: &[&str]) -> Value {
 fn fields() -> Map<String, Value> {
     let fields = json!({
         "file": {"type": "string", "format": "binary", "description": "The audio, in any known format."},
-        "model": {"type": "string", "description": "Any name, unless `api.openai.any_model` is false."},
+        "model": {"type": "string", "description": "A served model, as `GET /v1/models` lists them; any other name means the default, unless `api.openai.any_model` is false."},
         "prompt": {"type": "string", "description": "Text that comes before the audio: its style, names and spellings. The model reads its last 223 tokens."},
         "response_format": {"type": "string", "enum": RESPONSE_FORMATS.map(|(name, _)| name), "default": "json"},
         "temperature": {"type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": "Of the first attempt; others follow at higher ones if it fails."},

@@ -16,9 +16,11 @@ use super::items::{ITEM_MS_MAX, Items, Style};
 use super::request::{self, Invalid, Request, Update};
 use super::settings::{Settings, Turns};
 use crate::api::Services;
+use crate::http::Failure;
 use crate::http::websocket::{self, ReadError, Socket};
 use crate::live::{Error, Progress, Session, StreamPermit};
-use crate::patience::{Patience, within};
+use crate::patience::{Deadline, Patience, within};
+use crate::registry::Loaded;
 use crate::telemetry::metrics;
 use crate::{engine, live};
 
@@ -76,6 +78,7 @@ pub struct Asked {
     /// The client speaks the older beta.
     pub is_beta: bool,
     pub settings: Settings,
+    pub model: Loaded,
 }
 
 pub struct Connection {
@@ -85,6 +88,8 @@ pub struct Connection {
     is_beta: bool,
     tenant: u64,
     settings: Settings,
+    /// The one that `settings` name.
+    model: Loaded,
     /// Until the first audio.
     permit: Option<StreamPermit>,
     /// From the first audio on, when its format is settled.
@@ -98,7 +103,7 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(socket: Socket, services: Arc<Services>, asked: Asked) -> Self {
-        let Asked { permit, tenant, is_beta, settings } = asked;
+        let Asked { permit, tenant, is_beta, settings, model } = asked;
         let items = Items::new(style(&settings, is_beta));
         let id = super::event::id("sess");
         let permit = Some(permit);
@@ -109,6 +114,7 @@ impl Connection {
             is_beta,
             tenant,
             settings,
+            model,
             permit,
             session: None,
             items,
@@ -150,7 +156,7 @@ impl Connection {
     }
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
-        let idle_limit = self.services.live.config().realtime_idle_timeout_ms;
+        let idle_limit = self.model.live.config().realtime_idle_timeout_ms;
         let mut idle = Patience::new(Duration::from_millis(idle_limit));
         let mut was_read = true;
         loop {
@@ -228,7 +234,7 @@ impl Connection {
                 }
                 self.send_all(events).await.map(Ok)
             }
-            request::Event::Update(update) => match self.update(&update) {
+            request::Event::Update(update) => match self.update(&update).await {
                 Ok(()) => {
                     let session = self.shown(update.is_beta);
                     let updated = if update.is_beta {
@@ -248,12 +254,12 @@ impl Connection {
             return Ok(Ok(()));
         }
         if self.session.is_none() {
-            let options = match self.settings.options(self.services.live.model(), self.tenant) {
+            let options = match self.settings.options(self.model.live.model(), self.tenant) {
                 Ok(options) => options,
                 Err(invalid) => return Ok(Err(invalid)),
             };
             let Some(permit) = self.permit.take() else { return Err(Left::With(FAILED)) };
-            self.session = Some(self.services.live.open(permit, options));
+            self.session = Some(self.model.live.open(permit, options));
         }
         self.received += audio.len() as u64;
         let pushed = self.session.as_mut().map_or(Ok(()), |session| session.push(audio));
@@ -283,10 +289,20 @@ impl Connection {
         self.send_all(events).await.map(Ok)
     }
 
-    /// Makes the whole update, or none of it.
-    fn update(&mut self, update: &Update) -> Result<(), Invalid> {
-        let live = &self.services.live;
+    /// Makes the whole update, or none of it. Waits while another model is loaded.
+    async fn update(&mut self, update: &Update) -> Result<(), Invalid> {
         let mut settings = self.settings.clone();
+        let model = match update.model() {
+            Some(name) => {
+                let deadline = Deadline::after(self.services.processing_timeout);
+                let chosen = self.services.models.choose(Some(name), Some(deadline)).await;
+                chosen.map_err(|unavailable| {
+                    Invalid::value("transcription.model", Failure::from(unavailable).message())
+                })?
+            }
+            None => self.model.clone(),
+        };
+        let live = &model.live;
         settings.update(update, live.model())?;
         if settings.has_speakers() && !live.can_diarize() {
             let message = "This server cannot tell speakers apart: choose a model whose name does not end with \
@@ -294,6 +310,10 @@ impl Connection {
             return Err(Invalid::value("transcription.model", message));
         }
         if let Some(session) = &mut self.session {
+            if model.model().uuid != self.model.model().uuid {
+                let message = "The model cannot change once audio was sent. Open another session.";
+                return Err(Invalid::value("transcription.model", message));
+            }
             if settings.format != self.settings.format {
                 let message = "The format cannot change once audio was sent. Open another session.";
                 return Err(Invalid::value("session.audio.input.format", message));
@@ -306,7 +326,7 @@ impl Connection {
             session.configure(settings.options(live.model(), self.tenant)?);
         }
         self.items.style = style(&settings, self.is_beta);
-        self.settings = settings;
+        (self.settings, self.model) = (settings, model);
         Ok(())
     }
 
@@ -319,7 +339,7 @@ impl Connection {
             Progress::Event(live::Event::SpeechStarted { at, .. }) => {
                 self.items.speech_started(at, &mut events);
             }
-            Progress::Event(live::Event::UtteranceEnd { .. }) => {}
+            Progress::Event(live::Event::UtteranceEnd { .. } | live::Event::Voice(_)) => {}
             Progress::Ended => {
                 let end = self.session.as_ref().map_or(0.0, Session::duration);
                 self.items.ended(end, &mut events);
@@ -371,7 +391,7 @@ impl Connection {
     }
 
     fn shown(&self, is_beta: bool) -> super::shape::Session {
-        self.settings.shown(&self.id, is_beta, &self.services.live.model().name)
+        self.settings.shown(&self.id, is_beta, &self.model.live.model().name)
     }
 
     async fn send_all(&mut self, events: Vec<Event>) -> Result<(), Left> {
@@ -383,7 +403,7 @@ impl Connection {
 
     async fn send(&mut self, event: Event) -> Result<(), Left> {
         let text = serde_json::to_string(&Message::from(event)).map_err(std::io::Error::other)?;
-        let limit = Duration::from_millis(self.services.live.config().write_timeout_ms);
+        let limit = Duration::from_millis(self.model.live.config().write_timeout_ms);
         let mut sending = pin!(self.socket.send_text(text));
         match within(limit, sending.as_mut()).await {
             Some(sent) => Ok(sent?),

@@ -29,6 +29,7 @@ use crate::api::{Services, State, error};
 use crate::engine::TenantId;
 use crate::http::websocket::{self, Limits, offered_protocols};
 use crate::http::{Caller, Failure, Request, Response};
+use crate::patience::Deadline;
 use connection::{Asked, Connection};
 use settings::Settings;
 
@@ -46,13 +47,21 @@ pub async fn realtime(services: Arc<Services>, request: Request) -> Result<Respo
     if services.readiness.state() == State::Draining {
         return Err(error::stopping());
     }
-    let live = &services.live;
+    let deadline = Deadline::after(services.processing_timeout);
+    let served = services.models.choose(model.as_deref(), Some(deadline)).await?;
+    let live = &served.live;
     let permit = live.admit(TenantId(caller.tenant))?;
     let message_bytes_max = live.config().realtime_message_bytes_max;
     let limits = Limits { frame_bytes_max: message_bytes_max, message_bytes_max };
     let is_beta = is_beta(&request.headers);
     // Boxed: a task is sized for the largest value it ever holds, and idle sessions would pay for it.
-    let asked = Box::new(Asked { permit, tenant: caller.tenant, is_beta, settings: Settings::new(model) });
+    let asked = Box::new(Asked {
+        permit,
+        tenant: caller.tenant,
+        is_beta,
+        settings: Settings::new(model),
+        model: served,
+    });
     let shared = services.clone();
     let serve = async move |socket, stop| {
         let connection = Box::new(Connection::new(socket, shared, *asked));

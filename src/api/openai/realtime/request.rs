@@ -69,6 +69,13 @@ pub struct Update {
     pub include: Option<Vec<String>>,
 }
 
+impl Update {
+    /// The model, if it is to change.
+    pub fn model(&self) -> Option<&str> {
+        self.transcription.as_ref()?.model.as_deref()
+    }
+}
+
 /// G.711 is at 8 kHz; all have one channel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {

@@ -41,7 +41,7 @@ fn without_fields_a_file_is_transcribed_as_json() {
     let asked = parse(&[]);
     assert_eq!(asked.format, ResponseFormat::Json);
     assert_eq!(asked.language, LanguageChoice::Detect { among: Vec::new(), expected: None });
-    assert!(!asked.streams && !asked.log_probabilities && asked.prompt.is_none() && asked.model.is_none());
+    assert!(!asked.streams && !asked.log_probabilities && asked.prompt.is_none());
     let empty = parse(&[("language", ""), ("prompt", " "), ("response_format", "")]);
     assert_eq!((empty.language, empty.prompt), (asked.language, None));
 }
