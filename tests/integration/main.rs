@@ -59,6 +59,7 @@ mod server;
 mod several_models;
 mod shares;
 mod socket;
+mod speak;
 mod speakers;
 mod speakers_live;
 mod speech;
