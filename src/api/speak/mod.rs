@@ -18,8 +18,9 @@ use crate::http::websocket::{self, Limits};
 use crate::http::{Body, Failure, Request, Response};
 use crate::speech::encode::Encoder;
 use crate::speech::{Dictation, Manner};
+use crate::usage::{self, Work};
 use answer::speak;
-pub(super) use answer::{Order, Speaking, begin};
+pub(super) use answer::{Order, Speaking, begin, uuid};
 use connection::Connection;
 use parameters::Parameters;
 
@@ -136,6 +137,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let place = speech.open(caller.tenant)?;
     let limits = Limits { frame_bytes_max: connection::BYTES_MAX, message_bytes_max: connection::BYTES_MAX };
     let metadata = wire::metadata(request.id, &voice);
+    usage::worked(Work { model: Some(answer::model(&voice)), ..Work::default() });
     let manner = Manner { voice: Some(voice), speed: parameters.speed };
     let dictation = Dictation::new(speech, caller.tenant, manner);
     websocket::accept(request, limits, protocol, move |socket, stop| async move {
