@@ -41,7 +41,11 @@ impl Server {
     }
 
     fn openai(&self, body: &Value) -> RequestBuilder {
-        client().post(self.program.url("/v1/audio/speech")).bearer_auth(&self.key).json(body).timeout(PATIENCE)
+        client()
+            .post(self.program.url("/v1/audio/speech"))
+            .bearer_auth(&self.key)
+            .json(body)
+            .timeout(PATIENCE)
     }
 
     /// What the server itself hears; `query` describes bare samples.
@@ -58,7 +62,8 @@ impl Server {
         let token = format!("Token {}", self.key);
         let path = format!("/v1/speak?{query}");
         let handshake = connect(self.program.address, &path, &[("authorization", &token)]).await;
-        let mut socket = handshake.socket.unwrap_or_else(|| panic!("{}: {}", handshake.status, handshake.body));
+        let mut socket =
+            handshake.socket.unwrap_or_else(|| panic!("{}: {}", handshake.status, handshake.body));
         let metadata = socket.message().await;
         assert_eq!((&metadata["type"], &metadata["model_name"]), (&json!("Metadata"), &json!("af_heart")));
         socket
@@ -95,7 +100,11 @@ async fn every_encoding_is_understood() {
         ("encoding=linear16&sample_rate=8000", "audio/wav", ""),
         ("encoding=mulaw", "audio/wav", ""),
         ("encoding=mulaw&container=none", "audio/mulaw;rate=8000", "encoding=mulaw&sample_rate=8000"),
-        ("encoding=alaw&container=none&sample_rate=16000", "audio/alaw;rate=16000", "encoding=alaw&sample_rate=16000"),
+        (
+            "encoding=alaw&container=none&sample_rate=16000",
+            "audio/alaw;rate=16000",
+            "encoding=alaw&sample_rate=16000",
+        ),
         ("encoding=alaw", "audio/wav", ""),
         ("encoding=opus", "audio/ogg;codecs=opus", ""),
         ("encoding=opus&bit_rate=64000", "audio/ogg;codecs=opus", ""),
@@ -142,11 +151,23 @@ async fn what_cannot_be_spoken_is_refused_with_a_reason() {
     let server = Server::start(&[]).await;
     for (query, text, status, code, message) in [
         ("model=aura-2-celeste-es", FOX, 400, "Bad Request", "No such model/version combination found."),
-        ("encoding=mp3&container=wav", FOX, 400, "INVALID_QUERY_PARAMETER", "Unsupported audio format: `container`"),
+        (
+            "encoding=mp3&container=wav",
+            FOX,
+            400,
+            "INVALID_QUERY_PARAMETER",
+            "Unsupported audio format: `container`",
+        ),
         ("encoding=wma", FOX, 400, "INVALID_QUERY_PARAMETER", "Failed to deserialize query parameters"),
         ("speed=3", FOX, 400, "INVALID_QUERY_PARAMETER", "0.7 to 1.5"),
         ("", " ", 400, "Bad Request", "Input text contains no characters."),
-        ("", &"a".repeat(2001), 413, "Payload Too Large", "Input text exceeds maximum character limit of 2000."),
+        (
+            "",
+            &"a".repeat(2001),
+            413,
+            "Payload Too Large",
+            "Input text exceeds maximum character limit of 2000.",
+        ),
         ("callback=https://a.example/", FOX, 501, "NOT_IMPLEMENTED", "callback"),
     ] {
         let answer = server.speak(query, text).send().await.expect("an answer");
@@ -349,7 +370,11 @@ async fn openais_route_speaks_in_each_format() {
         (json!({"model": "tts-1", "input": FOX, "voice": "nobody"}), 400, "voice"),
         (json!({"model": "tts-1", "input": "a".repeat(4097), "voice": "alloy"}), 400, "input"),
         (json!({"model": "tts-1", "input": FOX, "voice": "alloy", "speed": 5}), 400, "speed"),
-        (json!({"model": "tts-1", "input": FOX, "voice": "alloy", "response_format": "wma"}), 400, "response_format"),
+        (
+            json!({"model": "tts-1", "input": FOX, "voice": "alloy", "response_format": "wma"}),
+            400,
+            "response_format",
+        ),
     ] {
         let answer = server.openai(&body_of).send().await.expect("an answer");
         assert_eq!(answer.status(), status, "{body_of}");
@@ -371,18 +396,23 @@ async fn sdks_hear_their_text() {
     for (name, client) in clients {
         let Some(mut client) = client else { continue };
         client.args([&address, &server.key]).arg(folder.path()).kill_on_drop(true);
-        let output = tokio::time::timeout(PATIENCE, client.output()).await.expect("in time").expect("it starts");
+        let output =
+            tokio::time::timeout(PATIENCE, client.output()).await.expect("in time").expect("it starts");
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let read = |file: &str| std::fs::read(folder.path().join(file)).expect("written");
         assert_said(name, FOX, &server.heard("", read("rest.wav")).await);
         let stream = server.heard("encoding=linear16&sample_rate=24000", read("stream.raw")).await;
         assert_said(name, FOX, &stream);
     }
-    let openai = [("Python", Some(sdks::python("openai", "openai_speech.py"))), ("Node", sdks::node("openai-speech.js"))];
+    let openai = [
+        ("Python", Some(sdks::python("openai", "openai_speech.py"))),
+        ("Node", sdks::node("openai-speech.js")),
+    ];
     for (name, client) in openai {
         let Some(mut client) = client else { continue };
         client.args([&address, &server.key]).arg(folder.path()).kill_on_drop(true);
-        let output = tokio::time::timeout(PATIENCE, client.output()).await.expect("in time").expect("it starts");
+        let output =
+            tokio::time::timeout(PATIENCE, client.output()).await.expect("in time").expect("it starts");
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let audio = std::fs::read(folder.path().join("speech.mp3")).expect("written");
         assert_said(name, FOX, &server.heard("", audio).await);

@@ -110,7 +110,8 @@ impl Parameters {
                         Some(one_of(&CONTAINERS, &value).ok_or_else(|| invalid("none, wav or ogg"))?);
                 }
                 "sample_rate" => {
-                    all.wanted.sample_rate_hz = Some(whole(&value).ok_or_else(|| invalid("a rate in hertz"))?);
+                    all.wanted.sample_rate_hz =
+                        Some(whole(&value).ok_or_else(|| invalid("a rate in hertz"))?);
                 }
                 "bit_rate" => {
                     all.wanted.bits_per_second =
