@@ -28,11 +28,11 @@ with client.speak.v1.connect(model="aura-2-thalia-en", encoding="linear16", samp
         if isinstance(message, bytes):
             audio += message
             continue
-        # A class of its own for each message: what does not fit one comes as a mere dictionary.
-        kinds.append(type(message).__name__)
+        # What fits no class comes as a mere dictionary.
+        kinds.append(message.type)
         if message.type == "Flushed":
             connection.send_clear()
         elif message.type == "Cleared":
             connection.send_close()
-assert kinds == ["SpeakV1Metadata", "SpeakV1Flushed", "SpeakV1Cleared"], kinds
+assert kinds == ["Metadata", "Flushed", "Cleared"], kinds
 (FOLDER / "stream.raw").write_bytes(audio)

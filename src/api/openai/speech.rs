@@ -63,7 +63,7 @@ pub(in crate::api) async fn speech(services: Arc<Services>, request: Request) ->
     let body = request.body.charged_to(caller.tenant).collect_at_most(BODY_BYTES_MAX).await?;
     let asked = Asked::parse(&body.bytes())?;
     drop(body);
-    if !services.model_names.means(&asked.model, is_voice_model) {
+    if !services.model_names.any_model && !is_voice_model(&asked.model) {
         return Err(no_such_model(&asked.model));
     }
     let voice = voice_of(&services, Some(&asked.voice))?.ok_or_else(|| {
