@@ -75,11 +75,6 @@ impl Speech {
         if self.0.limits.enabled { self.0.voice.voices() } else { Vec::new() }
     }
 
-    /// What speaks, by name: `kokoro`, `endpoint`, a program.
-    pub fn engine(&self) -> &'static str {
-        self.0.voice.name()
-    }
-
     /// The voice for a name that a client asks for; see [`names`].
     pub fn find(&self, name: &str) -> Option<&str> {
         names::find(name, &self.voices())

@@ -10,7 +10,6 @@ use super::project::{capture, manager};
 use crate::api::answer::ARCHITECTURE;
 use crate::api::error;
 use crate::api::services::Services;
-use crate::api::speak::uuid as voice_uuid;
 use crate::http::{Failure, Request, Response, json};
 use crate::keys::Permission;
 use crate::registry::Status;
@@ -19,7 +18,7 @@ use crate::registry::Status;
 #[derive(Serialize)]
 pub(in crate::api) struct Models {
     stt: Vec<Model>,
-    tts: Vec<Voice>,
+    tts: [(); 0],
 }
 
 #[derive(Serialize)]
@@ -34,36 +33,6 @@ struct Model {
     batch: bool,
     streaming: bool,
     formatted_output: bool,
-}
-
-/// A voice that `/v1/speak` has.
-#[derive(Serialize)]
-struct Voice {
-    name: String,
-    canonical_name: String,
-    architecture: &'static str,
-    languages: Vec<&'static str>,
-    version: &'static str,
-    uuid: Uuid,
-}
-
-impl Voice {
-    fn of(name: &str, engine: &'static str) -> Self {
-        // Kokoro's names begin with the letter of their English, American or British.
-        let accent = match name.as_bytes() {
-            [b'a', _, b'_', ..] => Some("en-US"),
-            [b'b', _, b'_', ..] => Some("en-GB"),
-            _ => None,
-        };
-        Self {
-            name: name.to_owned(),
-            canonical_name: name.to_owned(),
-            architecture: engine,
-            languages: std::iter::once("en").chain(accent).collect(),
-            version: env!("CARGO_PKG_VERSION"),
-            uuid: voice_uuid(name),
-        }
-    }
 }
 
 impl Model {
@@ -84,11 +53,7 @@ impl Model {
 
 /// The wire format's list of models.
 pub(in crate::api) fn models(services: &Services) -> Models {
-    let (voices, engine) = (services.speech.voices(), services.speech.engine());
-    Models {
-        stt: services.models.statuses().iter().map(Model::of).collect(),
-        tts: voices.into_iter().map(|name| Voice::of(name, engine)).collect(),
-    }
+    Models { stt: services.models.statuses().iter().map(Model::of).collect(), tts: [] }
 }
 
 pub(super) async fn of_project(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
@@ -101,17 +66,13 @@ pub(super) async fn one_of_project(services: Arc<Services>, request: Request) ->
     named(&services, capture(&request, "model_id").unwrap_or_default())
 }
 
-/// The answer with the model or voice of this UUID or name.
+/// The answer with the model of this UUID or name.
 ///
 /// # Errors
 /// 404 if there is none.
 pub(in crate::api) fn named(services: &Services, name: &str) -> Result<Response, Failure> {
     let models = models(services);
     let is_named = |model: &&Model| Uuid::parse_str(name) == Ok(model.uuid) || model.name == name;
-    if let Some(model) = models.stt.iter().find(is_named) {
-        return Ok(json(StatusCode::OK, model));
-    }
-    let is_named = |voice: &&Voice| Uuid::parse_str(name) == Ok(voice.uuid) || voice.name == name;
-    let voice = models.tts.iter().find(is_named).ok_or_else(|| error::nothing_such("Model"))?;
-    Ok(json(StatusCode::OK, voice))
+    let model = models.stt.iter().find(is_named).ok_or_else(|| error::nothing_such("Model"))?;
+    Ok(json(StatusCode::OK, model))
 }

@@ -20,7 +20,7 @@ use crate::speech::encode::Encoder;
 use crate::speech::{Dictation, Manner};
 use crate::usage::{self, Work};
 use answer::speak;
-pub(super) use answer::{Order, Speaking, begin, uuid};
+pub(super) use answer::{Order, Speaking, begin};
 use connection::Connection;
 use parameters::Parameters;
 
