@@ -27,7 +27,6 @@ import resource
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -72,7 +71,7 @@ def clips_of(sets: list[str]) -> list[Clip]:
             for row in read_lines(folder / "manifest.jsonl"):
                 if row.get("kind") == "diarization":
                     found.append(Clip(name or folder.name, folder / row["file"], row["duration"],
-                                      read_rttm(folder / row["rttm"]), row.get("language", "en")))
+                                      read_rttm((folder / row["rttm"]).read_text()), row.get("language", "en")))
     return found
 
 
@@ -135,11 +134,8 @@ def over_transcribe(binary: str, arguments: list[str], clips: list[Clip]) -> lis
         done = subprocess.run([*command, str(clip.path)], capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        with tempfile.NamedTemporaryFile("w", suffix=".rttm") as file:
-            file.write(done.stdout)
-            file.flush()
-            failure = done.stderr.strip()[-200:] if done.returncode else None
-            heard.append(Heard(read_rttm(Path(file.name)), cpu=cpu, failure=failure))
+        failure = done.stderr.strip()[-200:] if done.returncode else None
+        heard.append(Heard(read_rttm(done.stdout), cpu=cpu, failure=failure))
     return heard
 
 
@@ -149,7 +145,7 @@ def of_files(folder: Path, clips: list[Clip]) -> list[Heard]:
     for clip in clips:
         places = [folder / clip.path.parent.name / f"{clip.path.stem}.rttm", folder / f"{clip.path.stem}.rttm"]
         there = next((place for place in places if place.is_file()), None)
-        heard.append(Heard(read_rttm(there)) if there else Heard(failure=f"no {places[0]}"))
+        heard.append(Heard(read_rttm(there.read_text())) if there else Heard(failure=f"no {places[0]}"))
     return heard
 
 

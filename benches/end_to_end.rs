@@ -42,6 +42,7 @@ fn end_to_end(criterion: &mut Criterion) {
         language: LanguageChoice::Named("en".into()),
         task: Task::Transcribe,
         prompt: None,
+        temperature: 0.0,
         bias: Arc::default(),
         class: Class::Interactive,
         tenant: TenantId(0),

@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import jiwer
@@ -32,14 +33,16 @@ def error_rate(pairs: list[tuple[str, str, str]]) -> float | None:
     return jiwer.wer([r for r, _ in normalised], [h for _, h in normalised])
 
 
+def matched(reference: list, words: list) -> Iterator[tuple]:
+    """Pairs of the words that both have. Items begin with the word."""
+    bare = [[re.sub(r"\W", "", item[0].lower()) for item in items] for items in (reference, words)]
+    for i, j, size in difflib.SequenceMatcher(None, *bare, autojunk=False).get_matching_blocks():
+        yield from zip(reference[i:i + size], words[j:j + size])
+
+
 def time_differences(reference: list, words: list) -> list[float]:
     """Seconds between the starts, and the ends, of the words that both have. Items: word, start, end."""
-    bare = [[re.sub(r"\W", "", item[0].lower()) for item in items] for items in (reference, words)]
-    differences = []
-    for i, j, size in difflib.SequenceMatcher(None, *bare, autojunk=False).get_matching_blocks():
-        for a, b in zip(reference[i:i + size], words[j:j + size]):
-            differences += [abs(a[1] - b[1]), abs(a[2] - b[2])]
-    return differences
+    return [abs(a[at] - b[at]) for a, b in matched(reference, words) for at in (1, 2)]
 
 
 def out_of_order(words: list, duration: float) -> int:

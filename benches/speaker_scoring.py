@@ -10,7 +10,6 @@ words       words with the wrong speaker, of those whose middle lies where exact
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from pyannote.core import Annotation, Segment, Timeline
@@ -60,8 +59,8 @@ class Sums:
         return found
 
 
-def read_rttm(path: Path) -> list[Turn]:
-    lines = [line.split() for line in path.read_text().splitlines()]
+def read_rttm(text: str) -> list[Turn]:
+    lines = [line.split() for line in text.splitlines()]
     return [(float(row[3]), float(row[3]) + float(row[4]), row[7]) for row in lines if row[:1] == ["SPEAKER"]]
 
 

@@ -20,9 +20,7 @@ Needs what live.py needs.
 
 import argparse
 import asyncio
-import difflib
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +29,7 @@ from types import SimpleNamespace
 import live
 from audio import samples
 from door import Door, percentile
+from scoring import matched
 
 Words = list[tuple[str, float, float]]
 HEADINGS = ["start", "p95", "late", "end", "p95", "late", "200", "missed", "overlaps", "inversions"]
@@ -48,11 +47,9 @@ class Errors:
 
     def add(self, true: Words, given: Words) -> None:
         self.said += len(true)
-        bare = [[re.sub(r"\W", "", word.lower()) for word, *_ in words] for words in (true, given)]
-        for i, j, size in difflib.SequenceMatcher(None, *bare, autojunk=False).get_matching_blocks():
-            for (_, start, end), (_, given_start, given_end) in zip(true[i:i + size], given[j:j + size]):
-                self.starts.append(given_start - start)
-                self.ends.append(given_end - end)
+        for (_, start, end), (_, given_start, given_end) in matched(true, given):
+            self.starts.append(given_start - start)
+            self.ends.append(given_end - end)
         self.inversions += sum(end < start for _, start, end in given)
         for (_, before, until), (_, start, _) in zip(given, given[1:]):
             # A time has a millisecond, or the rounding of one.

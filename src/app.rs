@@ -1,5 +1,6 @@
 //! The composition root: it turns the configuration into running parts, and stops them in order.
 //!
+//! [further models]: crate::models
 //! [admission and load]: crate::engine
 //! [sharing]: crate::share
 //! [TLS, uploads and stopping]: crate::http
@@ -8,8 +9,10 @@
 
 mod demonstration;
 mod memory;
+mod serving;
 
 pub use demonstration::{Demonstration, demo, demo_with_sts};
+pub use serving::transcriber;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,11 +22,12 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
 use crate::config::Config;
 use crate::demo;
-use crate::engine::{self, Engine, LanguageChoice};
+use crate::engine::{self, Engine, LanguageChoice, Machine};
 use crate::fetch::{self, Fetcher};
 use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::{self, Jobs};
@@ -33,13 +37,15 @@ use crate::onnx;
 use crate::patience;
 use crate::share::Tenants;
 use crate::speakers::{self, Diarizer};
+use crate::speech::{Speech, Voice, VoiceError};
 use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
-use crate::transcribe::{Transcriber, Windows};
+use crate::transcribe::Windows;
 use crate::turn::TurnModel;
+use crate::usage::{self, Log};
 use crate::vad::{self, Vad};
 use crate::voices::{self, Voices};
-use crate::{hub, models};
+use crate::{hub, models, speech};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -69,8 +75,12 @@ pub enum Error {
     Jobs(#[from] jobs::Error),
     #[error("the enrolled voices cannot be read")]
     Voices(#[from] voices::Error),
+    #[error("text cannot be spoken")]
+    Voice(#[from] VoiceError),
     #[error("the model of turns can't be loaded: run ./setup smart-turn, or set live.end_of_turn = \"auto\"")]
     Turns(#[source] onnx::Error),
+    #[error(transparent)]
+    Usage(#[from] usage::Error),
     #[error("the voice agent did not start")]
     Sts(#[from] sts::StartError),
     #[error("the setting `sts.language` names none of the model's languages")]
@@ -94,7 +104,7 @@ impl Error {
     /// Whether different settings would help, rather than another attempt.
     pub fn is_configuration(&self) -> bool {
         match self {
-            Self::Fetch(_) | Self::Language(_) | Self::Open(_) => true,
+            Self::Fetch(_) | Self::Language(_) | Self::Open(_) | Self::Voice(_) => true,
             Self::Model { source, .. } => matches!(source, hub::Error::Unknown(_) | hub::Error::Address(_)),
             Self::Http(error) => !matches!(error, http::Error::Listener(_)),
             Self::Demo(error) => !matches!(error, demo::Error::Client(_)),
@@ -110,39 +120,6 @@ const VAD_FOLDER: &str = "silero-vad";
 const SPEAKERS_FOLDER: &str = "speakers";
 /// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
-
-/// Finds or fetches the model and starts the engine on it.
-///
-/// # Errors
-/// [`Error::Model`], [`Error::Memory`], [`Error::Engine`], [`Error::Vad`].
-pub async fn transcriber(config: &Config) -> Result<Transcriber, Error> {
-    let source = source(config).await?;
-    memory::check(&source, config)?;
-    let vad = vad(config)?;
-    let engine_config = config.engine.clone();
-    let each_device = models::each_device(&config.models).map_err(engine::StartError::Model)?;
-    let load = each_device.into_iter().map(|models| {
-        let source = source.clone();
-        move || source.load(&models)
-    });
-    let load = load.collect::<Vec<_>>();
-    let start = move || Engine::start_each(&engine_config, load);
-    let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(engine::StartError::Died))?;
-    let (model, device) = (&engine.model().name, &engine.model().device);
-    match &config.models.synthetic_tokens {
-        Some(tokens) => tracing::warn!(
-            model,
-            device,
-            %tokens,
-            "the model is synthetic: its weights are random, and its transcripts mean nothing"
-        ),
-        None => tracing::info!(model, device, "model loaded"),
-    }
-    Ok(match vad {
-        Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
-        None => Transcriber::new(engine),
-    })
-}
 
 /// Loads the voice activity model; `None` if nothing is to listen for speech.
 ///
@@ -187,16 +164,6 @@ pub async fn diarizer(config: &Config, vad: Option<Vad>) -> Result<Option<Diariz
     };
     let loaded = tokio::task::spawn_blocking(load).await;
     loaded.unwrap_or(Err(Error::Speakers(speakers::Error::Failed))).map(Some)
-}
-
-/// The folder of the configured model, which is fetched if need be; or random weights, if those are asked for by name.
-async fn source(config: &Config) -> Result<models::Source, Error> {
-    if let Some(synthetic) = models::Source::synthetic(&config.models) {
-        return Ok(synthetic);
-    }
-    let name = &config.models.model;
-    let folder = hub::locate(name, &config.model_dir, &config.models.hub).await;
-    folder.map(models::Source::Folder).map_err(|source| Error::Model { name: name.clone(), source })
 }
 
 /// Serves until `stop`. When that leaves, jobs return to the queue and new requests get 503; when it closes, requests in
@@ -302,6 +269,7 @@ struct Ground {
     voices: Voices,
     fetcher: Fetcher,
     jobs: Option<Jobs>,
+    usage: Log,
 }
 
 impl Ground {
@@ -309,6 +277,7 @@ impl Ground {
         if config.sts.enabled {
             sts::check(&config.sts)?;
         }
+        serving::check(config)?;
         let verifier = open_keys(&config.state_dir)?;
         let voices = Voices::open(&config.state_dir, &config.voices)?;
         let fetcher = Fetcher::new(&config.fetch)?;
@@ -319,7 +288,8 @@ impl Ground {
             }
             false => None,
         };
-        Ok(Self { verifier, voices, fetcher, jobs })
+        let usage = Log::open(&config.state_dir, &config.usage)?;
+        Ok(Self { verifier, voices, fetcher, jobs, usage })
     }
 }
 
@@ -329,6 +299,9 @@ struct AtWork {
     stop_jobs: CancellationToken,
     agents: Option<JoinHandle<()>>,
     stop_agents: CancellationToken,
+    usage: Log,
+    /// Loads and unloads models.
+    models: AbortOnDropHandle<()>,
 }
 
 impl AtWork {
@@ -340,39 +313,44 @@ impl AtWork {
         doors: &Doors,
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
-        let Ground { verifier, voices, fetcher, jobs } = ground;
+        let Ground { verifier, voices, fetcher, jobs, usage } = ground;
         let tenants = verifier.tenants();
-        let transcriber = transcriber(config).await?;
+        let machine = Machine::new(&config.engine);
+        machine.share_between(tenants.clone());
+        let transcriber = serving::transcriber_on(&machine, config).await?;
         let diarizer = diarizer(config, transcriber.vad().cloned()).await?;
         let diarizer = diarizer.map(|diarizer| diarizer.shared_between(&tenants));
-        transcriber.engine().share_between(tenants.clone());
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
         let live =
             Live::new(engine, vad, config.live.clone(), tenants.clone()).with_diarizer(diarizer.clone());
         let live = live.with_turn_model(turn_model(config).await?);
         let authenticator = Authenticator::new(verifier, config.auth.clone());
+        let voice = open_voice(config).await?;
+        let speech = Speech::new(voice.clone(), config.speak.clone(), tenants.clone());
         let sts = match config.sts.enabled {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
                 // Opening its models blocks, and the socket must answer meanwhile.
-                let open = move || voice_agent(&config, &engine, &authenticator, tenants);
+                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
             false => None,
         };
+        let models = serving::registry(transcriber, live, machine, config);
         let parts = api::Parts {
-            transcriber,
+            models: models.clone(),
             diarizer,
-            live,
             voices,
+            speech,
             authenticator,
             fetcher,
             jobs: jobs.clone(),
             readiness,
             tenants,
+            usage: usage.clone(),
             audio: config.audio.clone(),
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };
@@ -384,6 +362,7 @@ impl AtWork {
             tokio::spawn(async move { jobs.run(work, stop).await })
         });
         let mut router = api::router(services.clone());
+        let models = tokio::spawn(serving::keep(models, config.models.load));
         let stop_agents = CancellationToken::new();
         let mut agents = None;
         if let Some(sts) = sts {
@@ -392,10 +371,12 @@ impl AtWork {
         }
         doors.operators.set(api::operators_router(services));
         doors.clients.set(router);
-        Ok(Self { jobs, stop_jobs, agents, stop_agents })
+        let models = AbortOnDropHandle::new(models);
+        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage, models })
     }
 
     async fn end(self) {
+        drop(self.models);
         self.stop_jobs.cancel();
         if let Some(jobs) = self.jobs
             && let Err(error) = jobs.await
@@ -409,6 +390,7 @@ impl AtWork {
         {
             tracing::error!(%error, "the voice agent ended unexpectedly");
         }
+        self.usage.flush().await;
     }
 }
 
@@ -425,12 +407,24 @@ fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     http::listen(address).map_err(|source| Error::Listen { address, source })
 }
 
+/// The voice of agents and of `/v1/speak`, or none if nothing is to speak.
+async fn open_voice(config: &Config) -> Result<Voice, Error> {
+    let (mut speech, models) = (config.sts.speech.clone(), config.model_dir.clone());
+    if !config.sts.enabled && !config.speak.enabled {
+        speech = speech::Config { base_url: None, embedded: speech::EmbeddedVoice::None, ..speech };
+    }
+    // Opening its model blocks, and the socket must answer meanwhile.
+    let opened = tokio::task::spawn_blocking(move || Voice::open(&speech, &models)).await;
+    Ok(opened.unwrap_or(Err(VoiceError::Model(onnx::Error::Died)))?)
+}
+
 /// The voice-agent service, which reaches the engine through one closure.
 fn voice_agent(
     config: &Config,
     engine: &Engine,
     authenticator: &Authenticator,
     tenants: Tenants,
+    voice: Voice,
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
     if let Err(error) = &vad {
@@ -440,6 +434,7 @@ fn voice_agent(
         authenticator: authenticator.clone(),
         vad: vad.ok(),
         recognize: sts::recognizer(engine.clone(), agent_language(engine, &config.sts.language)?),
+        voice,
         models: config.model_dir.clone(),
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),

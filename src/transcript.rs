@@ -39,6 +39,27 @@ pub fn in_order<'a>(words: impl IntoIterator<Item = &'a mut Word>) {
     }
 }
 
+/// Words that are closer than this, in seconds, may be one.
+const TOUCH: f64 = 0.3;
+
+/// `found` without a first or last word that one of `words` which it touches is already.
+pub fn without_neighbours<'a>(
+    mut found: Vec<Word>,
+    words: impl Iterator<Item = &'a Word> + Clone,
+) -> Vec<Word> {
+    let is_there = |found: &Word| {
+        let touches = |word: &Word| word.start < found.end + TOUCH && found.start < word.end + TOUCH;
+        words.clone().any(|word| touches(word) && word.is_like(found))
+    };
+    if found.first().is_some_and(is_there) {
+        found.remove(0);
+    }
+    if found.last().is_some_and(is_there) {
+        found.pop();
+    }
+    found
+}
+
 /// The longest time that a word of no letters takes, and the time that each letter and each digit adds, in seconds. A
 /// word that lasts longer was aligned over something else.
 const LONGEST_WORD: f64 = 0.5;
@@ -87,30 +108,77 @@ pub struct Segment {
     pub temperature: f32,
     /// The attempt was ended because the model went on to say again and again what it had said last.
     pub looped: bool,
+    /// The model's tokens, timestamps included. Empty for a model that has none.
+    pub tokens: Vec<Token>,
+    /// Seconds from the start of the audio to that of the window it was decoded in.
+    pub window_start: f64,
+}
+
+/// A token of the model's text, or a timestamp.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Token {
+    pub id: u32,
+    /// Its part of the text: not always whole characters. Empty for a timestamp.
+    pub bytes: Box<[u8]>,
+    /// How likely it was among text tokens, 0 to 1.
+    pub probability: f32,
+}
+
+impl Token {
+    /// Natural logarithm of the probability. A probability that was rounded to 0 counts as the least that an `f32` can be.
+    pub fn log_probability(&self) -> f32 {
+        self.probability.max(f32::MIN_POSITIVE).ln()
+    }
+}
+
+impl Segment {
+    /// Leaves those of its tokens that its text is made of, after some of its words were removed.
+    pub fn retain_tokens_of_text(&mut self) {
+        let text = self.text.as_bytes();
+        let all: Vec<u8> = self.tokens.iter().flat_map(|token| token.bytes.iter().copied()).collect();
+        let found =
+            if text.is_empty() { None } else { all.windows(text.len()).position(|part| part == text) };
+        let range = found.map_or(0..0, |start| start..start + text.len());
+        let mut end = 0;
+        self.tokens.retain(|token| {
+            let start = end;
+            end += token.bytes.len();
+            start < range.end && range.start < end
+        });
+    }
 }
 
 /// The fewest and the most words that a loop says again and again.
 const LOOPED_WORDS: std::ops::RangeInclusive<usize> = 3..=12;
+/// Of more words, the last may join one time to the next: `that is how it has to be and that is how it has to be and`.
+const JOINED_WORDS: usize = 6;
 
 impl Segment {
     /// Whether the attempt was ended in a loop, or the same words come three times in a row with no sentence ending among
     /// them, as when a model is caught in one:
-    /// `the thing we ought to take the thing we ought to take the thing we ought to take`. Figures, as of a telephone
-    /// number that is read out, may come again and again.
+    /// `the thing we ought to take the thing we ought to take the thing we ought to take`. Of a long phrase the last time
+    /// may lack one word. Figures, as of a telephone number that is read out, may come again and again. So may what stands between two spaces where words have none
+    /// between them: it is a phrase or a sentence.
     pub fn loops(&self) -> bool {
         self.looped || self.repeats_words()
     }
 
     fn repeats_words(&self) -> bool {
         let words: Vec<String> = self.text.split_whitespace().map(str::to_lowercase).collect();
-        let ends = |word: &String| word.ends_with(['.', '!', '?', ';']);
+        let bare = |word: &String| -> String { word.chars().filter(|c| c.is_alphanumeric()).collect() };
+        let bare: Vec<String> = words.iter().map(bare).collect();
+        let ends =
+            |word: &String| word.ends_with(script::ends_sentence) || word.contains(script::is_unspaced);
         let is_figure = |word: &String| !word.contains(char::is_alphabetic);
         LOOPED_WORDS.into_iter().any(|length| {
-            words.windows(3 * length).any(|run| {
-                let (first, rest) = run.split_at(length);
-                rest.chunks_exact(length).all(|again| again == first)
-                    && !first.iter().any(ends)
-                    && !first.iter().all(is_figure)
+            // The last time may lack the word that joined the ones before.
+            let joined = usize::from(length > JOINED_WORDS);
+            let run = 3 * length - joined;
+            (0..(words.len() + 1).saturating_sub(run)).any(|start| {
+                let again = &bare[start + length..start + run];
+                again.iter().zip(&bare[start..]).all(|(again, first)| again == first)
+                    && !words[start..start + length].iter().any(ends)
+                    && !words[start..start + length].iter().all(is_figure)
             })
         })
     }
@@ -185,6 +253,9 @@ mod tests {
             " the thing we ought to take the thing we ought to take the thing we ought to take the other"
         ));
         assert!(loops(" I am hurt I am hurt I am hurt I am hurt"));
+        let schedule = " what's your country's schedule for you";
+        assert!(loops(&format!(" has knocked{schedule} and{schedule} and{schedule}.")));
+        assert!(!loops(&format!(" has knocked{schedule} and{schedule} and then")));
         let ended = Segment { text: " ha".into(), looped: true, ..Segment::default() };
         assert!(ended.loops(), "the rest of the loop was not written");
         for said in [
@@ -195,6 +266,8 @@ mod tests {
             " Row, row, row your boat",
             " 5 5 5 5 5 5 5 5 5 5 5",
             " 1 2 3 1 2 3 1 2 3",
+            " ขอบคุณ มาก ครับ ขอบคุณ มาก ครับ ขอบคุณ มาก ครับ",
+            " मैं यहाँ हूँ। मैं यहाँ हूँ। मैं यहाँ हूँ।",
             "",
         ] {
             assert!(!loops(said), "{said}");

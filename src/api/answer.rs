@@ -113,11 +113,14 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
     }
 }
 
+/// The architecture of all models.
+pub(super) const ARCHITECTURE: &str = "whisper";
+
 pub(super) fn model_info(model: &ModelInfo) -> wire::ModelInfo {
     wire::ModelInfo {
         name: model.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        arch: "whisper",
+        arch: ARCHITECTURE,
     }
 }
 
@@ -157,23 +160,13 @@ pub(super) fn warnings<'a>(
         let message = format!("{without_effect} values of `keywords` had no effect: their intensifier is 0.");
         warnings.push(warning("keywords", wire::WarningKind::PartlyUsed, message));
     }
-    if parameters.model.as_deref().is_some_and(|asked| !names(asked, model)) {
+    // A name that is served is that of the model by now.
+    if parameters.model.as_ref().is_some_and(|asked| *asked != model.name) {
         let name = &model.name;
         let message = format!("The model asked for is not served here; `{name}` was used.");
         warnings.push(warning("model", wire::WarningKind::UnsupportedModel, message));
     }
     warnings
-}
-
-/// Whether `asked` names `model`, or no model in particular: one SDK sends `None` for no model. A size
-/// without a version means any of its versions: `whisper-large` is `large-v3`.
-fn names(asked: &str, model: &ModelInfo) -> bool {
-    let name = asked.strip_prefix("whisper-").unwrap_or(asked);
-    let size = model.name.split(['-', '.']).next();
-    matches!(asked, "" | "None" | "whisper")
-        || name == model.name
-        || size == Some(name)
-        || asked == model.uuid.to_string()
 }
 
 /// How to write words in `language` for `parameters`.

@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::audio::{self, DecodeOptions, Decoded, Progress, SAMPLE_RATE};
-use crate::engine::{self, Audio, AudioPermit, Class, RequestPermit};
+use crate::engine::{self, Audio, AudioPermit, Class, Engine, RequestPermit, TenantId};
 use crate::http::Failure;
 use crate::jobs::Watch;
-use crate::patience::by;
-use crate::transcribe::TranscribeOptions;
+use crate::patience::{Deadline, by};
+use crate::usage::{self, Work};
 
 /// A file in memory, and the permits for that memory; both are dropped together.
 pub(super) struct Fetched {
@@ -46,18 +46,17 @@ pub(super) struct Admitted {
     pub admission: AudioPermit,
 }
 
-/// Decodes a file on a thread. The file is admitted first, by the length in its header, and decoding stops if
+/// Decodes a file for `tenant` on a thread. The file is admitted by `engine` first, by the length in its header, and decoding stops if
 /// it turns out longer than there is room for. Dropping the future stops the work within a second of audio.
 /// A job's watch is held while the thread works.
 ///
 /// # Errors
-/// Those of [`audio::decode`], [`audio::estimate`] and [`crate::transcribe::Transcriber::admit`]; 504 past
-/// the deadline of `wanted`.
+/// Those of [`audio::decode`], [`audio::estimate`] and [`engine::Engine::admit`]; 504 past the deadline.
 pub(super) async fn decode(
-    services: &Services,
+    (services, engine): (&Services, &Engine),
     file: Fetched,
     options: DecodeOptions,
-    wanted: &TranscribeOptions,
+    (tenant, deadline): (TenantId, Option<Deadline>),
     origin: &Origin,
 ) -> Result<Admitted, Failure> {
     let expected = audio::estimate(&file.bytes, &options)?;
@@ -66,11 +65,10 @@ pub(super) async fn decode(
         source_samples: expected.source_samples(),
     };
     let admission = match origin {
-        Origin::Request(permit) => services.transcriber.engine().admit_request(permit, expected)?,
-        Origin::Job(_) => services.transcriber.admit(expected, wanted).await?,
+        Origin::Request(permit) => engine.admit_request(permit, expected)?,
+        Origin::Job(_) => engine.admit_job(tenant, expected).await,
     };
-    let deadline = wanted.deadline;
-    let turn = by(deadline, services.decoders.take(wanted.tenant.0)).await;
+    let turn = by(deadline, services.decoders.take(tenant.0)).await;
     let turn = turn.ok_or(engine::Error::DeadlineExceeded)?;
     let left = CancellationToken::new();
     let _leaves = left.clone().drop_guard();
@@ -107,5 +105,13 @@ pub(super) async fn decode(
         Origin::Request(_) => decoding.await,
         Origin::Job(watch) => watch.over(decoding).await,
     };
-    decoded.map_err(Failure::internal)?
+    let admitted = decoded.map_err(Failure::internal)??;
+    let model = engine.model();
+    usage::worked(Work {
+        audio_seconds: admitted.decoded.duration_seconds,
+        channels: u32::try_from(admitted.decoded.channels.len()).unwrap_or(u32::MAX),
+        model: Some(usage::Model { id: model.uuid, name: model.name.clone() }),
+        ..Work::default()
+    });
+    Ok(admitted)
 }

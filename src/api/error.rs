@@ -5,16 +5,23 @@
 //! | 400    | INVALID_QUERY_PARAMETER | an invalid value of a parameter |
 //! | 400    | INVALID_HEADER          | an invalid value of a header that the server reads |
 //! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
+//! | 400    | PAYLOAD_ERROR           | a body of `/v1/speak` that is no JSON with a `text`, or not UTF-8 |
 //! | 400    | V2_MODEL_ON_V1_LISTEN_ENDPOINT | a conversational model (`flux-…`) on `/v1/listen` |
 //! | 400    | V1_MODEL_ON_V2_LISTEN_ENDPOINT | one of the wire format's other models on `/v2/listen` |
+//! | 400    | MODEL_TOO_LARGE         | a model that needs more memory than there is |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
-//! | 404    | NOT_FOUND               | no such path; no such job or speaker, or another organisation's |
+//! | 400    | INVALID_JSON            | a JSON body of management or of a grant that cannot be read, or an invalid member |
+//! | 403    | INSUFFICIENT_PERMISSIONS | the key lacks the scope that is named; a token where a key is needed |
+//! | 404    | NOT_FOUND               | no such path or model; no such job, speaker, key or request, or another organisation's |
+//! | 404    | PROJECT_NOT_FOUND       | another organisation's project, or none |
 //! | 405    | METHOD_NOT_ALLOWED      | with `Allow` |
 //! | 408    | REQUEST_TIMEOUT         | a body that came too slowly |
 //! | 409    | NAME_TAKEN              | a speaker of this name is enrolled |
+//! | 409    | LAST_MANAGING_KEY       | no other key of the organisation could make keys |
 //! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
 //! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
+//! | 413    | Payload Too Large       | a text of more characters than are spoken at once |
 //! | 414    | URI_TOO_LONG            | |
 //! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body; a form |
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
@@ -23,6 +30,7 @@
 //! | 422    | CLIP_TOO_SHORT          | a clip to enrol with too little speech |
 //! | 422    | SEVERAL_SPEAKERS        | a clip to enrol in which more than one person speaks |
 //! | 422    | TOO_MANY_SPEAKERS       | the organisation has enrolled as many as it may |
+//! | 422    | TOO_MANY_KEYS           | the organisation has as many keys as it may |
 //! | 426    | UPGRADE_REQUIRED        | GET where a WebSocket is due; with `Upgrade` |
 //! | 429    | TOO_MANY_REQUESTS       | the organisation holds its share of the server, with `Retry-After` |
 //! | 431    | HEADERS_TOO_LARGE       | |
@@ -30,6 +38,9 @@
 //! | 500    | AUDIO_LOST              | to receivers of callbacks only: the job's audio was lost or altered on the server |
 //! | 501    | NOT_IMPLEMENTED         | understood, and not served by this build |
 //! | 503    | Service Unavailable     | busy, stopping, not working, or no room for another job, with `Retry-After` |
+//! | 503    | MODEL_LOADING           | a model that is being loaded, with `Retry-After` |
+//! | 503    | MODEL_NO_MEMORY         | a model without memory beside those in use, with `Retry-After` |
+//! | 503    | MODEL_FAILED            | a model that could not be loaded, with `Retry-After` |
 //! | 504    | PROCESSING_TIMEOUT      | not done within the time for a request |
 //!
 //! Codes and messages that exist in the wire format are used word for word.
@@ -41,8 +52,9 @@ use hyper::header::{HeaderName, HeaderValue};
 
 use super::language::UnknownLanguage;
 use super::parameters::{self, CallbackProblem};
+use super::speak::format::Unsupported;
 use crate::http::Failure;
-use crate::{audio, engine, fetch, jobs, live, speakers, voices};
+use crate::{audio, engine, fetch, jobs, keys, live, speakers, speech, usage, voices};
 
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
@@ -85,6 +97,32 @@ pub(super) fn not_conversational() -> Failure {
 
 pub(super) fn invalid_json() -> Failure {
     bad_request("Content-type was application/json, but we could not process the JSON payload.")
+}
+
+/// `problem` names what was expected where; it may quote the client, and goes to no log.
+pub(super) fn invalid_body(problem: &serde_json::Error) -> Failure {
+    Failure::new(StatusCode::BAD_REQUEST, "INVALID_JSON", format!("Invalid JSON submitted: {problem}."))
+}
+
+/// An invalid value of a member of a JSON body.
+pub(super) fn invalid_member(name: &str, problem: &str) -> Failure {
+    Failure::new(StatusCode::BAD_REQUEST, "INVALID_JSON", format!("Invalid value of `{name}`: {problem}."))
+}
+
+/// An invalid value of a parameter that only management has.
+pub(super) fn invalid_query(name: &str, problem: &str) -> Failure {
+    let message = format!("Failed to deserialize query parameters: `{name}` {problem}");
+    Failure::new(StatusCode::BAD_REQUEST, "INVALID_QUERY_PARAMETER", message)
+}
+
+/// Also for another organisation's.
+pub(super) fn no_such_project() -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, "PROJECT_NOT_FOUND", "Project not found.")
+}
+
+/// `thing` begins with a capital.
+pub(super) fn nothing_such(thing: &str) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", format!("{thing} not found."))
 }
 
 pub(super) fn invalid_header(name: &'static str, problem: &str) -> Failure {
@@ -228,6 +266,32 @@ impl From<fetch::Error> for Failure {
     }
 }
 
+impl From<Unsupported> for Failure {
+    fn from(error: Unsupported) -> Self {
+        let message = format!("Unsupported audio format: {error}");
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_QUERY_PARAMETER", message)
+    }
+}
+
+impl From<speech::Full> for Failure {
+    fn from(full: speech::Full) -> Self {
+        Self::refused(full.refused, full.retry_after)
+    }
+}
+
+impl From<speech::SayError> for Failure {
+    fn from(error: speech::SayError) -> Self {
+        match error {
+            speech::SayError::Unspoken(error) => Self::internal(error),
+            speech::SayError::TooLate => Self::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "PROCESSING_TIMEOUT",
+                "The text was not spoken within the time limit for a request.",
+            ),
+        }
+    }
+}
+
 impl From<jobs::Error> for Failure {
     fn from(error: jobs::Error) -> Self {
         match error {
@@ -241,6 +305,41 @@ impl From<jobs::Error> for Failure {
             ),
             error => Self::internal(error),
         }
+    }
+}
+
+impl From<keys::Error> for Failure {
+    fn from(error: keys::Error) -> Self {
+        let message = error.to_string();
+        match error {
+            keys::Error::Label => invalid_member("comment", &message),
+            keys::Error::Tags => invalid_member("tags", &message),
+            keys::Error::NoScope => invalid_member("scopes", &message),
+            keys::Error::Expired => invalid_member("expiration_date", &message),
+            keys::Error::Name => invalid_member("name", &message),
+            keys::Error::Escalation => Self::new(
+                StatusCode::FORBIDDEN,
+                "INSUFFICIENT_PERMISSIONS",
+                format!("User does not have sufficient permissions: {message}."),
+            ),
+            keys::Error::TooMany => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "TOO_MANY_KEYS",
+                format!("No key was made: {message}. Delete one first."),
+            ),
+            keys::Error::LastManager => Self::new(
+                StatusCode::CONFLICT,
+                "LAST_MANAGING_KEY",
+                format!("The key was not deleted: {message}. Make one of the scope `keys:write` first."),
+            ),
+            error => Self::internal(error),
+        }
+    }
+}
+
+impl From<usage::Error> for Failure {
+    fn from(error: usage::Error) -> Self {
+        Self::internal(error)
     }
 }
 

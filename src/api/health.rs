@@ -14,9 +14,10 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
+use super::openai;
 use super::readiness::State;
 use super::services::Services;
-use crate::engine::Condition;
+use crate::engine::{Condition, Engine};
 use crate::http::{Failure, Later, Request, Response, Router, json, text};
 use crate::telemetry::metrics;
 
@@ -42,7 +43,12 @@ pub fn starting(later: Later) -> Router {
         let system_health = "Initializing";
         Ok(json(
             StatusCode::OK,
-            &Status { system_health, active_batch_requests: 0, active_stream_requests: 0 },
+            &Status {
+                system_health,
+                active_batch_requests: 0,
+                active_stream_requests: 0,
+                models: Vec::new(),
+            },
         ))
     };
     let loading = async |_: Request| Err(loading());
@@ -51,6 +57,7 @@ pub fn starting(later: Later) -> Router {
         .route(Method::GET, "/health", health)
         .route(Method::GET, "/v1/status", status)
         .until(later, loading)
+        .with_failures(openai::error::form)
 }
 
 fn loading() -> Failure {
@@ -70,11 +77,11 @@ pub(super) async fn health(services: Arc<Services>, _: Request) -> Result<Respon
 
 fn is_ready(services: &Services) -> bool {
     services.readiness.state() == State::Ready
-        && services.transcriber.engine().condition() == Condition::Working
+        && services.models.default().transcriber.engine().condition() == Condition::Working
 }
 
 pub(super) async fn livez(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    match services.transcriber.engine().is_lost() {
+    match services.models.engines().iter().any(Engine::is_lost) {
         true => Err(Failure::busy(NOT_READY_RETRY).because("only a restart helps the engine")),
         false => Ok(json(StatusCode::OK, &Alive { status: "ok" })),
     }
@@ -93,23 +100,38 @@ struct Status {
     system_health: &'static str,
     active_batch_requests: usize,
     active_stream_requests: usize,
+    /// An extension: the served models, the default first.
+    models: Vec<ModelStatus>,
+}
+
+#[derive(Serialize)]
+struct ModelStatus {
+    name: String,
+    state: &'static str,
+    default: bool,
 }
 
 pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
     let system_health = match services.readiness.state() {
         State::Starting => "Initializing",
-        _ if services.transcriber.engine().condition() != Condition::Working => "Critical",
+        _ if services.models.default().transcriber.engine().condition() != Condition::Working => "Critical",
         State::Ready => "Healthy",
         State::Draining => "Degraded",
     };
     let active_batch_requests = services.activity.count();
-    let active_stream_requests = services.live.streams();
-    Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests }))
+    let active_stream_requests = services.models.default().live.streams();
+    let models = services.models.statuses().into_iter().map(|model| ModelStatus {
+        name: model.name,
+        state: model.state,
+        default: model.is_default,
+    });
+    let models = models.collect();
+    Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests, models }))
 }
 
 /// Metrics, for an operator's key.
 pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    if !services.authenticator.caller(&request.headers).await?.is_operator {
+    if !services.authenticator.holder(&request.headers).await?.is_operator {
         return Err(Failure::new(
             StatusCode::FORBIDDEN,
             "FORBIDDEN",
@@ -121,7 +143,7 @@ pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result
 
 /// Metrics, without a key.
 pub(super) async fn open_metrics(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    services.transcriber.engine().set_gauges();
+    Engine::set_gauges(&services.models.engines());
     let exposition = metrics::render().ok_or_else(|| Failure::internal("metrics were not started"))?;
     Ok(text(metrics::CONTENT_TYPE, exposition))
 }

@@ -2,7 +2,8 @@
 //! /v1/listen/jobs/{request_id}`.
 //!
 //! A job keeps the request's query, without the callback, and parses it again when it runs. So anything that
-//! would be refused then is refused here, unless the server changes in between.
+//! would be refused then is refused here, unless the server changes in between. It keeps the name of its model
+//! too: if that is no longer served when it runs, it gets the default, with a warning.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,6 +17,7 @@ use url::{Url, form_urlencoded};
 use uuid::Uuid;
 
 use super::decode::{Fetched, Origin};
+use super::model::MODEL_FAILED;
 use super::parameters::CallbackMethod;
 use super::services::Services;
 use super::source::{self, Source};
@@ -25,7 +27,7 @@ use crate::audio::{Bare, RawFormat};
 use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
 use crate::jobs::{Again, Fault, Idempotency, Input, JobId, Order, Setback, Task, Work};
-use crate::{audio, fetch as fetching, jobs};
+use crate::{audio, fetch as fetching, jobs, usage};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const IDEMPOTENCY_KEY_MAX: usize = 255;
@@ -56,6 +58,7 @@ pub(super) async fn accept(
     if !is_known {
         jobs.has_room(caller.tenant, request.body.declared_bytes().unwrap_or(0)).await?;
     }
+    usage::is_async();
     let _active = services.activity.begin();
 
     let asked = request.uri.query().unwrap_or_default().to_owned();
@@ -63,7 +66,7 @@ pub(super) async fn accept(
         Some(Bare::Samples(format)) if understood.parameters.encoding.is_none() => Some(format),
         _ => None,
     };
-    let query = kept_query(&asked, told);
+    let query = kept_query(&asked, told, &understood.model.model().name);
     let (source, body) = match source::read(
         request.version,
         &request.headers,
@@ -137,11 +140,14 @@ async fn fingerprint(query: String, source: &jobs::Source, audio: Bytes) -> Resu
     tokio::task::spawn_blocking(digest).await.map_err(Failure::internal)
 }
 
-/// The query without the callback, which is kept separately, as it may hold a password; and with the format
-/// of raw audio, if a header named it.
-fn kept_query(query: &str, told: Option<RawFormat>) -> String {
+/// The name of a job's model, in its kept query.
+const ACCEPTED_MODEL: &str = "accepted_model";
+
+/// The query without the callback, which is kept separately, as it may hold a password; with the format of raw
+/// audio, if a header named it; and with the model that the job was accepted for.
+fn kept_query(query: &str, told: Option<RawFormat>, model: &str) -> String {
     let is_kept = |name: &str| match name {
-        "callback" | "callback_method" => false,
+        "callback" | "callback_method" | ACCEPTED_MODEL => false,
         "sample_rate" | "channels" => told.is_none(),
         _ => true,
     };
@@ -153,6 +159,7 @@ fn kept_query(query: &str, told: Option<RawFormat>) -> String {
         query.append_pair("sample_rate", &sample_rate_hz.to_string());
         query.append_pair("channels", &channels.to_string());
     }
+    query.append_pair(ACCEPTED_MODEL, model);
     query.finish()
 }
 
@@ -187,14 +194,31 @@ impl JobWork {
         Self(services)
     }
 
+    /// The parameters of `task`, with the model that it was accepted for. A model that was asked for and not served stays
+    /// as it is, so that the client is warned again.
+    fn parameters(&self, task: &Task) -> Result<Parameters, Failure> {
+        let mut parameters = Parameters::parse(&task.query)?;
+        let accepted = form_urlencoded::parse(task.query.as_bytes()).find(|(name, _)| name == ACCEPTED_MODEL);
+        // Jobs of earlier versions have none.
+        let Some((_, accepted)) = accepted else { return Ok(parameters) };
+        let models = &self.0.models;
+        let was_served = models.name_of(parameters.model.as_deref()).is_some();
+        let is_default = models.default().model().name == accepted;
+        if was_served || !models.serves(&accepted) || !is_default {
+            parameters.model = Some(accepted.into_owned());
+        }
+        Ok(parameters)
+    }
+
     async fn transcribe(&self, task: &Task, input: Input) -> Result<Vec<u8>, Setback> {
         let services = &self.0;
-        let understand = || {
-            let parameters = Parameters::parse(&task.query)?;
+        let understand = async {
+            let parameters = self.parameters(task)?;
             let raw = raw::of_parameters(&parameters);
-            Understood::new(services, task.id.0, task.accepted, parameters, (task.words, raw))
+            let (id, accepted) = (task.id.0, task.accepted);
+            Understood::new(services, id, accepted, parameters, (task.words, raw), None).await
         };
-        let understood = understand().map_err(|failure| setback(task, &failure))?;
+        let understood = understand.await.map_err(|failure: Failure| setback(task, &failure))?;
         let audio = match input {
             Input::Audio(bytes) => Fetched { bytes, held: Box::new(()) },
             Input::Url(url) => {
@@ -217,7 +241,7 @@ impl JobWork {
 
 impl Work for JobWork {
     fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>> {
-        self.transcribe(task, input).boxed()
+        usage::within(self.0.usage.ticket_of_job(task.id.0), self.transcribe(task, input)).boxed()
     }
 
     fn given_up(&self, task: &Task, fault: Fault) -> Vec<u8> {
@@ -247,10 +271,14 @@ fn setback(task: &Task, failure: &Failure) -> Setback {
     let body = wire::JobError { error: failure.body(task.id.0), metadata };
     let again = match failure.status() {
         // The server is busy, or this organisation holds its share: a job has time.
+        StatusCode::SERVICE_UNAVAILABLE if failure.code() == MODEL_FAILED => Again::Later,
         StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Again::Busy(BUSY_PAUSE),
         status if status.is_server_error() => Again::Later,
         _ => Again::Never,
     };
+    if matches!(again, Again::Never) {
+        usage::ended(failure.status().as_u16());
+    }
     // Numbers and texts always serialize.
     Setback { error: failure.code().to_owned(), body: serde_json::to_vec(&body).unwrap_or_default(), again }
 }
@@ -263,7 +291,7 @@ mod tests {
     fn the_kept_query_means_the_same_without_its_callback() {
         let query =
             "callback=https%3A%2F%2Fuser%3Asecret%40c.example%2F&tag=a%26b&callback_method=put&tag=c+d&x";
-        let kept = kept_query(query, None);
+        let kept = kept_query(query, None, "base");
         assert!(!kept.contains("secret") && !kept.contains("callback"), "{kept}");
         let whole = Parameters::parse(query).unwrap();
         let expected = Parameters { callback: None, callback_method: CallbackMethod::Post, ..whole };
@@ -273,7 +301,7 @@ mod tests {
     #[test]
     fn the_kept_query_holds_what_a_header_told() {
         let told = RawFormat { encoding: audio::RawEncoding::Linear16, sample_rate_hz: 8000, channels: 2 };
-        let kept = Parameters::parse(&kept_query("sample_rate=16000&tag=a", Some(told))).unwrap();
+        let kept = Parameters::parse(&kept_query("sample_rate=16000&tag=a", Some(told), "base")).unwrap();
         assert_eq!(raw::of_parameters(&kept), Some(Bare::Samples(told)));
         assert_eq!(kept.tags, ["a"]);
     }

@@ -35,7 +35,10 @@ pub fn choice(parameters: &Parameters, model: &ModelInfo) -> Result<LanguageChoi
 
 /// The model's code for a BCP-47 tag: its primary language, except for the few that the model spells
 /// differently or distinguishes by region.
-fn code(tag: &str, model: &ModelInfo) -> Result<String, UnknownLanguage> {
+///
+/// # Errors
+/// [`UnknownLanguage`].
+pub(super) fn code(tag: &str, model: &ModelInfo) -> Result<String, UnknownLanguage> {
     let tag = tag.trim().to_ascii_lowercase().replace('_', "-");
     let (primary, rest) = tag.split_once('-').unwrap_or((&tag, ""));
     let known = |code: &&str| model.languages.iter().any(|language| language == code);

@@ -18,7 +18,7 @@ use super::services::Services;
 use super::source::{self, Source};
 use super::transcription::{Understood, Urgency, fetch, transcribe};
 use super::{error, jobs, raw};
-use crate::engine::{self, TenantId};
+use crate::engine::{self, RequestPermit, TenantId};
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
 use crate::patience::Deadline;
 
@@ -38,34 +38,38 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     }
     let words = wants_words(&caller, &request.headers, &parameters)?;
     let raw = raw::of_request(&request.headers, &parameters)?;
-    let understood = Understood::new(&services, request.id, created, parameters, (words, raw))?;
+    let limit = Some(deadline);
+    let understood = Understood::new(&services, request.id, created, parameters, (words, raw), limit).await?;
     if understood.parameters.callback.is_some() {
         return jobs::accept(&services, request, caller, understood).await;
     }
     let tenant = TenantId(caller.tenant);
-    let mut permit = services.transcriber.engine().enter(tenant, asker(&caller, &request))?;
+    let mut permit = understood.model.transcriber.engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
-    let audio = {
-        let mut reading = pin!(read(&services, request, tenant, deadline));
-        // Room is kept for the usual work of a request, but not for audio that is slow to arrive.
-        let reservation = permit.take_reservation();
-        let in_time = timeout(EXPECTED_WITHIN, reading.as_mut()).await;
-        drop(reservation);
-        match in_time {
-            Ok(audio) => audio?,
-            Err(_) => reading.await?,
-        }
-    };
+    let audio = while_expected(&mut permit, read(&services, request, tenant, deadline)).await?;
     let urgency = Urgency { tenant, deadline: Some(deadline), origin: Origin::Request(permit) };
     let answer = transcribe(&services, &understood, urgency, audio).await?;
     let mut response = json(StatusCode::OK, &answer);
-    let model = services.transcriber.model();
+    let model = understood.model.model();
     let out = response.headers_mut();
     if let (Ok(name), Ok(uuid)) = (model.name.parse::<HeaderValue>(), model.uuid.to_string().parse()) {
         out.insert(DG_MODEL_NAME, name);
         out.insert(DG_MODEL_UUID, uuid);
     }
     Ok(response)
+}
+
+/// Waits for `reading`, a request's audio. Room is kept for the usual work of a request, but not for audio that is slow to
+/// arrive.
+pub(super) async fn while_expected<T>(permit: &mut RequestPermit, reading: impl Future<Output = T>) -> T {
+    let mut reading = pin!(reading);
+    let reservation = permit.take_reservation();
+    let in_time = timeout(EXPECTED_WITHIN, reading.as_mut()).await;
+    drop(reservation);
+    match in_time {
+        Ok(audio) => audio,
+        Err(_) => reading.await,
+    }
 }
 
 /// Reads the audio that `request` sends or names.
@@ -87,7 +91,7 @@ pub(super) async fn read(
 
 /// A number that stands for the caller and its request, the same when it retries. Bodies are distinguished by
 /// length: they are not read yet.
-fn asker(caller: &Caller, request: &Request) -> u64 {
+pub(super) fn asker(caller: &Caller, request: &Request) -> u64 {
     let mut hasher = DefaultHasher::new();
     (caller.tenant, request.peer.ip(), request.uri.query()).hash(&mut hasher);
     request.headers.get(CONTENT_LENGTH).hash(&mut hasher);
@@ -110,7 +114,7 @@ fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) ->
         return Err(error::invalid_header(TIMESTAMPS, "it is there twice, with different values"));
     }
     match asked.map(HeaderValue::as_bytes) {
-        None => Ok(caller.scheme == Scheme::Token || is_sdk(headers) || parameters.implies_words()),
+        None => Ok(is_of_the_wire(caller) || is_sdk(headers) || parameters.implies_words()),
         Some(value) if value.eq_ignore_ascii_case(b"true") => Ok(true),
         Some(value) if value.eq_ignore_ascii_case(b"false") => match parameters.diarize.get("diarization") {
             Some(name) => Err(error::needs_words(name)),
@@ -120,8 +124,13 @@ fn wants_words(caller: &Caller, headers: &HeaderMap, parameters: &Parameters) ->
     }
 }
 
+/// The contract has neither the scheme `Token` nor tokens.
+fn is_of_the_wire(caller: &Caller) -> bool {
+    caller.scheme == Scheme::Token || caller.is_token
+}
+
 /// SDKs of the wire format identify themselves, in one way or another.
-fn is_sdk(headers: &HeaderMap) -> bool {
+pub(super) fn is_sdk(headers: &HeaderMap) -> bool {
     let agent = headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
     agent.to_ascii_lowercase().contains("deepgram")
         || headers
@@ -132,10 +141,18 @@ fn is_sdk(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::Secret;
+    use crate::keys::{Scopes, Secret};
 
     fn caller(scheme: Scheme) -> Caller {
-        Caller { key: Secret::generate().id().clone(), tenant: 1, is_operator: false, scheme }
+        Caller {
+            key: Secret::generate().id().clone(),
+            tenant: 1,
+            is_operator: false,
+            scheme,
+            scopes: Scopes::of_a_client(),
+            is_token: false,
+            expires: None,
+        }
     }
 
     fn words(scheme: Scheme, headers: &[(&str, &str)], query: &str) -> bool {

@@ -3,7 +3,9 @@
 //! `parameters.rs`, `raw.rs` and `source.rs` parse requests, `answer.rs` and `wire.rs` write answers,
 //! `openapi.rs` describes both, and only `error.rs` maps errors to statuses.
 //!
+//! [served models]: crate::models
 //! [live streaming]: crate::live
+//! [realtime]: crate::api::openai::realtime
 //! [callbacks]: crate::jobs
 //! [enrolled voices]: crate::voices
 //! [formats]: crate::audio
@@ -14,19 +16,26 @@
 
 pub mod answer;
 mod decode;
+mod endpoint;
 mod error;
+mod grant;
 mod health;
 mod jobs;
+mod json_body;
 pub mod language;
 mod line;
 mod listen;
 mod live;
+mod manage;
+mod model;
+pub mod openai;
 mod openapi;
 pub mod parameters;
 mod raw;
 mod readiness;
 mod services;
 mod source;
+mod speak;
 mod speakers;
 mod terms;
 mod transcription;
@@ -45,12 +54,14 @@ use std::sync::Arc;
 use hyper::{Method, StatusCode};
 
 use crate::http::{Failure, Request, Response, Router, json};
+use endpoint::endpoint;
 
 /// The table of routes.
 pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
     let listen = endpoint(&services, listen::listen);
-    Router::new()
+    manage::routes(Router::new(), &services)
+        .logged_in(services.usage.clone())
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
         .route(Method::GET, "/v2/listen", endpoint(&services, turns::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
@@ -58,10 +69,20 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::POST, "/v1/speak", endpoint(&services, speak::request))
+        .route(Method::GET, "/v1/speak", endpoint(&services, speak::stream))
+        .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
         .route(Method::POST, "/v1/speakers", endpoint(&services, speakers::enrol))
         .route(Method::GET, "/v1/speakers", endpoint(&services, speakers::list))
         .route(Method::GET, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::one))
         .route(Method::DELETE, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::delete))
+        .route(Method::POST, "/v1/auth/grant", endpoint(&services, grant::grant))
+        .route(Method::GET, "/v1/auth/token", endpoint(&services, grant::token))
+        .route(Method::POST, "/v1/audio/transcriptions", endpoint(&services, openai::transcribe))
+        .route(Method::POST, "/v1/audio/translations", endpoint(&services, openai::translate))
+        .route(Method::GET, "/v1/models", endpoint(&services, openai::list))
+        .route(Method::GET, "/v1/models/{model}", endpoint(&services, openai::one))
+        .with_failures(openai::error::form)
         .route(Method::GET, "/openapi.json", endpoint(&services, document))
         .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route_to_the_end(Method::GET, "/health", endpoint(&services, health::health))
@@ -78,19 +99,6 @@ pub fn operators_router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/health", endpoint(&services, health::health))
         .route(Method::GET, "/livez", endpoint(&services, health::livez))
         .route(Method::GET, "/readyz", endpoint(&services, health::readyz))
-}
-
-/// `function`, bound to the services.
-fn endpoint<F, R>(
-    services: &Arc<Services>,
-    function: F,
-) -> impl Fn(Request) -> R + Clone + Send + Sync + 'static
-where
-    F: Fn(Arc<Services>, Request) -> R + Clone + Send + Sync + 'static,
-    R: Future<Output = Result<Response, Failure>> + Send + 'static,
-{
-    let services = services.clone();
-    move |request| function(services.clone(), request)
 }
 
 async fn document(services: Arc<Services>, _: Request) -> Result<Response, Failure> {

@@ -1,7 +1,11 @@
 //! `/openapi.json`: the endpoints in OpenAPI 3.1, with the query parameters from their tables.
 
+mod manage;
+mod openai;
+mod realtime;
 mod responses;
 mod schemas;
+mod speak;
 mod speakers;
 
 use serde_json::{Map, Value, json};
@@ -26,12 +30,20 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
     paths["/v1/listen"]["get"] = live();
     paths.insert("/v2/listen".to_owned(), json!({"get": turns()}));
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
+    paths.extend(speak::paths());
+    paths.extend(realtime::paths());
     paths.extend(speakers::paths());
+    paths.extend(manage::paths());
+    paths.extend(openai::paths());
+    let mut schemas = schemas::schemas();
+    for (name, schema) in manage::schemas().into_iter().chain(openai::schemas()) {
+        schemas[name] = schema;
+    }
     for (path, about) in [
         ("/health", "Liveness and readiness in one."),
         ("/livez", "Whether the process lives."),
         ("/readyz", "Whether the server accepts work."),
-        ("/v1/status", "How much work there is."),
+        ("/v1/status", "How much work there is, and which models are served and loaded."),
         ("/openapi.json", "This document."),
     ] {
         paths.insert(path.to_owned(), json!({"get": plain(about)}));
@@ -55,10 +67,10 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
         "paths": paths,
         "components": {
             "securitySchemes": {
-                "key": {"type": "http", "scheme": "bearer", "description": "`Bearer org_…`."},
+                "key": {"type": "http", "scheme": "bearer", "description": "`Bearer org_…`, or `Bearer` and a token of `/v1/auth/grant`."},
                 "token": {"type": "apiKey", "in": "header", "name": "Authorization", "description": "`Token org_…`, as SDKs send it."},
             },
-            "schemas": schemas::schemas(),
+            "schemas": schemas,
         },
     })
 }

@@ -134,7 +134,7 @@ impl Parameters {
         }
     }
 
-    /// Limits on the number of speakers.
+    /// Limits on the number of speakers, if speakers are asked for.
     pub fn speakers(&self) -> Option<speakers::Options> {
         (!self.diarize.is_empty()).then_some(self.speakers)
     }

@@ -1,19 +1,21 @@
 //! The services that the endpoints work with, and their configuration.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::openai::names;
 use super::openapi;
 use super::readiness::{Activity, Readiness};
 use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::Authenticator;
 use crate::jobs::Jobs;
-use crate::live::Live;
+use crate::registry::Registry;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
-use crate::transcribe::Transcriber;
+use crate::speech::Speech;
+use crate::usage::Log;
 use crate::voices::Voices;
 
 /// How requests are processed.
@@ -28,6 +30,8 @@ pub struct Config {
     pub decoders: usize,
     /// URLs fetched at once; others wait their turn. Each may take up `fetch.max_bytes` of memory. Default 8.
     pub downloads: usize,
+    /// Names of models in requests of OpenAI's clients.
+    pub openai: names::Config,
 }
 
 impl Default for Config {
@@ -36,16 +40,17 @@ impl Default for Config {
             processing_timeout_ms: 600_000,
             decoders: 2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             downloads: 8,
+            openai: names::Config::default(),
         }
     }
 }
 
 /// Everything that the endpoints work with.
 pub struct Services {
-    pub(super) transcriber: Transcriber,
+    pub(super) models: Registry,
     pub(super) diarizer: Option<Diarizer>,
-    pub(super) live: Live,
     pub(super) voices: Voices,
+    pub(super) speech: Speech,
     pub(super) authenticator: Authenticator,
     pub(super) fetcher: Fetcher,
     pub(super) jobs: Option<Jobs>,
@@ -55,18 +60,23 @@ pub struct Services {
     pub(super) decoders: Turns,
     pub(super) downloads: Turns,
     pub(super) activity: Activity,
+    pub(super) usage: Log,
+    pub(super) model_names: names::Config,
+    /// When the model was loaded.
+    pub(super) started: SystemTime,
     /// `/openapi.json`.
     pub(super) document: serde_json::Value,
 }
 
 /// The parts of [`Services`].
 pub struct Parts {
-    pub transcriber: Transcriber,
+    pub models: Registry,
     /// `None` without the models: requests for speakers are refused.
     pub diarizer: Option<Diarizer>,
-    pub live: Live,
     /// The enrolled voices of all organisations.
     pub voices: Voices,
+    /// Speaks texts, if there is a voice.
+    pub speech: Speech,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
     /// `None` if callbacks are not served.
@@ -74,6 +84,8 @@ pub struct Parts {
     pub readiness: Readiness,
     /// The organisations that share the server.
     pub tenants: Tenants,
+    /// Of requests, whoever serves them.
+    pub usage: Log,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
     /// The paths of other services on the same port, in OpenAPI's form.
@@ -83,10 +95,10 @@ pub struct Parts {
 impl Services {
     pub fn new(parts: Parts, config: &Config) -> Self {
         Self {
-            transcriber: parts.transcriber,
+            models: parts.models,
             diarizer: parts.diarizer,
-            live: parts.live,
             voices: parts.voices,
+            speech: parts.speech,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
             jobs: parts.jobs,
@@ -96,6 +108,9 @@ impl Services {
             decoders: Turns::new(config.decoders, parts.tenants.clone()),
             downloads: Turns::new(config.downloads, parts.tenants),
             activity: Activity::default(),
+            usage: parts.usage,
+            model_names: config.openai.clone(),
+            started: SystemTime::now(),
             document: openapi::build(parts.other_paths),
         }
     }

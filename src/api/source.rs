@@ -43,6 +43,12 @@ fn check_framing(version: Version, headers: &HeaderMap, body: &Body) -> Result<(
     if version < Version::HTTP_2 && !is_framed && body.is_empty() {
         return Err(error::length_required());
     }
+    check_encoding(headers)
+}
+
+/// # Errors
+/// 415 for a body that is compressed.
+pub(super) fn check_encoding(headers: &HeaderMap) -> Result<(), Failure> {
     // Several fields are one list (RFC 9110, section 5.3).
     let mut encodings = headers
         .get_all(CONTENT_ENCODING)

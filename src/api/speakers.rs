@@ -1,6 +1,5 @@
 //! `/v1/speakers`: the enrolled voices of the caller's organisation. An extension.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,16 +8,15 @@ use url::form_urlencoded;
 use uuid::Uuid;
 
 use super::decode::{Origin, decode};
-use super::listen::read;
+use super::listen::{asker, read};
 use super::parameters::{self, Parameters};
 use super::services::Services;
 use super::{error, raw, wire};
 use crate::audio::{DecodeOptions, Limits};
-use crate::engine::{self, LanguageChoice, Task, TenantId};
+use crate::engine::{self, TenantId};
 use crate::http::{Failure, Request, Response, empty, json};
 use crate::patience::Deadline;
 use crate::speakers::Options;
-use crate::transcribe::TranscribeOptions;
 use crate::voices::{Voice, enrolled};
 
 /// A clip may be longer than it need be, but no recording.
@@ -29,34 +27,22 @@ const CLIP_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let deadline = Deadline::after(services.processing_timeout.min(CLIP_TIMEOUT));
     let caller = services.authenticator.caller(&request.headers).await?;
+    caller.require_key()?;
     let diarizer = services.diarizer.clone().ok_or_else(error::no_enrolment)?;
     let (name, parameters) = asked(request.uri.query().unwrap_or_default())?;
     let raw = raw::of_request(&request.headers, &parameters)?;
     let name = services.voices.check(caller.tenant, &name)?;
     let tenant = TenantId(caller.tenant);
-    let asker = {
-        let mut hasher = DefaultHasher::new();
-        (caller.tenant, request.peer.ip(), &name).hash(&mut hasher);
-        hasher.finish()
-    };
-    let permit = services.transcriber.engine().enter(tenant, asker)?;
+    // Nothing is transcribed, so any model's engine will do.
+    let engine = services.models.default().transcriber.engine();
+    let permit = engine.enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let clip = read(&services, request, tenant, deadline).await?;
     let limits =
         Limits { max_seconds: services.audio.max_seconds.min(CLIP_SECONDS_MAX), ..services.audio.clone() };
     let decode_options = DecodeOptions { raw, split_channels: false, limits };
-    // Nothing is transcribed; these say for whom the clip is decoded, and until when.
-    let origin = Origin::Request(permit);
-    let options = TranscribeOptions {
-        language: LanguageChoice::Detect { among: Vec::new(), expected: None },
-        task: Task::Transcribe,
-        prompt: None,
-        bias: [].into(),
-        class: origin.class(),
-        tenant,
-        deadline: Some(deadline),
-    };
-    let clip = decode(&services, clip, decode_options, &options, &origin).await?;
+    let whose = (tenant, Some(deadline));
+    let clip = decode((&services, engine), clip, decode_options, whose, &Origin::Request(permit)).await?;
     let sound = clip.decoded.channels.first().ok_or_else(error::no_audio)?;
     let diarization = deadline.wait(diarizer.for_tenant(tenant.0).diarize(sound, &Options::default())).await;
     let diarization = diarization.ok_or(engine::Error::DeadlineExceeded)??;
@@ -71,6 +57,7 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
 /// `GET /v1/speakers`: all, oldest first.
 pub(super) async fn list(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
+    caller.require_key()?;
     let speakers = services.voices.of(caller.tenant).iter().map(answer).collect();
     Ok(json(StatusCode::OK, &wire::EnrolledSpeakers { speakers }))
 }
@@ -78,6 +65,7 @@ pub(super) async fn list(services: Arc<Services>, request: Request) -> Result<Re
 /// `GET /v1/speakers/{speaker_id}`.
 pub(super) async fn one(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
+    caller.require_key()?;
     let id = id(&request)?;
     let voices = services.voices.of(caller.tenant);
     let voice = voices.iter().find(|voice| voice.id == id).ok_or_else(error::no_such_speaker)?;
@@ -87,6 +75,7 @@ pub(super) async fn one(services: Arc<Services>, request: Request) -> Result<Res
 /// `DELETE /v1/speakers/{speaker_id}`: the voice is gone from memory and disk when this is answered.
 pub(super) async fn delete(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
+    caller.require_key()?;
     let id = id(&request)?;
     let voices = services.voices.clone();
     let remove = move || voices.remove(caller.tenant, id);

@@ -32,7 +32,7 @@ pub struct Metadata {
     pub channels: u16,
     pub models: Vec<Uuid>,
     pub model_info: BTreeMap<Uuid, ModelInfo>,
-    /// With `diarize`: the model that told speakers apart.
+    /// With `diarize`: the model that found the speakers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diarize_info: Option<DiarizeInfo>,
     /// Voice that gave no words, all channels added up; absent if there is none. An extension.

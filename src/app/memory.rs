@@ -15,7 +15,7 @@ const SECOND_BYTES: f64 = SOUND_BYTES_PER_SECOND as f64 + SAMPLE_RATE as f64 * s
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "{needed} MiB of memory are needed and there are {available}: {weights} for the model's weights, \
+        "{needed} MiB of memory are needed and there are {available}: {weights} for the models' weights, \
          {slots} for models.slots, {audio} for engine.max_held_seconds of audio, {program} for the program; \
          lower {setting}"
     )]
@@ -32,17 +32,21 @@ pub enum Error {
     Model(#[from] models::Error),
 }
 
-/// Compares the memory that `config` may need, with the model of `source`, with the memory available.
+/// Compares the memory that `config` may need, with the models of `sources` loaded, with the memory available.
 ///
 /// # Errors
 /// [`Error::TooLittle`], with the setting that would help; [`Error::Model`] if the model's size can't be read.
-pub fn check(source: &Source, config: &Config) -> Result<(), Error> {
+pub fn check(sources: &[Source], config: &Config) -> Result<(), Error> {
     let Some(available) = available() else { return Ok(()) };
-    let model = source.footprint(&config.models)?;
+    let mut models = None;
+    for source in sources {
+        let more = source.footprint(&config.models)?;
+        models = more.map(|more| models.map_or(more, |models: Footprint| models.with(more))).or(models);
+    }
     let held = config.engine.max_held_seconds;
     // An engine without bounds belongs to a command, which bounds its own work.
     let audio = if held.is_finite() { (held * SECOND_BYTES) as u64 } else { 0 };
-    compare(model, audio, available)
+    compare(models, audio, available)
 }
 
 fn compare(model: Option<Footprint>, audio: u64, available: u64) -> Result<(), Error> {

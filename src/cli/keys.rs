@@ -1,13 +1,16 @@
 //! `verbatim keys …`: API keys of the state directory.
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 
 use super::output::{note, print, state_dir};
 use crate::config::Config;
-use crate::keys::{KeyId, Store};
+use crate::keys::{KeyId, NewKey, Scopes, Store};
+
+/// As late as a date of four digits can be.
+const LATEST_SECONDS: u64 = 253_402_300_799;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -17,8 +20,18 @@ pub enum Command {
         #[arg(long, value_name = "NAME")]
         label: String,
         /// For an operator: the key also reads `/metrics`, which covers all organisations.
-        #[arg(long)]
+        #[arg(long, conflicts_with_all = ["scopes", "organisation"])]
         operator: bool,
+        /// What it may do, in the wire format's words: `usage:write`, `keys:read`, …, or a role, `member`, `admin` or
+        /// `owner`. A member also makes keys for its organisation. Default: project:read, usage:read and usage:write.
+        #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
+        scopes: Vec<String>,
+        /// When it expires: after a time (`30d`, `12h`), or at one (`2027-01-31T12:00:00Z`). Default: never.
+        #[arg(long, value_name = "TIME", value_parser = expiry)]
+        expires: Option<SystemTime>,
+        /// The organisation of other keys, as `list` shows it. Default: a new one.
+        #[arg(long, value_name = "ID")]
+        organisation: Option<u64>,
     },
     /// List keys; the keys themselves are not stored.
     List,
@@ -32,9 +45,15 @@ pub enum Command {
 pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
     let store = Store::open(&config.state_dir)?;
     match command {
-        Command::Create { label, operator } => {
-            let (key, secret) =
-                if operator { store.create_operator(&label)? } else { store.create(&label)? };
+        Command::Create { label, operator, scopes, expires, organisation } => {
+            let scopes = match scopes.as_slice() {
+                _ if operator => Scopes::of_an_owner(),
+                [] => Scopes::of_a_client(),
+                scopes => Scopes::parse(scopes.iter().map(String::as_str))?,
+            };
+            let (is_operator, tenant) = (operator, organisation);
+            let new = NewKey { scopes, expires, is_operator, tenant, ..NewKey::of_a_client(&label) };
+            let (key, secret) = store.insert(new)?;
             let id = key.id.as_str();
             // If the key could not be printed, its owner can never use it: revoke it.
             print(&format!("{}\n", secret.expose())).map_err(|error| {
@@ -44,15 +63,22 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::List => {
             let mut lines = format!(
-                "{:<16} {:<12} {:<8} {:<8} {:<20} LABEL\n",
-                "ID", "CREATED", "STATE", "ROLE", "ORGANISATION"
+                "{:<16} {:<12} {:<8} {:<8} {:<20} {:<12} {:<36} LABEL\n",
+                "ID", "CREATED", "STATE", "ROLE", "ORGANISATION", "EXPIRES", "SCOPES"
             );
+            let now = SystemTime::now();
             for key in store.list()? {
-                let state = if key.revoked.is_some() { "revoked" } else { "active" };
+                let state = match key.revoked {
+                    Some(_) => "revoked",
+                    None if key.is_active(now) => "active",
+                    None => "expired",
+                };
                 let role = if key.is_operator { "operator" } else { "caller" };
                 let (id, created) = (key.id.as_str(), date(key.created));
+                let expires = key.expires.map_or("never".to_owned(), date);
+                let scopes = key.scopes.words().collect::<Vec<_>>().join(",");
                 lines += &format!(
-                    "{id:<16} {created:<12} {state:<8} {role:<8} {:<20} {}\n",
+                    "{id:<16} {created:<12} {state:<8} {role:<8} {:<20} {expires:<12} {scopes:<36} {}\n",
                     key.tenant, key.label
                 );
             }
@@ -65,6 +91,14 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A time from now on, or one itself.
+fn expiry(text: &str) -> Result<SystemTime, String> {
+    let after = humantime::parse_duration(text).ok().and_then(|after| SystemTime::now().checked_add(after));
+    let at = || humantime::parse_rfc3339_weak(text.trim_end_matches('Z')).ok();
+    let time = after.or_else(at).filter(|time| *time < UNIX_EPOCH + Duration::from_secs(LATEST_SECONDS));
+    time.ok_or("must be a time from now on, such as 30d, or one in UTC, such as 2027-01-31T12:00:00Z".into())
 }
 
 /// Days since 1970 to year-month-day (Howard Hinnant, `civil_from_days`).

@@ -108,7 +108,7 @@ enum Command {
     /// List, show and redeliver jobs (requests with a callback), and show their signing secret.
     #[command(subcommand)]
     Jobs(jobs::Command),
-    /// List, fetch, find and verify models.
+    /// List, fetch, find and verify models, and show which of them a server has loaded.
     #[command(subcommand)]
     Models(models::Command),
     /// Print the effective configuration as a file for --config, with the source of each value.
@@ -150,7 +150,8 @@ fn is_configuration(error: &anyhow::Error) -> bool {
     let is_unknown = |error: &hub::Error| matches!(error, hub::Error::Unknown(_) | hub::Error::Address(_));
     error.downcast_ref::<app::Error>().is_some_and(app::Error::is_configuration)
         || error.downcast_ref::<hub::Error>().is_some_and(is_unknown)
-        || matches!(error.downcast_ref::<crate::keys::Error>(), Some(crate::keys::Error::Label))
+        || error.is::<crate::keys::UnknownScope>()
+        || error.downcast_ref::<crate::keys::Error>().is_some_and(crate::keys::Error::is_usage)
 }
 
 fn run(line: CommandLine) -> Result<ExitCode, Failure> {

@@ -2,13 +2,18 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Subcommand;
+use serde::Deserialize;
+use url::Url;
 
 use super::output::print;
 use crate::config::Config;
 use crate::hub::{self, Verdict};
+
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -18,6 +23,12 @@ pub enum Command {
     Fetch { name: String },
     /// Print a model's folder; fails if it isn't installed.
     Path { name: String },
+    /// List the models of a running server, and which of them are loaded.
+    Loaded {
+        /// The server; `https` for one with TLS. Default: where `serve` listens.
+        #[arg(long, value_name = "URL")]
+        url: Option<Url>,
+    },
     /// Compare models with the SHA-256 checksums recorded when they were fetched.
     ///
     /// Fails if a file is missing or differs, and if a named model has no checksums to compare with.
@@ -45,12 +56,56 @@ pub async fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> 
             print(&format!("{}\n", folder.display()))?;
         }
         Command::Path { name } => print(&format!("{}\n", folder(config, &name)?.display()))?,
+        Command::Loaded { url } => print(&loaded(config, url).await?)?,
         Command::Verify { names } => return verify(config, names).await,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Compares an installed model with its checksums.
+/// The part of a server's `/v1/status` about its models.
+#[derive(Deserialize)]
+struct Status {
+    models: Vec<Served>,
+}
+
+#[derive(Deserialize)]
+struct Served {
+    name: String,
+    state: String,
+    default: bool,
+}
+
+/// The models of the server at `url`, one per line.
+///
+/// # Errors
+/// It can't be reached, or gives another answer than this version does.
+async fn loaded(config: &Config, url: Option<Url>) -> anyhow::Result<String> {
+    let server = match url {
+        Some(url) => url,
+        None => {
+            let scheme = if config.http.tls.is_some() { "https" } else { "http" };
+            Url::parse(&format!("{scheme}://{}", config.listen))?
+        }
+    };
+    // Fails if one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().timeout(STATUS_TIMEOUT).build()?;
+    let status = async {
+        let response = client.get(server.join("/v1/status")?).send().await?.error_for_status()?;
+        anyhow::Ok(serde_json::from_slice::<Status>(&response.bytes().await?)?)
+    };
+    let status = status.await.with_context(|| format!("the models of the server at {server}"))?;
+    let line = |model: Served| {
+        let default = if model.default { "default" } else { "" };
+        format!("{:<20} {:<10} {default}", model.name, model.state).trim_end().to_owned() + "\n"
+    };
+    Ok(status.models.into_iter().map(line).collect())
+}
+
+/// A model's folder.
+///
+/// # Errors
+/// It isn't installed.
 fn folder(config: &Config, name: &str) -> anyhow::Result<PathBuf> {
     let folder = hub::folder(name, &config.model_dir)?;
     anyhow::ensure!(hub::is_model(&folder), "{} holds no model", folder.display());

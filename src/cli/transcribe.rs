@@ -203,6 +203,7 @@ fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<T
         language: language::choice(&asked, transcriber.model())?,
         task: if arguments.translate { Task::Translate } else { Task::Transcribe },
         prompt: arguments.prompt.clone(),
+        temperature: 0.0,
         bias: Arc::default(),
         class: Class::Interactive,
         tenant: TenantId::default(),

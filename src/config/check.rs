@@ -6,7 +6,8 @@ use figment::value::Value;
 use super::Config;
 use super::bounds::ALLOWED;
 use super::error::Error;
-use crate::models::{SYNTHETIC, Shape};
+use crate::engine::MODELS_MAX;
+use crate::models::{self, SYNTHETIC, Shape};
 
 /// Checks every value of `config`, which was read from `figment`.
 ///
@@ -29,8 +30,11 @@ pub(super) fn check(config: &Config, figment: &Figment) -> Result<(), Error> {
 
 /// Checks settings that make sense only together with others.
 fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
-    match (config.models.synthetic_shape(), config.models.synthetic_tokens) {
-        (Some(shape), _) if Shape::named(shape).is_none() => {
+    served(&config.models, figment)?;
+    let shapes = config.models.synthetic_shapes();
+    let unknown = shapes.iter().any(|shape| Shape::named(shape).is_none());
+    match (shapes.first(), config.models.synthetic_tokens) {
+        _ if unknown => {
             let known = Shape::ALL.map(|shape| shape.name).join(", ");
             return Err(Error::value(figment, "models.model", format!("`{SYNTHETIC}` and one of {known}")));
         }
@@ -77,6 +81,29 @@ fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
     if vad.neg_threshold.is_some_and(|end| end > vad.threshold) {
         let allowed = format!("at most `transcribe.vad.threshold`, {}", vad.threshold);
         return Err(Error::value(figment, "transcribe.vad.neg_threshold", allowed));
+    }
+    Ok(())
+}
+
+/// Checks the models beside the default, and the further names of all.
+fn served(models: &models::Config, figment: &Figment) -> Result<(), Error> {
+    let served = models.served();
+    if served.len() > MODELS_MAX {
+        let allowed = format!("at most {} models beside `models.model`", MODELS_MAX - 1);
+        return Err(Error::value(figment, "models.serve", allowed));
+    }
+    let same_name = |model: &&String| {
+        let name = models::Config::name_of(model);
+        served.iter().any(|(other, first)| *other == name && first != model && model.contains('/'))
+    };
+    if models.serve.iter().any(|model| same_name(&model)) {
+        let allowed = "folders with different names: requests choose a model by the folder's name";
+        return Err(Error::value(figment, "models.serve", allowed));
+    }
+    let is_served = |model: &String| served.iter().any(|(name, _)| *name == models::Config::name_of(model));
+    if !models.names.values().all(is_served) {
+        let allowed = "names, each with that of a model in `models.model` or `models.serve`";
+        return Err(Error::value(figment, "models.names", allowed));
     }
     Ok(())
 }

@@ -210,7 +210,13 @@ impl Provider for Given {
 
 fn flatten(dict: &Dict, prefix: &str, row: &mut impl FnMut(String, Option<String>)) {
     for (key, value) in dict {
-        let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+        let is_bare = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        let key = if is_bare && !key.is_empty() {
+            key.clone()
+        } else {
+            toml::Value::from(key.as_str()).to_string()
+        };
+        let name = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
         match value {
             Value::Dict(_, inner) => flatten(inner, &name, row),
             Value::Empty(..) => row(name, None),

@@ -334,16 +334,8 @@ fn attend_body<const FMA: bool, E: Element>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::noise::noise;
     use super::*;
-
-    fn noise(seed: u32, length: usize) -> Vec<f32> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / (1u32 << 23) as f32 - 1.0
-        };
-        (0..length).map(|_| next()).collect()
-    }
 
     #[test]
     fn attention_agrees_with_the_plain_formula() {

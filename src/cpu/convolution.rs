@@ -161,20 +161,12 @@ fn pairs_body<const FMA: bool>(convolution: &Convolution<Bf16>, job: &mut Job<Bf
 
 #[cfg(test)]
 mod tests {
+    use super::super::noise::noise;
     use super::*;
 
     const CHANNELS: usize = 6;
     const OUTPUTS: usize = 48;
     const LINES: usize = 5;
-
-    fn noise(seed: u32, length: usize) -> Vec<f32> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / (1u32 << 23) as f32 - 1.0
-        };
-        (0..length).map(|_| next()).collect()
-    }
 
     /// 3 × 3 positions under the kernel, every second place, in a plane with a margin of zeros.
     struct Plane {

@@ -98,16 +98,8 @@ impl Matrix {
 
 #[cfg(test)]
 mod tests {
+    use super::super::noise::noise;
     use super::*;
-
-    fn noise(seed: u32, length: usize) -> Vec<f32> {
-        let mut state = seed;
-        let mut next = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 8) as f32 / (1u32 << 23) as f32 - 1.0
-        };
-        (0..length).map(|_| next()).collect()
-    }
 
     fn reference(x: &[f32], weight: &[f32], bias: &[f32], inputs: usize) -> Vec<f64> {
         let dot =

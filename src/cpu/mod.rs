@@ -17,6 +17,8 @@ mod element;
 pub mod encoder_attention;
 mod instructions;
 pub mod matrix;
+#[cfg(test)]
+mod noise;
 pub mod rows;
 mod threads;
 

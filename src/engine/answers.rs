@@ -19,8 +19,8 @@ pub struct Answers {
 }
 
 impl Answers {
-    pub fn new(load: Arc<Load>, board: Arc<Board>) -> Self {
-        Self { meters: Meters::new(), load, board }
+    pub fn new(model: &str, load: Arc<Load>, board: Arc<Board>) -> Self {
+        Self { meters: Meters::new(model), load, board }
     }
 
     pub fn recognised(&self, recognised: Recognised) {

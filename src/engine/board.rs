@@ -39,6 +39,9 @@ pub struct Board {
     ended: AtomicBool,
     /// Incremented at the start and at the end of each model call, so odd during one.
     calls: AtomicU64,
+    /// Incremented at the start and at the end of each wait for the device, so odd during one; and by two when the device
+    /// goes on with another model meanwhile.
+    turns: AtomicU64,
     /// The alignments of words in progress, by number, and the number of the next one.
     alignments: Mutex<(BTreeSet<u64>, u64)>,
     recognised_at: AtomicU64,
@@ -64,6 +67,7 @@ impl Board {
             unwell_ms: AtomicU64::default(),
             ended: AtomicBool::default(),
             calls: AtomicU64::default(),
+            turns: AtomicU64::default(),
             alignments: Mutex::default(),
             recognised_at: AtomicU64::default(),
             failures: AtomicU64::default(),
@@ -106,6 +110,23 @@ impl Board {
     /// The number of the model call in progress.
     pub fn in_call(&self) -> Option<u64> {
         Some(self.calls.load(Relaxed)).filter(|calls| !calls.is_multiple_of(2))
+    }
+
+    pub fn turn_wait_begins(&self) {
+        self.turns.fetch_add(1, Relaxed);
+    }
+
+    pub fn turn_wait_ends(&self) {
+        self.turns.fetch_add(1, Relaxed);
+    }
+
+    pub fn turn_passes(&self) {
+        self.turns.fetch_add(2, Relaxed);
+    }
+
+    /// The number of the wait for the device in progress, during which the device does one thing.
+    pub fn in_wait(&self) -> Option<u64> {
+        Some(self.turns.load(Relaxed)).filter(|turns| !turns.is_multiple_of(2))
     }
 
     /// Returns the number of the alignment that begins.

@@ -54,7 +54,8 @@ impl Flow {
         }
     }
 
-    fn weight(self) -> f64 {
+    /// A second of the model's time counts as so many.
+    pub fn weight(self) -> f64 {
         if self == Self::Jobs { JOBS_WEIGHT } else { 1.0 }
     }
 }
@@ -96,6 +97,8 @@ pub struct Fairness {
     /// Encoding a window, in seconds, and the part in which it holds up others: running means.
     encode: f64,
     holds_up: f64,
+    /// How many other models on the device a flow has work for; without those of none.
+    elsewhere: HashMap<Flow, usize>,
     /// When several flows last had work.
     shared_at: Option<Instant>,
 }
@@ -132,6 +135,17 @@ impl Fairness {
             self.shared_at = Some(now);
         }
         self.rank_waiting();
+    }
+
+    /// The flows that have work, as of the last call of [`Self::begin_round`].
+    pub fn active(&self) -> &HashSet<Flow> {
+        &self.active
+    }
+
+    /// Sets how many other models on the device each flow has work for. A flow with work for two models gets half of its time
+    /// at each.
+    pub fn set_elsewhere(&mut self, elsewhere: HashMap<Flow, usize>) {
+        self.elsewhere = elsewhere;
     }
 
     fn used(&self, flow: Flow) -> f64 {
@@ -222,7 +236,8 @@ impl Fairness {
     }
 
     pub fn charge(&mut self, flow: Flow, seconds: f64) {
-        *self.used.entry(flow).or_insert(self.least) += seconds * flow.weight();
+        let models = 1 + self.elsewhere.get(&flow).copied().unwrap_or(0);
+        *self.used.entry(flow).or_insert(self.least) += seconds * flow.weight() * models as f64;
     }
 
     /// Records that a step of `windows` windows, of all flows in slots, took this long.

@@ -8,10 +8,11 @@ use crossbeam_channel::Sender;
 use tokio::sync::{oneshot, watch as channel};
 
 use super::board::{Board, Condition};
+use super::device::{Device, Turns};
 use super::entry::Entry;
 use super::error::{Error, StartError};
 use super::load::Load;
-use super::model::{ModelInfo, SpeechModel};
+use super::model::{ModelId, ModelInfo, SpeechModel};
 use super::window::{Class, DecodingOptions, LanguageChoice, Recognition, TenantId, Window};
 use super::worker::Worker;
 use crate::audio::{Pcm, SAMPLE_RATE};
@@ -50,9 +51,11 @@ impl Drop for Waiting<'_> {
 }
 
 impl<E: Send + 'static> StartingWorker<E> {
-    /// Starts the thread, which builds its model by calling `load_model`.
+    /// Starts the thread, which builds its model by calling `load_model`, and drops `lives` at its end.
     pub fn new(
         load: Arc<Load>,
+        (device, model): (Arc<Device>, ModelId),
+        lives: Sender<()>,
         load_model: impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static,
     ) -> Result<Self, StartError<E>> {
         // AudioPermit bounds the number of windows, so this channel needs no bound.
@@ -60,14 +63,19 @@ impl<E: Send + 'static> StartingWorker<E> {
         let (ready, loaded) = std::sync::mpsc::sync_channel(1);
         let board = Arc::new(Board::new());
         let its_board = board.clone();
-        let run = move || match load_model() {
-            Ok(model) => {
-                // Fails only if the starting thread has gone, and with it every possible caller.
-                if ready.send(Ok(model.info().clone())).is_ok() {
-                    Worker::new(model, receiver, load, its_board).run();
+        let run = move || {
+            match load_model() {
+                Ok(loaded) => {
+                    // Fails only if the starting thread has gone, and with it every possible caller.
+                    if ready.send(Ok(loaded.info().clone())).is_ok() {
+                        let turns = Turns::new(device, model, its_board.clone());
+                        Worker::new(loaded, receiver, load, (its_board, turns)).run();
+                    }
                 }
+                Err(error) => drop(ready.send(Err(error))),
             }
-            Err(error) => drop(ready.send(Err(error))),
+            // After the model.
+            drop(lives);
         };
         std::thread::Builder::new().name("engine".into()).spawn(run).map_err(StartError::Thread)?;
         Ok(Self { commands, board, loaded })

@@ -31,6 +31,7 @@ pub use self::permits::{AudioPermit, RequestPermit, Reservation};
 use super::config::Config;
 use super::error::Error;
 use super::fairness::Flow;
+use super::model::ModelId;
 use super::window::TenantId;
 use crate::share::{Refused, Tenants, may_hold};
 
@@ -41,10 +42,12 @@ const BEHIND_PART: f64 = 0.1;
 /// Weight of the newest request in the work that a request usually brings.
 const SMOOTHING: f64 = 0.05;
 
+/// The load as the engine of one model sees it; those of all models share what is behind it.
 pub struct Load {
     holdings: Arc<Holdings>,
     memory: Arc<Memory>,
     max_requests: usize,
+    model: ModelId,
 }
 
 /// The current load, for monitoring.
@@ -80,13 +83,21 @@ impl Load {
             holdings: Arc::new(Holdings::new(config.max_wait_seconds)),
             memory: Arc::new(Memory::new(config.max_held_seconds)),
             max_requests: config.max_requests,
+            model: ModelId::FIRST,
         }
     }
 
-    /// Sets the number of devices, and of their slots together.
+    /// The same load, for the engine of `model`.
+    pub fn of(&self, model: ModelId) -> Self {
+        let Self { holdings, memory, max_requests, .. } = self;
+        Self { holdings: holdings.clone(), memory: memory.clone(), max_requests: *max_requests, model }
+    }
+
+    /// Sets the number of devices, and of the model's slots on all of them.
     pub fn started(&self, devices: usize, slots: usize) {
         let mut state = self.state();
-        (state.devices, state.slots) = (devices as f64, slots as f64);
+        state.devices = devices as f64;
+        state.slots[self.model.index()] = slots as f64;
     }
 
     pub fn share_between(&self, tenants: Tenants) {
@@ -105,9 +116,10 @@ impl Load {
     pub fn enter(&self, tenant: TenantId, caller: u64, now: Instant) -> Result<RequestPermit, Error> {
         let mut state = self.state();
         state.accounts.values_mut().for_each(|account| account.promises.expire(now));
-        let usual = state.usual;
-        let room = self.memory.has_room(tenant, usual.seconds);
-        let standing = state.standing(tenant, (usual, Work::default()), room, self.holdings.bound(&state));
+        let usual = state.usual[self.model.index()];
+        let room = self.memory.has_room(tenant, usual.seconds());
+        let bound = self.holdings.bound(&state, self.model);
+        let standing = state.standing((tenant, self.model), (usual, Work::default()), room, bound);
         let one = (state.time(usual) * standing.slowness).max(1e-6);
         let account = state.account(tenant);
         let waited = account.promises.keep(caller, now);
@@ -117,7 +129,7 @@ impl Load {
             may_hold(requests as u64, state.requests as u64, 1, self.max_requests as u64, &state.tenants);
         let behind = waited.map_or(0.0, |waited| BEHIND_SECONDS.max(BEHIND_PART * waited.as_secs_f64()));
         let fits = crowd.is_ok() && standing.excess <= behind;
-        let is_short_of_work = (state.held + state.expected).windows < state.slots;
+        let is_short_of_work = (state.held + state.expected).windows() < state.slots[self.model.index()];
         let promises = &state.account(tenant).promises;
         let before = if returned { promises.expected_again() } else { promises.expected() };
         let (line, promised) = (before * one, promises.of(caller));
@@ -165,17 +177,19 @@ impl Load {
     fn admit_behind(&self, tenant: TenantId, audio: Audio, behind: f64) -> Result<AudioPermit, Error> {
         let mut state = self.state();
         let reading = state.reading.of(audio.source_samples);
-        let work = Work { reading, ..Work::audio(audio.seconds) };
+        let work = Work::audio(self.model, audio.seconds).read_in(reading);
         let memory = self.memory.reserve(Flow::Tenant(tenant), audio.seconds);
         let room = memory.as_ref().map(drop).map_err(|refused| *refused);
-        self.holdings.check(&state, tenant, (work, Work::default()), room, behind)?;
+        let whose = (tenant, self.model);
+        self.holdings.check(&state, whose, (work, Work::default()), room, behind)?;
         let memory = memory.map_err(|_| Error::Overloaded { retry_after: retry_after(0.0) })?;
         state.hold(tenant, work);
         // A stream is admitted before it has any audio, which says nothing about requests.
         if audio.seconds > 0.0 {
-            state.usual = state.usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
+            let usual = &mut state.usual[self.model.index()];
+            *usual = usual.times(1.0 - SMOOTHING) + work.times(SMOOTHING);
         }
-        Ok(AudioPermit::new(self.holdings.clone(), tenant, work, memory))
+        Ok(AudioPermit::new(self.holdings.clone(), whose, work, memory))
     }
 
     /// A permit for a job with so much audio, as soon as there is memory for it. Its work is not counted.
@@ -184,15 +198,16 @@ impl Load {
     }
 
     pub fn held_seconds(&self) -> f64 {
-        self.state().held.seconds
+        self.state().held.seconds()
     }
 
     pub fn snapshot(&self) -> LoadSnapshot {
         let state = self.state();
+        let is_known = state.costs.are_known();
         LoadSnapshot {
             requests: state.requests,
-            audio_seconds: state.held.seconds,
-            wait_seconds: state.cost.of_full_window().map(|_| state.time(state.held + state.expected)),
+            audio_seconds: state.held.seconds(),
+            wait_seconds: is_known.then(|| state.time(state.held + state.expected)),
             real_time_factor: state.throughput.audio().map(|factor| factor * state.devices),
         }
     }
@@ -211,6 +226,6 @@ impl Load {
 
     /// Learns from a window of `seconds` that took `busy` seconds of the engine's time.
     pub fn learn(&self, seconds: f64, busy: f64) {
-        self.state().cost.learn(seconds, busy);
+        self.state().costs.learn(self.model, seconds, busy);
     }
 }

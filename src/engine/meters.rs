@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::board::{Board, Condition};
+use super::board::Board;
 use super::load::Load;
+use super::model::ModelInfo;
 use super::window::Class;
 use crate::telemetry::metrics;
 
@@ -47,11 +48,18 @@ pub struct Meters {
     tokens: ::metrics::Counter,
     steps: ::metrics::Counter,
     busy: Seconds,
+    /// The model's own part of [`Self::busy`] and of the audio done.
+    model_busy: Seconds,
+    model_audio_done: Seconds,
     encode: ::metrics::Histogram,
 }
 
 impl Meters {
-    pub fn new() -> Self {
+    pub fn new(model: &str) -> Self {
+        let of_model = |metric: &metrics::Counter| Seconds {
+            total_micros: AtomicU64::new(0),
+            counter: metric.with_owned(vec![metrics::model(model)]),
+        };
         let seconds = |metric: &metrics::Counter, labels: metrics::Labels| Seconds {
             total_micros: AtomicU64::new(0),
             counter: metric.with(labels),
@@ -73,6 +81,8 @@ impl Meters {
             tokens: metrics::TOKENS.with(&[]),
             steps: metrics::STEPS.with(&[]),
             busy: seconds(&metrics::BUSY, &[]),
+            model_busy: of_model(&metrics::MODEL_BUSY),
+            model_audio_done: of_model(&metrics::MODEL_AUDIO_DONE),
             encode: metrics::ENCODE.with(&[]),
         }
     }
@@ -88,6 +98,7 @@ impl Meters {
     pub fn recognised(&self, class: Class, seconds: f64, decoded: Duration) {
         let of_class = &self.classes[class as usize];
         of_class.audio_done.add(seconds);
+        self.model_audio_done.add(seconds);
         of_class.decoded.record(decoded);
         self.left(class, Outcome::Recognised);
     }
@@ -102,6 +113,7 @@ impl Meters {
 
     pub fn busy(&self, seconds: f64) {
         self.busy.add(seconds);
+        self.model_busy.add(seconds);
     }
 
     pub fn stepped(&self, tokens: u64) {
@@ -110,31 +122,45 @@ impl Meters {
     }
 }
 
-/// Sets the gauges to the current values; call before the metrics are read.
-pub fn set_gauges(boards: &[&Board], load: &Load, slots: usize) {
+/// The state of the engine of one model.
+pub struct OfEngine<'a> {
+    pub model: &'a ModelInfo,
+    pub boards: Vec<&'a Board>,
+    pub works: bool,
+}
+
+/// Sets the gauges of all engines to the current values; call before the metrics are read.
+pub fn set_gauges(engines: &[OfEngine], load: &Load) {
     let now = Instant::now();
     let mut waiting = [0; CLASSES.len()];
     let mut ages = [Duration::ZERO; CLASSES.len()];
-    for board in boards {
+    let active = |boards: &[&Board]| boards.iter().map(|board| board.active()).sum::<u64>() as f64;
+    for board in engines.iter().flat_map(|engine| &engine.boards) {
         waiting.iter_mut().zip(board.waiting()).for_each(|(sum, count)| *sum += count);
         ages.iter_mut().zip(board.oldest_ages(now)).for_each(|(oldest, age)| *oldest = age.max(*oldest));
     }
-    let working = boards.iter().any(|board| board.condition() == Condition::Working);
     for ((class, count), age) in CLASSES.into_iter().zip(waiting).zip(ages) {
         metrics::QUEUE_WINDOWS.with(&[("class", class)]).set(count as f64);
         // The age may be older than the length.
         let age = if count > 0 { age.as_secs_f64() } else { 0.0 };
         metrics::QUEUE_AGE.with(&[("class", class)]).set(age);
     }
+    for OfEngine { model, boards, .. } in engines {
+        let waiting: u64 = boards.iter().flat_map(|board| board.waiting()).sum();
+        let label = || vec![metrics::model(&model.name)];
+        metrics::MODEL_SLOTS_ACTIVE.with_owned(label()).set(active(boards));
+        metrics::MODEL_QUEUE_WINDOWS.with_owned(label()).set(waiting as f64);
+    }
     let snapshot = load.snapshot();
+    let works = engines.iter().all(|engine| engine.works);
     for (gauge, value) in [
-        (&metrics::SLOTS, slots as f64),
-        (&metrics::SLOTS_ACTIVE, boards.iter().map(|board| board.active()).sum::<u64>() as f64),
+        (&metrics::SLOTS, engines.iter().map(|engine| engine.model.slots).sum::<usize>() as f64),
+        (&metrics::SLOTS_ACTIVE, engines.iter().map(|engine| active(&engine.boards)).sum()),
         (&metrics::HELD_REQUESTS, snapshot.requests as f64),
         (&metrics::HELD_AUDIO, snapshot.audio_seconds),
         (&metrics::HELD_WAIT, snapshot.wait_seconds.unwrap_or(0.0)),
         (&metrics::REAL_TIME_FACTOR, snapshot.real_time_factor.unwrap_or(0.0)),
-        (&metrics::ENGINE_WORKS, f64::from(u8::from(working))),
+        (&metrics::ENGINE_WORKS, f64::from(u8::from(works))),
     ] {
         gauge.with(&[]).set(value);
     }

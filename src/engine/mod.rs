@@ -14,15 +14,18 @@ mod aligners;
 mod answers;
 mod board;
 mod config;
+mod device;
 mod entry;
 mod error;
 mod fairness;
 mod fallback;
 mod handle;
 mod load;
+mod machine;
 mod meters;
 mod model;
 mod queue;
+mod second_listening;
 mod watch;
 mod window;
 mod worker;
@@ -30,16 +33,19 @@ mod worker;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{Receiver, Sender};
 
 pub use board::{Condition, Counts};
 pub use config::Config;
 pub use error::{Error, StartError};
 pub use fallback::Quality;
 pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermit, Reservation};
+pub use machine::Machine;
 pub use model::{
-    Alignment, Attempt, EncodeRequest, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome, Token,
+    Alignment, Attempt, EncodeRequest, Hypothesis, MODELS_MAX, ModelId, ModelInfo, SlotId, SpeechModel,
+    StepOutcome, Token,
 };
+pub use second_listening::{CONTEXT_SAMPLES, LISTENINGS_MAX};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,
     WINDOW_SAMPLES, Window,
@@ -68,7 +74,20 @@ struct Shared {
     give_up: Duration,
     /// The slots of all workers together.
     info: ModelInfo,
+    /// Closed once the workers' threads have ended.
+    lives: Receiver<()>,
     _alive: Sender<()>,
+}
+
+/// Tells when an engine has ended; holds no engine itself.
+pub struct Ended(Receiver<()>);
+
+impl Ended {
+    /// Blocks until the engine's threads have ended, and its models are gone.
+    pub fn wait(self) {
+        // Nothing is ever sent.
+        let _ = self.0.recv();
+    }
 }
 
 impl Engine {
@@ -91,10 +110,27 @@ impl Engine {
         config: &Config,
         load_models: Vec<impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static>,
     ) -> Result<Self, StartError<E>> {
-        let load = Arc::new(Load::new(config));
-        let starting =
-            load_models.into_iter().map(|load_model| StartingWorker::new(load.clone(), load_model));
+        Self::start_on(&Machine::new(config), ModelId::FIRST, load_models)
+    }
+
+    /// As [`Self::start_each`], for one of several models on the devices of `machine`. No two engines that run have the same
+    /// number.
+    ///
+    /// # Errors
+    /// As [`Self::start_each`].
+    pub fn start_on<E: Send + 'static>(
+        machine: &Machine,
+        model: ModelId,
+        load_models: Vec<impl FnOnce() -> Result<Box<dyn SpeechModel>, E> + Send + 'static>,
+    ) -> Result<Self, StartError<E>> {
+        let (config, load) = (machine.config(), machine.load(model));
+        let (life, lives) = crossbeam_channel::bounded(0);
+        let devices = machine.devices(load_models.len());
+        let starting = load_models.into_iter().zip(devices).map(|(load_model, device)| {
+            StartingWorker::new(load.clone(), (device, model), life.clone(), load_model)
+        });
         let starting = starting.collect::<Result<Vec<_>, _>>()?;
+        drop(life);
         let started = starting.into_iter().map(StartingWorker::wait).collect::<Result<Vec<_>, _>>()?;
         let slots = started.iter().map(|(_, info)| info.slots).sum();
         let info = ModelInfo { slots, ..started.first().ok_or(StartError::Died)?.1.clone() };
@@ -102,7 +138,7 @@ impl Engine {
         let workers: Vec<_> = started.into_iter().map(|(worker, _)| Arc::new(worker)).collect();
         let (_alive, alive) = crossbeam_channel::bounded(0);
         let give_up = Duration::try_from_secs_f64(config.give_up_seconds).unwrap_or(Duration::MAX);
-        let shared = Arc::new(Shared { workers, load, give_up, info, _alive });
+        let shared = Arc::new(Shared { workers, load, give_up, info, lives, _alive });
         for worker in &shared.workers {
             let (watch, alive) = (Watch::new(config, Arc::downgrade(worker)), alive.clone());
             let watch = move || watch.run(&alive);
@@ -116,6 +152,11 @@ impl Engine {
 
     pub fn model(&self) -> &ModelInfo {
         &self.shared.info
+    }
+
+    /// Tells when the engine has ended, after its last handle is dropped.
+    pub fn ended(&self) -> Ended {
+        Ended(self.shared.lives.clone())
     }
 
     /// Shares the engine between the organisations that `tenants` counts; by default it serves one.
@@ -218,10 +259,16 @@ impl Engine {
         })
     }
 
-    /// Sets the gauges to the current values; call before the metrics are read.
-    pub fn set_gauges(&self) {
-        let boards = self.shared.workers.iter().map(|worker| worker.board.as_ref()).collect::<Vec<_>>();
-        meters::set_gauges(&boards, &self.shared.load, self.shared.info.slots);
+    /// Sets the gauges of these engines of one machine to the current values; call before the metrics are read.
+    pub fn set_gauges(engines: &[Self]) {
+        let of_each = engines.iter().map(|engine| meters::OfEngine {
+            model: &engine.shared.info,
+            boards: engine.shared.workers.iter().map(|worker| worker.board.as_ref()).collect(),
+            works: engine.condition() == Condition::Working,
+        });
+        if let Some(first) = engines.first() {
+            meters::set_gauges(&of_each.collect::<Vec<_>>(), &first.shared.load);
+        }
     }
 
     /// Recognises one window. Cancel-safe: dropping the future frees the window's slot.

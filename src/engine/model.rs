@@ -9,6 +9,26 @@ use crate::transcript::{DetectedLanguage, Segment};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub usize);
 
+/// The most models that one server serves.
+pub const MODELS_MAX: usize = 8;
+
+/// The number of a model among those that share devices, below [`MODELS_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ModelId(usize);
+
+impl ModelId {
+    pub const FIRST: Self = Self(0);
+
+    /// `None` from [`MODELS_MAX`] on.
+    pub fn new(index: usize) -> Option<Self> {
+        (index < MODELS_MAX).then_some(Self(index))
+    }
+
+    pub fn index(self) -> usize {
+        self.0
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct ModelInfo {
     /// `base`, or the folder's name.
@@ -25,6 +45,11 @@ pub struct ModelInfo {
 }
 
 impl ModelInfo {
+    /// The id of a model of this name.
+    pub fn uuid_of(name: &str) -> uuid::Uuid {
+        uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes())
+    }
+
     pub fn is_multilingual(&self) -> bool {
         self.languages.len() > 1
     }

@@ -32,8 +32,9 @@ pub struct Watch {
     worker: Weak<WorkerHandle>,
     every: Duration,
     looked_at: Option<Instant>,
-    /// The model call and the alignment that were in progress at the last check, and how long each has been watched.
-    calls: [Option<(u64, Duration)>; 2],
+    /// The model call, the alignment and the wait for the device that were in progress at the last check, and how long each
+    /// has been watched.
+    calls: [Option<(u64, Duration)>; 3],
     /// How long the worker has been failing.
     failing: Duration,
     stall: Duration,
@@ -50,7 +51,7 @@ impl Watch {
             worker,
             every: (stall / LOOKS).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX),
             looked_at: None,
-            calls: [None; 2],
+            calls: [None; 3],
             failing: Duration::ZERO,
             stall,
             quiet: seconds(config.probe_seconds),
@@ -76,7 +77,7 @@ impl Watch {
     }
 
     /// How long the longer of `calls` has been watched.
-    fn watched(&mut self, calls: [Option<u64>; 2], since_look: Duration) -> Duration {
+    fn watched(&mut self, calls: [Option<u64>; 3], since_look: Duration) -> Duration {
         for (watched, call) in self.calls.iter_mut().zip(calls) {
             let before = watched.take();
             *watched = call.map(|number| match before {
@@ -91,7 +92,7 @@ impl Watch {
         let board = &worker.board;
         let before = board.condition();
         let since_look = self.since_look(now);
-        let watched = self.watched([board.in_call(), board.in_alignment()], since_look);
+        let watched = self.watched([board.in_call(), board.in_alignment(), board.in_wait()], since_look);
         let hangs = watched > self.stall;
         self.failing = if before == Condition::Failing { self.failing + since_look } else { Duration::ZERO };
         board.set_unwell_for(watched.saturating_sub(self.stall).max(self.failing));
@@ -179,7 +180,7 @@ mod tests {
             for _ in 0..looks {
                 now += between;
                 let since_look = watch.since_look(now);
-                watched = watch.watched([call, None], since_look);
+                watched = watch.watched([call, None, None], since_look);
             }
             watched
         };
@@ -199,10 +200,10 @@ mod tests {
         let every = watch.every;
         let mut longest = Duration::ZERO;
         for number in 0..10 {
-            longest = watch.watched([Some(2 * number + 1), Some(7)], every);
+            longest = watch.watched([Some(2 * number + 1), Some(7), None], every);
         }
         assert_eq!(longest, 9 * every);
-        assert_eq!(watch.watched([Some(21), Some(8)], every), Duration::ZERO);
+        assert_eq!(watch.watched([Some(21), Some(8), None], every), Duration::ZERO);
     }
 
     #[test]
@@ -214,11 +215,11 @@ mod tests {
         let mut longest = Duration::ZERO;
         for _ in 0..10 {
             board.alignment_ends(std::mem::replace(&mut before, board.alignment_begins()));
-            longest = watch.watched([None, board.in_alignment()], every);
+            longest = watch.watched([None, board.in_alignment(), None], every);
         }
         assert_eq!(longest, 9 * every);
         board.alignment_ends(hangs);
-        assert_eq!(watch.watched([None, board.in_alignment()], every), Duration::ZERO);
+        assert_eq!(watch.watched([None, board.in_alignment(), None], every), Duration::ZERO);
         board.alignment_ends(before);
         assert_eq!(board.in_alignment(), None);
     }

@@ -87,15 +87,14 @@ pub struct DecodingOptions {
     pub no_speech_threshold: Option<f32>,
 }
 
-/// The least mean log-probability of text over voice that gave no words at first. Of text below it, most is invented.
-const SECOND_LOG_PROBABILITY: f32 = -0.8;
-
 impl DecodingOptions {
-    /// For voice that gave no words at first: one attempt, which must be surer than usual. Others would invent some.
+    /// The first attempt at `temperature`, then those of the usual temperatures that are above it.
     #[must_use]
-    pub fn for_second_listening(mut self) -> Self {
-        self.temperatures.truncate(1);
-        self.log_probability_threshold = Some(SECOND_LOG_PROBABILITY);
+    pub fn from_temperature(mut self, temperature: f32) -> Self {
+        if temperature > 0.0 {
+            let later = self.temperatures.iter().copied().filter(|&later| later > temperature);
+            self.temperatures = std::iter::once(temperature).chain(later).collect();
+        }
         self
     }
 }

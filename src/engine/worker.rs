@@ -15,6 +15,7 @@ use self::calls::TimedModel;
 use super::aligners::Aligners;
 use super::answers::Answers;
 use super::board::Board;
+use super::device::Turns;
 use super::entry::{Entry, Occupant};
 use super::error::Error;
 use super::fairness::{Fairness, Flow, Seat};
@@ -28,6 +29,7 @@ const AGES_EVERY: Duration = Duration::from_millis(250);
 
 pub struct Worker {
     model: TimedModel,
+    turns: Turns,
     commands: Receiver<Entry>,
     queue: Queue<Entry>,
     fairness: Fairness,
@@ -67,12 +69,13 @@ impl Worker {
         model: Box<dyn SpeechModel>,
         commands: Receiver<Entry>,
         load: Arc<Load>,
-        board: Arc<Board>,
+        (board, turns): (Arc<Board>, Turns),
     ) -> Self {
         let (slots, encode_batch) = (model.info().slots, model.info().encode_batch);
-        let answers = Arc::new(Answers::new(load, board.clone()));
+        let answers = Arc::new(Answers::new(&model.info().name, load, board.clone()));
         Self {
             model: TimedModel::new(model, board),
+            turns,
             commands,
             queue: Queue::new(),
             fairness: Fairness::default(),
@@ -94,19 +97,32 @@ impl Worker {
             self.drop_abandoned();
             let slots = self.slots.iter().flatten().map(|occupant| occupant.entry.flow());
             self.fairness.begin_round(self.queue.flows(), slots, Instant::now());
+            let mut waited = self.take_turn();
             self.begin_encoded();
             self.admit();
+            // An encoding may take long.
+            waited += self.take_turn();
             self.step();
             let in_model = self.publish();
-            self.answers.board.looped(begun.elapsed().saturating_sub(in_model));
+            self.answers.board.looped(begun.elapsed().saturating_sub(in_model + waited));
         }
+        self.turns.rest();
         // Waits for the windows whose words are still being aligned.
         drop(self.aligners);
+    }
+
+    /// Waits for the device, if other models use it, and returns how long that took.
+    fn take_turn(&mut self) -> Duration {
+        let begun = Instant::now();
+        let elsewhere = self.turns.take(self.fairness.active());
+        self.fairness.set_elsewhere(elsewhere);
+        begun.elapsed()
     }
 
     /// Takes the windows that have arrived; waits for one when idle. False when all work is done.
     fn receive(&mut self) -> bool {
         if self.is_idle() {
+            self.turns.rest();
             match self.commands.recv() {
                 Ok(entry) => self.enqueue(entry),
                 Err(_) => return false,

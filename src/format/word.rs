@@ -32,6 +32,12 @@ pub struct Word {
 }
 
 impl Word {
+    /// The word without adjoining punctuation, with its capitals; all of it if it is punctuation alone.
+    pub fn core(&self) -> &str {
+        let (_, core, _) = self.parts();
+        if core.is_empty() { &self.written } else { core }
+    }
+
     /// Opening punctuation, the word itself, closing punctuation.
     pub(super) fn parts(&self) -> (&str, &str, &str) {
         parts(&self.written)

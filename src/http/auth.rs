@@ -1,12 +1,15 @@
-//! API keys in `Authorization`.
+//! API keys, and tokens made with them, in `Authorization`.
 
-use hyper::HeaderMap;
+use std::time::SystemTime;
+
 use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
 use super::websocket::offered_protocols;
-use crate::keys::{Identity, KeyId, Verifier};
+use crate::keys::{Identity, KeyId, Permission, Scopes, Verifier, public_id};
+use crate::usage;
 
 /// How clients authenticate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +53,25 @@ pub struct Caller {
     /// Whether it is an operator's key.
     pub is_operator: bool,
     pub scheme: Scheme,
+    pub scopes: Scopes,
+    /// Whether a token was presented instead of its key.
+    pub is_token: bool,
+    /// When the key or the token expires.
+    pub expires: Option<SystemTime>,
+}
+
+impl Caller {
+    /// # Errors
+    /// 403 with the name of the scope.
+    pub fn require(&self, permission: Permission) -> Result<(), Failure> {
+        if self.scopes.allow(permission) { Ok(()) } else { Err(missing(permission)) }
+    }
+
+    /// # Errors
+    /// 403 for a token.
+    pub fn require_key(&self) -> Result<(), Failure> {
+        if self.is_token { Err(needs_key()) } else { Ok(()) }
+    }
 }
 
 /// Identifies callers by their keys. Cheap to clone.
@@ -64,11 +86,37 @@ impl Authenticator {
         Self { verifier, config }
     }
 
-    /// The caller that sent a request with these headers.
+    /// The keys that callers are identified by.
+    pub fn keys(&self) -> &Verifier {
+        &self.verifier
+    }
+
+    /// The caller that sent a request with these headers, and may use the server.
     ///
     /// # Errors
-    /// 401, the same whether the key is missing, malformed or unknown; 500 if the keys cannot be read.
+    /// As [`Self::holder`]; 403 without the scope `usage:write`.
     pub async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
+        let caller = self.holder(headers).await?;
+        caller.require(Permission::UsageWrite)?;
+        Ok(caller)
+    }
+
+    /// The caller that sent a request with these headers, by a key of this scope: tokens manage nothing.
+    ///
+    /// # Errors
+    /// As [`Self::holder`]; 403 for a token, and without the scope.
+    pub async fn manager(&self, headers: &HeaderMap, permission: Permission) -> Result<Caller, Failure> {
+        let caller = self.holder(headers).await?;
+        caller.require_key()?;
+        caller.require(permission)?;
+        Ok(caller)
+    }
+
+    /// The caller that sent a request with these headers, whatever its scopes.
+    ///
+    /// # Errors
+    /// 401, the same whether the key is missing, malformed, unknown or expired; 500 if the keys cannot be read.
+    pub async fn holder(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
         match credentials(headers) {
             Some((scheme, key)) if scheme == Scheme::Bearer || self.config.accept_token_scheme => {
                 self.verify(scheme, key).await
@@ -77,7 +125,7 @@ impl Authenticator {
         }
     }
 
-    /// The caller of a WebSocket handshake, and the subprotocol to agree to. A browser cannot set headers
+    /// As [`Self::caller`], of a WebSocket handshake, with the subprotocol to agree to. A browser cannot set headers
     /// there: it offers `token` or `bearer` as a subprotocol, and the key as another.
     ///
     /// # Errors
@@ -90,8 +138,9 @@ impl Authenticator {
         let caller = match (&offered, headers.contains_key(AUTHORIZATION)) {
             // Here the contract itself uses `token`.
             (Some((scheme, _, key)), false) => self.verify(*scheme, key).await?,
-            _ => self.caller(headers).await?,
+            _ => self.holder(headers).await?,
         };
+        caller.require(Permission::UsageWrite)?;
         // Clients fail if the server agrees to none of the subprotocols offered. The key is never sent back.
         let agreed = offered.and_then(|(_, name, _)| HeaderValue::from_str(name).ok());
         Ok((caller, agreed))
@@ -99,13 +148,26 @@ impl Authenticator {
 
     async fn verify(&self, scheme: Scheme, key: &str) -> Result<Caller, Failure> {
         match self.verifier.verify(key).await {
-            Ok(Some(Identity { key, tenant, is_operator })) => {
-                Ok(Caller { key, tenant, is_operator, scheme })
+            Ok(Some(Identity { key, tenant, is_operator, scopes, is_token, expires })) => {
+                usage::held_by(usage::Holder { tenant, key: public_id::of_key(&key) });
+                Ok(Caller { key, tenant, is_operator, scheme, scopes, is_token, expires })
             }
             Ok(None) => Err(Failure::unauthorized()),
             Err(error) => Err(Failure::internal(error)),
         }
     }
+}
+
+/// The wire format's code, with the scope that it does not name.
+fn missing(permission: Permission) -> Failure {
+    let message =
+        format!("User does not have sufficient permissions: the scope `{}` is missing.", permission.name());
+    Failure::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSIONS", message)
+}
+
+fn needs_key() -> Failure {
+    let message = "User does not have sufficient permissions: a token cannot do this, use an API key.";
+    Failure::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSIONS", message)
 }
 
 /// The scheme and the key of the only `Authorization` field. If there are two, neither counts: a proxy in

@@ -145,54 +145,92 @@ impl Body {
     /// # Errors
     /// As [`Body::collect`].
     pub async fn collect_at_most(self, limit: u64) -> Result<Buffered, Error> {
-        let limit = limit.min(self.limits.bytes_max);
-        if self.declared.is_some_and(|declared| declared > limit) {
-            return Err(Error::TooLarge { limit });
-        }
-        let Some(mut incoming) = self.unread.take() else { return Err(Error::Broken) };
-        let read = self.read(&mut incoming, limit).await;
-        self.unread.put(incoming);
-        read
-    }
-
-    async fn read(&self, incoming: &mut Incoming, limit: u64) -> Result<Buffered, Error> {
-        let mut room = None::<Part>;
+        let declared = self.declared.unwrap_or(0);
+        let mut chunks = self.chunks_at_most(limit)?;
         let mut only = Bytes::new();
         let mut joined = BytesMut::new();
-        let mut received = 0u64;
-        let mut timer = RateTimer::new(self.limits.rate);
-        loop {
-            let frame = timer.wait(incoming.frame()).await.ok_or(Error::TooSlow)?;
-            let Some(frame) = frame else { break };
-            // Trailers are ignored.
-            let Ok(data) = frame.map_err(|_| Error::Broken)?.into_data() else { continue };
-            timer.received(data.len() as u64);
-            received += data.len() as u64;
-            if received > limit {
-                return Err(Error::TooLarge { limit });
-            }
-            self.make_room(&mut room, received)?;
+        while let Some(data) = chunks.next().await? {
             // A body of one frame is passed on without a copy.
             if only.is_empty() && joined.is_empty() {
                 only = data;
                 continue;
             }
             if joined.is_empty() {
-                let expected = self.declared.unwrap_or(0).min(FIRST_CAPACITY_MAX);
-                joined.reserve(usize::try_from(expected).unwrap_or(0));
+                joined.reserve(usize::try_from(declared.min(FIRST_CAPACITY_MAX)).unwrap_or(0));
                 joined.extend_from_slice(&std::mem::take(&mut only));
             }
             joined.extend_from_slice(&data);
         }
         let bytes = if joined.is_empty() { only } else { joined.freeze() };
-        Ok(Buffered { bytes, _room: room })
+        Ok(Buffered { bytes, _room: chunks.into_room() })
     }
 
-    /// Reserves memory for `bytes` in total.
-    fn make_room(&self, room: &mut Option<Part>, bytes: u64) -> Result<(), Error> {
-        let wanted = bytes.next_multiple_of(UNIT_BYTES);
-        match room {
-            None => *room = Some(self.limits.memory.take(self.tenant, wanted).map_err(Error::NoRoom)?),
+    /// Reads the body piece by piece, up to the server's limit.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for a declared length above the limit, before anything is read.
+    pub fn chunks(self) -> Result<Chunks, Error> {
+        let limit = self.limits.bytes_max;
+        self.chunks_at_most(limit)
+    }
+
+    fn chunks_at_most(self, limit: u64) -> Result<Chunks, Error> {
+        let limit = limit.min(self.limits.bytes_max);
+        if self.declared.is_some_and(|declared| declared > limit) {
+            return Err(Error::TooLarge { limit });
+        }
+        let incoming = Some(self.unread.take().ok_or(Error::Broken)?);
+        let timer = RateTimer::new(self.limits.rate);
+        let Self { unread, limits, tenant, .. } = self;
+        Ok(Chunks { incoming, unread, limits, tenant, timer, limit, received: 0, room: None })
+    }
+}
+
+/// A body that is read piece by piece. All of it counts against the server's budget for bodies, as if it were kept.
+pub struct Chunks {
+    /// Taken when this is dropped.
+    incoming: Option<Incoming>,
+    unread: Unread,
+    limits: Arc<Limits>,
+    tenant: u64,
+    timer: RateTimer,
+    limit: u64,
+    received: u64,
+    room: Option<Part>,
+}
+
+impl Chunks {
+    /// The next piece, as it comes from the network; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        loop {
+            let Some(incoming) = &mut self.incoming else { return Ok(None) };
+            let frame = self.timer.wait(incoming.frame()).await.ok_or(Error::TooSlow)?;
+            let Some(frame) = frame else { return Ok(None) };
+            // Trailers are ignored.
+            let Ok(data) = frame.map_err(|_| Error::Broken)?.into_data() else { continue };
+            self.timer.received(data.len() as u64);
+            self.received += data.len() as u64;
+            if self.received > self.limit {
+                return Err(Error::TooLarge { limit: self.limit });
+            }
+            self.make_room()?;
+            return Ok(Some(data));
+        }
+    }
+
+    /// The memory that was reserved for what has been read.
+    pub fn into_room(mut self) -> Room {
+        Room { _part: self.room.take() }
+    }
+
+    /// Reserves memory for all that was received.
+    fn make_room(&mut self) -> Result<(), Error> {
+        let wanted = self.received.next_multiple_of(UNIT_BYTES);
+        match &mut self.room {
+            None => self.room = Some(self.limits.memory.take(self.tenant, wanted).map_err(Error::NoRoom)?),
             Some(room) if room.amount() < wanted => {
                 room.grow(wanted - room.amount()).map_err(Error::NoRoom)?;
             }
@@ -202,10 +240,23 @@ impl Body {
     }
 }
 
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        if let Some(incoming) = self.incoming.take() {
+            self.unread.put(incoming);
+        }
+    }
+}
+
+/// Memory of the server's budget for bodies, free again once this is dropped.
+pub struct Room {
+    _part: Option<Part>,
+}
+
 /// A body in memory, counted against the server's budget until it is dropped.
 pub struct Buffered {
     bytes: Bytes,
-    _room: Option<Part>,
+    _room: Room,
 }
 
 impl Buffered {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::response::{Response, json};
@@ -19,9 +20,11 @@ pub struct Failure {
     message: Cow<'static, str>,
     headers: Vec<(HeaderName, HeaderValue)>,
     cause: Option<String>,
+    /// In place of [`ErrorBody`].
+    body: Option<Box<Value>>,
 }
 
-/// The body of every failure, in the form that the SDKs of the wire format read.
+/// The body of a failure, in the form that the SDKs of the wire format read.
 #[derive(Serialize)]
 struct ErrorBody<'a> {
     err_code: &'a str,
@@ -37,7 +40,14 @@ impl Failure {
         message: impl Into<Cow<'static, str>>,
     ) -> Self {
         debug_assert!(status.is_client_error() || status.is_server_error(), "{status} is no failure");
-        Self { status, code: code.into(), message: message.into(), headers: Vec::new(), cause: None }
+        Self {
+            status,
+            code: code.into(),
+            message: message.into(),
+            headers: Vec::new(),
+            cause: None,
+            body: None,
+        }
     }
 
     /// A fault of the server. The client learns no more than that.
@@ -114,6 +124,18 @@ impl Failure {
         self
     }
 
+    /// Answers with `body`, for clients that read another form of errors than the wire format's.
+    #[must_use]
+    pub fn with_body(mut self, body: Value) -> Self {
+        self.body = Some(Box::new(body));
+        self
+    }
+
+    /// The body of its own that it has already, see [`Self::with_body`].
+    pub fn own_body(&self) -> Option<&Value> {
+        self.body.as_deref()
+    }
+
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -137,7 +159,10 @@ impl Failure {
     }
 
     pub(super) fn into_response(self, request_id: Uuid) -> Response {
-        let mut response = json(self.status, &self.body(request_id));
+        let mut response = match &self.body {
+            Some(body) => json(self.status, body),
+            None => json(self.status, &self.body(request_id)),
+        };
         response.headers_mut().extend(self.headers);
         response
     }

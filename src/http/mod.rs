@@ -34,13 +34,13 @@ mod tls;
 pub mod websocket;
 
 pub use auth::{Authenticator, Caller, Scheme};
-pub use body::{Body, Buffered};
+pub use body::{Body, Buffered, Chunks, Error as BodyError, Room};
 pub use config::{Config, TlsConfig};
 pub use error::Error;
 pub use failure::Failure;
 pub use request::Request;
-pub use response::{ReplyBody, Response, empty, json, text};
-pub use router::{Handler, Later, Router};
+pub use response::{ReplyBody, Response, empty, json, streamed, text};
+pub use router::{FailureForm, Handler, Later, Router};
 pub use server::{listen, run};
 pub use shutdown::Shutdown;
 

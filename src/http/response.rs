@@ -1,11 +1,13 @@
-//! Answers: JSON, text, or none.
+//! Answers: JSON, text, a stream, or none.
 
 use std::convert::Infallible;
 
 use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Empty, Full};
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper::StatusCode;
+use hyper::body::Frame;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 
@@ -33,6 +35,14 @@ pub fn json<T: Serialize + ?Sized>(status: StatusCode, value: &T) -> Response {
 pub fn text(content_type: &'static str, body: String) -> Response {
     let body = Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync();
     let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// An answer whose body comes piece by piece. The stream is dropped when the client disconnects.
+pub fn streamed(content_type: &'static str, pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response {
+    let frames = pieces.map(|piece| Ok(Frame::data(piece)));
+    let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

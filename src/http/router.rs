@@ -3,15 +3,22 @@
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::BoxFuture;
-use hyper::Method;
 use hyper::header::HeaderValue;
+use hyper::{HeaderMap, Method};
 
 use super::failure::Failure;
 use super::request::Request;
 use super::response::Response;
+use crate::usage;
 
 /// Answers requests. Dropping its future ends the work for a client that disconnected.
 pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Result<Response, Failure>> + Send + Sync>;
+
+/// Writes a failure in the form that a family of clients reads.
+pub type FailureForm = fn(Failure) -> Failure;
+
+/// The form of failures for a request by its path and headers; `None` for the wire format's.
+type ChooseForm = fn(&str, &HeaderMap) -> Option<FailureForm>;
 
 /// The table of routes.
 #[derive(Default)]
@@ -20,6 +27,8 @@ pub struct Router {
     index: matchit::Router<usize>,
     /// The handler for all other paths, and the table that replaces this one.
     meanwhile: Option<(Handler, Later)>,
+    log: usage::Log,
+    form: Option<ChooseForm>,
 }
 
 /// A routing table that is still to come, for a server whose socket opens before it is ready.
@@ -105,6 +114,32 @@ impl Router {
     {
         self.meanwhile = Some((Arc::new(move |request| Box::pin(handler(request))), later));
         self
+    }
+
+    /// Requests of these routes are logged there.
+    #[must_use]
+    pub fn logged_in(mut self, log: usage::Log) -> Self {
+        self.log = log;
+        self
+    }
+
+    /// The log of the table in use.
+    pub(super) fn log(&self) -> &usage::Log {
+        &self.current().log
+    }
+
+    /// Chooses the form of failures by path and headers, also of those that come before any handler: 404, 405 and the
+    /// like.
+    #[must_use]
+    pub fn with_failures(mut self, form: ChooseForm) -> Self {
+        self.form = Some(form);
+        self
+    }
+
+    /// The form of failures of a request; `None` for the wire format's.
+    pub(super) fn failure_form(&self, path: &str, headers: &HeaderMap) -> Option<FailureForm> {
+        let choose = self.current().form.or(self.form)?;
+        choose(path, headers)
     }
 
     /// The table in use.

@@ -36,12 +36,15 @@ use super::router::{Found, Router};
 use super::{authority, linger};
 use crate::share::Tenants;
 use crate::telemetry::metrics::HTTP_REQUEST;
+use crate::usage;
 
 /// The request's id in an answer, under the wire format's name and under the usual one.
 const DG_REQUEST_ID: HeaderName = HeaderName::from_static("dg-request-id");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+const PROJECTS: &str = "/v1/projects";
 
 /// While the server is leaving: about as long as a restart takes.
 const LEAVING_RETRY: Duration = Duration::from_secs(5);
@@ -113,13 +116,17 @@ impl Service {
         let origin = self.cors.origin(&parts.headers);
         let stop = upgrades.stop.clone();
         let (body, unread) = Body::new(incoming, self.limits.clone());
+        let form = self.router.failure_form(parts.uri.path(), &parts.headers);
 
         let mut route = String::from("none");
         let mut response = match self.dispatch(id, parts, body, (peer, upgrades), &mut route).await {
             Ok(response) => response,
             Err(failure) => {
                 report(&failure);
-                failure.into_response(id)
+                match form {
+                    Some(form) => form(failure).into_response(id),
+                    None => failure.into_response(id),
+                }
             }
         };
 
@@ -223,6 +230,7 @@ impl Service {
             return Err(Failure::foreign_origin());
         }
         let is_foreign = page != Page::Own;
+        let ticket = self.router.log().ticket(id, route, parts.uri.query());
         let Parts { method, uri, version, headers, extensions, .. } = parts;
         let request = Request {
             id,
@@ -239,8 +247,14 @@ impl Service {
         };
         // A bug costs only its own request. Nothing is left half-changed behind it: state that outlives a
         // request is owned by threads or stores of its own.
-        let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;
-        served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")))
+        let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind();
+        let served = usage::within(ticket.clone(), served).await;
+        let served = served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")));
+        if let Some(ticket) = ticket {
+            let status = served.as_ref().map_or_else(Failure::status, |response| response.status());
+            ticket.answered(status.as_u16());
+        }
+        served
     }
 }
 
@@ -311,6 +325,8 @@ fn labels<'a>(method: Option<&'a Method>, route: &'a str, status: StatusCode) ->
         return ("any", "any");
     }
     let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
+    // The many paths of management are of one kind.
+    let route = if route.starts_with(PROJECTS) { PROJECTS } else { route };
     (method.filter(|method| known.contains(method)).map_or("other", Method::as_str), route)
 }
 

@@ -1,25 +1,31 @@
-//! Keys on disk: `keys.sqlite3` and `keys.pepper` in the state directory, both readable by their owner only.
-//! The database holds nothing else, so that its `data_version` changes only when keys do.
+//! Keys on disk: `keys.sqlite3`, `keys.pepper` and `keys.signing` in the state directory, readable by their
+//! owner only. The database holds nothing else, so that its `data_version` changes only when keys do.
+
+mod format;
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use sha2::Sha256;
 
 use super::Error;
+use super::scope::Scopes;
 use super::secret::{KeyId, Secret};
+use super::token::{SIGNING_KEY_BYTES, Signer};
 use crate::state;
 
 pub const LABEL_CHARACTERS_MAX: usize = 100;
+/// Tags of a key, and the characters of each.
+pub const TAGS_MAX: usize = 20;
+pub const TAG_CHARACTERS_MAX: usize = 128;
 
 const DATABASE: &str = "keys.sqlite3";
 const PEPPER: &str = "keys.pepper";
 const PEPPER_BYTES: usize = 32;
-/// 2 since keys may belong to operators.
-const FORMAT: i64 = 2;
+const SIGNING_KEY: &str = "keys.signing";
 /// How long a command waits while another process writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -33,8 +39,65 @@ pub struct Key {
     pub tenant: u64,
     /// Whether it is an operator's: such a key also reads the metrics of all tenants.
     pub is_operator: bool,
+    pub scopes: Scopes,
+    pub tags: Vec<String>,
     pub created: SystemTime,
+    /// From then on it is refused.
+    pub expires: Option<SystemTime>,
     pub revoked: Option<SystemTime>,
+}
+
+impl Key {
+    /// Whether it is neither revoked nor expired.
+    pub fn is_active(&self, now: SystemTime) -> bool {
+        self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
+/// A key to be made.
+#[derive(Debug, Clone)]
+pub struct NewKey {
+    /// 1 to [`LABEL_CHARACTERS_MAX`] printable characters.
+    pub label: String,
+    /// The organisation of other keys; a new one if it is `None`.
+    pub tenant: Option<u64>,
+    pub is_operator: bool,
+    /// At least one.
+    pub scopes: Scopes,
+    /// In the future.
+    pub expires: Option<SystemTime>,
+    /// At most [`TAGS_MAX`], each of 1 to [`TAG_CHARACTERS_MAX`] printable characters.
+    pub tags: Vec<String>,
+}
+
+impl NewKey {
+    /// A key of a new organisation that uses the server.
+    pub fn of_a_client(label: &str) -> Self {
+        Self {
+            label: label.to_owned(),
+            tenant: None,
+            is_operator: false,
+            scopes: Scopes::of_a_client(),
+            expires: None,
+            tags: Vec::new(),
+        }
+    }
+
+    fn check(&self, now: SystemTime) -> Result<(), Error> {
+        if !is_printable(&self.label, LABEL_CHARACTERS_MAX) {
+            return Err(Error::Label);
+        }
+        if self.tags.len() > TAGS_MAX || !self.tags.iter().all(|tag| is_printable(tag, TAG_CHARACTERS_MAX)) {
+            return Err(Error::Tags);
+        }
+        if self.scopes.is_empty() {
+            return Err(Error::NoScope);
+        }
+        if self.expires.is_some_and(|expires| expires <= now) {
+            return Err(Error::Expired);
+        }
+        Ok(())
+    }
 }
 
 /// HMAC-SHA256(pepper, key).
@@ -46,66 +109,49 @@ pub(super) struct Record {
     pub tag: Tag,
     pub tenant: u64,
     pub is_operator: bool,
+    pub scopes: Scopes,
+    pub expires: Option<SystemTime>,
 }
 
 pub struct Store {
-    connection: Connection,
+    pub(super) connection: Connection,
+    state_dir: PathBuf,
     pepper: Pepper,
+    signer: Signer,
 }
 
 impl Store {
     /// Opens the keys of `state_dir`; creates directory and files if they are missing.
     ///
     /// # Errors
-    /// [`Error::File`], [`Error::Pepper`], [`Error::Database`], [`Error::Newer`].
+    /// [`Error::File`], [`Error::Secret`], [`Error::Database`], [`Error::Newer`].
     pub fn open(state_dir: &Path) -> Result<Self, Error> {
         state::make_directory(state_dir)
             .map_err(|source| Error::File { path: state_dir.to_owned(), source })?;
-        let pepper = Pepper::open(state_dir)?;
+        let pepper = Pepper(random_of(state_dir.join(PEPPER))?);
+        let signer = Signer::new(random_of::<SIGNING_KEY_BYTES>(state_dir.join(SIGNING_KEY))?);
         let path = state_dir.join(DATABASE);
         state::make_file(&path).map_err(|source| Error::File { path: path.clone(), source })?;
         let connection = Connection::open(&path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "full")?;
-        let store = Self { connection, pepper };
-        store.migrate()?;
-        Ok(store)
+        format::migrate(&connection)?;
+        Ok(Self { connection, state_dir: state_dir.to_owned(), pepper, signer })
     }
 
-    fn migrate(&self) -> Result<(), Error> {
-        if format_of(&self.connection)? == FORMAT {
-            return Ok(());
-        }
-        // If two processes come here at once, the second one finds the work of the first.
-        let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
-        match format_of(&transaction)? {
-            0 => transaction.execute_batch(
-                "CREATE TABLE keys (
-                     id              TEXT PRIMARY KEY,
-                     label           TEXT NOT NULL,
-                     tenant          INTEGER NOT NULL,
-                     tag             BLOB NOT NULL CHECK (length(tag) = 32),
-                     created_unix_ms INTEGER NOT NULL,
-                     revoked_unix_ms INTEGER,
-                     operator        INTEGER NOT NULL DEFAULT 0
-                 ) STRICT, WITHOUT ROWID;",
-            )?,
-            1 => transaction
-                .execute_batch("ALTER TABLE keys ADD COLUMN operator INTEGER NOT NULL DEFAULT 0;")?,
-            FORMAT => return Ok(()),
-            found => return Err(Error::Newer { found, known: FORMAT }),
-        }
-        transaction.pragma_update(None, "user_version", FORMAT)?;
-        Ok(transaction.commit()?)
+    /// A second connection to the same keys.
+    pub(super) fn reopen(&self) -> Result<Self, Error> {
+        Self::open(&self.state_dir)
     }
 
-    /// Creates a key for a new tenant. The secret is not stored: this is the only time it is shown.
+    /// Creates a key for a new tenant, which uses the server. The secret is not stored: this is the only time
+    /// it is shown.
     ///
     /// # Errors
     /// [`Error::Label`], [`Error::Database`].
     pub fn create(&self, label: &str) -> Result<(Key, Secret), Error> {
-        self.insert(label, false)
+        self.insert(NewKey::of_a_client(label))
     }
 
     /// As [`Self::create`], for an operator.
@@ -113,39 +159,64 @@ impl Store {
     /// # Errors
     /// As [`Self::create`].
     pub fn create_operator(&self, label: &str) -> Result<(Key, Secret), Error> {
-        self.insert(label, true)
+        let scopes = Scopes::of_an_owner();
+        self.insert(NewKey { is_operator: true, scopes, ..NewKey::of_a_client(label) })
     }
 
-    fn insert(&self, label: &str, is_operator: bool) -> Result<(Key, Secret), Error> {
-        let label = label.trim();
-        let length = label.chars().count();
-        if length == 0 || length > LABEL_CHARACTERS_MAX || label.chars().any(char::is_control) {
-            return Err(Error::Label);
-        }
+    /// As [`Self::create`], with all that can be said about a key.
+    ///
+    /// # Errors
+    /// [`Error::Label`], [`Error::Tags`], [`Error::NoScope`], [`Error::Expired`], [`Error::Organisation`],
+    /// [`Error::Database`].
+    pub fn insert(&self, new: NewKey) -> Result<(Key, Secret), Error> {
+        let now = SystemTime::now();
+        let new = NewKey { label: new.label.trim().to_owned(), ..new };
+        new.check(now)?;
+        let tenant = match new.tenant {
+            Some(tenant) if self.has_organisation(tenant)? => tenant,
+            Some(_) => return Err(Error::Organisation),
+            // SQLite's integers are signed; 0 is the local user.
+            None => rand::random_range(1..=i64::MAX).unsigned_abs(),
+        };
         let secret = Secret::generate();
-        // SQLite's integers are signed; 0 is the local user.
-        let tenant = rand::random_range(1..=i64::MAX);
-        let created_unix_ms = unix_ms(SystemTime::now());
+        let (created, expires) = (unix_ms(now), new.expires.map(unix_ms));
         self.connection.execute(
-            "INSERT INTO keys (id, label, tenant, tag, created_unix_ms, operator) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO keys (id, label, tenant, tag, created_unix_ms, operator, scopes, expires_unix_ms, tags)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             params![
                 secret.id().as_str(),
-                label,
-                tenant,
+                new.label,
+                tenant.cast_signed(),
                 self.pepper.tag(secret.expose()).as_slice(),
-                created_unix_ms,
-                is_operator
+                created,
+                new.is_operator,
+                new.scopes.stored(),
+                expires,
+                // A list of texts always serializes.
+                serde_json::to_string(&new.tags).unwrap_or_default(),
             ],
         )?;
         let key = Key {
             id: secret.id().clone(),
-            label: label.to_owned(),
-            tenant: tenant.unsigned_abs(),
-            is_operator,
-            created: from_unix_ms(created_unix_ms),
+            label: new.label,
+            tenant,
+            is_operator: new.is_operator,
+            scopes: new.scopes,
+            tags: new.tags,
+            created: from_unix_ms(created),
+            expires: expires.map(from_unix_ms),
             revoked: None,
         };
         Ok((key, secret))
+    }
+
+    fn has_organisation(&self, tenant: u64) -> Result<bool, Error> {
+        let found = self.connection.query_row(
+            "SELECT 1 FROM keys WHERE tenant = ?1 LIMIT 1",
+            [tenant.cast_signed()],
+            |_| Ok(()),
+        );
+        Ok(found.optional()?.is_some())
     }
 
     /// All keys, revoked ones included, oldest first.
@@ -153,10 +224,7 @@ impl Store {
     /// # Errors
     /// [`Error::Database`].
     pub fn list(&self) -> Result<Vec<Key>, Error> {
-        let mut statement = self.connection.prepare(
-            "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms, operator FROM keys
-             ORDER BY created_unix_ms, id",
-        )?;
+        let mut statement = self.connection.prepare(&format!("{KEY} ORDER BY created_unix_ms, id"))?;
         let keys = statement.query_map([], read_key)?.collect::<Result<_, _>>()?;
         Ok(keys)
     }
@@ -173,15 +241,8 @@ impl Store {
             "UPDATE keys SET revoked_unix_ms = ?2 WHERE id = ?1 AND revoked_unix_ms IS NULL",
             params![id.as_str(), unix_ms(SystemTime::now())],
         )?;
-        let key = self
-            .connection
-            .query_row(
-                "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms, operator FROM keys WHERE id = ?1",
-                [id.as_str()],
-                read_key,
-            )
-            .optional()?;
-        Ok(key)
+        let key = self.connection.query_row(&format!("{KEY} WHERE id = ?1"), [id.as_str()], read_key);
+        Ok(key.optional()?)
     }
 
     /// A number that changes when another connection, in any process, has changed the keys.
@@ -190,15 +251,18 @@ impl Store {
     }
 
     pub(super) fn active(&self) -> Result<HashMap<KeyId, Record>, Error> {
-        let mut statement = self
-            .connection
-            .prepare("SELECT id, tag, tenant, operator FROM keys WHERE revoked_unix_ms IS NULL")?;
+        let mut statement = self.connection.prepare(
+            "SELECT id, tag, tenant, operator, scopes, expires_unix_ms FROM keys WHERE revoked_unix_ms IS NULL",
+        )?;
         let records = statement
             .query_map([], |row| {
+                let is_operator = row.get(3)?;
                 let record = Record {
                     tag: row.get(1)?,
-                    tenant: row.get::<_, i64>(2)?.unsigned_abs(),
-                    is_operator: row.get(3)?,
+                    tenant: row.get::<_, i64>(2)?.cast_unsigned(),
+                    is_operator,
+                    scopes: scopes(row, 4, is_operator)?,
+                    expires: row.get::<_, Option<i64>>(5)?.map(from_unix_ms),
                 };
                 Ok((KeyId::from_stored(row.get(0)?), record))
             })?
@@ -209,21 +273,52 @@ impl Store {
     pub(super) fn pepper(&self) -> &Pepper {
         &self.pepper
     }
+
+    pub(super) fn signer(&self) -> &Signer {
+        &self.signer
+    }
 }
 
-fn format_of(connection: &Connection) -> Result<i64, Error> {
-    Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
-}
+/// Selects what [`read_key`] reads.
+pub(super) const KEY: &str = "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms, operator, scopes,
+    expires_unix_ms, tags FROM keys";
 
-fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
+pub(super) fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
+    let is_operator = row.get(5)?;
     Ok(Key {
         id: KeyId::from_stored(row.get(0)?),
         label: row.get(1)?,
-        tenant: row.get::<_, i64>(2)?.unsigned_abs(),
-        is_operator: row.get(5)?,
+        tenant: row.get::<_, i64>(2)?.cast_unsigned(),
+        is_operator,
+        scopes: scopes(row, 6, is_operator)?,
+        tags: serde_json::from_str(&row.get::<_, String>(8)?).unwrap_or_default(),
         created: from_unix_ms(row.get(3)?),
+        expires: row.get::<_, Option<i64>>(7)?.map(from_unix_ms),
         revoked: row.get::<_, Option<i64>>(4)?.map(from_unix_ms),
     })
+}
+
+/// An operator's key has no bounds within its organisation.
+fn scopes(row: &Row<'_>, column: usize, is_operator: bool) -> rusqlite::Result<Scopes> {
+    let stored: String = row.get(column)?;
+    Ok(if is_operator { Scopes::of_an_owner() } else { Scopes::from_stored(&stored) })
+}
+
+/// Whether `text` has 1 to `most` characters, none of which controls a terminal.
+pub(super) fn is_printable(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+}
+
+/// The random bytes in the file at `path`, which is made if it is missing.
+fn random_of<const BYTES: usize>(path: PathBuf) -> Result<[u8; BYTES], Error> {
+    let random = || {
+        let mut bytes = [0u8; BYTES];
+        rand::fill(&mut bytes[..]);
+        bytes.to_vec()
+    };
+    let bytes =
+        state::read_or_make(&path, random).map_err(|source| Error::File { path: path.clone(), source })?;
+    bytes.try_into().map_err(|_| Error::Secret { path, expected: BYTES })
 }
 
 /// The secret of this installation; without it, stored tags are useless.
@@ -231,18 +326,6 @@ fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
 pub(super) struct Pepper([u8; PEPPER_BYTES]);
 
 impl Pepper {
-    fn open(state_dir: &Path) -> Result<Self, Error> {
-        let path = state_dir.join(PEPPER);
-        let random = || {
-            let mut pepper = [0u8; PEPPER_BYTES];
-            rand::fill(&mut pepper[..]);
-            pepper.to_vec()
-        };
-        let bytes = state::read_or_make(&path, random)
-            .map_err(|source| Error::File { path: path.clone(), source })?;
-        bytes.try_into().map(Self).map_err(|_| Error::Pepper { path: path.clone(), expected: PEPPER_BYTES })
-    }
-
     pub(super) fn tag(&self, key: &str) -> Tag {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length; this is a bug");
@@ -251,7 +334,7 @@ impl Pepper {
     }
 }
 
-fn unix_ms(time: SystemTime) -> i64 {
+pub(super) fn unix_ms(time: SystemTime) -> i64 {
     let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
 }
@@ -261,120 +344,4 @@ fn from_unix_ms(ms: i64) -> SystemTime {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o777
-    }
-
-    #[test]
-    fn keys_outlive_the_store() {
-        let dir = tempfile::tempdir().unwrap();
-        let (key, _) = Store::open(dir.path()).unwrap().create("  field team ").unwrap();
-        assert_eq!(key.label, "field team");
-        assert_eq!(Store::open(dir.path()).unwrap().list().unwrap(), [key]);
-    }
-
-    #[test]
-    fn a_revoked_key_stays_listed_with_the_first_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
-        let (key, _) = store.create("one").unwrap();
-        let revoked = store.revoke(&key.id).unwrap().unwrap();
-        assert!(revoked.revoked.is_some());
-        assert_eq!(store.revoke(&key.id).unwrap(), Some(revoked.clone()));
-        assert_eq!(store.list().unwrap(), [revoked]);
-        assert!(store.active().unwrap().is_empty());
-        assert_eq!(store.revoke(Secret::generate().id()).unwrap(), None);
-    }
-
-    #[test]
-    fn files_are_private_and_hold_no_key() {
-        let dir = tempfile::tempdir().unwrap();
-        let state = dir.path().join("a").join("b");
-        let store = Store::open(&state).unwrap();
-        let (_, secret) = store.create("one").unwrap();
-        assert_eq!(mode(&state), 0o700);
-        let mut files = 0;
-        for entry in fs::read_dir(&state).unwrap() {
-            let path = entry.unwrap().path();
-            assert_eq!(mode(&path), 0o600, "{}", path.display());
-            let bytes = fs::read(&path).unwrap();
-            let needle = &secret.expose().as_bytes()[12..];
-            assert!(!bytes.windows(needle.len()).any(|window| window == needle), "{}", path.display());
-            files += 1;
-        }
-        assert!(files >= 2, "database and pepper");
-    }
-
-    #[test]
-    fn a_database_that_others_could_read_is_made_private() {
-        let dir = tempfile::tempdir().unwrap();
-        drop(Store::open(dir.path()).unwrap());
-        let path = dir.path().join(DATABASE);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        drop(Store::open(dir.path()).unwrap());
-        assert_eq!(mode(&path), 0o600);
-    }
-
-    #[test]
-    fn a_damaged_pepper_is_an_error() {
-        let dir = tempfile::tempdir().unwrap();
-        drop(Store::open(dir.path()).unwrap());
-        fs::write(dir.path().join(PEPPER), b"short").unwrap();
-        assert!(matches!(Store::open(dir.path()), Err(Error::Pepper { .. })));
-    }
-
-    #[test]
-    fn a_newer_format_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
-        store.connection.pragma_update(None, "user_version", 99).unwrap();
-        drop(store);
-        assert!(matches!(Store::open(dir.path()), Err(Error::Newer { found: 99, .. })));
-    }
-
-    #[test]
-    fn keys_of_before_there_were_operators_are_taken_over() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
-        let (old, _) = store.create("old").unwrap();
-        store
-            .connection
-            .execute_batch("ALTER TABLE keys DROP COLUMN operator; PRAGMA user_version = 1;")
-            .unwrap();
-        drop(store);
-        let store = Store::open(dir.path()).unwrap();
-        assert_eq!(store.list().unwrap(), std::slice::from_ref(&old));
-        let (operator, _) = store.create_operator("scraper").unwrap();
-        assert!(operator.is_operator && !old.is_operator);
-        let known = store.active().unwrap();
-        assert!(known[&operator.id].is_operator && !known[&old.id].is_operator);
-        assert_eq!(format_of(&store.connection).unwrap(), FORMAT);
-    }
-
-    #[test]
-    fn labels_are_checked() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::open(dir.path()).unwrap();
-        for label in ["", "   ", "a\nb", "\u{7}", &"x".repeat(LABEL_CHARACTERS_MAX + 1)] {
-            assert!(matches!(store.create(label), Err(Error::Label)), "{label:?}");
-        }
-        assert!(store.create(&"é".repeat(LABEL_CHARACTERS_MAX)).is_ok());
-    }
-
-    #[test]
-    fn stores_opened_at_once_share_one_pepper() {
-        let dir = tempfile::tempdir().unwrap();
-        let tags: Vec<Tag> = std::thread::scope(|scope| {
-            let openers: Vec<_> =
-                (0..8).map(|_| scope.spawn(|| Store::open(dir.path()).unwrap().pepper().tag("x"))).collect();
-            openers.into_iter().map(|opener| opener.join().unwrap()).collect()
-        });
-        assert!(tags.windows(2).all(|pair| pair[0] == pair[1]));
-    }
-}
+mod tests;

@@ -2,25 +2,39 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
-use super::Error;
+use super::scope::Scopes;
 use super::secret::{self, KeyId};
 use super::store::{Pepper, Record, Store};
+use super::token::{Signer, TTL_MAX, Token, is_token};
+use super::{Error, public_id};
 use crate::share::Tenants;
 
 /// The longest that a key revoked or created by another process goes unnoticed.
 pub const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The caller that presented a key.
+/// The caller that presented a key, or a token that was made with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub key: KeyId,
     pub tenant: u64,
+    /// Never with a token.
     pub is_operator: bool,
+    pub scopes: Scopes,
+    pub is_token: bool,
+    /// When the key or the token expires.
+    pub expires: Option<SystemTime>,
+}
+
+/// A token, and how long it is valid.
+#[derive(Debug)]
+pub struct Granted {
+    pub token: String,
+    pub ttl: Duration,
 }
 
 /// A cheap handle; clones share the keys in memory.
@@ -31,9 +45,12 @@ pub struct Verifier {
 
 struct Shared {
     pepper: Pepper,
+    signer: Signer,
     tenants: Tenants,
     /// Locked only on the blocking pool: SQLite reads the disk.
     store: Mutex<Store>,
+    /// For changes: a connection does not notice its own.
+    writer: Mutex<Store>,
     /// Held while one caller refreshes; the others wait for its result instead of reading as well.
     snapshot: tokio::sync::Mutex<Snapshot>,
 }
@@ -43,6 +60,8 @@ struct Snapshot {
     records: Arc<HashMap<KeyId, Record>>,
     version: i64,
     checked: Instant,
+    /// This process has changed the keys since.
+    is_stale: bool,
 }
 
 impl Verifier {
@@ -55,12 +74,15 @@ impl Verifier {
             version: store.version()?,
             records: Arc::new(store.active()?),
             checked: Instant::now(),
+            is_stale: false,
         };
         let tenants = Tenants::default();
         tenants.set(count(&snapshot.records));
         let shared = Shared {
             pepper: store.pepper().clone(),
+            signer: store.signer().clone(),
             tenants,
+            writer: Mutex::new(store.reopen()?),
             store: Mutex::new(store),
             snapshot: tokio::sync::Mutex::new(snapshot),
         };
@@ -72,27 +94,62 @@ impl Verifier {
         self.shared.tenants.clone()
     }
 
-    /// The holder of `key`; `None` if it is not valid, for any reason.
+    /// The holder of `key`, which may be a token; `None` if it is not valid, for any reason.
     ///
     /// # Errors
     /// If the keys cannot be read: then every caller is refused.
     pub async fn verify(&self, key: &str) -> Result<Option<Identity>, Error> {
+        let now = SystemTime::now();
+        if is_token(key) {
+            let Some(token) = self.shared.signer.check(key, now) else { return Ok(None) };
+            return Ok(identity_of(token, &*self.records().await?, now));
+        }
         // The form of a key reveals nothing that the documentation does not.
         let Some(id) = secret::parse(key) else { return Ok(None) };
         let records = self.records().await?;
         // An unknown id takes the same steps as a known one with a wrong secret.
-        const NOBODY: Record = Record { tag: [0; 32], tenant: 0, is_operator: false };
+        const NOBODY: Record =
+            Record { tag: [0; 32], tenant: 0, is_operator: false, scopes: Scopes::NONE, expires: None };
         let record = records.get(&id);
         let known = subtle::Choice::from(u8::from(record.is_some()));
         let expected = record.unwrap_or(&NOBODY);
         let same = self.shared.pepper.tag(key).ct_eq(&expected.tag);
-        let Record { tenant, is_operator, .. } = *expected;
-        Ok(bool::from(known & same).then_some(Identity { key: id, tenant, is_operator }))
+        let Record { tenant, is_operator, scopes, expires, .. } = *expected;
+        let is_valid = bool::from(known & same) && is_live(expected, now);
+        let identity = Identity { key: id, tenant, is_operator, scopes, is_token: false, expires };
+        Ok(is_valid.then_some(identity))
+    }
+
+    /// A token for the holder of a key, valid for `ttl`, [`TTL_MAX`] or until the key expires, whichever is
+    /// least.
+    pub fn grant(&self, holder: &Identity, ttl: Duration) -> Granted {
+        let now = SystemTime::now();
+        let left = holder.expires.map(|expires| expires.duration_since(now).unwrap_or_default());
+        let ttl = ttl.min(TTL_MAX).min(left.unwrap_or(TTL_MAX));
+        let organisation = public_id::of_organisation(holder.tenant);
+        Granted { token: self.shared.signer.sign(&holder.key, organisation, now, ttl), ttl }
+    }
+
+    /// Reads or changes the keys. This process notices a change at once, others within [`REFRESH_INTERVAL`].
+    ///
+    /// # Errors
+    /// Those of `work`; [`Error::Interrupted`].
+    pub async fn with_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let shared = self.shared.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            work(&shared.writer.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        let done = done.await.map_err(|_| Error::Interrupted)?;
+        self.shared.snapshot.lock().await.is_stale = true;
+        done
     }
 
     async fn records(&self) -> Result<Arc<HashMap<KeyId, Record>>, Error> {
         let mut snapshot = self.shared.snapshot.lock().await;
-        if snapshot.checked.elapsed() >= REFRESH_INTERVAL {
+        if snapshot.is_stale || snapshot.checked.elapsed() >= REFRESH_INTERVAL {
             let shared = self.shared.clone();
             let seen = snapshot.clone();
             *snapshot = tokio::task::spawn_blocking(move || refresh(&shared.store, seen))
@@ -102,6 +159,24 @@ impl Verifier {
         }
         Ok(snapshot.records.clone())
     }
+}
+
+/// The holder of a token, if its key is still valid and allows it.
+fn identity_of(token: Token, records: &HashMap<KeyId, Record>, now: SystemTime) -> Option<Identity> {
+    let record = records.get(&token.key)?;
+    let is_own = public_id::of_organisation(record.tenant) == token.organisation;
+    (is_own && is_live(record, now)).then(|| Identity {
+        tenant: record.tenant,
+        is_operator: false,
+        scopes: record.scopes.and(token.scopes),
+        is_token: true,
+        expires: Some(token.expires),
+        key: token.key,
+    })
+}
+
+fn is_live(record: &Record, now: SystemTime) -> bool {
+    record.expires.is_none_or(|expires| now < expires)
 }
 
 /// Operators bring no work of their own.
@@ -116,7 +191,7 @@ fn refresh(store: &Mutex<Store>, seen: Snapshot) -> Result<Snapshot, Error> {
     // Read before the rows: a change in between is seen again next time, never missed.
     let (version, checked) = (store.version()?, Instant::now());
     let records = if version == seen.version { seen.records } else { Arc::new(store.active()?) };
-    Ok(Snapshot { records, version, checked })
+    Ok(Snapshot { records, version, checked, is_stale: false })
 }
 
 #[cfg(test)]
@@ -130,7 +205,16 @@ mod tests {
         let (key, secret) = Store::open(dir.path()).unwrap().create("one").unwrap();
         let verifier = Verifier::new(Store::open(dir.path()).unwrap()).unwrap();
         let identity = verifier.verify(secret.expose()).await.unwrap();
-        assert_eq!(identity, Some(Identity { key: key.id, tenant: key.tenant, is_operator: false }));
+        let scopes = Scopes::of_a_client();
+        let expected = Identity {
+            key: key.id,
+            tenant: key.tenant,
+            is_operator: false,
+            scopes,
+            is_token: false,
+            expires: None,
+        };
+        assert_eq!(identity, Some(expected));
         for stranger in [Secret::generate().expose(), "", "org_", "nonsense"] {
             assert_eq!(verifier.verify(stranger).await.unwrap(), None, "{stranger:?}");
         }
@@ -142,7 +226,8 @@ mod tests {
         let (key, secret) = Store::open(dir.path()).unwrap().create_operator("scraper").unwrap();
         let verifier = Verifier::new(Store::open(dir.path()).unwrap()).unwrap();
         let identity = verifier.verify(secret.expose()).await.unwrap();
-        assert_eq!(identity, Some(Identity { key: key.id, tenant: key.tenant, is_operator: true }));
+        let identity = identity.unwrap();
+        assert_eq!((identity.key, identity.tenant, identity.is_operator), (key.id, key.tenant, true));
     }
 
     #[tokio::test(start_paused = true)]
@@ -158,6 +243,67 @@ mod tests {
         other.revoke(&key.id).unwrap();
         tokio::time::advance(REFRESH_INTERVAL).await;
         assert_eq!(verifier.verify(secret.expose()).await.unwrap(), None);
+    }
+
+    async fn holder(verifier: &Verifier, secret: &Secret) -> Identity {
+        verifier.verify(secret.expose()).await.unwrap().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_ends_with_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = Store::open(dir.path()).unwrap();
+        let (key, secret) = other.create_operator("one").unwrap();
+        let verifier = Verifier::new(Store::open(dir.path()).unwrap()).unwrap();
+        let granted = verifier.grant(&holder(&verifier, &secret).await, Duration::from_secs(30));
+        let identity = verifier.verify(&granted.token).await.unwrap().unwrap();
+        assert_eq!((identity.key, identity.tenant), (key.id.clone(), key.tenant));
+        assert!(identity.is_token && !identity.is_operator);
+        assert_eq!((identity.scopes, granted.ttl), (Scopes::of_a_token(), Duration::from_secs(30)));
+
+        other.revoke(&key.id).unwrap();
+        tokio::time::advance(REFRESH_INTERVAL).await;
+        assert_eq!(verifier.verify(&granted.token).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_token_of_another_organisation_or_installation_is_unknown() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let (key, secret) = store.create("one").unwrap();
+        let (reader, no_use) = {
+            let scopes = Scopes::parse(["usage:read"]).unwrap();
+            store.insert(super::super::NewKey { scopes, ..super::super::NewKey::of_a_client("two") }).unwrap()
+        };
+        let verifier = Verifier::new(store).unwrap();
+        let ttl = Duration::from_secs(30);
+        let own = holder(&verifier, &secret).await;
+        let forged = verifier.grant(&Identity { tenant: key.tenant ^ 1, ..own.clone() }, ttl);
+        assert_eq!(verifier.verify(&forged.token).await.unwrap(), None);
+        let beyond = verifier.grant(&holder(&verifier, &no_use).await, ttl);
+        assert_eq!(verifier.verify(&beyond.token).await.unwrap().unwrap().scopes, Scopes::NONE);
+        assert!(!reader.scopes.is_empty());
+
+        // The key is the same there; the signing key is not.
+        let there = tempfile::tempdir().unwrap();
+        for file in ["keys.sqlite3", "keys.sqlite3-wal", "keys.pepper"] {
+            let _ = std::fs::copy(dir.path().join(file), there.path().join(file));
+        }
+        let elsewhere = Verifier::new(Store::open(there.path()).unwrap()).unwrap();
+        assert!(elsewhere.verify(secret.expose()).await.unwrap().is_some());
+        let granted = verifier.grant(&own, ttl);
+        assert!(verifier.verify(&granted.token).await.unwrap().is_some());
+        assert_eq!(elsewhere.verify(&granted.token).await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn a_change_of_this_process_counts_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let verifier = Verifier::new(Store::open(dir.path()).unwrap()).unwrap();
+        let (key, secret) = verifier.with_store(|store| store.create("one")).await.unwrap();
+        assert!(verifier.verify(secret.expose()).await.unwrap().is_some());
+        verifier.with_store(move |store| store.revoke(&key.id)).await.unwrap();
+        assert!(verifier.verify(secret.expose()).await.unwrap().is_none());
     }
 
     #[tokio::test]

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::activity::Activity;
@@ -11,15 +10,16 @@ use super::agreement::Agreement;
 use super::context::Context;
 use super::event::{Event, Results};
 use super::intake::{Intake, Mark};
+use super::second_listening::SecondListening;
 use super::settings::Settings;
-use super::span::{ENDPOINTING, FRAME, Span, to_samples, to_seconds};
+use super::span::{ENDPOINTING, FRAME, Span, placed_beside_silence, to_samples, to_seconds};
 use super::utterance::Utterance;
 use super::voice::{Heard, Voice};
 use crate::audio::{Pcm, SAMPLE_RATE};
-use crate::engine::{DecodingOptions, LanguageChoice, Recognition, Term, WINDOW_SAMPLES};
+use crate::engine::{DecodingOptions, LanguageChoice, Recognition, WINDOW_SAMPLES};
 use crate::transcript::{Word, in_order};
 use crate::turn;
-use crate::vad::{Endpointer, beside_silence, levels_of};
+use crate::vad::Endpointer;
 
 const SECOND: u64 = SAMPLE_RATE as u64;
 /// A span whose window is this long is closed in a pause of its second half, since the engine takes no more
@@ -79,12 +79,12 @@ enum Work {
         words: Vec<Word>,
         is_thorough: bool,
     },
-    /// A span is closed as soon as its voice without words was listened to again: this stretch, and then the others.
+    /// A span is closed as soon as its voice without words was listened to again: now this audio.
     ListeningAgain {
         close: Close,
         words: Vec<Word>,
-        stretch: Range<u64>,
-        others: Vec<Range<u64>>,
+        listening: SecondListening,
+        audio: Range<u64>,
     },
 }
 
@@ -109,6 +109,8 @@ struct Past {
     context: Context,
     last_word_end: f64,
     utterance: Utterance,
+    /// Seconds.
+    voice_without_words: f64,
     has_ended: bool,
 }
 
@@ -140,16 +142,25 @@ impl Channel {
             endpointer: Endpointer::new(ENDPOINTING),
             open: OpenSpan::new(Span::new(0)),
             work: Work::Idle,
-            past: Past { context: Context::default(), last_word_end: 0.0, utterance, has_ended: false },
+            past: Past {
+                context: Context::default(),
+                last_word_end: 0.0,
+                utterance,
+                voice_without_words: 0.0,
+                has_ended: false,
+            },
         }
     }
 
-    pub fn set_bias(&mut self, bias: Arc<[Term]>) {
-        self.settings.bias = bias;
-    }
-
-    pub fn set_language(&mut self, language: LanguageChoice) {
-        self.settings.language = language;
+    /// Other settings from here on. A language that was detected is still expected.
+    pub fn configure(&mut self, mut settings: Settings) {
+        if let (LanguageChoice::Detect { expected, .. }, LanguageChoice::Detect { expected: detected, .. }) =
+            (&mut settings.language, &self.settings.language)
+        {
+            expected.clone_from(detected);
+        }
+        self.past.utterance.configure(settings.speech_started, settings.gap);
+        self.settings = settings;
     }
 
     pub fn duration(&self) -> f64 {
@@ -159,6 +170,11 @@ impl Channel {
     /// Seconds of audio that wait to be recognised.
     pub fn waiting_seconds(&self) -> f64 {
         to_seconds(self.intake.position().saturating_sub(self.open.span.window_start(self.position)))
+    }
+
+    /// Seconds of voice before the last final result that gave no words.
+    pub fn voice_without_words(&self) -> f64 {
+        self.past.voice_without_words
     }
 
     /// Whether the last result was sent.
@@ -354,18 +370,12 @@ impl Channel {
                 }
                 self.finish(close, words, events)
             }
-            Work::ListeningAgain { close, mut words, stretch, others } => {
-                if recognition.is_certain(&DecodingOptions::default().for_second_listening()) {
-                    let inside = |word: &Word| stretch.contains(&to_samples(word.start.midpoint(word.end)));
-                    let mut found = self.words(recognition, stretch.start);
-                    found.retain(inside);
-                    // The same word where there is no voice was put there by alignment.
-                    let again = |word: &Word| found.iter().any(|found| found.is_like(word));
-                    words.retain(|word| self.open.span.has_voice(word.start..word.end) || !again(word));
-                    words.extend(found);
-                    words.sort_by(|a, b| a.start.total_cmp(&b.start));
-                }
-                self.listen_again(close, words, others, events)
+            Work::ListeningAgain { close, mut words, mut listening, audio } => {
+                let options = DecodingOptions::default().for_second_listening();
+                let is_certain = recognition.is_certain(&options);
+                let heard = if is_certain { self.placed(recognition, audio.start) } else { Vec::new() };
+                listening.take(heard, &options, &self.open.span, &mut words);
+                self.listen_again(close, words, listening, events)
             }
         }
     }
@@ -387,29 +397,28 @@ impl Channel {
             let at = to_seconds(close.at);
             words.retain(|word| word.start.midpoint(word.end) < at);
         }
-        let mut stretches = self.open.span.without_words(&words, close.at);
-        stretches.reverse();
-        self.listen_again(close, words, stretches, events)
+        self.listen_again(close, words, SecondListening::default(), events)
     }
 
     fn listen_again(
         &mut self,
         close: Close,
         words: Vec<Word>,
-        mut others: Vec<Range<u64>>,
+        mut listening: SecondListening,
         events: &mut VecDeque<Event>,
     ) -> Option<Request> {
-        let Some(stretch) = others.pop() else {
+        let stretches = || self.open.span.without_words(&words, close.at).stretches;
+        let Some(audio) = listening.next(stretches, self.intake.available()) else {
             self.work = Work::Idle;
             self.emit(close, words, events);
             return None;
         };
-        let mut request = self.request(stretch.start, stretch.end, false);
+        let mut request = self.request(audio.start, audio.end, false);
         request.options = request.options.for_second_listening();
         if let Some(code) = &self.heard_language {
             request.options.language = LanguageChoice::Named(code.clone());
         }
-        self.work = Work::ListeningAgain { close, words, stretch, others };
+        self.work = Work::ListeningAgain { close, words, listening, audio };
         Some(request)
     }
 
@@ -429,7 +438,10 @@ impl Channel {
             word.end = word.end.clamp(from, to.max(from));
         }
         in_order(&mut words);
-        let placed = self.beside_silence(&words, from..to.max(from));
+        self.past.voice_without_words += self.open.span.without_words(&words, close.at).voiced_seconds;
+        let origin = self.open.span.window_start(self.position);
+        let audio = self.intake.pcm(origin..to_samples(to.max(from)).max(origin));
+        let placed = placed_beside_silence(&words, from..to.max(from), origin, &audio);
         if let Some(last) = placed.last() {
             self.past.last_word_end = last.end;
             self.past.utterance.said(last.end);
@@ -472,6 +484,15 @@ impl Channel {
 
     /// The words of a window that began at `start`, in the stream's time, without those already sent.
     fn words(&self, recognition: Recognition, start: u64) -> Vec<Word> {
+        let mut words = self.placed(recognition, start);
+        if start < self.open.span.start {
+            words.drain(..self.past.context.told(&words, start, self.open.span.start));
+        }
+        words
+    }
+
+    /// All words of a window that began at `start`, in the stream's time.
+    fn placed(&self, recognition: Recognition, start: u64) -> Vec<Word> {
         let offset = to_seconds(start);
         let words = recognition.segments.into_iter().flat_map(|segment| segment.words);
         let placed = |word: Word| {
@@ -480,31 +501,7 @@ impl Channel {
         };
         let mut words: Vec<Word> = words.map(placed).collect();
         in_order(&mut words);
-        if start < self.open.span.start {
-            words.drain(..self.past.context.told(&words, start, self.open.span.start));
-        }
         words
-    }
-
-    /// The words of a final result, those beside silence at its edges. The words themselves stay for what is recognised
-    /// next, which must not depend on it.
-    fn beside_silence(&self, words: &[Word], span: Range<f64>) -> Vec<Word> {
-        let mut placed = words.to_vec();
-        let origin = self.open.span.window_start(self.position);
-        let end = to_samples(span.end);
-        if words.is_empty() || end <= origin {
-            return placed;
-        }
-        let levels = levels_of(self.intake.pcm(origin..end).samples());
-        let origin = to_seconds(origin);
-        let times: Vec<Range<f64>> =
-            words.iter().map(|word| word.start - origin..word.end - origin).collect();
-        for (word, times) in placed.iter_mut().zip(beside_silence(&levels, &times)) {
-            word.start = (times.start + origin).clamp(span.start, span.end);
-            word.end = (times.end + origin).clamp(span.start, span.end);
-        }
-        in_order(&mut placed);
-        placed
     }
 
     /// Expects a language that was detected over enough voice, until another is surely spoken.

@@ -39,6 +39,11 @@ pub struct Config {
     pub write_timeout_ms: u64,
     /// A larger message is refused. Default 1 MiB: half a minute of 16-bit samples.
     pub message_bytes_max: u64,
+    /// The session of a client of `/v1/realtime` that sends nothing for so long is closed; such clients keep their
+    /// connections open between conversations. Milliseconds, default 900 000.
+    pub realtime_idle_timeout_ms: u64,
+    /// A larger message on `/v1/realtime` is refused. Default 4 MiB: a minute of samples at 24 kHz in base64.
+    pub realtime_message_bytes_max: u64,
 }
 
 impl Default for Config {
@@ -56,6 +61,8 @@ impl Default for Config {
             idle_timeout_ms: 10_000,
             write_timeout_ms: 10_000,
             message_bytes_max: 1 << 20,
+            realtime_idle_timeout_ms: 900_000,
+            realtime_message_bytes_max: 4 << 20,
         }
     }
 }

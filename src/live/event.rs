@@ -46,7 +46,7 @@ pub struct Results {
     pub speech_final: bool,
     /// It was closed because the client asked.
     pub from_finalize: bool,
-    /// Of speakers, by number, whose voices are enrolled; empty unless names were asked for.
+    /// The name of each speaker, by number, whose voice is enrolled; empty unless names were asked for.
     pub names: Vec<Option<Identified>>,
     /// The language of the last window; `None` before the first.
     pub language: Option<String>,

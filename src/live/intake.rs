@@ -65,6 +65,11 @@ impl Intake {
         self.marks.pop_front_if(|mark| mark.position() < position + FRAME)
     }
 
+    /// The positions of the audio that is still there.
+    pub fn available(&self) -> Range<u64> {
+        self.audio.available()
+    }
+
     pub fn pcm(&self, range: Range<u64>) -> Pcm {
         self.audio.pcm(range)
     }

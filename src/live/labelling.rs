@@ -27,8 +27,8 @@ const FAILURES_MAX: u32 = 3;
 /// The speaker of words before any is known: labels begin with it.
 const FIRST: Speaker = Speaker { index: 0, confidence: 0.0 };
 
-/// The diarization of one channel.
-pub trait Diarization: Send + 'static {
+/// Diarization of one channel's audio as it comes.
+pub trait SpeakerStream: Send + 'static {
     /// Takes the next samples, 16 kHz.
     fn push(&mut self, samples: &[f32]);
 
@@ -39,7 +39,7 @@ pub trait Diarization: Send + 'static {
     fn voices(&self) -> Vec<Vec<f32>>;
 }
 
-impl Diarization for speakers::Stream {
+impl SpeakerStream for speakers::Stream {
     fn push(&mut self, samples: &[f32]) {
         Self::push(self, samples);
     }
@@ -70,13 +70,13 @@ impl std::ops::AddAssign for Shortfall {
 }
 
 struct Answer {
-    diarization: Box<dyn Diarization>,
+    stream: Box<dyn SpeakerStream>,
     words: Vec<Word>,
     result: Result<(), speakers::Error>,
 }
 
 enum Work {
-    Idle(Box<dyn Diarization>),
+    Idle(Box<dyn SpeakerStream>),
     Busy {
         answer: BoxFuture<'static, Answer>,
         /// For the result that waits or, once it has gone, for the answer.
@@ -105,9 +105,9 @@ pub struct Labelling {
 }
 
 impl Labelling {
-    pub fn new(diarization: Box<dyn Diarization>, patience: Duration, naming: Option<Naming>) -> Self {
+    pub fn new(stream: Box<dyn SpeakerStream>, patience: Duration, naming: Option<Naming>) -> Self {
         Self {
-            work: Work::Idle(diarization),
+            work: Work::Idle(stream),
             patience,
             naming,
             asked: None,
@@ -121,7 +121,7 @@ impl Labelling {
 
     pub fn push(&mut self, samples: &[f32]) {
         match &mut self.work {
-            Work::Idle(diarization) => diarization.push(samples),
+            Work::Idle(stream) => stream.push(samples),
             Work::Busy { .. } => self.unheard.extend_from_slice(samples),
             Work::GivenUp => {}
         }
@@ -169,16 +169,16 @@ impl Labelling {
     }
 
     fn answered(&mut self, answer: Answer, ready: &mut VecDeque<Event>) {
-        let Answer { mut diarization, mut words, result } = answer;
-        diarization.push(&std::mem::take(&mut self.unheard));
-        self.work = Work::Idle(diarization);
+        let Answer { mut stream, mut words, result } = answer;
+        stream.push(&std::mem::take(&mut self.unheard));
+        self.work = Work::Idle(stream);
         self.failures_in_a_row = if result.is_ok() { 0 } else { self.failures_in_a_row + 1 };
         let asked = self.asked.take();
         match result {
             Ok(()) => {
                 self.last = fill(&mut words, self.last);
-                if let (Some(naming), Work::Idle(diarization)) = (&mut self.naming, &self.work) {
-                    naming.update(&diarization.voices());
+                if let (Some(naming), Work::Idle(stream)) = (&mut self.naming, &self.work) {
+                    naming.update(&stream.voices());
                 }
                 if let Some(results) = asked {
                     self.send(Results { words, ..results }, ready);
@@ -243,11 +243,11 @@ impl Labelling {
 
     fn release_words(&mut self, mut results: Results, ready: &mut VecDeque<Event>) {
         match std::mem::replace(&mut self.work, Work::GivenUp) {
-            Work::Idle(mut diarization) if results.is_final => {
+            Work::Idle(mut stream) if results.is_final => {
                 let mut words = results.words.clone();
                 let answer = Box::pin(async move {
-                    let result = diarization.label(&mut words).await;
-                    Answer { diarization, words, result }
+                    let result = stream.label(&mut words).await;
+                    Answer { stream, words, result }
                 });
                 let limit = Box::pin(sleep(self.patience));
                 self.work = Work::Busy { answer, limit, begun: Instant::now() };

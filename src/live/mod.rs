@@ -30,6 +30,7 @@ mod labelling;
 mod lag;
 mod options;
 mod recording;
+mod second_listening;
 mod session;
 mod settings;
 mod shared;
@@ -116,6 +117,23 @@ impl Live {
         let shared = Arc::get_mut(&mut self.shared).expect("nothing shares it yet; this is a bug");
         shared.turn_model = model;
         self
+    }
+
+    /// The same for the engine of another model. Its streams count as those of this one.
+    pub fn with_engine(&self, engine: Engine) -> Self {
+        let Shared { vad, diarizer, turn_model, config, streams, tenants, readers, .. } = &*self.shared;
+        let shared = Shared {
+            engine,
+            vad: vad.clone(),
+            diarizer: diarizer.clone(),
+            turn_model: turn_model.clone(),
+            config: config.clone(),
+            streams: streams.clone(),
+            tenants: tenants.clone(),
+            readers: readers.clone(),
+            lag: Lag::default(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Whether streams may ask for speakers.

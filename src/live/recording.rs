@@ -31,6 +31,11 @@ impl Recording {
         self.start + self.samples.len() as u64
     }
 
+    /// The positions of the samples that are still there.
+    pub fn available(&self) -> Range<u64> {
+        self.start..self.end()
+    }
+
     /// The samples of `range` that are still there.
     pub fn pcm(&self, range: Range<u64>) -> Pcm {
         let [start, end] =

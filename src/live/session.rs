@@ -18,6 +18,8 @@ use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
 use crate::engine::{self, Class, LanguageChoice, Recognition, Term, Window};
+use crate::telemetry::metrics::VOICE_WITHOUT_WORDS;
+use crate::usage::{self, Work};
 use crate::voices::Naming;
 
 /// Further channels of a stream are ignored.
@@ -56,6 +58,12 @@ pub struct Session {
     audio_has_ended: bool,
     /// The error that ended the audio, returned after all events before it.
     failure: Option<Error>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.count();
+    }
 }
 
 impl Session {
@@ -104,16 +112,35 @@ impl Session {
         pushed.or_else(|error| self.broke(error.into()))
     }
 
+    /// Other options from here on, for the open span as well; the format, the channels and the speakers stay.
+    pub fn configure(&mut self, options: Options) {
+        let Options { format, multichannel, speakers, voices, tenant, .. } = &self.options;
+        let (format, multichannel, speakers) = (*format, *multichannel, *speakers);
+        let (voices, tenant) = (voices.clone(), *tenant);
+        self.options = Options { format, multichannel, speakers, voices, tenant, ..options };
+        self.reconfigure();
+    }
+
     /// Names and terms to expect from here on.
     pub fn set_bias(&mut self, bias: &Arc<[Term]>) {
-        self.channels.iter_mut().for_each(|channel| channel.set_bias(bias.clone()));
         self.options.bias = bias.clone();
+        self.reconfigure();
+    }
+
+    fn reconfigure(&mut self) {
+        let settings = self.settings();
+        self.channels.iter_mut().for_each(|channel| channel.configure(settings.clone()));
+    }
+
+    fn settings(&self) -> Settings {
+        let config = &self.shared.config;
+        Settings::new(&self.options, config.min_pause_ms, config.hop_ms)
     }
 
     /// The language to expect from here on.
     pub fn set_language(&mut self, language: &LanguageChoice) {
-        self.channels.iter_mut().for_each(|channel| channel.set_language(language.clone()));
         self.options.language = language.clone();
+        self.reconfigure();
     }
 
     /// Closes the open span of `channel`, or of all, once the audio pushed so far is recognised.
@@ -148,6 +175,11 @@ impl Session {
         self.channels.len().max(1)
     }
 
+    /// Seconds of voice that gave no words, all channels added up: of the audio before each one's last final result.
+    pub fn voice_without_words(&self) -> f64 {
+        self.channels.iter().map(Channel::voice_without_words).sum()
+    }
+
     /// Results whose words lack the speakers that were asked for.
     pub fn shortfall(&self) -> Shortfall {
         let mut all = Shortfall::default();
@@ -169,6 +201,9 @@ impl Session {
             return Ok(Progress::Event(event));
         }
         if self.audio_has_ended && self.is_done() {
+            for channel in &self.channels {
+                VOICE_WITHOUT_WORDS.with(&[]).record(channel.voice_without_words());
+            }
             return self.failure.take().map_or(Ok(Progress::Ended), Err);
         }
         let hears = !self.audio_has_ended && self.has_room();
@@ -210,8 +245,20 @@ impl Session {
         self.labelled.pop_front()
     }
 
+    /// What was heard counts as use of the request that opened the stream. After closing that is nothing.
+    fn count(&self) {
+        let model = self.shared.engine.model();
+        usage::worked(Work {
+            audio_seconds: self.duration(),
+            channels: u32::try_from(self.channels()).unwrap_or(u32::MAX),
+            model: Some(usage::Model { id: model.uuid, name: model.name.clone() }),
+            ..Work::default()
+        });
+    }
+
     /// Gives back its share of the engine, and the audio; there are no more events.
     pub fn close(&mut self) {
+        self.count();
         self.windows.clear();
         self.channels = Vec::new();
         self.labelling = Vec::new();
@@ -226,7 +273,7 @@ impl Session {
             Piece::Pcm(pcm) => {
                 if self.channels.is_empty() {
                     let Shared { vad, diarizer, config, .. } = &*self.shared;
-                    let settings = Settings::new(&self.options, config.min_pause_ms, config.hop_ms);
+                    let settings = self.settings();
                     let channel = |index| Channel::new(index, settings.clone(), Activity::new(vad.as_ref()));
                     self.channels = (0..pcm.len()).map(channel).collect();
                     self.windows = pcm.iter().map(|_| None).collect();

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use crate::audio::SAMPLE_RATE;
-use crate::transcript::Word;
+use crate::audio::{Pcm, SAMPLE_RATE};
+use crate::transcript::{Word, in_order};
 use crate::vad::{
-    Endpointer, Endpointing, FRAME_SAMPLES, SURE_SPEECH, smoothed_at, unaccounted, voiced_part,
+    Endpointer, Endpointing, FRAME_SAMPLES, SURE_SPEECH, beside_silence, levels_of, smoothed_at, unaccounted,
+    voiced_part,
 };
 
 /// Voice begins at the same probability as in whole files, and ends sooner, because a client waits for the end.
@@ -29,6 +30,14 @@ pub struct Span {
     voice: Option<Voiced>,
     /// The probabilities of the frames since the first voiced one.
     frames: Vec<f32>,
+}
+
+/// Voice that no word accounts for.
+pub struct WithoutWords {
+    /// With some silence around them.
+    pub stretches: Vec<Range<u64>>,
+    /// The voice in them.
+    pub voiced_seconds: f64,
 }
 
 struct Voiced {
@@ -130,8 +139,8 @@ impl Span {
         (position.saturating_sub(first) / FRAME) as usize
     }
 
-    /// Stretches of voice before `end` that none of `words` accounts for.
-    pub fn without_words(&self, words: &[Word], end: u64) -> Vec<Range<u64>> {
+    /// Voice before `end` that none of `words` accounts for.
+    pub fn without_words(&self, words: &[Word], end: u64) -> WithoutWords {
         let first = self.first_frame();
         let origin = to_seconds(first);
         let accounted: Vec<Range<f64>> = words
@@ -139,11 +148,15 @@ impl Span {
             .flat_map(Word::plausible_times)
             .map(|times| times.start - origin..times.end - origin)
             .collect();
-        let stretches = unaccounted(&self.frames, 0..self.index(end), &accounted);
+        let found = unaccounted(&self.frames, 0..self.index(end), &accounted);
         let position = |frame: usize| first + frame as u64 * FRAME;
         let samples =
-            |frames: Range<usize>| position(frames.start).max(self.start)..position(frames.end).min(end);
-        stretches.into_iter().map(|stretch| samples(stretch.frames)).collect()
+            |frames: &Range<usize>| position(frames.start).max(self.start)..position(frames.end).min(end);
+        let frames: usize = found.iter().map(|stretch| stretch.voiced).sum();
+        WithoutWords {
+            stretches: found.iter().map(|stretch| samples(&stretch.frames)).collect(),
+            voiced_seconds: to_seconds(frames as u64 * FRAME),
+        }
     }
 
     /// The voiced part of a word's `seconds` in the stream.
@@ -172,6 +185,24 @@ impl Span {
     fn smoothed(&self, position: u64) -> f32 {
         smoothed_at(&self.frames, self.index(position))
     }
+}
+
+/// The words of a final result, those beside silence at its edges; `audio` of the span begins at `origin`. The words
+/// themselves stay for what is recognised next, which must not depend on it.
+pub fn placed_beside_silence(words: &[Word], span: Range<f64>, origin: u64, audio: &Pcm) -> Vec<Word> {
+    let mut placed = words.to_vec();
+    if words.is_empty() || audio.is_empty() {
+        return placed;
+    }
+    let levels = levels_of(audio.samples());
+    let origin = to_seconds(origin);
+    let times: Vec<Range<f64>> = words.iter().map(|word| word.start - origin..word.end - origin).collect();
+    for (word, times) in placed.iter_mut().zip(beside_silence(&levels, &times)) {
+        word.start = (times.start + origin).clamp(span.start, span.end);
+        word.end = (times.end + origin).clamp(span.start, span.end);
+    }
+    in_order(&mut placed);
+    placed
 }
 
 fn frame_start(position: u64) -> u64 {

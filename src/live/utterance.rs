@@ -28,6 +28,10 @@ impl Utterance {
         Self { channel, tells_start, gap, started: None, start_is_told: false, last_word_end: None }
     }
 
+    pub fn configure(&mut self, tells_start: bool, gap: Option<u64>) {
+        (self.tells_start, self.gap) = (tells_start, gap);
+    }
+
     /// Words were sent, the last of which ends at this time.
     pub fn said(&mut self, last_word_end: f64) {
         self.last_word_end = Some(last_word_end);

@@ -1,6 +1,7 @@
 //! The configuration of the model: its name, its device and its number formats.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,16 @@ pub struct Config {
     /// A known name (`base`, `large-v3`, …) or a folder. Default `base`. `synthetic:NAME` makes random weights of that
     /// model's shape, to measure with: its transcripts mean nothing.
     pub model: String,
+    /// Further models to serve beside `model`, each a known name or a folder. Requests choose by the parameter `model`; those
+    /// that name none of them get `model`. Default: none.
+    pub serve: Vec<String>,
+    /// When the models of `serve` are loaded: `start` or `first_use`. Default `start`.
+    pub load: LoadTime,
+    /// A model of `serve` that nothing has used for this long is unloaded; the next request loads it again. Seconds; 0:
+    /// never. Default 0.
+    pub idle_seconds: u64,
+    /// Further names that requests may use, each with the name of a served model: `{ whisper-1 = "base" }`. Default: none.
+    pub names: BTreeMap<String, String>,
     /// Tokens of each 30 s window of a synthetic model: `64`, or `20-220` to spread them evenly. Needed for such a model,
     /// and allowed for no other. Default: none.
     pub synthetic_tokens: Option<TokenRange>,
@@ -51,6 +62,10 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             model: "base".into(),
+            serve: Vec::new(),
+            load: LoadTime::Start,
+            idle_seconds: 0,
+            names: BTreeMap::new(),
             synthetic_tokens: None,
             device: DeviceChoice::Auto,
             compute_type: ComputeType::Auto,
@@ -72,6 +87,34 @@ impl Config {
         self.model.strip_prefix(SYNTHETIC)
     }
 
+    /// The names of all served models, each with its place in `model` and `serve`: `model` first, and no name twice.
+    pub fn served(&self) -> Vec<(String, &str)> {
+        let mut served: Vec<(String, &str)> = Vec::new();
+        for model in std::iter::once(&self.model).chain(&self.serve) {
+            let name = Self::name_of(model);
+            if served.iter().all(|(other, _)| *other != name) {
+                served.push((name, model));
+            }
+        }
+        served
+    }
+
+    /// The name under which requests know `model`: a known model's own, a folder's last part.
+    pub fn name_of(model: &str) -> String {
+        if model.starts_with(SYNTHETIC) {
+            return model.to_owned();
+        }
+        let name = Path::new(model).file_name().map_or("whisper".into(), |name| name.to_string_lossy());
+        let alias = hub::ALIASES.iter().find(|(alias, _)| *alias == model);
+        alias.map_or(name.into_owned(), |(_, name)| (*name).to_owned())
+    }
+
+    /// The names of the shapes of all synthetic models that are served.
+    pub fn synthetic_shapes(&self) -> Vec<&str> {
+        let models = std::iter::once(&self.model).chain(&self.serve);
+        models.filter_map(|model| model.strip_prefix(SYNTHETIC)).collect()
+    }
+
     /// [`Config::slots`], or its default for the device.
     pub(super) fn slots(&self, on_cuda: bool) -> usize {
         match self.slots {
@@ -80,6 +123,14 @@ impl Config {
             slots => slots,
         }
     }
+}
+
+/// When models beside the default are loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadTime {
+    Start,
+    FirstUse,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,6 +285,16 @@ pub enum AudioCacheType {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn served_models_have_one_name_each() {
+        let serve = ["tiny.en", "base", "large", "/models/own", "large-v3"];
+        let config = Config { serve: serve.map(str::to_owned).to_vec(), ..Config::default() };
+        let served = config.served();
+        let expected =
+            [("base", "base"), ("tiny.en", "tiny.en"), ("large-v3", "large"), ("own", "/models/own")];
+        assert_eq!(served, expected.map(|(name, model)| (name.to_owned(), model)));
+    }
 
     #[test]
     fn tokens_are_a_number_or_a_range_and_written_as_they_are_read() {

@@ -75,6 +75,14 @@ pub fn check_device(
 }
 
 impl Footprint {
+    /// Both together.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            weights: self.weights.saturating_add(other.weights),
+            slots: self.slots.saturating_add(other.slots),
+        }
+    }
+
     /// `number_bytes`: size of an element of the weights and the text cache. `audio_bytes`: of the audio cache.
     fn new(dimensions: &Dimensions, slots: usize, number_bytes: usize, audio_bytes: usize) -> Self {
         let &Dimensions { width, decoder_layers, elements } = dimensions;

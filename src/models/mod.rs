@@ -1,5 +1,7 @@
 //! Speech models on devices. Besides the configuration and the command line, only `app` names this module: all others know
 //! the engine.
+//!
+//! [admission and load]: crate::engine
 #![doc = include_str!("README.md")]
 
 mod ceilings;
@@ -12,7 +14,9 @@ mod weights;
 mod whisper;
 
 pub use ceilings::{Ceilings, ceilings};
-pub use config::{AudioCacheType, AudioContext, ComputeType, Config, DeviceChoice, SYNTHETIC, TokenRange};
+pub use config::{
+    AudioCacheType, AudioContext, ComputeType, Config, DeviceChoice, LoadTime, SYNTHETIC, TokenRange,
+};
 pub use devices::{each_device, find as first_device};
 pub use error::Error;
 pub use footprint::Footprint;

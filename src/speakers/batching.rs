@@ -88,7 +88,7 @@ impl Batcher {
         let (calls, queue) = unbounded();
         let (report, reported) = bounded(1);
         let serve = move || {
-            step_back();
+            lower_priority();
             match load() {
                 Ok(networks) => {
                     drop(report.send(Ok(())));
@@ -181,7 +181,7 @@ impl Place {
 }
 
 /// Lowers the priority of this thread and of threads that it starts.
-fn step_back() {
+fn lower_priority() {
     // SAFETY: changes only the scheduling of the calling thread, on Linux; a refusal changes nothing.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
 }

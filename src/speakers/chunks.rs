@@ -6,11 +6,15 @@
 
 use std::ops::Range;
 
+use super::filter_bank::{FRAME as BANK_WINDOW, HOP as BANK_SAMPLES};
 use super::frames::{Tally, frame_at, start_of};
+use super::network::{CHANNELS, MEL_BINS};
 
 /// A chunk's length, and the time between chunks, in seconds.
 const CHUNK_SECONDS: f64 = 1.5;
-pub const STEP_SECONDS: f64 = 0.5;
+const STEP_SECONDS: f64 = 0.5;
+/// The part of a chunk's seconds that no other chunk stands for: chunks overlap.
+pub const STEP_PART: f32 = (STEP_SECONDS / CHUNK_SECONDS) as f32;
 /// A region up to this long is one chunk, in seconds.
 const SINGLE_SECONDS: f64 = 2.0;
 /// Shorter regions get no chunk, in seconds.
@@ -20,18 +24,12 @@ const PIECE_SECONDS: f64 = 6.0;
 /// Rows of one speaker with which a chunk can leave out those of overlap: half a second.
 const CLEAN_ROWS: usize = 25;
 
-/// Seconds between frames of filter banks, samples between them, and samples that each takes.
-const BANK_SECONDS: f64 = 0.01;
-const BANK_SAMPLES: usize = 160;
-const BANK_WINDOW: usize = 400;
-/// Bands of a frame of filter banks.
-const BANDS: usize = 80;
+/// Seconds between frames of filter banks.
+const BANK_SECONDS: f64 = BANK_SAMPLES as f64 / 16_000.0;
 /// Frames of filter banks to a row of the trunk's output.
 const STRIDE: usize = 2;
 /// Seconds between rows of the trunk's output.
 const ROW_SECONDS: f64 = STRIDE as f64 * BANK_SECONDS;
-/// Channels of the trunk's output.
-const CHANNELS: usize = 512;
 
 /// A stretch of a region with an embedding of its own.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,11 +97,11 @@ impl Piece {
 
     /// The trunk's input: filter banks of [`Self::samples`], less their means.
     pub fn normalized(mut filter_banks: Vec<f32>) -> Vec<f32> {
-        let frames = filter_banks.len() / BANDS;
-        for band in 0..BANDS {
-            let values = filter_banks.iter().skip(band).step_by(BANDS);
+        let frames = filter_banks.len() / MEL_BINS;
+        for bin in 0..MEL_BINS {
+            let values = filter_banks.iter().skip(bin).step_by(MEL_BINS);
             let mean = values.map(|&value| f64::from(value)).sum::<f64>() / frames.max(1) as f64;
-            filter_banks.iter_mut().skip(band).step_by(BANDS).for_each(|value| *value -= mean as f32);
+            filter_banks.iter_mut().skip(bin).step_by(MEL_BINS).for_each(|value| *value -= mean as f32);
         }
         filter_banks
     }

@@ -10,6 +10,7 @@ use crate::vad::Vad;
 use super::batching::Batcher;
 use super::chunks::{self, Chunk};
 use super::clustering::{self, Count, Embedded};
+use super::cosine::similarity;
 use super::error::Error;
 use super::frames::{FRAME_SAMPLES, Tally, Window, local_speakers};
 use super::network::WINDOW_SAMPLES;
@@ -22,14 +23,14 @@ use super::voice::Voice;
 /// Frames between windows: 5 s, so that two windows see each frame.
 pub const HOP_FRAMES: usize = 296;
 /// Windows that are segmented at once, and pieces that the trunk hears at once: memory, and work for all threads.
-const WINDOWS: usize = 16;
-const PIECES: usize = 16;
+const WINDOWS_AT_ONCE: usize = 16;
+const PIECES_AT_ONCE: usize = 16;
 /// The longest region, in frames: 30 s. Its chunks are computed at once.
-pub const REGION_FRAMES: usize = 1_778;
+pub const REGION_FRAMES_MAX: usize = 1_778;
 /// The share of windows with two local speakers from which on there are two in the recording.
 pub const LOCAL_SHARE: f64 = 0.3;
 
-/// What is known about the number of speakers.
+/// The number of speakers, as far as the client knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     pub min_speakers: Option<usize>,
@@ -74,7 +75,7 @@ pub async fn diarize(
         for unheard in voice.unheard(&tally, 0..tally.end()) {
             tally.hear(unheard);
         }
-        let regions = regions(&tally, 0..tally.end(), REGION_FRAMES);
+        let regions = regions(&tally, 0..tally.end(), REGION_FRAMES_MAX);
         Segmented { windows, tally, regions }
     });
     let segmented = Arc::new(segmented.await?);
@@ -90,7 +91,7 @@ pub async fn diarize(
             pending.push(region);
         }
         let pieces: usize = pending.iter().map(|region| region.pieces.len()).sum();
-        if pieces >= PIECES || index + 1 == segmented.regions.len() {
+        if pieces >= PIECES_AT_ONCE || index + 1 == segmented.regions.len() {
             let (more, vectors) =
                 embed(batcher, std::mem::take(&mut pending), |range| samples(sound, range)).await?;
             chunks.extend(more);
@@ -113,7 +114,7 @@ async fn segment(batcher: &Batcher, sound: &Sound) -> Result<Vec<Window>, Error>
         if sound.is_empty() { 0 } else { 1 + sound.len().saturating_sub(WINDOW_SAMPLES).div_ceil(hop) };
     let mut windows = Vec::with_capacity(count);
     while windows.len() < count {
-        let batch = windows.len()..(windows.len() + WINDOWS).min(count);
+        let batch = windows.len()..(windows.len() + WINDOWS_AT_ONCE).min(count);
         let place = batcher.place().await;
         let audio =
             batch.clone().map(|index| samples(sound, index * hop..index * hop + WINDOW_SAMPLES)).collect();
@@ -148,7 +149,7 @@ fn assemble(
     let centres = clustering::centres(embedded, options.count(see_two(&segmented.windows)));
     let similarities: Vec<Vec<f32>> = embedded
         .iter()
-        .map(|chunk| centres.iter().map(|centre| clustering::similarity(&chunk.vector, centre)).collect())
+        .map(|chunk| centres.iter().map(|centre| similarity(&chunk.vector, centre)).collect())
         .collect();
     let mut timeline =
         Timeline::new(0..segmented.tally.end(), &segmented.regions, chunks, &similarities, &segmented.tally);

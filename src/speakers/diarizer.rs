@@ -39,7 +39,7 @@ impl Diarizer {
     }
 
     /// On networks that are loaded already.
-    pub fn new(batcher: Batcher) -> Self {
+    pub(super) fn new(batcher: Batcher) -> Self {
         Self { batcher, vad: None }
     }
 

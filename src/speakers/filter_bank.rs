@@ -8,9 +8,9 @@ use realfft::{RealFftPlanner, RealToComplex};
 use super::network::MEL_BINS;
 
 /// Samples of a frame, 25 ms at 16 kHz.
-const FRAME: usize = 400;
+pub(super) const FRAME: usize = 400;
 /// Samples between frames, 10 ms.
-const HOP: usize = 160;
+pub(super) const HOP: usize = 160;
 /// A frame is padded with zeros to a power of two.
 const PADDED: usize = 512;
 /// The highest bin, half the sampling rate, is in no filter.

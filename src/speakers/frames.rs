@@ -80,7 +80,7 @@ impl Window {
     }
 }
 
-/// What the windows that see a frame say about it, weighted towards their middles.
+/// Speakers and changes in each frame: the mean over the windows that see it, weighted towards their middles.
 #[derive(Default)]
 pub struct Tally {
     /// The frame that `frames` begins with.

@@ -8,7 +8,7 @@ use crate::vad::{Vad, VadStream};
 use super::batching::Batcher;
 use super::chunks;
 use super::clustering::Count;
-use super::diarize::{Diarization, HOP_FRAMES, LOCAL_SHARE, Options, REGION_FRAMES};
+use super::diarize::{Diarization, HOP_FRAMES, LOCAL_SHARE, Options, REGION_FRAMES_MAX};
 use super::error::Error;
 use super::frames::{FRAME_SAMPLES, Tally, Window, frame_at, local_speakers};
 use super::memory::Memory;
@@ -23,14 +23,14 @@ const WAITING_SAMPLES: usize = 60 * 16_000;
 /// Seconds for which turns are remembered, for words that come late.
 const TURNS_SECONDS: f64 = 60.0;
 /// Windows with speech before two local speakers in them count.
-const WINDOWS: usize = 4;
+const WINDOWS_HEARD_MIN: usize = 4;
 
 /// The speakers of one stream.
 ///
 /// Nothing is computed before words become final. Then segmentation hears what has come since, in windows of 10 s whose
 /// ends are 5 s apart and one that ends with the audio, and the trunk hears it once; so a second of audio costs two
 /// fifths of a window and a second of the trunk, or more of a window where words become final more often than every 5 s.
-/// Memory is bounded: at most 70 s of audio, 600 chunks, and a minute of turns.
+/// Memory is bounded: at most 80 s of audio, 600 chunks, and a minute of turns.
 pub struct Stream {
     batcher: Batcher,
     options: Options,
@@ -113,11 +113,6 @@ impl Stream {
         Ok(())
     }
 
-    /// The turns of the last minute, in order of start.
-    pub fn turns(&self) -> &[Turn] {
-        &self.recent
-    }
-
     /// The mean embedding of each speaker so far, of unit length.
     pub fn voices(&self) -> Vec<Vec<f32>> {
         self.memory.voices().to_vec()
@@ -168,7 +163,7 @@ impl Stream {
     /// is cut there if the `last` final word reaches into it.
     fn ended(&self, last: Option<usize>) -> (Vec<Range<usize>>, usize) {
         let end = self.tally.end().min(self.segmented);
-        let mut found = regions(&self.tally, self.settled..end, REGION_FRAMES);
+        let mut found = regions(&self.tally, self.settled..end, REGION_FRAMES_MAX);
         let is_open = |region: &Range<usize>| region.end + PAUSE_FRAMES > end;
         if let Some(open) =
             found.pop_if(|region| is_open(region) && last.is_none_or(|last| last <= region.start))
@@ -203,7 +198,8 @@ impl Stream {
     /// Bounds from above alone: a stream begins before all of its speakers have talked.
     fn count(&self) -> Count {
         let most = self.options.speakers_expected.or(self.options.max_speakers).unwrap_or(usize::MAX).max(1);
-        let saw_two = self.heard >= WINDOWS && self.heard_two as f64 >= LOCAL_SHARE * self.heard as f64;
+        let saw_two =
+            self.heard >= WINDOWS_HEARD_MIN && self.heard_two as f64 >= LOCAL_SHARE * self.heard as f64;
         Count { least: 1, most, saw_two }
     }
 

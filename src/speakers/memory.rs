@@ -1,18 +1,18 @@
 //! A stream's memory of its speakers: chunks heard so far, clustered again and again, under labels that never change.
 
-use super::clustering::{Count, Embedded, SAME_SPEAKER, best, centres, similarity};
+use super::chunks::STEP_PART;
+use super::clustering::{Count, Embedded, SAME_SPEAKER, centres};
+use super::cosine::{best, similarity};
 
 /// Chunks that are remembered. Those of the speaker who has the most give way first, the oldest before the others, so
 /// that a speaker who has been silent for long is known again.
-const CHUNKS_MAX: usize = 600;
+const REMEMBERED_MAX: usize = 600;
 /// The chunks are clustered again once this share of them is new,
 const NEW_SHARE: f32 = 0.05;
 /// or as soon as a chunk is no nearer than this to any speaker.
 const UNKNOWN: f32 = 0.5;
 /// Seconds of speech that a new speaker needs.
 const NEW_SECONDS: f32 = 1.0;
-/// Seconds that a chunk stands for, as a part of its length: chunks overlap.
-const STEP_PART: f32 = 1.0 / 3.0;
 
 /// The speakers of one stream.
 #[derive(Default)]
@@ -108,7 +108,7 @@ impl Memory {
     }
 
     fn forget(&mut self) {
-        let Some(excess) = self.chunks.len().checked_sub(CHUNKS_MAX).filter(|&excess| excess > 0) else {
+        let Some(excess) = self.chunks.len().checked_sub(REMEMBERED_MAX).filter(|&excess| excess > 0) else {
             return;
         };
         let mut counts = vec![0usize; self.voices.len()];

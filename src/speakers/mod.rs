@@ -1,4 +1,4 @@
-//! Diarization: which of a recording's speakers talks when.
+//! Diarization: who talks when in a recording.
 //!
 //! ```text
 //! 10 s windows → segmentation: local speakers, overlap → regions of one speaker
@@ -6,13 +6,14 @@
 //! ```
 //!
 //! The networks are pyannote's segmentation 3.0 (PyanNet, powerset) and CAM++, both written by hand on the kernels of
-//! [`crate::cpu`]. They are behind [`Networks`], so that a device other than the processor can compute them.
+//! [`crate::cpu`]. They are behind the trait `Networks`, so that a device other than the processor can compute them.
 #![doc = include_str!("README.md")]
 
 mod batching;
 mod chunks;
 mod clustering;
 mod config;
+mod cosine;
 mod diarize;
 mod diarizer;
 mod embedding;
@@ -35,16 +36,13 @@ mod voice;
 mod weights;
 mod words;
 
-pub use batching::Batcher;
 pub use config::{Config, DeviceChoice, MODEL, Models};
+pub use cosine::similarity;
 pub use diarize::{Diarization, Options, Turn};
 pub use diarizer::Diarizer;
 pub use embedding::Embedding;
 pub use error::Error;
 pub use filter_bank::filter_banks;
 pub use live::Stream;
-pub use network::{
-    CHANNELS, CLASSES, EMBEDDING, LogProbabilities, MEL_BINS, Networks, WINDOW_FRAMES, WINDOW_SAMPLES,
-};
+pub use network::{MEL_BINS, WINDOW_SAMPLES};
 pub use segmentation::Segmentation;
-pub use torch::Torch;

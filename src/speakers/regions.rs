@@ -11,7 +11,7 @@ const CHANGE_SHARE: f32 = 0.5;
 /// Frames at either side of a change, at the least: 0.1 s.
 const EDGE_FRAMES: usize = 6;
 /// The shortest region, in frames: 0.07 s.
-const REGION_FRAMES: usize = 4;
+const REGION_FRAMES_MIN: usize = 4;
 
 /// The regions among `frames`, in order, as frames of the recording. Longer ones than `longest` frames are cut into equal
 /// parts.
@@ -25,7 +25,7 @@ pub fn regions(tally: &Tally, frames: Range<usize>, longest: usize) -> Vec<Range
     }
     // Speech that the windows pass over stays apart: it doesn't change the chunks that clusters are found from.
     let mut found: Vec<Range<usize>> = joined.into_iter().flat_map(|speech| cut(tally, speech)).collect();
-    found.retain(|region| region.len() >= REGION_FRAMES);
+    found.retain(|region| region.len() >= REGION_FRAMES_MIN);
     // A shorter stretch may lie in a pause that doesn't end a region.
     let passed_over = runs(frames, |frame| tally.is_speech(frame) && !tally.is_seen(frame));
     found.extend(passed_over.filter(|run| run.len() >= PAUSE_FRAMES));

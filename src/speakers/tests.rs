@@ -7,10 +7,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{
-    Batcher, CHANNELS, Diarization, Diarizer, EMBEDDING, Error, LogProbabilities, MEL_BINS, Networks,
-    Options, WINDOW_FRAMES,
-};
+use super::batching::Batcher;
+use super::network::{CHANNELS, EMBEDDING, LogProbabilities, Networks, WINDOW_FRAMES};
+use super::{Diarization, Diarizer, Error, MEL_BINS, Options};
 use crate::audio::Sound;
 use crate::transcript::Word;
 

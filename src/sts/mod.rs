@@ -42,7 +42,7 @@ use crate::room::livekit::{LiveKit, LiveKitError};
 use crate::session::{Channel, Limits, Sessions, StoreError};
 use crate::share::Tenants;
 use crate::sms::{Courier, SmsError};
-use crate::speech::{Voice, VoiceError};
+use crate::speech::Voice;
 use crate::turn::TurnModel;
 use crate::vad::Vad;
 use access::Access;
@@ -57,6 +57,8 @@ pub struct Parts {
     /// Without it, agents hear no speech and react only to text and keys.
     pub vad: Option<Vad>,
     pub recognize: Recognize,
+    /// Speaks for agents.
+    pub voice: Voice,
     /// The folder with the models for turns and voice, if they are installed.
     pub models: PathBuf,
     /// Whether the server listens on loopback addresses only.
@@ -83,8 +85,6 @@ pub enum StartError {
     LiveKit(#[from] LiveKitError),
     #[error("the model that ends turns cannot be used")]
     Turn(#[from] onnx::Error),
-    #[error("the agent cannot speak")]
-    Voice(#[from] VoiceError),
 }
 
 impl StartError {
@@ -151,7 +151,7 @@ impl Sts {
             courier: Courier::new(&config.twilio)?,
             chat: Chat::open(&config.chat)?,
             turn_model: TurnModel::open(config.turn.end_of_turn, &parts.models, 1)?,
-            voice: Voice::open(&config.speech, &parts.models)?,
+            voice: parts.voice,
             settings,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

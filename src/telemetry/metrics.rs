@@ -82,11 +82,40 @@ pub const DIARIZED: Counter =
     counter("stt_diarized_seconds_total", Unit::Seconds, "Audio of files with diarization.");
 pub const BUSY: Counter =
     counter("stt_engine_busy_seconds_total", Unit::Seconds, "Time that the engine spent in the model.");
+pub const MODEL_BUSY: Counter = counter(
+    "stt_model_busy_seconds_total",
+    Unit::Seconds,
+    "Time that the engine spent in each model, by model.",
+);
+pub const MODEL_AUDIO_DONE: Counter = counter(
+    "stt_model_audio_done_seconds_total",
+    Unit::Seconds,
+    "Audio that each model recognised, by model.",
+);
+pub const MODEL_LOADS: Counter = counter(
+    "stt_model_loads_total",
+    Unit::Count,
+    "Loads of models, by model and outcome: loaded, no_room (too little memory), failed.",
+);
+pub const MODEL_UNLOADS: Counter = counter(
+    "stt_model_unloads_total",
+    Unit::Count,
+    "Models unloaded, by model and reason: idle, room (for another one).",
+);
 pub const REFUSED: Counter = counter(
     "stt_refused_total",
     Unit::Count,
     "Requests refused, by reason: busy (too much to do), share (the organisation holds its share), unwell (the \
      engine does not work).",
+);
+pub const MODEL_LOADED: Gauge =
+    gauge("stt_model_loaded", Unit::Count, "1 while the model is loaded, otherwise 0, by model.");
+pub const MODEL_SLOTS_ACTIVE: Gauge =
+    gauge("stt_model_slots_active", Unit::Count, "Slots in use, by model; of loaded models.");
+pub const MODEL_QUEUE_WINDOWS: Gauge = gauge(
+    "stt_model_queue_windows",
+    Unit::Count,
+    "Windows that wait for a slot, by model; of loaded models.",
 );
 pub const SLOTS: Gauge = gauge("stt_slots", Unit::Count, "Windows that can be decoded side by side.");
 pub const SLOTS_ACTIVE: Gauge = gauge("stt_slots_active", Unit::Count, "Slots in use.");
@@ -118,8 +147,11 @@ pub const SPEAKERS_BATCH: Histogram = seconds(
 );
 pub const DECODE: Histogram =
     seconds("stt_decode_duration_seconds", "From a window's encoding to its answer, by class.", BUCKETS);
-pub const VOICE_WITHOUT_WORDS: Histogram =
-    seconds("stt_voice_without_words_seconds", "Voice in a channel of a file that gave no words.", BUCKETS);
+pub const VOICE_WITHOUT_WORDS: Histogram = seconds(
+    "stt_voice_without_words_seconds",
+    "Voice in a channel of a file or stream that gave no words.",
+    BUCKETS,
+);
 pub const LABELLING: Histogram = seconds(
     "stt_labelling_duration_seconds",
     "From the final words of a live stream to their speakers, with `diarize`.",
@@ -161,6 +193,11 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const USAGE_DROPPED: Counter = counter(
+    "verbatim_usage_dropped_total",
+    Unit::Count,
+    "Requests that the log of use lacks, because the disk did not keep up or failed.",
+);
 pub const HTTP_ACTIVE: Gauge =
     gauge("http_server_active_requests", Unit::Count, "HTTP requests in progress.");
 pub const STREAMS: Gauge = gauge("stt_active_streams", Unit::Count, "Open live streams.");
@@ -178,8 +215,22 @@ pub const FIRST_AUDIO: Histogram = seconds(
     "From the end of a caller's speech to the agent's first sound.",
     BUCKETS,
 );
+pub const TTS_CHARACTERS: Counter =
+    counter("tts_characters_total", Unit::Count, "Characters spoken for clients.");
+pub const TTS_AUDIO: Counter = counter("tts_audio_seconds_total", Unit::Seconds, "Speech made for clients.");
+pub const TTS_REFUSED: Counter = counter(
+    "tts_refused_total",
+    Unit::Count,
+    "Texts and streams refused, by reason: busy (too much to speak), share (the organisation holds its share).",
+);
+pub const TTS_STREAMS: Gauge = gauge("tts_active_streams", Unit::Count, "Open streams of text to speak.");
+pub const TTS_FIRST_AUDIO: Histogram = seconds(
+    "tts_first_audio_seconds",
+    "From a text to its first bytes of audio, by surface: request, stream (from the flush or the sentence's end).",
+    BUCKETS,
+);
 
-const COUNTERS: [&Counter; 13] = [
+const COUNTERS: [&Counter; 21] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -187,14 +238,25 @@ const COUNTERS: [&Counter; 13] = [
     &AUDIO_DONE,
     &DIARIZED,
     &BUSY,
+    &MODEL_BUSY,
+    &MODEL_AUDIO_DONE,
+    &MODEL_LOADS,
+    &MODEL_UNLOADS,
     &REFUSED,
     &UNLABELLED,
     &JOBS_ACCEPTED,
     &JOBS_REFUSED,
     &JOBS_RUNS,
     &JOBS_ATTEMPTS,
+    &TTS_CHARACTERS,
+    &TTS_AUDIO,
+    &TTS_REFUSED,
+    &USAGE_DROPPED,
 ];
-const GAUGES: [&Gauge; 22] = [
+const GAUGES: [&Gauge; 26] = [
+    &MODEL_LOADED,
+    &MODEL_SLOTS_ACTIVE,
+    &MODEL_QUEUE_WINDOWS,
     &SLOTS,
     &SLOTS_ACTIVE,
     &QUEUE_WINDOWS,
@@ -217,8 +279,9 @@ const GAUGES: [&Gauge; 22] = [
     &SESSIONS_HELD,
     &SESSIONS_KEPT,
     &SESSIONS_KEPT_BYTES,
+    &TTS_STREAMS,
 ];
-const HISTOGRAMS: [&Histogram; 9] = [
+const HISTOGRAMS: [&Histogram; 10] = [
     &QUEUE_WAIT,
     &ENCODE,
     &DECODE,
@@ -228,21 +291,42 @@ const HISTOGRAMS: [&Histogram; 9] = [
     &HTTP_REQUEST,
     &JOBS_DELIVERY_LAG,
     &FIRST_AUDIO,
+    &TTS_FIRST_AUDIO,
 ];
 
 fn labels(labels: Labels) -> Vec<Label> {
     labels.iter().map(|&(name, value)| Label::from_static_parts(name, value)).collect()
 }
 
+/// The label of a served model. Operators choose the names, of which there are a few.
+pub fn model(name: &str) -> Label {
+    Label::new("model", name.to_owned())
+}
+
+/// A label with one of a few values.
+pub fn label(name: &'static str, value: &'static str) -> Label {
+    Label::from_static_parts(name, value)
+}
+
 impl Counter {
     pub fn with(&self, with: Labels) -> metrics::Counter {
         metrics::counter!(self.0.name, labels(with))
+    }
+
+    /// With labels that are made at run time.
+    pub fn with_owned(&self, with: Vec<Label>) -> metrics::Counter {
+        metrics::counter!(self.0.name, with)
     }
 }
 
 impl Gauge {
     pub fn with(&self, with: Labels) -> metrics::Gauge {
         metrics::gauge!(self.0.name, labels(with))
+    }
+
+    /// With labels that are made at run time.
+    pub fn with_owned(&self, with: Vec<Label>) -> metrics::Gauge {
+        metrics::gauge!(self.0.name, with)
     }
 }
 

@@ -4,12 +4,8 @@ use std::ops::Range;
 
 use super::window_plan::Piece;
 use crate::audio::SAMPLE_RATE;
-use crate::engine::DecodingOptions;
-use crate::transcript::{Segment, Word};
+use crate::transcript::{Segment, Word, without_neighbours};
 use crate::vad::{FRAME_SAMPLES, unaccounted};
-
-/// Words that are closer than this, in seconds, may be one.
-const TOUCH: f64 = 0.3;
 
 /// Seconds of voice in `pieces` that none of `words` accounts for.
 pub fn seconds_without_words(pieces: &[Piece], probabilities: &[f32], words: &[Word]) -> f64 {
@@ -39,42 +35,36 @@ fn frames(piece: &Piece) -> Range<usize> {
 
 /// Those words of `segments` that lie in `stretch` (samples of the file), as segments.
 pub fn within(segments: Vec<Segment>, stretch: &Range<usize>) -> Vec<Segment> {
-    let seconds = |sample: usize| sample as f64 / f64::from(SAMPLE_RATE);
-    let range = seconds(stretch.start)..seconds(stretch.end);
-    let inside = |word: &Word| range.contains(&word.start.midpoint(word.end));
     segments
         .into_iter()
         .filter_map(|mut segment| {
-            segment.words.retain(inside);
+            segment.words.retain(|word| lies_in(word, stretch));
             of_words(segment)
         })
         .collect()
 }
 
-/// Whether the words of `found` by themselves are as probable as a whole window's must be; the words around them may be surer.
-pub fn are_sure(found: &[Segment], options: &DecodingOptions) -> bool {
-    let words = || found.iter().flat_map(|segment| &segment.words);
-    let mean = words().map(|word| word.probability.ln()).sum::<f32>() / words().count() as f32;
-    options.log_probability_threshold.is_none_or(|min| mean >= min)
+/// Removes the words of `segments` that lie in `stretch` (samples of the file).
+pub fn remove(segments: &mut Vec<Segment>, stretch: &Range<usize>) {
+    let without = |mut segment: Segment| {
+        let before = segment.words.len();
+        segment.words.retain(|word| !lies_in(word, stretch));
+        if segment.words.len() == before { Some(segment) } else { of_words(segment) }
+    };
+    *segments = std::mem::take(segments).into_iter().filter_map(without).collect();
+}
+
+fn lies_in(word: &Word, stretch: &Range<usize>) -> bool {
+    let seconds = |sample: usize| sample as f64 / f64::from(SAMPLE_RATE);
+    (seconds(stretch.start)..seconds(stretch.end)).contains(&word.start.midpoint(word.end))
 }
 
 /// Puts `found` between the `segments`, in the order of their words' times, without a first or last word that the neighbour
 /// it touches has already.
 pub fn put(segments: &mut Vec<Segment>, found: Vec<Segment>) {
     for mut segment in found {
-        let has = |found: &Word| {
-            let touches = |word: &Word| word.start < found.end + TOUCH && found.start < word.end + TOUCH;
-            segments
-                .iter()
-                .flat_map(|segment| &segment.words)
-                .any(|word| touches(word) && word.is_like(found))
-        };
-        if segment.words.first().is_some_and(has) {
-            segment.words.remove(0);
-        }
-        if segment.words.last().is_some_and(has) {
-            segment.words.pop();
-        }
+        let words = segments.iter().flat_map(|segment| &segment.words);
+        segment.words = without_neighbours(segment.words, words);
         let Some(segment) = of_words(segment) else { continue };
         let Some(start) = segment.words.first().map(|word| word.start) else { continue };
         let mut at = segments.partition_point(|other| ends_before(other, start));
@@ -86,6 +76,7 @@ pub fn put(segments: &mut Vec<Segment>, found: Vec<Segment>) {
                 let rest = of_words(rest);
                 host.end = host.words.last().map_or(host.end, |word| word.end);
                 host.text = host.words.iter().map(|word| word.text.as_str()).collect();
+                host.retain_tokens_of_text();
                 segments.splice(at + 1..at + 1, rest);
                 at += 1;
             }
@@ -103,6 +94,7 @@ fn of_words(mut segment: Segment) -> Option<Segment> {
     let (first, last) = (segment.words.first()?, segment.words.last()?);
     (segment.start, segment.end) = (first.start, last.end);
     segment.text = segment.words.iter().map(|word| word.text.as_str()).collect();
+    segment.retain_tokens_of_text();
     Some(segment)
 }
 
@@ -133,15 +125,6 @@ mod tests {
         let words: Vec<Word> =
             (0..40).map(|n| word(" word", f64::from(n) / 2.0, f64::from(n + 1) / 2.0)).collect();
         assert!(without_words(&pieces, &probabilities, &words).is_empty());
-    }
-
-    #[test]
-    fn words_must_be_sure_by_themselves() {
-        let options = DecodingOptions::default().for_second_listening();
-        let heard = |probability| vec![segment(vec![Word { probability, ..word(" a", 0.0, 1.0) }])];
-        assert!(are_sure(&heard(0.9), &options));
-        assert!(!are_sure(&heard(0.3), &options));
-        assert!(!are_sure(&[], &options));
     }
 
     #[test]

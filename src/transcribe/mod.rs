@@ -4,9 +4,11 @@
 mod chunk;
 mod coverage;
 mod languages;
+mod listening;
 mod options;
 mod spans;
 mod speakers;
+mod streamed;
 mod times;
 mod window_plan;
 
@@ -14,7 +16,6 @@ pub use chunk::{Policy, plan_windows};
 pub use options::{Config, TranscribeOptions, Windows};
 pub use window_plan::{Piece, WindowPlan};
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
@@ -36,12 +37,10 @@ use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
 /// next windows are made, and the most that take up memory.
 const WINDOWS_PER_SLOT: usize = 2;
 
-/// Rounds of listening again to voice without words.
-const LISTENINGS_MAX: usize = 2;
-/// The audio before voice that was not understood by itself, and twice the audio after it, with which it is heard once more.
-const CONTEXT_SAMPLES: usize = 4 * SAMPLE_RATE as usize;
 /// A window with fewer frames of sure speech may hold no speech at all.
 const SURE_FRAMES_MIN: usize = 3;
+/// Of a window in which fewer frames are surely speech, one of so many, the detector may have found mere pieces of speech.
+const SURE_SHARE: usize = 5;
 
 /// Cheap handle: clones share the engine.
 #[derive(Clone)]
@@ -75,6 +74,11 @@ impl Transcriber {
     /// Transcribes windows of the speech that `vad` finds.
     pub fn with_vad(engine: Engine, vad: Vad, options: VadOptions) -> Self {
         Self { engine, speech: Some(Arc::new(Speech::new(vad, options))) }
+    }
+
+    /// The same for the engine of another model.
+    pub fn with_engine(&self, engine: Engine) -> Self {
+        Self { engine, speech: self.speech.clone() }
     }
 
     pub fn model(&self) -> &ModelInfo {
@@ -187,13 +191,20 @@ impl Transcriber {
                 self.detecting(&plan.windows, channel, among, work).await?
             }
         };
-        let language = languages::main(&heard).unwrap_or_else(|| match &work.options.language {
+        let faint = self.listen_by_level(plan, channel, &heard, work).await?;
+        let said = if heard.iter().any(Heard::has_words) { &heard } else { &faint };
+        let language = languages::main(said).unwrap_or_else(|| match &work.options.language {
             LanguageChoice::Named(code) => DetectedLanguage { code: code.clone(), probability: 1.0 },
             LanguageChoice::Detect { .. } => unknown_language(),
         });
-        let languages = languages::changes(&heard);
+        let languages = languages::changes(said);
         let voice_without_words = heard.iter().map(|heard| heard.voice_without_words).sum();
         let mut segments: Vec<Segment> = heard.into_iter().flat_map(|heard| heard.segments).collect();
+        for faint in faint {
+            let places = faint.plan.pieces().iter().map(|piece| piece.file.clone());
+            places.for_each(|place| coverage::remove(&mut segments, &place));
+            coverage::put(&mut segments, faint.segments);
+        }
         place_words(&mut segments, &plan.levels);
         metrics::VOICE_WITHOUT_WORDS.with(&[]).record(voice_without_words);
         Ok(Transcript { segments, language, languages, duration, voice_without_words })
@@ -332,66 +343,9 @@ impl Transcriber {
         let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
         let voice_without_words =
             coverage::seconds_without_words(whole.pieces(), channel.probabilities, &words);
-        Ok(Heard { plan: whole.clone(), language, segments, voice_without_words })
-    }
-
-    /// Recognises voice that has no words again, by itself: among other speech the model passes over sentences that
-    /// are quieter, or that are said twice.
-    async fn listen_again(
-        &self,
-        plan: &WindowPlan,
-        channel: Channel<'_>,
-        language: &DetectedLanguage,
-        segments: &mut Vec<Segment>,
-        work: &Work<'_>,
-    ) -> Result<(), Error> {
-        let mut tried = Vec::new();
-        // A second round hears what is left of a long stretch.
-        for _ in 0..LISTENINGS_MAX {
-            let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
-            let mut stretches = coverage::without_words(plan.pieces(), channel.probabilities, &words);
-            stretches.retain(|stretch| !tried.contains(stretch));
-            if stretches.is_empty() {
-                break;
-            }
-            let heard = stretches.iter().map(|stretch| self.heard_in(stretch, channel, language, work));
-            for found in try_join_all(heard).await? {
-                coverage::put(segments, found);
-            }
-            tried = stretches;
-        }
-        Ok(())
-    }
-
-    /// The words of `stretch`, if the model understands it by itself, or else among what is around it.
-    async fn heard_in(
-        &self,
-        stretch: &Range<usize>,
-        Channel { sound, probabilities }: Channel<'_>,
-        language: &DetectedLanguage,
-        work: &Work<'_>,
-    ) -> Result<Vec<Segment>, Error> {
-        let end = (stretch.end + CONTEXT_SAMPLES / 2).min(sound.len());
-        let around = stretch.start.saturating_sub(CONTEXT_SAMPLES)..end;
-        let audible = [stretch.clone(), around].into_iter().filter(|audio| audio.len() <= WINDOW_SAMPLES);
-        for audio in audible {
-            let plan = WindowPlan::new([audio]);
-            let mut window =
-                self.window(plan.pcm(sound), work.options, &work.options.language, Some(language));
-            window.options = window.options.for_second_listening();
-            let options = window.options.clone();
-            let recognition = self.engine.recognize(work.admission, window).await?;
-            if !recognition.is_certain(&options) {
-                continue;
-            }
-            let of_file = |segment| in_file(segment, &plan, probabilities);
-            let found = recognition.segments.into_iter().map(of_file).collect();
-            let found = coverage::within(found, stretch);
-            if coverage::are_sure(&found, &options) {
-                return Ok(found);
-            }
-        }
-        Ok(Vec::new())
+        let in_pieces =
+            sure_frames(whole, channel.probabilities) * SURE_SHARE < whole.samples() / FRAME_SAMPLES;
+        Ok(Heard { plan: whole.clone(), language, segments, voice_without_words, in_pieces })
     }
 
     /// As the reference does: each window begins where the text of the one before it ended.
@@ -400,19 +354,32 @@ impl Transcriber {
         let mut segments = Vec::new();
         let mut start = 0;
         while start < sound.len() {
-            let pcm = sound.pcm(start..start + WINDOW_SAMPLES);
-            let window = self.window(pcm, work.options, &work.options.language, language.as_ref());
-            let recognition = self.engine.recognize(work.admission, window).await?;
-            let consumed = recognition.advance();
-            language.get_or_insert_with(|| recognition.language.clone());
-            segments.extend(shifted(recognition, seconds(start)));
-            work.admission.done(seconds(consumed));
+            let (found, consumed) = self.sequel(sound, start, &mut language, work).await?;
+            segments.extend(found);
             start += consumed;
         }
         in_order(segments.iter_mut().flat_map(|segment| &mut segment.words));
         let language = language.unwrap_or_else(unknown_language);
         let duration = sound.duration_seconds();
         Ok(Transcript { segments, language, languages: Vec::new(), duration, voice_without_words: 0.0 })
+    }
+
+    /// The segments of the window that begins at sample `start`, and how many samples they account for. `language` is
+    /// the one that the windows before it are in, and set by the first.
+    async fn sequel(
+        &self,
+        sound: &Sound,
+        start: usize,
+        language: &mut Option<DetectedLanguage>,
+        work: &Work<'_>,
+    ) -> Result<(Vec<Segment>, usize), Error> {
+        let pcm = sound.pcm(start..start + WINDOW_SAMPLES);
+        let window = self.window(pcm, work.options, &work.options.language, language.as_ref());
+        let recognition = self.engine.recognize(work.admission, window).await?;
+        let consumed = recognition.advance();
+        language.get_or_insert_with(|| recognition.language.clone());
+        work.admission.done(seconds(consumed));
+        Ok((shifted(recognition, seconds(start)).collect(), consumed))
     }
 
     /// `language`: as it is already known of this window.
@@ -436,7 +403,8 @@ impl Transcriber {
                 bias: options.bias.clone(),
                 word_times: true,
                 ..DecodingOptions::default()
-            },
+            }
+            .from_temperature(options.temperature),
             class: options.class,
             tenant: options.tenant,
             deadline: options.deadline,

@@ -36,6 +36,9 @@ pub struct TranscribeOptions {
     pub task: Task,
     /// The text before the audio.
     pub prompt: Option<String>,
+    /// The temperature of the first attempt at a window, 0 to 1; others follow at higher ones if it fails. 0 is the
+    /// likeliest text.
+    pub temperature: f32,
     /// Names and terms to expect.
     pub bias: Arc<[Term]>,
     pub class: Class,

@@ -19,6 +19,7 @@ pub fn in_file(mut segment: Segment, plan: &WindowPlan, probabilities: &[f32]) -
         let times = voiced_part(probabilities, plan.word_to_file(word.start..word.end, voice));
         (word.start, word.end) = (times.start, times.end);
     }
+    segment.window_start = plan.to_file_time(0.0);
     segment.start = plan.to_file_time(segment.start);
     segment.end = plan.to_file_end(segment.end).max(segment.start);
     segment
@@ -47,6 +48,7 @@ pub fn place_words(segments: &mut [Segment], levels: &[f32]) {
 /// The segments of a window that begins `offset` seconds into the file, in the file's time.
 pub fn shifted(recognition: Recognition, offset: f64) -> impl Iterator<Item = Segment> {
     recognition.segments.into_iter().map(move |mut segment| {
+        segment.window_start = offset;
         segment.start += offset;
         segment.end += offset;
         for word in &mut segment.words {

@@ -22,6 +22,34 @@ pub fn is_unspaced(letter: char) -> bool {
         | '\u{20000}'..='\u{3ffff}')
 }
 
+/// Whether `letter` belongs to an alphabet without spaces between words, of which a word takes more letters than of Han
+/// and kana: Thai and Lao, Burmese, Khmer.
+pub fn is_unspaced_alphabet(letter: char) -> bool {
+    is_unspaced(letter) && letter < '\u{3000}'
+}
+
+/// Whether a sentence ends at `mark`. Those of ASCII may stand within a number or a name, too.
+pub fn ends_sentence(mark: char) -> bool {
+    matches!(
+        mark,
+        '.' | '!'
+            | '?'
+            | ';'
+            | '…'
+            | '。'
+            | '｡'
+            | '！'
+            | '？'
+            | '।'
+            | '॥'
+            | '؟'
+            | '۔'
+            | '။'
+            | '។'
+            | '៕'
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

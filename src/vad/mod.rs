@@ -13,17 +13,21 @@ mod dense;
 mod edges;
 mod endpoint;
 mod error;
+mod loudness;
 mod lstm;
 mod network;
 mod silero;
 mod spans;
 mod spectrum;
+#[cfg(test)]
+pub mod synthetic;
 mod utterance;
 
 pub use coverage::{unaccounted, voiced_part};
 pub use edges::{beside_silence, levels, levels_of};
 pub use endpoint::{Endpointer, Endpointing, SURE_SPEECH, Step};
 pub use error::Error;
+pub use loudness::speech_like;
 pub use silero::{FRAME_SAMPLES, Vad, VadStream};
 pub use spans::{VadOptions, smoothed, smoothed_at, speech_spans};
 pub use utterance::Utterance;

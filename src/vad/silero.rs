@@ -196,10 +196,9 @@ fn with_surroundings(context: &[f32; CONTEXT], frame: &[f32; FRAME_SAMPLES], gai
 
 #[cfg(test)]
 mod tests {
-    use std::f64::consts::{PI, TAU};
-
     use proptest::prelude::*;
 
+    use super::super::synthetic::SyntheticVoice;
     use super::*;
 
     /// ONNX Runtime 1.31's probabilities for [`babble`], frame by frame, with `silero_vad_16k_op15.onnx` of
@@ -214,39 +213,11 @@ mod tests {
         Vad::load(folder()).expect("`./setup` has put the model there")
     }
 
-    /// 4 s of something between speech and machine: pulses at the pitch of a voice, through the first
-    /// three resonances of three vowels, in syllables, over faint noise.
+    /// 4 s of a synthetic voice.
     fn babble() -> Vec<f32> {
-        const VOWELS: [[(f64, f64); 3]; 3] = [
-            [(700.0, 110.0), (1220.0, 120.0), (2600.0, 160.0)],
-            [(300.0, 80.0), (2200.0, 120.0), (2900.0, 160.0)],
-            [(450.0, 90.0), (900.0, 110.0), (2400.0, 160.0)],
-        ];
-        let mut resonators = [[0.0_f64; 2]; 3];
-        let mut phase = 0.0;
-        let mut noise = 1_u32;
-        let sample = |i: usize| {
-            let t = i as f64 / 16000.0;
-            let syllable = (t / 0.4) as usize;
-            let voiced = t - syllable as f64 * 0.4 < 0.28 && syllable % 5 != 4;
-            phase += (110.0 + 20.0 * (TAU * 0.7 * t).sin()) / 16000.0;
-            let mut value = 0.0;
-            if phase >= 1.0 {
-                phase -= 1.0;
-                value = f64::from(u8::from(voiced));
-            }
-            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let level = if voiced { 0.01 } else { 0.001 };
-            value += level * (f64::from(noise) / 4_294_967_296.0 - 0.5);
-            for (past, (frequency, width)) in resonators.iter_mut().zip(VOWELS[syllable % 3]) {
-                let radius = (-PI * width / 16000.0).exp();
-                let turn = 2.0 * radius * (TAU * frequency / 16000.0).cos();
-                value = (1.0 - radius) * value * 4.0 + turn * past[0] - radius * radius * past[1];
-                *past = [value, past[0]];
-            }
-            (value * 7.0) as f32
-        };
-        (0..4 * 16000).map(sample).collect()
+        let voice =
+            SyntheticVoice { pitch: 110.0, swing: 20.0, size: 1.0, syllable: 0.4, voiced: 0.28, hush: 0.001 };
+        voice.samples(4 * 16000, |_| true).into_iter().map(|sample| sample as f32).collect()
     }
 
     #[test]

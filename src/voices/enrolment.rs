@@ -3,7 +3,7 @@
 use crate::speakers::Diarization;
 
 /// Speech of the speaker that a clip must hold, in seconds.
-pub const CLIP_SECONDS_MIN: f64 = 3.0;
+const CLIP_SECONDS_MIN: f64 = 3.0;
 /// Speech that others may have, in seconds and as a part of all: diarization is not always right.
 const OTHERS_SECONDS: f64 = 0.75;
 const OTHERS_PART: f64 = 0.1;

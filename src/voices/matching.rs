@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::store::Voice;
+use crate::speakers::similarity;
 
 /// The least cosine between a speaker and the voice that names it. With three readers enrolled by one clip each, 22 of their 22
 /// other clips of 4 to 35 s were named rightly, and none of 15 clips of strangers (clean recordings, over POST).
@@ -67,18 +68,13 @@ impl Naming {
     /// as well: who is like them has no name.
     fn nearest(&self, speaker: usize, embedding: &[f32]) -> Option<(usize, usize, f32)> {
         let mut similarities: Vec<(usize, f32)> =
-            self.voices.iter().map(|voice| cosine(&voice.embedding, embedding)).enumerate().collect();
+            self.voices.iter().map(|voice| similarity(&voice.embedding, embedding)).enumerate().collect();
         similarities.sort_by(|a, b| b.1.total_cmp(&a.1));
         let &(voice, similarity) = similarities.first()?;
         let next = similarities.get(1).map_or(-1.0, |&(_, similarity)| similarity);
         let is_sure = similarity >= SIMILAR && similarity - next >= MARGIN && !self.taken[voice];
         is_sure.then_some((speaker, voice, similarity))
     }
-}
-
-/// Of vectors of unit length.
-fn cosine(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 #[cfg(test)]

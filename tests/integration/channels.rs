@@ -20,6 +20,7 @@ fn options() -> TranscribeOptions {
         language: LanguageChoice::Named("en".into()),
         task: Task::Transcribe,
         prompt: None,
+        temperature: 0.0,
         bias: [].into(),
         class: Class::Interactive,
         tenant: TenantId(0),

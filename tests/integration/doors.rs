@@ -79,7 +79,13 @@ async fn health_needs_no_key_and_readiness_follows_the_app() {
     assert_eq!(answer(get("/health")).await, (200, json!({"status": "ok", "ready": true})));
     assert_eq!(answer(get("/livez")).await.0, 200);
     assert_eq!(answer(get("/readyz")).await.0, 200);
-    let status = json!({"system_health": "Healthy", "active_batch_requests": 0, "active_stream_requests": 0});
+    let models = json!([{"name": "reader", "state": "loaded", "default": true}]);
+    let status = json!({
+        "system_health": "Healthy",
+        "active_batch_requests": 0,
+        "active_stream_requests": 0,
+        "models": models,
+    });
     assert_eq!(answer(get("/v1/status")).await, (200, status));
     server.readiness.set(State::Draining);
     assert_eq!(answer(get("/health")).await, (200, json!({"status": "ok", "ready": false})));

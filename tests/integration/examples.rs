@@ -72,6 +72,7 @@ async fn snippets_of_the_documents_run() {
     for (name, snippet) in [
         ("file.py", Some(python("python", "../examples/file.py"))),
         ("live.py", Some(python("python", "../examples/live.py"))),
+        ("transcriptions.py", Some(python("openai", "../examples/transcriptions.py"))),
         ("file.js", node("../../examples/file.js")),
         ("file.rs", Some(rust("file"))),
     ] {

@@ -210,7 +210,7 @@ async fn a_server_whose_models_are_switched_off_refuses() {
 }
 
 /// The conversation as a WAV file.
-fn write_conversation(file: &Path) {
+pub fn write_conversation(file: &Path) {
     let (samples, _) = conversation();
     let data = bytes(&samples);
     let length = u32::try_from(data.len()).expect("small");

@@ -43,6 +43,7 @@ pub fn options() -> TranscribeOptions {
         language: LanguageChoice::Detect { among: Vec::new(), expected: None },
         task: Task::Transcribe,
         prompt: None,
+        temperature: 0.0,
         bias: Arc::default(),
         class: Class::Interactive,
         tenant: TenantId(0),

@@ -266,19 +266,6 @@ fn what_had_no_effect_is_warned_of() {
     assert!(answer("numerals=true", false, &[transcript(&[" ten"])])["metadata"].get("warnings").is_none());
 }
 
-#[test]
-fn models_go_by_several_names() {
-    for query in [
-        "model=base",
-        "model=whisper-base",
-        "model=None",
-        "model=",
-        "model=00000000-0000-0000-0000-000000000007",
-    ] {
-        assert!(answer(query, false, &[])["metadata"].get("warnings").is_none(), "{query}");
-    }
-}
-
 /// `turns`: the speaker of each of their words, and the words.
 fn conversation(turns: &[(usize, &[&str])]) -> Transcript {
     let words: Vec<&str> = turns.iter().flat_map(|(_, words)| words.iter().copied()).collect();

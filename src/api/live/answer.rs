@@ -29,6 +29,8 @@ pub struct Heard {
     pub source_channels: u16,
     /// With speakers: results that lack them.
     pub shortfall: Shortfall,
+    /// Seconds.
+    pub voice_without_words: f64,
     /// When the last words were recognised.
     pub language: Option<String>,
 }
@@ -146,6 +148,8 @@ pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
         channels: heard.source_channels,
         models: [model.uuid],
         model_info: BTreeMap::from([(model.uuid, model_info(model))]),
+        voice_without_words: (heard.voice_without_words > 0.0)
+            .then(|| Seconds::new(heard.voice_without_words)),
         warnings,
         extra: parameters.extra.clone(),
         tags: parameters.tags.clone(),

@@ -171,6 +171,7 @@ impl<'a> Connection<'a> {
                     duration_seconds: self.session.duration(),
                     source_channels: self.session.source_channels(),
                     shortfall: self.session.shortfall(),
+                    voice_without_words: self.session.voice_without_words(),
                     language: self.language.take(),
                 };
                 let metadata = answer::metadata(&self.asked, &heard, self.live.model());

@@ -23,6 +23,7 @@ use crate::fetch::{self, without_user};
 use crate::http::websocket::{self, Limits};
 use crate::http::{Caller, Failure, Request, Response};
 use crate::live::{self, Live, Options};
+use crate::patience::Deadline;
 use answer::Asked;
 use callback::{Address, Callback};
 use connection::Connection;
@@ -34,11 +35,13 @@ pub(super) async fn stream(services: Arc<Services>, request: Request) -> Result<
 async fn open(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let created = SystemTime::now();
     let (caller, protocol) = services.authenticator.websocket_caller(&request.headers).await?;
-    let parameters = LiveParameters::parse(request.uri.query().unwrap_or_default())?;
+    let mut parameters = LiveParameters::parse(request.uri.query().unwrap_or_default())?;
     if parameters.common.asks_for_turns() {
         return Err(error::conversational());
     }
-    let live = &services.live;
+    let deadline = Deadline::after(services.processing_timeout);
+    let model = services.model(&mut parameters.common, Some(deadline)).await?;
+    let live = &model.live;
     if let Some(asked) = parameters.common.diarize.first()
         && !live.can_diarize()
     {
@@ -68,11 +71,10 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let limits =
         Limits { frame_bytes_max: config.message_bytes_max, message_bytes_max: config.message_bytes_max };
     let asked = Asked { request_id: request.id, created, parameters };
-    let shared = services.clone();
     // Boxed: a task is sized for the largest value it ever holds, and idle streams would pay for it.
     let opening = Box::new((permit, options, asked, callback));
     let serve = async move |socket, stop| {
-        let connection = connection(&shared.live, socket, opening);
+        let connection = connection(&model.live, socket, opening);
         connection.run(stop).await;
     };
     websocket::accept(request, limits, protocol, serve)

@@ -102,6 +102,9 @@ pub struct Metadata {
     pub channels: u16,
     pub models: [Uuid; 1],
     pub model_info: BTreeMap<Uuid, ModelInfo>,
+    /// Voice that gave no words, all channels added up; absent if there is none. An extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub voice_without_words: Option<Seconds>,
     /// Parameters that were understood and not honoured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,

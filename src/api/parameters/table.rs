@@ -123,7 +123,7 @@ pub const TABLE: &[Parameter] = &[
     row(
         "model",
         Kind::Text,
-        "A model by name or UUID. If it is not the one served, that one is used and a warning is returned.",
+        "A served model by name or UUID, see `/v1/status`. If it is not served, the default is used and a warning is returned.",
         |all, given| given.text(&mut all.model),
     ),
     row("version", Kind::Text, "Version of the model; there is only one.", |all, given| {

@@ -16,6 +16,7 @@ use crate::engine::{LanguageChoice, TenantId};
 use crate::http::websocket::{self, Limits};
 use crate::http::{Failure, Request, Response};
 use crate::live::{Live, Options, StreamPermit};
+use crate::patience::Deadline;
 use answer::Asked;
 use connection::Connection;
 
@@ -25,11 +26,13 @@ pub(super) async fn stream(services: Arc<Services>, request: Request) -> Result<
 
 async fn open(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let (caller, protocol) = services.authenticator.websocket_caller(&request.headers).await?;
-    let parameters = TurnParameters::parse(request.uri.query().unwrap_or_default())?;
+    let mut parameters = TurnParameters::parse(request.uri.query().unwrap_or_default())?;
     if parameters.common.asks_for_no_turns() {
         return Err(error::not_conversational());
     }
-    let live = &services.live;
+    let deadline = Deadline::after(services.processing_timeout);
+    let model = services.model(&mut parameters.common, Some(deadline)).await?;
+    let live = &model.live;
     let language = language::choice(&parameters.of_language(), live.model())?;
     let is_multilingual = matches!(language, LanguageChoice::Detect { .. });
     let options = Options {
@@ -55,11 +58,10 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let limits =
         Limits { frame_bytes_max: config.message_bytes_max, message_bytes_max: config.message_bytes_max };
     let asked = Asked { request_id: request.id, parameters, is_multilingual };
-    let shared = services.clone();
     // Boxed: a task is sized for the largest value it ever holds, and idle streams would pay for it.
     let opening = Box::new((permit, options, asked));
     let serve = async move |socket, stop| {
-        let connection = connection(&shared.live, socket, opening);
+        let connection = connection(&model.live, socket, opening);
         connection.run(stop).await;
     };
     websocket::accept(request, limits, protocol, serve)

@@ -72,6 +72,7 @@ impl Subject {
                     language: language::choice(&asked, transcriber.model())?,
                     task: Task::Transcribe,
                     prompt: None,
+                    temperature: 0.0,
                     bias: Arc::default(),
                     class: Class::Interactive,
                     tenant: TenantId::default(),

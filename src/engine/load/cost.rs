@@ -5,6 +5,7 @@
 //! demand, so that nothing needs to be recounted when the model changes.
 
 use crate::engine::WINDOW_SAMPLES;
+use crate::engine::model::{MODELS_MAX, ModelId};
 
 /// Weight of the past at each new window: about fifty windows are remembered.
 const MEMORY: f64 = 0.98;
@@ -23,22 +24,48 @@ const WINDOW_SECONDS: f64 = WINDOW_SAMPLES as f64 / crate::audio::SAMPLE_RATE as
 
 /// Audio in windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Work {
-    pub windows: f64,
+struct Amount {
+    windows: f64,
     /// Seconds of audio.
-    pub seconds: f64,
+    seconds: f64,
+}
+
+/// Audio in windows, each model's by itself, as a window of one may cost many times that of another.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Work {
+    amounts: [Amount; MODELS_MAX],
     /// Seconds of one core until it is decoded.
     pub reading: f64,
 }
 
 impl Work {
-    pub fn window(seconds: f64) -> Self {
-        Self { windows: 1.0, seconds, reading: 0.0 }
+    fn of(model: ModelId, windows: f64, seconds: f64) -> Self {
+        let mut work = Self::default();
+        work.amounts[model.index()] = Amount { windows, seconds };
+        work
+    }
+
+    pub fn window(model: ModelId, seconds: f64) -> Self {
+        Self::of(model, 1.0, seconds)
     }
 
     /// `seconds` of audio in as few windows as can hold it; none for none.
-    pub fn audio(seconds: f64) -> Self {
-        Self { windows: (seconds / WINDOW_SECONDS).ceil(), seconds, reading: 0.0 }
+    pub fn audio(model: ModelId, seconds: f64) -> Self {
+        Self::of(model, (seconds / WINDOW_SECONDS).ceil(), seconds)
+    }
+
+    /// With so many seconds of one core until it is decoded.
+    pub fn read_in(self, reading: f64) -> Self {
+        Self { reading, ..self }
+    }
+
+    pub fn windows(&self) -> f64 {
+        self.amounts.iter().map(|amount| amount.windows).sum()
+    }
+
+    /// Seconds of audio.
+    pub fn seconds(&self) -> f64 {
+        self.amounts.iter().map(|amount| amount.seconds).sum()
     }
 
     /// The work left after `work`. Less than a sample counts as nothing, as sums of fractions are inexact.
@@ -46,30 +73,55 @@ impl Work {
         let left = self + part.times(-1.0);
         let nothing_below = |least: f64, value: f64| if value < least { 0.0 } else { value };
         Self {
-            windows: nothing_below(1e-6, left.windows),
-            seconds: nothing_below(1e-5, left.seconds),
+            amounts: left.amounts.map(|Amount { windows, seconds }| Amount {
+                windows: nothing_below(1e-6, windows),
+                seconds: nothing_below(1e-5, seconds),
+            }),
             reading: nothing_below(1e-9, left.reading),
         }
     }
 
     pub fn times(self, factor: f64) -> Self {
-        Self {
-            windows: self.windows * factor,
-            seconds: self.seconds * factor,
-            reading: self.reading * factor,
-        }
+        let times =
+            |Amount { windows, seconds }| Amount { windows: windows * factor, seconds: seconds * factor };
+        Self { amounts: self.amounts.map(times), reading: self.reading * factor }
     }
 }
 
 impl std::ops::Add for Work {
     type Output = Self;
 
-    fn add(self, other: Self) -> Self {
-        Self {
-            windows: self.windows + other.windows,
-            seconds: self.seconds + other.seconds,
-            reading: self.reading + other.reading,
+    fn add(mut self, other: Self) -> Self {
+        for (amount, more) in self.amounts.iter_mut().zip(other.amounts) {
+            amount.windows += more.windows;
+            amount.seconds += more.seconds;
         }
+        self.reading += other.reading;
+        self
+    }
+}
+
+/// The costs of all models.
+#[derive(Default)]
+pub struct Costs([Cost; MODELS_MAX]);
+
+impl Costs {
+    pub fn model(&self, model: ModelId) -> &Cost {
+        &self.0[model.index()]
+    }
+
+    pub fn learn(&mut self, model: ModelId, seconds: f64, busy: f64) {
+        self.0[model.index()].learn(seconds, busy);
+    }
+
+    /// Whether the cost of any model is known.
+    pub fn are_known(&self) -> bool {
+        self.0.iter().any(|cost| cost.of_full_window().is_some())
+    }
+
+    /// Seconds of the engine that `work` takes; a second for a full window of a model of which nothing is known.
+    pub fn of(&self, work: &Work) -> f64 {
+        self.0.iter().zip(&work.amounts).map(|(cost, amount)| cost.of(*amount)).sum()
     }
 }
 
@@ -84,8 +136,8 @@ pub struct Cost {
     fixed: f64,
 }
 
-impl Cost {
-    pub fn new() -> Self {
+impl Default for Cost {
+    fn default() -> Self {
         Self {
             count: 0.0,
             seconds: 0.0,
@@ -95,29 +147,32 @@ impl Cost {
             fixed: FIRST_FIXED,
         }
     }
+}
 
-    /// The cost of `work` in full windows.
-    fn full_windows(&self, work: Work) -> f64 {
-        self.fixed * work.windows + (1.0 - self.fixed) * work.seconds / WINDOW_SECONDS
+impl Cost {
+    /// The cost of `amount` in full windows.
+    fn full_windows(&self, amount: Amount) -> f64 {
+        self.fixed * amount.windows + (1.0 - self.fixed) * amount.seconds / WINDOW_SECONDS
     }
 
     /// Seconds of the engine that a full window takes, once that is known.
     pub fn of_full_window(&self) -> Option<f64> {
         let known = self.count >= MIN_WINDOWS || self.busy >= MIN_BUSY_SECONDS;
-        let done = self.full_windows(Work { windows: self.count, seconds: self.seconds, reading: 0.0 });
+        let done = self.full_windows(Amount { windows: self.count, seconds: self.seconds });
         (known && done > 0.0).then(|| self.busy / done)
     }
 
-    /// Seconds of the engine that `work` takes; a second for a full window before anything is known.
-    pub fn of(&self, work: Work) -> f64 {
-        self.full_windows(work) * self.of_full_window().unwrap_or(1.0)
+    fn of(&self, amount: Amount) -> f64 {
+        self.full_windows(amount) * self.of_full_window().unwrap_or(1.0)
     }
 
     /// A window of `seconds` took `busy` seconds of the engine's time, its share of batches counted.
-    pub fn learn(&mut self, seconds: f64, busy: f64) {
+    fn learn(&mut self, seconds: f64, busy: f64) {
         // A window that was suspended half-way, perhaps with the process, says nothing about the next.
-        let foreseen =
-            self.of_full_window().map(|_| self.of(Work::window(seconds))).filter(|&foreseen| foreseen > 0.0);
+        let foreseen = self
+            .of_full_window()
+            .map(|_| self.of(Amount { windows: 1.0, seconds }))
+            .filter(|&foreseen| foreseen > 0.0);
         let busy = foreseen.map_or(busy, |foreseen| busy.min(OUTLIER * foreseen));
         self.count = self.count * MEMORY + 1.0;
         self.seconds = self.seconds * MEMORY + seconds;
@@ -221,7 +276,7 @@ mod tests {
     #[test]
     fn a_line_is_found_through_noise_and_followed_when_it_changes() {
         for fixed in [0.9, 0.2, 0.6] {
-            let mut cost = Cost::new();
+            let mut cost = Cost::default();
             for round in 0..400 {
                 let seconds = 1.0 + f64::from(round * 7 % 29);
                 let noise = 1.0 + 0.2 * f64::from(round * 13 % 11 - 5) / 5.0;
@@ -230,19 +285,34 @@ mod tests {
             assert!((cost.fixed - fixed).abs() < 0.12, "{} for {fixed}", cost.fixed);
             let full = cost.of_full_window().expect("measured");
             assert!((full - 0.3).abs() < 0.03, "{full} for 0.3");
-            assert!((cost.of(Work::audio(90.0)) - 3.0 * full).abs() < 1e-9);
-            assert_eq!(cost.of(Work::audio(0.0)), 0.0);
+            assert!((cost.of(Amount { windows: 3.0, seconds: 90.0 }) - 3.0 * full).abs() < 1e-9);
+            assert_eq!(cost.of(Amount::default()), 0.0);
         }
     }
 
     #[test]
     fn windows_of_one_length_tell_their_cost_and_no_slope() {
-        let mut cost = Cost::new();
+        let mut cost = Cost::default();
         assert_eq!(cost.of_full_window(), None);
         for _ in 0..100 {
             cost.learn(10.0, 0.1);
         }
         assert_eq!(cost.fixed, FIRST_FIXED);
-        assert!((cost.of(Work::window(10.0)) - 0.1).abs() < 1e-9);
+        assert!((cost.of(Amount { windows: 1.0, seconds: 10.0 }) - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn each_models_work_has_its_own_cost() {
+        let (small, large) = (ModelId::FIRST, ModelId::new(1).expect("there may be two"));
+        let mut costs = Costs::default();
+        for _ in 0..100 {
+            costs.learn(small, 30.0, 0.1);
+            costs.learn(large, 30.0, 2.0);
+        }
+        let both = Work::audio(small, 60.0) + Work::window(large, 30.0);
+        assert!((costs.of(&both) - 2.2).abs() < 1e-9);
+        assert_eq!((both.windows(), both.seconds()), (3.0, 90.0));
+        let left = both.without(Work::audio(small, 60.0));
+        assert_eq!(left, Work::window(large, 30.0));
     }
 }

@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::cost::{Cost, Reading, Throughput, Work};
+use super::cost::{Costs, Reading, Throughput, Work};
 use super::promises::Promises;
 use crate::engine::error::Error;
+use crate::engine::model::{MODELS_MAX, ModelId};
 use crate::engine::window::TenantId;
 use crate::share::{Refused, Tenants};
 
@@ -34,17 +35,18 @@ pub struct Holdings {
 pub struct State {
     /// The number of organisations that share the engine.
     pub tenants: Tenants,
-    /// Devices that work side by side, and their slots together: while fewer windows are in hand, nothing is kept
-    /// free for clients that may return, so that the engine does not idle.
+    /// Devices that work side by side.
     pub devices: f64,
-    pub slots: f64,
+    /// Each model's slots on all of them: while fewer windows are in hand, nothing is kept free for clients that may
+    /// return, so that the engine does not idle.
+    pub slots: [f64; MODELS_MAX],
     /// Cores that decode.
     pub readers: f64,
-    pub cost: Cost,
+    pub costs: Costs,
     pub reading: Reading,
     pub throughput: Throughput,
-    /// The work that a request usually brings.
-    pub usual: Work,
+    /// The work that a request for each model usually brings.
+    pub usual: [Work; MODELS_MAX],
     /// All tenants' together.
     pub held: Work,
     pub expected: Work,
@@ -108,7 +110,7 @@ impl Account {
 impl State {
     /// Seconds to do `work` alone.
     pub fn time(&self, work: Work) -> f64 {
-        self.cost.of(work) / (self.throughput.get() * self.devices) + work.reading / self.readers
+        self.costs.of(&work) / (self.throughput.get() * self.devices) + work.reading / self.readers
     }
 
     pub fn account(&mut self, tenant: TenantId) -> &mut Account {
@@ -147,14 +149,14 @@ impl State {
         self.forget_if_empty(tenant);
     }
 
-    /// Where `tenant` stands with `work` more. `bound` is on the time until its own work is done; `piece` is the part
+    /// Where `tenant` stands with `work` of `model` more. `bound` is on the time until its own work is done; `piece` is the part
     /// in hand of the piece of audio to which `work` belongs; `room`: whether there is memory for it.
     ///
     /// In that time a fair queue does as much work for every other tenant that has it. So the wait is the sum, over all
     /// tenants, of the lesser of its work and this one's (max-min fairness), and one second of it passes in a second.
     pub fn standing(
         &self,
-        tenant: TenantId,
+        (tenant, model): (TenantId, ModelId),
         (work, piece): (Work, Work),
         room: Result<(), Refused>,
         bound: f64,
@@ -188,8 +190,8 @@ impl State {
         let mut excess = wait - bound;
         if room.is_err() {
             // The time until as much of the audio in memory is done.
-            let surplus = (held + work).seconds.min(work.seconds).max(1.0);
-            excess = excess.max(self.time(Work::audio(surplus)) * active);
+            let surplus = (held + work).seconds().min(work.seconds()).max(1.0);
+            excess = excess.max(self.time(Work::audio(model, surplus)) * active);
         }
         Standing { excess, active, slowness, is_over_share }
     }
@@ -200,12 +202,14 @@ impl Holdings {
         let state = State {
             tenants: Tenants::default(),
             devices: 1.0,
-            slots: 0.0,
+            slots: [0.0; MODELS_MAX],
             readers: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
-            cost: Cost::new(),
+            costs: Costs::default(),
             reading: Reading::default(),
             throughput: Throughput::default(),
-            usual: Work::window(1.0),
+            usual: std::array::from_fn(|index| {
+                ModelId::new(index).map_or_else(Work::default, |model| Work::window(model, 1.0))
+            }),
             held: Work::default(),
             expected: Work::default(),
             requests: 0,
@@ -219,15 +223,16 @@ impl Holdings {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The longest wait of a tenant, in seconds. Infinite before the speed is known; the bound on seconds of audio
+    /// The longest wait of a tenant for `model`, in seconds. Infinite before its speed is known; the bound on seconds of audio
     /// applies always.
-    pub fn bound(&self, state: &State) -> f64 {
-        let Some(full_window) = state.cost.of_full_window() else { return f64::INFINITY };
-        let least = (MIN_HELD_WINDOWS * full_window).max(MIN_HELD_REQUESTS * state.time(state.usual));
+    pub fn bound(&self, state: &State, model: ModelId) -> f64 {
+        let Some(full_window) = state.costs.model(model).of_full_window() else { return f64::INFINITY };
+        let usual = state.time(state.usual[model.index()]);
+        let least = (MIN_HELD_WINDOWS * full_window).max(MIN_HELD_REQUESTS * usual);
         self.max_wait_seconds.max(least)
     }
 
-    /// Whether there is room for `work`; `piece` and `room` as for [`State::standing`]. `behind`: seconds by which it may
+    /// Whether there is room for `work` of `model`; `piece` and `room` as for [`State::standing`]. `behind`: seconds by which it may
     /// exceed the bound.
     ///
     /// # Errors
@@ -235,16 +240,16 @@ impl Holdings {
     pub fn check(
         &self,
         state: &State,
-        tenant: TenantId,
+        (tenant, model): (TenantId, ModelId),
         (work, piece): (Work, Work),
         room: Result<(), Refused>,
         behind: f64,
     ) -> Result<(), Error> {
-        let bound = self.bound(state) * IN_HAND + behind;
-        let standing = state.standing(tenant, (work, piece), room, bound);
-        let waits_too_long = state.held.seconds > 0.0 && standing.excess > 0.0;
+        let bound = self.bound(state, model) * IN_HAND + behind;
+        let standing = state.standing((tenant, model), (work, piece), room, bound);
+        let waits_too_long = state.held.seconds() > 0.0 && standing.excess > 0.0;
         if room.is_err() || waits_too_long {
-            let one = state.time(state.usual) * standing.slowness;
+            let one = state.time(state.usual[model.index()]) * standing.slowness;
             let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
             // Once its own work and as much of the others' is done, there is room; without work of its own it waits
             // for theirs.

@@ -7,6 +7,7 @@ use super::cost::Work;
 use super::holdings::Holdings;
 use super::memory::MemoryReservation;
 use crate::engine::error::Error;
+use crate::engine::model::ModelId;
 use crate::engine::window::TenantId;
 
 /// The pause before retrying a job whose audio is longer than its file said and found no memory for the rest.
@@ -39,6 +40,7 @@ pub struct AudioPermit {
 struct Account {
     holdings: Arc<Holdings>,
     tenant: TenantId,
+    model: ModelId,
     remaining: Mutex<Work>,
 }
 
@@ -96,11 +98,11 @@ impl Account {
 impl AudioPermit {
     pub(super) fn new(
         holdings: Arc<Holdings>,
-        tenant: TenantId,
+        (tenant, model): (TenantId, ModelId),
         work: Work,
         memory: MemoryReservation,
     ) -> Self {
-        let account = Account { holdings, tenant, remaining: Mutex::new(work) };
+        let account = Account { holdings, tenant, model, remaining: Mutex::new(work) };
         Self { account: Some(account), memory: Arc::new(memory) }
     }
 
@@ -125,14 +127,15 @@ impl AudioPermit {
             return room.map_err(|_| Error::Overloaded { retry_after: JOB_RETRY });
         };
         let mut remaining = account.remaining();
-        if room.is_ok() && seconds <= remaining.seconds {
+        if room.is_ok() && seconds <= remaining.seconds() {
             return Ok(());
         }
-        let more = Work::audio((seconds - remaining.seconds).max(0.0));
+        let more = Work::audio(account.model, (seconds - remaining.seconds()).max(0.0));
         let mut state = account.holdings.state();
         // The only piece of audio on the engine may grow without bound.
         if room.is_err() || state.held != *remaining {
-            account.holdings.check(&state, account.tenant, (more, *remaining), room, 0.0)?;
+            let whose = (account.tenant, account.model);
+            account.holdings.check(&state, whose, (more, *remaining), room, 0.0)?;
         }
         state.hold(account.tenant, more);
         *remaining = *remaining + more;
@@ -143,26 +146,28 @@ impl AudioPermit {
     pub fn decoded(&self, seconds: f64, source_samples: f64, took: Duration) {
         self.memory.shrink_to(seconds);
         let Some(account) = &self.account else { return };
-        account.hold_instead(Work::audio(seconds));
+        account.hold_instead(Work::audio(account.model, seconds));
         account.holdings.state().reading.learn(source_samples, took.as_secs_f64());
     }
 
     /// Replaces the work by windows of these lengths, in seconds, once the audio is cut.
     pub fn cut(&self, windows: impl Iterator<Item = f64>) {
         let Some(account) = &self.account else { return };
-        account.hold_instead(windows.fold(Work::default(), |sum, seconds| sum + Work::window(seconds)));
+        let window = |seconds| Work::window(account.model, seconds);
+        account.hold_instead(windows.fold(Work::default(), |sum, seconds| sum + window(seconds)));
     }
 
     /// Releases `seconds` of audio that are transcribed; infinity for all that is left.
     pub fn done(&self, seconds: f64) {
         let Some(account) = &self.account else { return };
         let mut remaining = account.remaining();
-        let part = if seconds < remaining.seconds { seconds / remaining.seconds } else { 1.0 };
+        let held = remaining.seconds();
+        let part = if seconds < held { seconds / held } else { 1.0 };
         let done = remaining.times(part);
         *remaining = remaining.times(1.0 - part);
         let mut state = account.holdings.state();
-        let foreseen = state.cost.of(done);
-        state.throughput.done(foreseen, done.seconds);
+        let foreseen = state.costs.of(&done);
+        state.throughput.done(foreseen, done.seconds());
         state.account(account.tenant).done += foreseen;
         state.release(account.tenant, done);
     }

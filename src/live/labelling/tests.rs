@@ -19,7 +19,7 @@ struct Scripted {
     voices: Vec<Vec<f32>>,
 }
 
-impl Diarization for Scripted {
+impl SpeakerStream for Scripted {
     fn push(&mut self, samples: &[f32]) {
         self.heard.fetch_add(samples.len(), Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ impl Scene {
         poll_fn(|context| self.labelling.poll(context, &mut self.ready)).await;
     }
 
-    /// What is ready: the speakers of each result's words, or `None` for another event.
+    /// Takes the events that are ready: the speakers of each result's words, or `None` for another event.
     fn ready(&mut self) -> Vec<Option<Vec<Option<usize>>>> {
         let speakers = |event| match event {
             Event::Results(Results { words, .. }) => {

@@ -255,7 +255,7 @@ impl Whisper {
         let languages = tokenizer.languages.iter().map(|(code, _)| code.clone()).collect::<Vec<_>>();
         let described = hardware.name();
         let info = ModelInfo {
-            uuid: uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()),
+            uuid: ModelInfo::uuid_of(&name),
             name,
             languages: if languages.is_empty() { vec!["en".into()] } else { languages },
             slots: config.slots(on_cuda),

@@ -4,6 +4,7 @@
 
 use super::tokenizer::{TokenId, Tokenizer};
 use crate::engine::Token;
+use crate::transcript::script::{self, is_unspaced, is_unspaced_alphabet};
 
 /// The most tokens of what a loop repeats: twelve words, each of a few tokens.
 const TOKENS_MAX: usize = 36;
@@ -18,8 +19,10 @@ const SHORT_PHRASE_WORDS: usize = 5;
 /// ... if all of it is longer than the longest telephone number (15 digits, ITU-T E.164), which is often read out in
 /// groups. Anything else, down to a single token, is a loop if it comes so many times.
 const LONG: usize = 16;
-/// Characters of a word, where words are written without spaces.
+/// Characters of a word, where words are written without spaces: in Han and kana, ...
 const CHARACTERS_PER_WORD: usize = 2;
+/// ... and in Thai, Lao, Burmese and Khmer, whose vowels and tones are characters of their own.
+const LETTERS_PER_WORD: usize = 4;
 
 /// The number of `tokens` up to the end of what they have begun to repeat, if they end in a loop. Timestamps do not
 /// count: a loop may write one after each time.
@@ -59,33 +62,30 @@ pub fn before_loop(tokens: &[Token], tokenizer: &Tokenizer) -> Option<usize> {
 /// The number of words in `piece`, if they can be a phrase: not too few or too many, with letters, and no end of a sentence.
 fn words_of_phrase(piece: &[TokenId], tokenizer: &Tokenizer) -> Option<usize> {
     let bytes: Vec<&[u8]> = piece.iter().map(|&token| tokenizer.bytes(token)).collect();
-    let words = match bytes.iter().filter(|bytes| bytes.starts_with(b" ")).count() {
-        0 => characters(&bytes) / CHARACTERS_PER_WORD,
-        spaced => spaced,
+    let spaces = bytes.iter().filter(|bytes| bytes.starts_with(b" ")).count();
+    // Twice, as its edges may lie within a character.
+    let twice = bytes.concat().repeat(2);
+    let twice = String::from_utf8_lossy(&twice);
+    let count = |is_counted: fn(char) -> bool| twice.chars().filter(|&c| is_counted(c)).count().div_ceil(2);
+    let unspaced = count(is_unspaced);
+    let words = if unspaced == 0 {
+        spaces.max(1)
+    } else {
+        let letters = count(is_unspaced_alphabet);
+        (unspaced - letters) / CHARACTERS_PER_WORD + letters / LETTERS_PER_WORD
     };
-    let text = bytes.concat();
-    let has_letters = String::from_utf8_lossy(&text).contains(char::is_alphabetic);
-    ((PHRASE_WORDS..=WORDS_MAX).contains(&words) && has_letters && !ends_sentence(&text)).then_some(words)
+    // Where words have no spaces between them, a space ends a phrase or a sentence.
+    let has_end = ends_sentence(&twice) || (unspaced > 0 && spaces > 0);
+    let has_letters = twice.contains(char::is_alphabetic);
+    ((PHRASE_WORDS..=WORDS_MAX).contains(&words) && has_letters && !has_end).then_some(words)
 }
 
-/// Characters that begin in `bytes`: all bytes but those that continue one in UTF-8.
-fn characters(bytes: &[&[u8]]) -> usize {
-    bytes.iter().flat_map(|bytes| bytes.iter()).filter(|&&byte| byte & 0xC0 != 0x80).count()
-}
-
-/// Whether a sentence ends within what says `piece` again and again.
-fn ends_sentence(piece: &[u8]) -> bool {
-    // Its edges may lie within a character.
-    let text = piece.repeat(2);
-    let text = String::from_utf8_lossy(&text);
+/// Whether a sentence ends within the `text`, which says something twice.
+fn ends_sentence(text: &str) -> bool {
     let mut after = text.chars().skip(1);
     text.chars().any(|character| {
         let before_space = after.next().is_none_or(char::is_whitespace);
-        match character {
-            '.' | '!' | '?' | ';' => before_space,
-            '…' | '。' | '！' | '？' | '।' | '؟' => true,
-            _ => false,
-        }
+        script::ends_sentence(character) && (before_space || !character.is_ascii())
     })
 }
 
@@ -184,5 +184,19 @@ mod tests {
         assert_eq!(found(&times(3, &sentence), &tokenizer), None);
         // Two characters are a word, and a word is no phrase.
         assert_eq!(found(&times(15, &written("好的", &tokenizer)), &tokenizer), None);
+    }
+
+    #[test]
+    fn a_phrase_in_thai_or_khmer_may_be_said_as_often_as_one_with_spaces() {
+        let tokenizer = tokenizer();
+        for said in ["ขอบคุณมาก", "ขอบ คุณมาก", "ไปที่นั่นไป"]
+        {
+            let phrase = written(said, &tokenizer);
+            assert!(phrase.len() <= TOKENS_MAX, "{}", phrase.len());
+            assert_eq!(found(&times(15, &phrase), &tokenizer), None, "{said}");
+            assert!(found(&times(16, &phrase), &tokenizer).is_some(), "{said}");
+        }
+        let sentence = written("អរគុណ។", &tokenizer);
+        assert_eq!(found(&times(15, &sentence), &tokenizer), None);
     }
 }

@@ -35,7 +35,7 @@ use crate::engine::{
     self, Alignment, Attempt, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
     StepOutcome, Task, Term, WINDOW_SAMPLES,
 };
-use crate::transcript::DetectedLanguage;
+use crate::transcript::{self, DetectedLanguage};
 
 /// Mel frames of one window; the encoder halves them.
 const WINDOW_FRAMES: usize = WINDOW_SAMPLES / HOP_SAMPLES;
@@ -268,6 +268,12 @@ impl Whisper {
             let tokens = &sequence.tokens[range.clone()];
             segment.words =
                 timing::untimed(&self.tokenizer, &language.code, tokens, segment.start..segment.end);
+            let token = |token: &engine::Token| transcript::Token {
+                id: token.id,
+                bytes: self.tokenizer.bytes(token.id).into(),
+                probability: token.probability,
+            };
+            segment.tokens = tokens.iter().map(token).collect();
         }
         let mut hypothesis = Hypothesis {
             segments: cut.segments,

@@ -9,11 +9,15 @@ pub struct Linkage {
 }
 
 impl Linkage {
-    /// Of `count` items with `distance` between each two: time grows with the cube of their number.
-    pub fn new(count: usize, distance: impl Fn(usize, usize) -> f32) -> Self {
-        let mut between: Vec<Vec<f32>> = (0..count)
-            .map(|a| (0..count).map(|b| if a == b { f32::INFINITY } else { distance(a, b) }).collect())
-            .collect();
+    /// Links `count` items, in a time that grows with the cube of their number; returns the `distance` of each pair as well.
+    pub fn new(count: usize, distance: impl Fn(usize, usize) -> f32) -> (Self, Vec<f32>) {
+        let mut between = vec![vec![f32::INFINITY; count]; count];
+        let mut distances = Vec::with_capacity(count * count.saturating_sub(1) / 2);
+        for (a, b) in (0..count).flat_map(|a| (0..a).map(move |b| (a, b))) {
+            let distance = distance(a, b);
+            (between[a][b], between[b][a]) = (distance, distance);
+            distances.push(distance);
+        }
         let mut sizes = vec![1.0f32; count];
         let mut left: Vec<usize> = (0..count).collect();
         let mut steps = Vec::new();
@@ -35,7 +39,7 @@ impl Linkage {
             sizes[a] += sizes[b];
             left.retain(|&other| other != b);
         }
-        Self { steps }
+        (Self { steps }, distances)
     }
 
     /// The cluster of each item where clusters nearer than `distance` are joined.
@@ -64,7 +68,8 @@ mod tests {
     #[test]
     fn joins_by_mean_distance() {
         let places = [0.0f32, 1.0, 1.2, 5.0, 9.0, 9.1];
-        let linkage = Linkage::new(places.len(), |a, b| (places[a] - places[b]).abs());
+        let (linkage, distances) = Linkage::new(places.len(), |a, b| (places[a] - places[b]).abs());
+        assert_eq!(distances.len(), 15);
         assert_eq!(linkage.clusters(6), [0, 1, 2, 3, 4, 5]);
         assert_eq!(linkage.clusters(4), [0, 1, 1, 2, 3, 3]);
         assert_eq!(linkage.clusters(3), [0, 0, 0, 1, 2, 2]);
@@ -76,7 +81,7 @@ mod tests {
 
     #[test]
     fn no_items_and_one() {
-        assert_eq!(Linkage::new(1, |_, _| 0.0).clusters(3), [0]);
-        assert_eq!(Linkage::new(0, |_, _| 0.0).steps.len(), 0);
+        assert_eq!(Linkage::new(1, |_, _| 0.0).0.clusters(3), [0]);
+        assert_eq!(Linkage::new(0, |_, _| 0.0).0.steps.len(), 0);
     }
 }

@@ -1,6 +1,5 @@
 //! Clustering of chunks for a number of speakers that is not known.
 
-mod cosine;
 mod eigen;
 mod kmeans;
 mod labels;
@@ -10,12 +9,11 @@ mod spectral;
 
 use std::ops::RangeInclusive;
 
-use self::cosine::normalize;
-pub use self::cosine::{best, similarity};
 use self::labels::compact;
 use self::linkage::Linkage;
 use self::spectral::{SPEAKERS_MAX, Spectrum};
-use super::chunks::STEP_SECONDS;
+use super::chunks::STEP_PART;
+use super::cosine::{best, normalize, similarity};
 
 /// Seconds of one speaker with which a chunk takes part in finding the clusters.
 const CLEAN_SECONDS: f32 = 1.0;
@@ -23,7 +21,7 @@ const CLEAN_SECONDS: f32 = 1.0;
 const SPEAKER_SECONDS: f32 = 1.2;
 const SPEAKER_SHARE: f32 = 0.02;
 /// Chunks that clusters are found from, at the most; the others are assigned to their centres.
-const CHUNKS_MAX: usize = 1_500;
+const CLUSTERED_MAX: usize = 1_500;
 /// With as many chunks the spectrum tells the number of speakers, with fewer the distances.
 const SPECTRAL_CHUNKS: usize = 60;
 /// Cosine of centres above which two clusters are one speaker. On made conversations and telephone calls the centres of
@@ -43,7 +41,7 @@ const ROUNDS: usize = 2;
 /// An embedded chunk.
 #[derive(Debug, Clone)]
 pub struct Embedded {
-    /// Of unit length.
+    /// Its embedding, of unit length.
     pub vector: Vec<f32>,
     /// Seconds in which one speaker talks.
     pub clean_seconds: f32,
@@ -66,9 +64,7 @@ pub fn centres(chunks: &[Embedded], count: Count) -> Vec<Vec<f32>> {
     if vectors.is_empty() {
         return Vec::new();
     }
-    // Chunks overlap, so each counts for its step.
-    let weights: Vec<f32> =
-        chosen.iter().map(|&at| chunks[at].clean_seconds * (STEP_SECONDS / 1.5) as f32).collect();
+    let weights: Vec<f32> = chosen.iter().map(|&at| chunks[at].clean_seconds * STEP_PART).collect();
     let least = count.least.min(count.most).min(vectors.len());
     let most = count.most.min(vectors.len()).max(least);
     let labels = if vectors.len() >= SPECTRAL_CHUNKS {
@@ -94,8 +90,8 @@ fn representative(chunks: &[Embedded]) -> Vec<usize> {
             .get(1.min(by_length.len().saturating_sub(1)))
             .map_or(Vec::new(), |&seconds| clean(seconds));
     }
-    if chosen.len() > CHUNKS_MAX {
-        chosen = (0..CHUNKS_MAX).map(|at| chosen[at * (chosen.len() - 1) / (CHUNKS_MAX - 1)]).collect();
+    if chosen.len() > CLUSTERED_MAX {
+        chosen = (0..CLUSTERED_MAX).map(|at| chosen[at * (chosen.len() - 1) / (CLUSTERED_MAX - 1)]).collect();
     }
     chosen
 }
@@ -123,11 +119,8 @@ fn merged(vectors: &[&[f32]], mut labels: Vec<Option<usize>>, least: usize, saw_
 }
 
 fn linked(vectors: &[&[f32]], weights: &[f32], least: usize, most: usize, saw_two: bool) -> Vec<usize> {
-    let linkage = Linkage::new(vectors.len(), |a, b| 1.0 - similarity(vectors[a], vectors[b]));
-    let mut distances: Vec<f32> = (0..vectors.len())
-        .flat_map(|a| (0..a).map(move |b| (a, b)))
-        .map(|(a, b)| 1.0 - similarity(vectors[a], vectors[b]))
-        .collect();
+    let (linkage, mut distances) =
+        Linkage::new(vectors.len(), |a, b| 1.0 - similarity(vectors[a], vectors[b]));
     distances.sort_by(f32::total_cmp);
     let ninth = distances.get(distances.len() * 9 / 10).copied().unwrap_or_default();
     let cut = (CUT_PART * ninth).clamp(if saw_two { *CUT.start() } else { CUT_ALONE }, *CUT.end());

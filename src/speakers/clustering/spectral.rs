@@ -4,7 +4,7 @@
 //! "Auto-tuning spectral clustering for speaker diarization using normalized maximum eigengap", IEEE Signal Processing
 //! Letters 27 (2020).
 
-use super::cosine::similarity;
+use super::super::cosine::similarity;
 use super::eigen::{Eigenpairs, Graph};
 use super::kmeans::kmeans;
 
@@ -19,7 +19,7 @@ pub struct Spectrum {
 }
 
 impl Spectrum {
-    /// Of unit vectors. `most` is the largest number of clusters that will be asked for.
+    /// Decomposes the graph of `vectors`, which have unit length. `most` is the largest number of clusters that will be asked for.
     pub fn new(vectors: &[&[f32]], most: usize) -> Self {
         Self { pairs: graph(vectors).smallest(most + 1) }
     }

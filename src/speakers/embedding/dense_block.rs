@@ -2,13 +2,11 @@
 
 use super::super::error::Error;
 use super::super::weights::Weights;
-use super::layers::{BOTTLENECK, Features, GROWTH, Norm, Projection};
-use super::masking::{Masking, SEGMENT};
+use super::architecture::{BOTTLENECK, GROWTH, KERNEL, SEGMENT};
+use super::layers::{Features, Norm, Projection};
+use super::masking::Masking;
 use crate::cpu::Level;
 use crate::cpu::convolution::{Convolution, Epilogue, Job, Layout, Operand, Output};
-
-/// Frames that the kernel of a layer sees.
-const KERNEL: usize = 3;
 
 pub(super) struct DenseBlock<E: Operand> {
     layers: Vec<Layer<E>>,

@@ -6,12 +6,11 @@
 use super::super::error::Error;
 use super::super::network::MEL_BINS;
 use super::super::weights::Weights;
+use super::architecture::{PLANES as CHANNELS, RESIDUAL_BLOCKS};
 use super::layers::Norm;
 use crate::cpu::Level;
 use crate::cpu::convolution::{Convolution, Epilogue, Job, Layout, Operand, Output};
 
-/// Channels of all planes but the input.
-const CHANNELS: usize = 32;
 /// Bins of the output.
 pub(super) const BINS: usize = MEL_BINS / 8;
 /// Values of one frame of the output: bins, and in each the channels.
@@ -107,13 +106,13 @@ impl<E: Operand> Head<E> {
     pub fn load(weights: &Weights) -> Result<Self, Error> {
         let weight = weights.values("head.conv1.weight", &[CHANNELS, 1, 3, 3])?;
         let norm = Norm::load(weights, "head.bn1", CHANNELS)?;
-        // Of one channel only: a run of three values is read as four, the last times zero.
+        // The input has one channel: a run of three values is read as four, the last times zero.
         let first = norm.folded(3, 4, |output, input| {
             let (time, bin) = (input / 4, input % 4);
             if bin < 3 { weight[output * 9 + bin * 3 + time] } else { 0.0 }
         });
-        let blocks = [("layer1.0", 2), ("layer1.1", 1), ("layer2.0", 2), ("layer2.1", 1)];
-        let blocks = blocks.map(|(name, stride)| Block::load(weights, &format!("head.{name}"), stride));
+        let blocks =
+            RESIDUAL_BLOCKS.map(|(name, stride)| Block::load(weights, &format!("head.{name}"), stride));
         Ok(Self {
             first,
             blocks: blocks.into_iter().collect::<Result<_, _>>()?,

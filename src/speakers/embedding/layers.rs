@@ -2,13 +2,9 @@
 
 use super::super::error::Error;
 use super::super::weights::Weights;
+use super::architecture::NORM_EPSILON;
 use crate::cpu::convolution::{Convolution, Epilogue, Job, Layout, Operand, Output};
 use crate::cpu::{Element, Level, multiply_add, multiversion};
-
-/// Channels that a dense layer adds.
-pub(super) const GROWTH: usize = 32;
-/// Channels between a dense layer's two convolutions.
-pub(super) const BOTTLENECK: usize = 128;
 
 /// Batch norm after training: `x · scale + shift` for each channel.
 pub(super) struct Norm {
@@ -17,8 +13,6 @@ pub(super) struct Norm {
 }
 
 impl Norm {
-    const EPSILON: f32 = 1e-5;
-
     pub fn load(weights: &Weights, name: &str, channels: usize) -> Result<Self, Error> {
         let values = |part: &str| weights.values(&format!("{name}.{part}"), &[channels]);
         Ok(Self::new(&values("weight")?, &values("bias")?, Self::statistics(weights, name, channels)?))
@@ -37,7 +31,7 @@ impl Norm {
 
     fn new(weight: &[f32], bias: &[f32], [mean, variance]: [Vec<f32>; 2]) -> Self {
         let scale: Vec<f32> =
-            weight.iter().zip(variance).map(|(w, v)| w / (v + Self::EPSILON).sqrt()).collect();
+            weight.iter().zip(variance).map(|(w, v)| w / (v + NORM_EPSILON as f32).sqrt()).collect();
         let shift = bias.iter().zip(mean).zip(&scale).map(|((b, m), s)| b - m * s).collect();
         Self { scale, shift }
     }

@@ -3,13 +3,9 @@
 
 use super::super::error::Error;
 use super::super::weights::Weights;
-use super::layers::{BOTTLENECK, GROWTH};
+use super::architecture::{BOTTLENECK, GROWTH, MASK_HIDDEN, SEGMENT};
 use crate::cpu::convolution::{Convolution, Epilogue, Job, Layout, Output};
 use crate::cpu::{Element, Level, fine_exp, multiversion};
-
-/// Frames that share a mask.
-pub(super) const SEGMENT: usize = 100;
-const HIDDEN: usize = 64;
 
 pub(super) struct Masking {
     first: Convolution<f32>,
@@ -23,7 +19,10 @@ impl Masking {
             let bias = weights.values(&format!("{name}.{layer}.bias"), &[outputs])?;
             Ok(Convolution::new(1, inputs, &bias, |output, input| weight[output * inputs + input]))
         };
-        Ok(Self { first: layer("linear1", BOTTLENECK, HIDDEN)?, second: layer("linear2", HIDDEN, GROWTH)? })
+        Ok(Self {
+            first: layer("linear1", BOTTLENECK, MASK_HIDDEN)?,
+            second: layer("linear2", MASK_HIDDEN, GROWTH)?,
+        })
     }
 
     /// The mask of each segment of `x`, (frames, [`BOTTLENECK`]): (segments, [`GROWTH`]).
@@ -42,7 +41,7 @@ impl Masking {
             context.iter_mut().zip(&whole).for_each(|(mean, sum)| *mean += sum / frames as f32);
         }
         let hidden = product(level, &self.first, &context, BOTTLENECK, Epilogue::Relu);
-        let mut masks = product(level, &self.second, &hidden, HIDDEN, Epilogue::Store);
+        let mut masks = product(level, &self.second, &hidden, MASK_HIDDEN, Epilogue::Store);
         masks.iter_mut().for_each(|value| *value = 1.0 / (1.0 + fine_exp::<false>(-*value)));
         masks
     }

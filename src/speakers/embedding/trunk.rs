@@ -5,19 +5,13 @@ use std::ops::Range;
 use super::super::error::Error;
 use super::super::network::{CHANNELS, MEL_BINS};
 use super::super::weights::Weights;
+use super::architecture::{BLOCKS, FIRST, FIRST_KERNEL, FIRST_STRIDE, GROWTH};
 use super::dense_block::{self, DenseBlock};
 use super::head::{self, Head};
-use super::layers::{Features, GROWTH, Norm, Projection};
+use super::layers::{Features, Norm, Projection};
 use crate::cpu::convolution::{Convolution, Epilogue, Job, Layout, Operand, Output};
 use crate::cpu::{Level, Places, Threads};
 
-/// Frames of the first layer's kernel, every second of which it is computed at.
-const KERNEL: usize = 5;
-const STRIDE: usize = 2;
-/// Channels of the first layer.
-const FIRST: usize = 128;
-/// Layers and dilation of each dense block.
-const BLOCKS: [(usize, usize); 3] = [(12, 1), (24, 2), (16, 2)];
 /// Frames that go through the dense blocks together, about: pieces share the reading of the weights, and their
 /// features stay in the cache.
 const GROUP: usize = 600;
@@ -34,12 +28,12 @@ pub(super) struct Trunk<E: Operand> {
 
 impl<E: Operand> Trunk<E> {
     pub fn load(weights: &Weights, level: Level) -> Result<Self, Error> {
-        let weight = weights.values("xvector.tdnn.linear.weight", &[FIRST, head::WIDTH, KERNEL])?;
+        let weight = weights.values("xvector.tdnn.linear.weight", &[FIRST, head::WIDTH, FIRST_KERNEL])?;
         let norm = Norm::load(weights, "xvector.tdnn.nonlinear.batchnorm", FIRST)?;
         let place: Vec<usize> = (0..head::WIDTH).map(head::reference_channel).collect();
-        let first = norm.folded(1, KERNEL * head::WIDTH, |output, input| {
+        let first = norm.folded(1, FIRST_KERNEL * head::WIDTH, |output, input| {
             let (frame, value) = (input / head::WIDTH, input % head::WIDTH);
-            weight[(output * head::WIDTH + place[value]) * KERNEL + frame]
+            weight[(output * head::WIDTH + place[value]) * FIRST_KERNEL + frame]
         });
         let mut blocks = Vec::with_capacity(BLOCKS.len());
         let mut channels = FIRST;
@@ -109,7 +103,7 @@ impl<E: Operand> Trunk<E> {
     }
 
     fn start(&self, piece: &[f32], planes: &mut head::Scratch<E>) -> Features {
-        let frames = (piece.len() / MEL_BINS).div_ceil(STRIDE);
+        let frames = (piece.len() / MEL_BINS).div_ceil(FIRST_STRIDE);
         let x = self.head.apply(self.level, piece, planes);
         let channels = self.blocks[0].1.norm.scale.len();
         let mut features = Features::new(frames, channels);
@@ -118,7 +112,7 @@ impl<E: Operand> Trunk<E> {
             Job {
                 rows: frames,
                 x: &x,
-                from: Layout::rows(0, STRIDE * head::WIDTH),
+                from: Layout::rows(0, FIRST_STRIDE * head::WIDTH),
                 tap: 0,
                 y: Output::Wide(&mut features.values),
                 to: Layout::rows(0, channels),

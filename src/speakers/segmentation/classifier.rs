@@ -1,5 +1,6 @@
 //! The last layers: from the LSTMs' outputs to log-probabilities.
 
+use super::architecture::HIDDEN;
 use super::lstm;
 use crate::cpu::Level;
 use crate::cpu::matrix::{Epilogue, Matrix, Precision};
@@ -7,8 +8,6 @@ use crate::speakers::error::Error;
 use crate::speakers::network::{CLASSES, LogProbabilities};
 use crate::speakers::weights::Weights;
 
-/// Outputs of the hidden layers.
-const HIDDEN: usize = 128;
 /// Rows computed at once.
 const PANEL: usize = 96;
 

@@ -3,13 +3,12 @@
 //! Equations and the order of the gates are those of PyTorch's `LSTM`. The input's part of the gate sums is one
 //! product for some frames at a time, which stays in the second-level cache until the recurrence has passed them.
 
+use super::architecture::UNITS;
 use crate::cpu::matrix::{Epilogue, Matrix, Precision};
 use crate::cpu::{Level, fine_exp, multiply_add, multiversion};
 use crate::speakers::error::Error;
 use crate::speakers::weights::Weights;
 
-/// Hidden units of one direction.
-const UNITS: usize = 128;
 /// Rows of the weights: input, forget, cell and output gate of every unit.
 const GATES: usize = 4 * UNITS;
 /// Outputs of a layer: the units of both directions.

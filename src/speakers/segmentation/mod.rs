@@ -11,6 +11,7 @@
 //! Windows of a batch pass side by side: the LSTMs must go frame by frame, and read their weights once for all windows.
 //! Every sum of a window adds in an order of its own, so a window gives the same bits alone and among others.
 
+pub(super) mod architecture;
 mod classifier;
 mod lstm;
 mod norm;
@@ -19,9 +20,10 @@ mod sincnet;
 
 use std::path::Path;
 
+use architecture::{FEATURES, LAYERS};
 use classifier::Classifier;
 use lstm::{Bidirectional, Working};
-use sincnet::{FEATURES, SincNet};
+use sincnet::SincNet;
 
 use super::error::Error;
 use super::network::{LogProbabilities, WINDOW_FRAMES, WINDOW_SAMPLES};
@@ -59,7 +61,7 @@ impl Segmentation {
         Ok(Self {
             level,
             sincnet: SincNet::new(&weights, level, precision)?,
-            layers: (0..4).map(layer).collect::<Result<_, Error>>()?,
+            layers: (0..LAYERS).map(layer).collect::<Result<_, Error>>()?,
             classifier: Classifier::new(&weights, precision)?,
         })
     }
@@ -115,13 +117,13 @@ impl Segmentation {
 
 #[cfg(test)]
 mod tests {
-    use std::f64::consts::{PI, TAU};
     use std::ops::Range;
 
     use serde::Deserialize;
 
     use super::*;
     use crate::speakers::network::CLASSES;
+    use crate::vad::synthetic::SyntheticVoice;
 
     /// PyTorch 2.11's result for [`conversation`], in f32: the classes of all frames, and the log-probabilities of each
     /// 31st.
@@ -140,40 +142,11 @@ mod tests {
         Segmentation::load(folder, level).expect("`./setup` has put the model there")
     }
 
-    /// Pulses at the pitch of a voice, through the first three resonances of three vowels, in syllables over faint noise.
-    /// `size` raises the resonances as a shorter throat does.
+    /// Syllables in `talks`; `size` is that of a throat.
     fn voice(pitch: f64, size: f64, talks: &[Range<f64>]) -> Vec<f64> {
-        const VOWELS: [[(f64, f64); 3]; 3] = [
-            [(700.0, 110.0), (1220.0, 120.0), (2600.0, 160.0)],
-            [(300.0, 80.0), (2200.0, 120.0), (2900.0, 160.0)],
-            [(450.0, 90.0), (900.0, 110.0), (2400.0, 160.0)],
-        ];
-        let mut resonators = [[0.0_f64; 2]; 3];
-        let mut phase = 0.0;
-        let mut noise = 1_u32;
-        let sample = |n: usize| {
-            let t = n as f64 / 16000.0;
-            let syllable = (t / 0.2) as usize;
-            let voiced = t - syllable as f64 * 0.2 < 0.15
-                && syllable % 5 != 4
-                && talks.iter().any(|talk| talk.contains(&t));
-            phase += (pitch + pitch * 0.15 * (TAU * 0.7 * t).sin()) / 16000.0;
-            let mut value = 0.0;
-            if phase >= 1.0 {
-                phase -= 1.0;
-                value = f64::from(u8::from(voiced));
-            }
-            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            value += if voiced { 0.01 } else { 0.0005 } * (f64::from(noise) / 4_294_967_296.0 - 0.5);
-            for (past, (frequency, width)) in resonators.iter_mut().zip(VOWELS[syllable % 3]) {
-                let radius = (-PI * width / 16000.0).exp();
-                let turn = 2.0 * radius * (TAU * frequency * size / 16000.0).cos();
-                value = (1.0 - radius) * value * 4.0 + turn * past[0] - radius * radius * past[1];
-                *past = [value, past[0]];
-            }
-            value * 7.0
-        };
-        (0..WINDOW_SAMPLES).map(sample).collect()
+        let voice =
+            SyntheticVoice { pitch, swing: pitch * 0.15, size, syllable: 0.2, voiced: 0.15, hush: 0.0005 };
+        voice.samples(WINDOW_SAMPLES, |t| talks.iter().any(|talk| talk.contains(&t)))
     }
 
     /// Two voices that overlap for a second.

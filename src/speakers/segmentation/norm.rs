@@ -1,12 +1,10 @@
 //! Instance norms: each channel of a window is brought to the mean 0 and the variance 1, then to a weight and a bias
 //! that were learnt.
 
+use super::architecture::NORM_EPSILON;
 use crate::cpu::{Level, multiply_add, multiversion};
 use crate::speakers::error::Error;
 use crate::speakers::weights::Weights;
-
-/// PyTorch's default for instance norms.
-const EPSILON: f32 = 1e-5;
 
 pub(super) struct Norm {
     weight: Vec<f32>,
@@ -50,7 +48,7 @@ fn normalise_body<const FMA: bool>(x: &mut [f32], weight: &[f32], bias: &[f32]) 
         }
     }
     for (factor, weight) in factors.iter_mut().zip(weight) {
-        *factor = weight / (*factor * share + EPSILON).sqrt();
+        *factor = weight / (*factor * share + NORM_EPSILON as f32).sqrt();
     }
     for x in x.chunks_exact_mut(channels) {
         for (((x, mean), factor), bias) in x.iter_mut().zip(&means).zip(&factors).zip(bias) {
@@ -69,7 +67,7 @@ fn normalise_wave_body<const FMA: bool>(x: &mut [f32], weight: f32, bias: f32) {
     let count = x.len() as f32;
     let mean = sum(x, |x| x) / count;
     let variance = sum(x, |x| (x - mean) * (x - mean)) / count;
-    let factor = weight / (variance + EPSILON).sqrt();
+    let factor = weight / (variance + NORM_EPSILON as f32).sqrt();
     x.iter_mut().for_each(|x| *x = multiply_add::<FMA>(*x - mean, factor, bias));
 }
 

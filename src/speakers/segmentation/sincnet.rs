@@ -3,6 +3,7 @@
 //! Three times a convolution, a pool that keeps the greatest of three positions, an instance norm and a leaky ReLU.
 //! A convolution is a product: the values under each position are a row.
 
+use super::architecture::{FEATURES, KERNEL, POOL, STEP};
 use super::norm::Norm;
 use super::sinc;
 use crate::cpu::matrix::{Epilogue, Matrix, Precision};
@@ -11,17 +12,8 @@ use crate::speakers::error::Error;
 use crate::speakers::network::WINDOW_FRAMES;
 use crate::speakers::weights::Weights;
 
-/// Features of a frame.
-pub(super) const FEATURES: usize = 60;
-
-/// Samples from one position of the sinc filters to the next.
-const STEP: usize = 10;
 /// Pooled positions of the sinc filters, and of the first convolution.
 const POOLED: [usize; 2] = [5325, 1773];
-/// Taps of a convolution.
-const KERNEL: usize = 5;
-/// Positions of which a pool keeps the greatest.
-const POOL: usize = 3;
 /// Positions computed at once: their rows stay in the second-level cache.
 const PANEL: usize = 16 * POOL;
 /// Samples are clamped to this, far beyond any sound.

@@ -3,18 +3,13 @@
 use tch::{Kind, TchError, Tensor};
 
 use super::place::{Place, failed};
+use crate::speakers::embedding::architecture::{
+    BLOCKS, BOTTLENECK, FIRST, FIRST_KERNEL, FIRST_STRIDE, GROWTH, KERNEL, MASK_HIDDEN, NORM_EPSILON, PLANES,
+    RESIDUAL_BLOCKS, SEGMENT,
+};
 use crate::speakers::error::Error;
-use crate::speakers::network::{CHANNELS, EMBEDDING};
+use crate::speakers::network::{CHANNELS, EMBEDDING, MEL_BINS};
 use crate::speakers::weights::Weights;
-
-const NORM_EPSILON: f64 = 1e-5;
-/// Frames that share a mask.
-const SEGMENT: i64 = 100;
-/// Channels that a dense layer adds, and between its convolutions.
-const GROWTH: usize = 32;
-const BOTTLENECK: usize = 128;
-/// Layers and dilation of each dense block.
-const BLOCKS: [(usize, i64); 3] = [(12, 1), (24, 2), (16, 2)];
 
 pub(super) struct Embedding {
     place: Place,
@@ -140,8 +135,11 @@ impl Layer {
         Ok(Self {
             norm: norm("nonlinear1", inputs)?.in_place(place)?,
             bottleneck: part("linear1", &[BOTTLENECK, inputs, 1], Some(norm("nonlinear2", BOTTLENECK)?))?,
-            local: part("cam_layer.linear_local", &[GROWTH, BOTTLENECK, 3], None)?,
-            masking: [mask("linear1", &[64, BOTTLENECK, 1])?, mask("linear2", &[GROWTH, 64, 1])?],
+            local: part("cam_layer.linear_local", &[GROWTH, BOTTLENECK, KERNEL], None)?,
+            masking: [
+                mask("linear1", &[MASK_HIDDEN, BOTTLENECK, 1])?,
+                mask("linear2", &[GROWTH, MASK_HIDDEN, 1])?,
+            ],
         })
     }
 
@@ -149,11 +147,12 @@ impl Layer {
     fn apply(&self, x: &Tensor, dilation: i64) -> Result<Tensor, TchError> {
         let middle = self.bottleneck.one(&self.norm.relu(x)?, 1, 0, 1)?.f_relu_()?;
         let frames = x.size()[2];
-        let segments = middle.f_avg_pool1d(SEGMENT, SEGMENT, 0, true, true)?;
+        let segment = SEGMENT as i64;
+        let segments = middle.f_avg_pool1d(segment, segment, 0, true, true)?;
         let context = segments.f_add(&middle.f_mean_dim(-1_i64, true, None)?)?;
         let hidden = self.masking[0].one(&context, 1, 0, 1)?.f_relu_()?;
         let masks = self.masking[1].one(&hidden, 1, 0, 1)?.f_sigmoid()?;
-        let masks = masks.f_repeat_interleave_self_int(SEGMENT, -1, None)?.f_narrow(-1, 0, frames)?;
+        let masks = masks.f_repeat_interleave_self_int(segment, -1, None)?.f_narrow(-1, 0, frames)?;
         self.local.one(&middle, 1, dilation, dilation)?.f_mul(&masks)
     }
 }
@@ -162,16 +161,16 @@ impl Embedding {
     pub fn load(weights: &Weights, place: Place) -> Result<Self, Error> {
         let norm = |name: &str, channels| Norm::load(weights, place, name, channels, true);
         let load = |name: &str, shape: &[usize], norm| Convolution::load(weights, place, name, shape, norm);
-        let mut residual = Vec::with_capacity(4);
-        for (name, stride) in [("layer1.0", 2), ("layer1.1", 1), ("layer2.0", 2), ("layer2.1", 1)] {
+        let mut residual = Vec::with_capacity(RESIDUAL_BLOCKS.len());
+        for (name, stride) in RESIDUAL_BLOCKS {
             let part = |convolution: &str, after: &str, size| {
-                let after = norm(&format!("head.{name}.{after}"), 32)?;
-                load(&format!("head.{name}.{convolution}"), &[32, 32, size, size], Some(after))
+                let after = norm(&format!("head.{name}.{after}"), PLANES)?;
+                load(&format!("head.{name}.{convolution}"), &[PLANES, PLANES, size, size], Some(after))
             };
             let shortcut = if stride == 1 { None } else { Some(part("shortcut.0", "shortcut.1", 1)?) };
-            residual.push((stride, [part("conv1", "bn1", 3)?, part("conv2", "bn2", 3)?], shortcut));
+            residual.push((stride as i64, [part("conv1", "bn1", 3)?, part("conv2", "bn2", 3)?], shortcut));
         }
-        let mut channels = 128;
+        let mut channels = FIRST;
         let mut blocks = Vec::with_capacity(BLOCKS.len());
         for (index, (layers, _)) in (1..).zip(BLOCKS) {
             let layer = |layer: usize| {
@@ -188,15 +187,15 @@ impl Embedding {
             blocks.push((layers, before, load(&transit, &[channels / 2, channels, 1], after)?));
             channels /= 2;
         }
-        let tdnn = norm("xvector.tdnn.nonlinear.batchnorm", 128)?;
+        let tdnn = norm("xvector.tdnn.nonlinear.batchnorm", FIRST)?;
         let wide = Place { kind: Kind::Float, ..place };
         let dense = Norm::load(weights, wide, "xvector.dense.nonlinear.batchnorm", EMBEDDING, false)?;
         Ok(Self {
             place,
-            first: load("head.conv1", &[32, 1, 3, 3], Some(norm("head.bn1", 32)?))?,
+            first: load("head.conv1", &[PLANES, 1, 3, 3], Some(norm("head.bn1", PLANES)?))?,
             residual,
-            last: load("head.conv2", &[32, 32, 3, 3], Some(norm("head.bn2", 32)?))?,
-            tdnn: load("xvector.tdnn.linear", &[128, 320, 5], Some(tdnn))?,
+            last: load("head.conv2", &[PLANES, PLANES, 3, 3], Some(norm("head.bn2", PLANES)?))?,
+            tdnn: load("xvector.tdnn.linear", &[FIRST, PLANES * MEL_BINS / 8, FIRST_KERNEL], Some(tdnn))?,
             blocks,
             dense: Convolution::load(
                 weights,
@@ -219,10 +218,10 @@ impl Embedding {
         }
         // Channels, and in each the bins.
         let x = self.last.two(&x, 2, 1)?.f_relu_()?.f_flatten(1, 2)?;
-        let mut x = self.tdnn.one(&x, 2, 2, 1)?.f_relu_()?;
+        let mut x = self.tdnn.one(&x, FIRST_STRIDE as i64, FIRST_KERNEL as i64 / 2, 1)?.f_relu_()?;
         for ((layers, norm, transit), (_, dilation)) in self.blocks.iter().zip(BLOCKS) {
             for layer in layers {
-                let added = layer.apply(&x, dilation)?;
+                let added = layer.apply(&x, dilation as i64)?;
                 x = Tensor::f_cat(&[&x, &added], 1)?;
             }
             x = transit.one(&norm.relu(&x)?, 1, 0, 1)?;

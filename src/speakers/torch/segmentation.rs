@@ -5,15 +5,11 @@ use tch::{Kind, TchError, Tensor};
 use super::place::Place;
 use crate::speakers::error::Error;
 use crate::speakers::network::CLASSES;
+use crate::speakers::segmentation::architecture::{
+    FEATURES, HIDDEN, KERNEL, LAYERS, NORM_EPSILON, POOL, STEP, UNITS,
+};
 use crate::speakers::segmentation::sinc;
 use crate::speakers::weights::Weights;
-
-/// Units of an LSTM in one direction.
-const UNITS: usize = 128;
-const LAYERS: usize = 4;
-/// Channels of the last convolution.
-const FEATURES: usize = 60;
-const NORM_EPSILON: f64 = 1e-5;
 
 /// Up to the LSTMs all is f32: the first norm sees samples of any loudness, and this part is small.
 pub(super) struct Segmentation {
@@ -67,10 +63,10 @@ impl Segmentation {
             Linear { weight: wide.put(&sinc::filters(weights)?, &filters, Kind::Float)?, bias: None };
         let norm =
             |index: usize, channels| Norm::load(weights, wide, &format!("sincnet.norm1d.{index}"), channels);
-        let mut convolutions = vec![(filters, 10, norm(0, sinc::FILTERS)?)];
+        let mut convolutions = vec![(filters, STEP as i64, norm(0, sinc::FILTERS)?)];
         for (index, inputs) in [(1, sinc::FILTERS), (2, FEATURES)] {
             let name = format!("sincnet.conv1d.{index}");
-            let convolution = Linear::load(weights, wide, &name, &[FEATURES, inputs, 5])?;
+            let convolution = Linear::load(weights, wide, &name, &[FEATURES, inputs, KERNEL])?;
             convolutions.push((convolution, 1, norm(index, FEATURES)?));
         }
         let mut lstm = Vec::with_capacity(8 * LAYERS);
@@ -92,22 +88,23 @@ impl Segmentation {
             convolutions,
             lstm,
             linear: vec![
-                Linear::load(weights, place, "linear.0", &[128, 2 * UNITS])?,
-                Linear::load(weights, place, "linear.1", &[128, 128])?,
+                Linear::load(weights, place, "linear.0", &[HIDDEN, 2 * UNITS])?,
+                Linear::load(weights, place, "linear.1", &[HIDDEN, HIDDEN])?,
             ],
-            classifier: Linear::load(weights, place, "classifier", &[CLASSES, 128])?,
+            classifier: Linear::load(weights, place, "classifier", &[CLASSES, HIDDEN])?,
         })
     }
 
     /// (windows, 1, samples) to log-probabilities, (windows, frames, classes).
     pub fn apply(&self, windows: &Tensor) -> Result<Tensor, TchError> {
+        let pool = POOL as i64;
         let mut x = self.first_norm.apply(windows)?;
         for (index, (convolution, stride, norm)) in self.convolutions.iter().enumerate() {
             x = x.f_conv1d(&convolution.weight, convolution.bias.as_ref(), *stride, 0, 1, 1)?;
             if index == 0 {
                 x = x.f_abs_()?;
             }
-            x = norm.apply(&x.f_max_pool1d(3, 3, 0, 1, false)?)?.f_leaky_relu()?;
+            x = norm.apply(&x.f_max_pool1d(pool, pool, 0, 1, false)?)?.f_leaky_relu()?;
         }
         let x = x.f_transpose(1, 2)?.f_to_kind(self.kind)?.f_contiguous()?;
         let state = Tensor::f_zeros([2 * LAYERS as i64, x.size()[0], UNITS as i64], (x.kind(), x.device()))?;

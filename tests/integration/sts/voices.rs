@@ -102,6 +102,7 @@ async fn transcript(pcm: Pcm) -> Transcript {
         language: LanguageChoice::Named("en".into()),
         task: Task::Transcribe,
         prompt: None,
+        temperature: 0.0,
         bias: [].into(),
         class: Class::Live,
         tenant: TenantId(0),

@@ -1,0 +1,78 @@
+//! The models that the server has, with their metadata.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::project::{capture, manager};
+use crate::api::answer::ARCHITECTURE;
+use crate::api::error;
+use crate::api::services::Services;
+use crate::http::{Failure, Request, Response, json};
+use crate::keys::Permission;
+use crate::registry::Status;
+
+/// Models by what they do.
+#[derive(Serialize)]
+pub(in crate::api) struct Models {
+    stt: Vec<Model>,
+    tts: [(); 0],
+}
+
+#[derive(Serialize)]
+struct Model {
+    name: String,
+    canonical_name: String,
+    architecture: &'static str,
+    /// Empty before the model is first loaded.
+    languages: Vec<String>,
+    version: String,
+    uuid: Uuid,
+    batch: bool,
+    streaming: bool,
+    formatted_output: bool,
+}
+
+impl Model {
+    fn of(model: &Status) -> Self {
+        Self {
+            canonical_name: model.name.clone(),
+            name: model.name.clone(),
+            architecture: ARCHITECTURE,
+            languages: model.info.as_ref().map(|info| info.languages.clone()).unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uuid: model.uuid,
+            batch: true,
+            streaming: true,
+            formatted_output: true,
+        }
+    }
+}
+
+/// The wire format's list of models.
+pub(in crate::api) fn models(services: &Services) -> Models {
+    Models { stt: services.models.statuses().iter().map(Model::of).collect(), tts: [] }
+}
+
+pub(super) async fn of_project(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
+    manager(&services, &request, Permission::ProjectRead).await?;
+    Ok(json(StatusCode::OK, &models(&services)))
+}
+
+pub(super) async fn one_of_project(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
+    manager(&services, &request, Permission::ProjectRead).await?;
+    named(&services, capture(&request, "model_id").unwrap_or_default())
+}
+
+/// The answer with the model of this UUID or name.
+///
+/// # Errors
+/// 404 if there is none.
+pub(in crate::api) fn named(services: &Services, name: &str) -> Result<Response, Failure> {
+    let models = models(services);
+    let is_named = |model: &&Model| Uuid::parse_str(name) == Ok(model.uuid) || model.name == name;
+    let model = models.stt.iter().find(is_named).ok_or_else(|| error::nothing_such("Model"))?;
+    Ok(json(StatusCode::OK, model))
+}

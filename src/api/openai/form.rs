@@ -1,0 +1,185 @@
+//! Multipart forms (RFC 7578), read as they arrive: the file is kept once, other fields are small.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use hyper::HeaderMap;
+use hyper::header::CONTENT_TYPE;
+use multer::Multipart;
+
+use super::super::decode::Fetched;
+use super::super::source;
+use super::error::{invalid, malformed};
+use crate::http::{Body, BodyError, Failure};
+
+/// Fields of a form, known or not.
+const FIELDS_MAX: usize = 1000;
+/// The length of a text field.
+const TEXT_BYTES_MAX: usize = 64 << 10;
+/// The length of a clip of a speaker, as a data URL: 10 s of uncompressed audio.
+const CLIP_BYTES_MAX: usize = 8 << 20;
+/// The length of the head of a field, and of what comes before the first one.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Allocated at once for a file; more as it arrives.
+const FIRST_CAPACITY_MAX: u64 = 1 << 20;
+
+/// A form with one file.
+pub struct Form {
+    pub file: Fetched,
+    /// The other fields that are known, in the order in which they came.
+    pub fields: Vec<Field>,
+}
+
+/// A text field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Field {
+    /// Without brackets.
+    pub name: String,
+    /// The text in brackets after the name: `type` of `chunking_strategy[type]`, or nothing.
+    pub key: String,
+    pub value: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the head of a field is too long")]
+struct HeadTooLong;
+
+/// The boundary of a form's parts.
+///
+/// # Errors
+/// 400 for another media type, 415 for an encoded body.
+pub fn boundary(headers: &HeaderMap) -> Result<String, Failure> {
+    source::check_encoding(headers)?;
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    multer::parse_boundary(media_type).map_err(|_| {
+        malformed("Could not parse multipart form: send `multipart/form-data` with a boundary, and the audio as its field `file`.")
+    })
+}
+
+/// Reads a form of one `file` and the `known` text fields, in any order. Others are dropped as they come.
+///
+/// # Errors
+/// 400 for a form that breaks off or that lacks its file, 408, 413, 429 and 503 as for any body.
+pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, Failure> {
+    let declared = body.declared_bytes().unwrap_or(0);
+    let mut chunks = body.chunks()?;
+    let head = AtomicUsize::new(0);
+    let parts = {
+        let pieces = stream::unfold(&mut chunks, |chunks| async {
+            // `multer` reads on as long as more is ready, and would hold the form a second time.
+            tokio::task::yield_now().await;
+            let piece: Result<Bytes, Box<dyn std::error::Error + Send + Sync>> = match chunks.next().await {
+                Ok(piece) => {
+                    let piece = piece?;
+                    // It searches all that it holds for the end of a head, again for each piece.
+                    let before = head.fetch_add(piece.len(), Relaxed);
+                    if before > HEAD_BYTES_MAX { Err(HeadTooLong.into()) } else { Ok(piece) }
+                }
+                Err(error) => Err(error.into()),
+            };
+            Some((piece, chunks))
+        });
+        parts(Multipart::new(pieces, boundary), &head, declared, known).await
+    };
+    let (file, fields) = parts?;
+    // What follows the last boundary means nothing, and the connection goes on after it.
+    while chunks.next().await?.is_some() {}
+    let file =
+        file.ok_or_else(|| invalid("file", "You must provide a file: the field `file` of the form."))?;
+    if file.is_empty() {
+        return Err(invalid("file", "The file is empty."));
+    }
+    Ok(Form { file: Fetched { bytes: file, held: Box::new(chunks.into_room()) }, fields })
+}
+
+async fn parts(
+    mut form: Multipart<'_>,
+    head: &AtomicUsize,
+    declared: u64,
+    known: &[&str],
+) -> Result<(Option<Bytes>, Vec<Field>), Failure> {
+    let (mut file, mut fields) = (None, Vec::new());
+    for _ in 0..FIELDS_MAX {
+        head.store(0, Relaxed);
+        let Some(mut part) = form.next_field().await.map_err(refused)? else { return Ok((file, fields)) };
+        let (name, key) = part.name().map(split).unwrap_or_default();
+        let most = match name.as_str() {
+            "file" if file.is_some() => return Err(invalid("file", "The form has the field `file` twice.")),
+            "file" => usize::MAX,
+            "known_speaker_references" => CLIP_BYTES_MAX,
+            name if known.contains(&name) => TEXT_BYTES_MAX,
+            _ => 0,
+        };
+        let mut bytes = Joined { first: Bytes::new(), joined: BytesMut::new(), expected: declared };
+        loop {
+            head.store(0, Relaxed);
+            let Some(piece) = part.chunk().await.map_err(refused)? else { break };
+            if most > 0 {
+                bytes.add(piece);
+            }
+            if most > 0 && bytes.len() > most {
+                return Err(invalid(&name, format!("`{name}` is longer than {most} bytes.")));
+            }
+        }
+        match (name.as_str(), most) {
+            ("file", _) => file = Some(bytes.finish()),
+            (_, 0) => {}
+            (_, _) => {
+                let value = String::from_utf8(bytes.finish().into());
+                let value = value.map_err(|_| invalid(&name, format!("`{name}` is not text in UTF-8.")))?;
+                fields.push(Field { name, key, value });
+            }
+        }
+    }
+    Err(malformed(format!("The form has more than {FIELDS_MAX} fields.")))
+}
+
+/// `name[key]` or `name`.
+fn split(name: &str) -> (String, String) {
+    match name.split_once('[') {
+        Some((name, rest)) => (name.to_owned(), rest.trim_end_matches(']').to_owned()),
+        None => (name.to_owned(), String::new()),
+    }
+}
+
+fn refused(error: multer::Error) -> Failure {
+    match error {
+        multer::Error::StreamReadFailed(error) => match error.downcast::<BodyError>() {
+            Ok(error) => (*error).into(),
+            Err(error) => malformed(format!("Could not parse multipart form: {error}.")),
+        },
+        _ => malformed("Could not parse multipart form: it breaks off, or its parts are malformed."),
+    }
+}
+
+/// Pieces of one field, joined only if there are several.
+struct Joined {
+    first: Bytes,
+    joined: BytesMut,
+    /// The most bytes that there can be, if known.
+    expected: u64,
+}
+
+impl Joined {
+    fn add(&mut self, piece: Bytes) {
+        if self.len() == 0 {
+            self.first = piece;
+            return;
+        }
+        if self.joined.is_empty() {
+            let expected = usize::try_from(self.expected.min(FIRST_CAPACITY_MAX)).unwrap_or(0);
+            self.joined.reserve(expected.max(self.first.len() + piece.len()));
+            self.joined.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.joined.extend_from_slice(&piece);
+    }
+
+    fn len(&self) -> usize {
+        self.first.len() + self.joined.len()
+    }
+
+    fn finish(self) -> Bytes {
+        if self.joined.is_empty() { self.first } else { self.joined.freeze() }
+    }
+}

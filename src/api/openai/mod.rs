@@ -1,0 +1,25 @@
+//! Routes that OpenAI's clients know: transcriptions, translations, models and transcription sessions (`realtime`).
+//!
+//! ```text
+//! form.rs ─ request.rs ─▶ transcription.rs, transcribe ─▶ answer.rs ─ wire.rs
+//!  multipart  parameters    as for /v1/listen           └▶ events.rs, as text becomes final
+//! ```
+//! Shapes are those of OpenAI's API reference and its SDKs' types (openai/openai-openapi, openai/openai-python). Failures
+//! of these paths have that API's form: `error.rs` rewrites every [`crate::http::Failure`].
+
+mod answer;
+pub(super) mod error;
+mod events;
+mod form;
+mod known_speakers;
+mod language_names;
+mod models;
+pub mod names;
+pub mod realtime;
+mod request;
+mod transcriptions;
+mod wire;
+
+pub(super) use models::{list, one};
+pub(super) use request::RESPONSE_FORMATS;
+pub(super) use transcriptions::{transcribe, translate};

@@ -1,0 +1,53 @@
+//! The formats of the database, and the changes that lead from one to the next.
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use crate::keys::Error;
+
+/// What makes each format of the one before. 2 has operators; 3 has scopes, expiry, tags, and names of
+/// organisations.
+const CHANGES: [&str; 3] = [
+    "CREATE TABLE keys (
+         id              TEXT PRIMARY KEY,
+         label           TEXT NOT NULL,
+         tenant          INTEGER NOT NULL,
+         tag             BLOB NOT NULL CHECK (length(tag) = 32),
+         created_unix_ms INTEGER NOT NULL,
+         revoked_unix_ms INTEGER
+     ) STRICT, WITHOUT ROWID;",
+    "ALTER TABLE keys ADD COLUMN operator INTEGER NOT NULL DEFAULT 0;",
+    // Older keys can go on doing what they did, and nothing more.
+    "ALTER TABLE keys ADD COLUMN scopes TEXT NOT NULL DEFAULT 'project:read usage:read usage:write';
+     ALTER TABLE keys ADD COLUMN expires_unix_ms INTEGER;
+     ALTER TABLE keys ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';
+     CREATE INDEX keys_by_tenant ON keys (tenant);
+     CREATE TABLE organisations (
+         tenant INTEGER PRIMARY KEY,
+         name   TEXT NOT NULL
+     ) STRICT;",
+];
+
+/// Brings the database to the newest format.
+///
+/// # Errors
+/// [`Error::Newer`], [`Error::Database`].
+pub fn migrate(connection: &Connection) -> Result<(), Error> {
+    if of(connection)? == CHANGES.len() {
+        return Ok(());
+    }
+    // If two processes come here at once, the second one finds the work of the first.
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    for change in CHANGES.iter().skip(of(&transaction)?) {
+        transaction.execute_batch(change)?;
+    }
+    transaction.pragma_update(None, "user_version", CHANGES.len() as i64)?;
+    Ok(transaction.commit()?)
+}
+
+/// The format of the database: the number of [`CHANGES`] that were made.
+fn of(connection: &Connection) -> Result<usize, Error> {
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = CHANGES.len();
+    let newer = Error::Newer { found, known: known as i64 };
+    usize::try_from(found).ok().filter(|found| *found <= known).ok_or(newer)
+}

@@ -1,0 +1,148 @@
+//! Who is let in, and how sessions end.
+
+use std::time::Duration;
+
+use serde_json::json;
+use verbatim::live::Config;
+
+use super::{
+    APPEND, COMMIT, COMPLETED, PATH, append, completed, handshake, linear, manual, of, open, send, start,
+};
+use crate::server::client;
+use crate::socket::{Said, connect};
+use crate::tones::{FAILS, utter};
+
+#[tokio::test]
+async fn handshakes_are_refused_before_the_upgrade() {
+    let server = start(Config { max_streams: 1, ..Config::default() }).await;
+    let key = server.key.clone();
+    assert_eq!(connect(server.address, PATH, &[]).await.status, 401);
+    assert_eq!(handshake(&server, "org_wrong", PATH).await.status, 401);
+    let offered = [("sec-websocket-protocol", "realtime, openai-insecure-api-key.org_wrong")];
+    assert_eq!(connect(server.address, PATH, &offered).await.status, 401);
+    for query in ["intent=conversation", "call_id=rtc_1", &format!("model={}", "x".repeat(300))] {
+        assert_eq!(handshake(&server, &key, &format!("/v1/realtime?{query}")).await.status, 400, "{query}");
+    }
+    let plain = client().get(server.url(PATH)).bearer_auth(&key);
+    assert_eq!(plain.send().await.expect("an answer").status(), 426);
+    let posted = client().post(server.url(PATH)).bearer_auth(&key);
+    assert_eq!(posted.send().await.expect("an answer").status(), 405);
+
+    let (first, _) = open(&server).await;
+    let full = handshake(&server, &key, PATH).await;
+    assert!(full.status == 503 && full.header("retry-after").is_some());
+    drop(first);
+}
+
+#[tokio::test]
+async fn browsers_offer_their_key_as_a_subprotocol() {
+    let server = start(Config::default()).await;
+    let key = &server.key;
+    for (offered, beta) in [
+        (format!("realtime, openai-insecure-api-key.{key}"), false),
+        (format!("realtime,openai-insecure-api-key.{key},openai-beta.realtime-v1"), true),
+    ] {
+        let handshake = connect(server.address, PATH, &[("sec-websocket-protocol", &offered)]).await;
+        assert_eq!((handshake.status, handshake.header("sec-websocket-protocol")), (101, Some("realtime")));
+        let created = handshake.socket.expect("agreed").message().await;
+        let expected = if beta { "transcription_session.created" } else { "session.created" };
+        assert_eq!(created["type"], expected);
+    }
+}
+
+#[tokio::test]
+async fn two_organisations_have_their_own_words_and_their_share() {
+    let server = start(Config { max_streams: 5, ..Config::default() }).await;
+    let mut first = handshake(&server, &server.key, PATH).await.socket.expect("agreed");
+    let mut second = handshake(&server, &server.others[0], PATH).await.socket.expect("agreed");
+    for _ in 0..2 {
+        append(&mut first, &linear(&utter(&[(5, 0.5, 0.9)]))).await;
+        append(&mut second, &linear(&utter(&[(9, 0.5, 0.9)]))).await;
+    }
+    for (socket, expected) in [(&mut first, "W5,"), (&mut second, "W9,")] {
+        let events = completed(socket, 2).await;
+        assert!(of(&events, COMPLETED).iter().all(|event| event["transcript"] == expected), "{events:?}");
+    }
+    let mut held = Vec::new();
+    let refused = loop {
+        let mut handshake = handshake(&server, &server.key, PATH).await;
+        match handshake.socket.take() {
+            Some(socket) => held.push(socket),
+            None => break handshake,
+        }
+    };
+    assert_eq!(refused.status, 429);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_in_is_cut_off() {
+    let server = start(Config { write_timeout_ms: 100, ..Config::default() }).await;
+    let (mut socket, _) = open(&server).await;
+    let flood = async {
+        loop {
+            socket.text("nonsense").await;
+        }
+    };
+    let cut = async {
+        while server.live.streams() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = flood => unreachable!("it goes on for ever"),
+        () = cut => {}
+    }
+}
+
+#[tokio::test]
+async fn clients_that_are_silent_or_say_too_much_are_closed() {
+    let limits =
+        Config { realtime_idle_timeout_ms: 200, realtime_message_bytes_max: 10_000, ..Config::default() };
+    let server = start(limits).await;
+    let (mut silent, _) = open(&server).await;
+    assert!(matches!(silent.said().await, Said::Close(1011, _)));
+    let (mut large, _) = open(&server).await;
+    send(&mut large, json!({"type": APPEND, "audio": "A".repeat(12_000)})).await;
+    assert!(matches!(large.said().await, Said::Close(1009, _)));
+}
+
+#[tokio::test]
+async fn a_drain_transcribes_everything_that_was_sent() {
+    let server = start(Config::default()).await;
+    let (mut detected, _) = open(&server).await;
+    let mut committed = manual(&server).await;
+    for socket in [&mut detected, &mut committed] {
+        append(socket, &linear(&utter(&[(5, 0.5, 0.1)]))).await;
+        // So that the audio is surely there before the end.
+        socket.frame(0x89, b"").await;
+        loop {
+            match socket.said().await {
+                Said::Pong(_) => break,
+                Said::Message(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let stopped = server.door.begin_to_stop();
+    for mut socket in [detected, committed] {
+        let (events, end) = socket.rest().await;
+        assert_eq!(of(&events, COMPLETED)[0]["transcript"], "W5,");
+        assert!(matches!(end, Said::Close(1001, _)), "{end:?}");
+    }
+    stopped.await.expect("no panic").expect("served");
+}
+
+#[tokio::test]
+async fn items_that_the_model_fails_on_are_named() {
+    let server = start(Config::default()).await;
+    let mut socket = manual(&server).await;
+    append(&mut socket, &linear(&utter(&[(FAILS, 0.5, 0.5)]))).await;
+    send(&mut socket, json!({"type": COMMIT})).await;
+    let (events, end) = socket.rest().await;
+    let failed = of(&events, "conversation.item.input_audio_transcription.failed");
+    assert_eq!(failed.len(), 1, "{events:?}");
+    assert_eq!(failed[0]["item_id"], of(&events, "input_audio_buffer.committed")[0]["item_id"]);
+    assert!(!events.iter().any(|event| event.to_string().contains("script")), "{events:?}");
+    assert_eq!(events.last().expect("an event")["type"], "error");
+    assert!(matches!(end, Said::Close(1011, _)), "{end:?}");
+}
