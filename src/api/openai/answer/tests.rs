@@ -9,7 +9,6 @@ use crate::transcript::{DetectedLanguage, Speaker, Token, Word};
 fn asked(format: ResponseFormat) -> Asked {
     Asked {
         task: Task::Transcribe,
-        model: None,
         language: LanguageChoice::Named("en".into()),
         prompt: None,
         temperature: 0.0,
