@@ -32,9 +32,12 @@ use verbatim::fetch::Fetcher;
 use verbatim::http::{self, Authenticator, auth};
 use verbatim::keys::{Store, Verifier};
 use verbatim::live::{self, Live};
+use verbatim::registry::Registry;
 use verbatim::share::Tenants;
+use verbatim::speech::{self, Speech, Voice};
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
+use verbatim::usage::Log;
 use verbatim::voices::Voices;
 
 const QUERY: &str = "encoding=linear16&sample_rate=16000&language=en&punctuate=true";
@@ -108,17 +111,21 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
     let verifier = Verifier::new(Store::open(state).expect("a store")).expect("keys");
     let readiness = Readiness::default();
     readiness.set(api::State::Ready);
+    let voiceless = speech::Config { embedded: speech::EmbeddedVoice::None, ..Default::default() };
+    let voice = Voice::open(&voiceless, state).expect("no voice");
+    let live = Live::new(engine.clone(), None, live::Config::default(), Tenants::default());
     let parts = api::Parts {
-        live: Live::new(engine.clone(), None, live::Config::default(), Tenants::default()),
-        transcriber: Transcriber::new(engine),
+        models: Registry::of_one(Transcriber::new(engine), live, []),
         diarizer: None,
         voices: Voices::open(state, &Default::default()).expect("voices"),
+        speech: Speech::new(voice, Default::default(), Tenants::default()),
         authenticator: Authenticator::new(verifier, auth::Config::default()),
         fetcher: Fetcher::new(&Default::default()).expect("a fetcher"),
         jobs: None,
         readiness,
         tenants: Tenants::default(),
         audio: Limits::default(),
+        usage: Log::open(state, &Default::default()).expect("a log"),
         other_paths: serde_json::Map::new(),
     };
     (parts, secret.expose().to_owned())
@@ -182,9 +189,10 @@ async fn listen(
         tenant: TenantId(caller.tenant),
         deadline: None,
     };
+    let transcriber = &parts.models.default().transcriber;
     let mut transcripts = Vec::new();
     for pcm in decoded.channels {
-        match parts.transcriber.transcribe(pcm, &options).await {
+        match transcriber.transcribe(pcm, &options).await {
             Ok(transcript) => transcripts.push(transcript),
             Err(_) => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         }
@@ -197,7 +205,7 @@ async fn listen(
         damaged: false,
         transcripts: &transcripts,
         names: &[],
-        model: parts.transcriber.model(),
+        model: transcriber.model(),
     };
     let answer = axum::Json(response(&asked, &heard));
     ([("dg-request-id", request_id.to_string())], answer).into_response()

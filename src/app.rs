@@ -33,15 +33,19 @@ use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::{self, Jobs};
 use crate::keys::{self, Store, Verifier};
 use crate::live::Live;
+use crate::onnx;
 use crate::patience;
 use crate::share::Tenants;
 use crate::speakers::{self, Diarizer};
+use crate::speech::{Speech, Voice, VoiceError};
 use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
 use crate::transcribe::Windows;
+use crate::turn::TurnModel;
+use crate::usage::{self, Log};
 use crate::vad::{self, Vad};
 use crate::voices::{self, Voices};
-use crate::{hub, models};
+use crate::{hub, models, speech};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -71,6 +75,12 @@ pub enum Error {
     Jobs(#[from] jobs::Error),
     #[error("the enrolled voices cannot be read")]
     Voices(#[from] voices::Error),
+    #[error("text cannot be spoken")]
+    Voice(#[from] VoiceError),
+    #[error("the model of turns can't be loaded: run ./setup smart-turn, or set live.end_of_turn = \"auto\"")]
+    Turns(#[source] onnx::Error),
+    #[error(transparent)]
+    Usage(#[from] usage::Error),
     #[error("the voice agent did not start")]
     Sts(#[from] sts::StartError),
     #[error("the setting `sts.language` names none of the model's languages")]
@@ -94,7 +104,7 @@ impl Error {
     /// Whether different settings would help, rather than another attempt.
     pub fn is_configuration(&self) -> bool {
         match self {
-            Self::Fetch(_) | Self::Language(_) | Self::Open(_) => true,
+            Self::Fetch(_) | Self::Language(_) | Self::Open(_) | Self::Voice(_) => true,
             Self::Model { source, .. } => matches!(source, hub::Error::Unknown(_) | hub::Error::Address(_)),
             Self::Http(error) => !matches!(error, http::Error::Listener(_)),
             Self::Demo(error) => !matches!(error, demo::Error::Client(_)),
@@ -259,6 +269,7 @@ struct Ground {
     voices: Voices,
     fetcher: Fetcher,
     jobs: Option<Jobs>,
+    usage: Log,
 }
 
 impl Ground {
@@ -277,7 +288,8 @@ impl Ground {
             }
             false => None,
         };
-        Ok(Self { verifier, voices, fetcher, jobs })
+        let usage = Log::open(&config.state_dir, &config.usage)?;
+        Ok(Self { verifier, voices, fetcher, jobs, usage })
     }
 }
 
@@ -287,6 +299,7 @@ struct AtWork {
     stop_jobs: CancellationToken,
     agents: Option<JoinHandle<()>>,
     stop_agents: CancellationToken,
+    usage: Log,
     /// Loads and unloads models.
     models: AbortOnDropHandle<()>,
 }
@@ -300,7 +313,7 @@ impl AtWork {
         doors: &Doors,
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
-        let Ground { verifier, voices, fetcher, jobs } = ground;
+        let Ground { verifier, voices, fetcher, jobs, usage } = ground;
         let tenants = verifier.tenants();
         let machine = Machine::new(&config.engine);
         machine.share_between(tenants.clone());
@@ -311,13 +324,16 @@ impl AtWork {
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
         let live =
             Live::new(engine, vad, config.live.clone(), tenants.clone()).with_diarizer(diarizer.clone());
+        let live = live.with_turn_model(turn_model(config).await?);
         let authenticator = Authenticator::new(verifier, config.auth.clone());
+        let voice = open_voice(config).await?;
+        let speech = Speech::new(voice.clone(), config.speak.clone(), tenants.clone());
         let sts = match config.sts.enabled {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
                 // Opening its models blocks, and the socket must answer meanwhile.
-                let open = move || voice_agent(&config, &engine, &authenticator, tenants);
+                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -328,11 +344,13 @@ impl AtWork {
             models: models.clone(),
             diarizer,
             voices,
+            speech,
             authenticator,
             fetcher,
             jobs: jobs.clone(),
             readiness,
             tenants,
+            usage: usage.clone(),
             audio: config.audio.clone(),
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
         };
@@ -353,7 +371,8 @@ impl AtWork {
         }
         doors.operators.set(api::operators_router(services));
         doors.clients.set(router);
-        Ok(Self { jobs, stop_jobs, agents, stop_agents, models: AbortOnDropHandle::new(models) })
+        let models = AbortOnDropHandle::new(models);
+        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage, models })
     }
 
     async fn end(self) {
@@ -371,11 +390,32 @@ impl AtWork {
         {
             tracing::error!(%error, "the voice agent ended unexpectedly");
         }
+        self.usage.flush().await;
     }
+}
+
+/// The model that judges the turns of live streams, if it is wanted.
+async fn turn_model(config: &Config) -> Result<Option<TurnModel>, Error> {
+    let (wanted, threads) = (config.live.end_of_turn, config.live.turn_threads);
+    let models = config.model_dir.clone();
+    let open = move || TurnModel::open(wanted, &models, threads);
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened.unwrap_or(Err(onnx::Error::Died)).map_err(Error::Turns)
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     http::listen(address).map_err(|source| Error::Listen { address, source })
+}
+
+/// The voice of agents and of `/v1/speak`, or none if nothing is to speak.
+async fn open_voice(config: &Config) -> Result<Voice, Error> {
+    let (mut speech, models) = (config.sts.speech.clone(), config.model_dir.clone());
+    if !config.sts.enabled && !config.speak.enabled {
+        speech = speech::Config { base_url: None, embedded: speech::EmbeddedVoice::None, ..speech };
+    }
+    // Opening its model blocks, and the socket must answer meanwhile.
+    let opened = tokio::task::spawn_blocking(move || Voice::open(&speech, &models)).await;
+    Ok(opened.unwrap_or(Err(VoiceError::Model(onnx::Error::Died)))?)
 }
 
 /// The voice-agent service, which reaches the engine through one closure.
@@ -384,6 +424,7 @@ fn voice_agent(
     engine: &Engine,
     authenticator: &Authenticator,
     tenants: Tenants,
+    voice: Voice,
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
     if let Err(error) = &vad {
@@ -393,6 +434,7 @@ fn voice_agent(
         authenticator: authenticator.clone(),
         vad: vad.ok(),
         recognize: sts::recognizer(engine.clone(), agent_language(engine, &config.sts.language)?),
+        voice,
         models: config.model_dir.clone(),
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),

@@ -10,6 +10,7 @@
 //! | [`audio`]: formats; [`transcribe`]: how files are heard | [`app`]: health, metrics, logs |
 //! | [`live`]: streaming, redaction | [`engine`]: admission and load |
 //! | [`jobs`]: callbacks; [`speakers`]: diarization; [`voices`]: named speakers | [`share`]: shares of organisations |
+//! | [`speech`]: text to speech | |
 //! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
 //! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
 //! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
@@ -28,12 +29,13 @@
 //!    agent                  the voice agent: turns, floor, proofs, replies
 //! 3  format                 how a transcript is written
 //!    vad → speakers → voices  where in the audio speech is; who speaks; the names of enrolled voices
+//!    turn                   whether a speaker who pauses has finished
 //!    speech  knowledge      text to speech; the material that an agent answers from
 //!    session → sms  room    an agent's session and its text messages; participants' seats
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
 //!                           hyper plumbing
 //! 1  audio  clock  digits  fetch  fields  figures  hub  identity  keys  onnx  outbound  patience  secret  share
-//!    state  telemetry  transcript      ground
+//!    state  telemetry  transcript  usage      ground
 //! ```
 //!
 //! # The path of a request
@@ -64,6 +66,7 @@
 //! | state      | |
 //! | keys       | share, state |
 //! | telemetry  | |
+//! | usage      | state, telemetry |
 //! | vad        | audio, cpu |
 //! | speakers   | audio, cpu, share, vad, transcript, telemetry |
 //! | voices     | speakers, state |
@@ -73,20 +76,21 @@
 //! | models     | engine, audio, transcript, cpu, cuda, hub |
 //! | format     | digits, transcript |
 //! | transcribe | audio, patience, share, speakers, vad, engine, transcript, telemetry |
-//! | live       | audio, share, speakers, vad, voices, engine, transcript, telemetry |
+//! | live       | audio, share, speakers, turn, vad, voices, engine, transcript, telemetry, usage |
 //! | registry   | engine, live, patience, telemetry, transcribe |
 //! | jobs       | fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
-//! | speech     | audio, onnx, outbound, secret |
-//! | http       | keys, patience, share, telemetry |
-//! | api        | http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, transcript, voices, audio, telemetry |
+//! | turn       | audio, onnx |
+//! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
+//! | http       | keys, patience, share, telemetry, usage |
+//! | api        | http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
-//! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, vad |
-//! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, vad |
+//! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
+//! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, vad |
 //! | demo       | http, digits, identity, secret |
-//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, sts, telemetry, transcribe, voices |
+//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
 //! | app        | all |
 //! | cli        | all |
 
@@ -130,5 +134,7 @@ pub mod sts;
 pub mod telemetry;
 pub mod transcribe;
 pub mod transcript;
+pub mod turn;
+pub mod usage;
 pub mod vad;
 pub mod voices;

@@ -150,12 +150,14 @@ impl Segment {
 
 /// The fewest and the most words that a loop says again and again.
 const LOOPED_WORDS: std::ops::RangeInclusive<usize> = 3..=12;
+/// Of more words, the last may join one time to the next: `that is how it has to be and that is how it has to be and`.
+const JOINED_WORDS: usize = 6;
 
 impl Segment {
     /// Whether the attempt was ended in a loop, or the same words come three times in a row with no sentence ending among
     /// them, as when a model is caught in one:
-    /// `the thing we ought to take the thing we ought to take the thing we ought to take`. Figures, as of a telephone
-    /// number that is read out, may come again and again. So may what stands between two spaces where words have none
+    /// `the thing we ought to take the thing we ought to take the thing we ought to take`. Of a long phrase the last time
+    /// may lack one word. Figures, as of a telephone number that is read out, may come again and again. So may what stands between two spaces where words have none
     /// between them: it is a phrase or a sentence.
     pub fn loops(&self) -> bool {
         self.looped || self.repeats_words()
@@ -163,15 +165,20 @@ impl Segment {
 
     fn repeats_words(&self) -> bool {
         let words: Vec<String> = self.text.split_whitespace().map(str::to_lowercase).collect();
+        let bare = |word: &String| -> String { word.chars().filter(|c| c.is_alphanumeric()).collect() };
+        let bare: Vec<String> = words.iter().map(bare).collect();
         let ends =
             |word: &String| word.ends_with(script::ends_sentence) || word.contains(script::is_unspaced);
         let is_figure = |word: &String| !word.contains(char::is_alphabetic);
         LOOPED_WORDS.into_iter().any(|length| {
-            words.windows(3 * length).any(|run| {
-                let (first, rest) = run.split_at(length);
-                rest.chunks_exact(length).all(|again| again == first)
-                    && !first.iter().any(ends)
-                    && !first.iter().all(is_figure)
+            // The last time may lack the word that joined the ones before.
+            let joined = usize::from(length > JOINED_WORDS);
+            let run = 3 * length - joined;
+            (0..(words.len() + 1).saturating_sub(run)).any(|start| {
+                let again = &bare[start + length..start + run];
+                again.iter().zip(&bare[start..]).all(|(again, first)| again == first)
+                    && !words[start..start + length].iter().any(ends)
+                    && !words[start..start + length].iter().all(is_figure)
             })
         })
     }
@@ -246,6 +253,9 @@ mod tests {
             " the thing we ought to take the thing we ought to take the thing we ought to take the other"
         ));
         assert!(loops(" I am hurt I am hurt I am hurt I am hurt"));
+        let schedule = " what's your country's schedule for you";
+        assert!(loops(&format!(" has knocked{schedule} and{schedule} and{schedule}.")));
+        assert!(!loops(&format!(" has knocked{schedule} and{schedule} and then")));
         let ended = Segment { text: " ha".into(), looped: true, ..Segment::default() };
         assert!(ended.loops(), "the rest of the loop was not written");
         for said in [

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
+use crate::turn::EndOfTurn;
 
 /// How spoken proofs are checked before secured questions are answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,18 +67,6 @@ impl Default for Turn {
             seconds_max: 29,
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EndOfTurn {
-    /// The model if it is installed, otherwise silence.
-    #[default]
-    Auto,
-    /// A model that hears whether a sentence is complete (Smart Turn): `./setup smart-turn` installs it.
-    Model,
-    /// Silence alone.
-    Silence,
 }
 
 /// Answers by a chat model through an interface like OpenAI's. Without `base_url`, the embedded responder answers.

@@ -25,13 +25,11 @@ mod recognizer;
 mod reply;
 mod responder;
 mod tools;
-mod turn;
 mod verify;
 
 pub use chat::{Chat, ChatError};
-pub use config::{ChatConfig, EndOfTurn, Turn, Verification};
+pub use config::{ChatConfig, Turn, Verification};
 pub use conversation::run;
 pub use recognizer::{Recognize, recognizer};
 pub use tools::{Settings, Tools};
-pub use turn::TurnModel;
 pub use verify::{Verifier, VerifyError};

@@ -9,11 +9,11 @@ use tokio_util::task::TaskTracker;
 use super::chat::Chat;
 use super::config::Turn;
 use super::recognizer::Recognize;
-use super::turn::TurnModel;
 use super::verify::Verifier;
 use crate::session::{Handle, Sessions};
 use crate::sms::Courier;
 use crate::speech::Voice;
+use crate::turn::TurnModel;
 use crate::vad::Vad;
 
 pub struct Tools {

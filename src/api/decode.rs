@@ -13,6 +13,7 @@ use crate::engine::{self, Audio, AudioPermit, Class, Engine, RequestPermit, Tena
 use crate::http::Failure;
 use crate::jobs::Watch;
 use crate::patience::{Deadline, by};
+use crate::usage::{self, Work};
 
 /// A file in memory, and the permits for that memory; both are dropped together.
 pub(super) struct Fetched {
@@ -104,5 +105,13 @@ pub(super) async fn decode(
         Origin::Request(_) => decoding.await,
         Origin::Job(watch) => watch.over(decoding).await,
     };
-    decoded.map_err(Failure::internal)?
+    let admitted = decoded.map_err(Failure::internal)??;
+    let model = engine.model();
+    usage::worked(Work {
+        audio_seconds: admitted.decoded.duration_seconds,
+        channels: u32::try_from(admitted.decoded.channels.len()).unwrap_or(u32::MAX),
+        model: Some(usage::Model { id: model.uuid, name: model.name.clone() }),
+        ..Work::default()
+    });
+    Ok(admitted)
 }

@@ -5,6 +5,9 @@
 //! | 400    | INVALID_QUERY_PARAMETER | an invalid value of a parameter |
 //! | 400    | INVALID_HEADER          | an invalid value of a header that the server reads |
 //! | 400    | Bad Request             | a head that cannot be read; damaged or empty audio; JSON that is none; a language the model lacks; too many key terms |
+//! | 400    | PAYLOAD_ERROR           | a body of `/v1/speak` that is no JSON with a `text`, or not UTF-8 |
+//! | 400    | V2_MODEL_ON_V1_LISTEN_ENDPOINT | a conversational model (`flux-…`) on `/v1/listen` |
+//! | 400    | V1_MODEL_ON_V2_LISTEN_ENDPOINT | one of the wire format's other models on `/v2/listen` |
 //! | 400    | MODEL_TOO_LARGE         | a model that needs more memory than there is |
 //! | 400    | REMOTE_CONTENT_ERROR    | a URL that may not or could not be fetched |
 //! | 401    | INVALID_AUTH            | no key, no such key, or not presented as one |
@@ -18,6 +21,7 @@
 //! | 409    | LAST_MANAGING_KEY       | no other key of the organisation could make keys |
 //! | 411    | LENGTH_REQUIRED         | a POST with neither a length nor chunks |
 //! | 413    | PAYLOAD_TOO_LARGE       | more bytes than are taken, sent or fetched |
+//! | 413    | Payload Too Large       | a text of more characters than are spoken at once |
 //! | 414    | URI_TOO_LONG            | |
 //! | 415    | UNSUPPORTED_MEDIA_TYPE  | audio of no known format; an encoded body; a form |
 //! | 422    | AUDIO_TOO_LONG          | more seconds than are taken; nothing is ever cut silently |
@@ -44,11 +48,13 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::header::{HeaderName, HeaderValue};
 
 use super::language::UnknownLanguage;
 use super::parameters::{self, CallbackProblem};
+use super::speak::format::Unsupported;
 use crate::http::Failure;
-use crate::{audio, engine, fetch, jobs, keys, live, speakers, voices};
+use crate::{audio, engine, fetch, jobs, keys, live, speakers, speech, usage, voices};
 
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
@@ -61,6 +67,32 @@ const UNWELL_RETRY: Duration = Duration::from_secs(15);
 
 fn bad_request(message: &'static str) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message)
+}
+
+/// The message in a header as well: browsers and some SDKs show nothing else of a refused handshake.
+pub(super) fn of_handshake(failure: Failure) -> Failure {
+    match HeaderValue::from_str(failure.message()) {
+        Ok(message) => failure.header(HeaderName::from_static("dg-error"), message),
+        Err(_) => failure,
+    }
+}
+
+/// A model that is served on `/v2/listen` alone.
+pub(super) fn conversational() -> Failure {
+    Failure::new(
+        StatusCode::BAD_REQUEST,
+        "V2_MODEL_ON_V1_LISTEN_ENDPOINT",
+        "Flux models are not supported on the `/v1/listen` endpoint. Please use `/v2/listen`.",
+    )
+}
+
+/// A model that is served on `/v1/listen` alone.
+pub(super) fn not_conversational() -> Failure {
+    Failure::new(
+        StatusCode::BAD_REQUEST,
+        "V1_MODEL_ON_V2_LISTEN_ENDPOINT",
+        "Only flux models are supported on the `/v2/listen` endpoint. Please use `/v1/listen`.",
+    )
 }
 
 pub(super) fn invalid_json() -> Failure {
@@ -234,6 +266,32 @@ impl From<fetch::Error> for Failure {
     }
 }
 
+impl From<Unsupported> for Failure {
+    fn from(error: Unsupported) -> Self {
+        let message = format!("Unsupported audio format: {error}");
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_QUERY_PARAMETER", message)
+    }
+}
+
+impl From<speech::Full> for Failure {
+    fn from(full: speech::Full) -> Self {
+        Self::refused(full.refused, full.retry_after)
+    }
+}
+
+impl From<speech::SayError> for Failure {
+    fn from(error: speech::SayError) -> Self {
+        match error {
+            speech::SayError::Unspoken(error) => Self::internal(error),
+            speech::SayError::TooLate => Self::new(
+                StatusCode::GATEWAY_TIMEOUT,
+                "PROCESSING_TIMEOUT",
+                "The text was not spoken within the time limit for a request.",
+            ),
+        }
+    }
+}
+
 impl From<jobs::Error> for Failure {
     fn from(error: jobs::Error) -> Self {
         match error {
@@ -276,6 +334,12 @@ impl From<keys::Error> for Failure {
             ),
             error => Self::internal(error),
         }
+    }
+}
+
+impl From<usage::Error> for Failure {
+    fn from(error: usage::Error) -> Self {
+        Self::internal(error)
     }
 }
 

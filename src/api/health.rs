@@ -14,6 +14,7 @@ use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
+use super::openai;
 use super::readiness::State;
 use super::services::Services;
 use crate::engine::{Condition, Engine};
@@ -56,6 +57,7 @@ pub fn starting(later: Later) -> Router {
         .route(Method::GET, "/health", health)
         .route(Method::GET, "/v1/status", status)
         .until(later, loading)
+        .with_failures(openai::error::form)
 }
 
 fn loading() -> Failure {

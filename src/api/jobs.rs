@@ -27,7 +27,7 @@ use crate::audio::{Bare, RawFormat};
 use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
 use crate::jobs::{Again, Fault, Idempotency, Input, JobId, Order, Setback, Task, Work};
-use crate::{audio, fetch as fetching, jobs};
+use crate::{audio, fetch as fetching, jobs, usage};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const IDEMPOTENCY_KEY_MAX: usize = 255;
@@ -58,6 +58,7 @@ pub(super) async fn accept(
     if !is_known {
         jobs.has_room(caller.tenant, request.body.declared_bytes().unwrap_or(0)).await?;
     }
+    usage::is_async();
     let _active = services.activity.begin();
 
     let asked = request.uri.query().unwrap_or_default().to_owned();
@@ -240,7 +241,7 @@ impl JobWork {
 
 impl Work for JobWork {
     fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>> {
-        self.transcribe(task, input).boxed()
+        usage::within(self.0.usage.ticket_of_job(task.id.0), self.transcribe(task, input)).boxed()
     }
 
     fn given_up(&self, task: &Task, fault: Fault) -> Vec<u8> {
@@ -275,6 +276,9 @@ fn setback(task: &Task, failure: &Failure) -> Setback {
         status if status.is_server_error() => Again::Later,
         _ => Again::Never,
     };
+    if matches!(again, Again::Never) {
+        usage::ended(failure.status().as_u16());
+    }
     // Numbers and texts always serialize.
     Setback { error: failure.code().to_owned(), body: serde_json::to_vec(&body).unwrap_or_default(), again }
 }

@@ -33,6 +33,9 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     let (deadline, created) = (Deadline::after(services.processing_timeout), SystemTime::now());
     let caller = services.authenticator.caller(&request.headers).await?;
     let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
+    if parameters.asks_for_turns() {
+        return Err(error::conversational());
+    }
     let words = wants_words(&caller, &request.headers, &parameters)?;
     let raw = raw::of_request(&request.headers, &parameters)?;
     let limit = Some(deadline);

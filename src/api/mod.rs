@@ -23,6 +23,7 @@ mod health;
 mod jobs;
 mod json_body;
 pub mod language;
+mod line;
 mod listen;
 mod live;
 mod manage;
@@ -34,9 +35,11 @@ mod raw;
 mod readiness;
 mod services;
 mod source;
+mod speak;
 mod speakers;
 mod terms;
 mod transcription;
+mod turns;
 pub mod wire;
 
 pub use health::starting;
@@ -58,12 +61,16 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
     let listen = endpoint(&services, listen::listen);
     manage::routes(Router::new(), &services)
+        .logged_in(services.usage.clone())
         .route(Method::GET, "/v1/listen", endpoint(&services, live::stream))
+        .route(Method::GET, "/v2/listen", endpoint(&services, turns::stream))
         .route(Method::POST, "/v1/listen", listen.clone())
         .route(Method::POST, "/v1/listen/media", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe", listen.clone())
         .route(Method::POST, "/v1/listen/media/transcribe_file", listen)
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
+        .route(Method::POST, "/v1/speak", endpoint(&services, speak::request))
+        .route(Method::GET, "/v1/speak", endpoint(&services, speak::stream))
         .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
         .route(Method::POST, "/v1/speakers", endpoint(&services, speakers::enrol))
         .route(Method::GET, "/v1/speakers", endpoint(&services, speakers::list))

@@ -5,12 +5,13 @@ mod openai;
 mod realtime;
 mod responses;
 mod schemas;
+mod speak;
 mod speakers;
 
 use serde_json::{Map, Value, json};
 
 use self::responses::{busy, failure};
-use super::parameters::{Effect, Kind, LIVE_TABLE, Live, Parameter, TABLE};
+use super::parameters::{Effect, Kind, LIVE_TABLE, Live, OF_TURNS, Parameter, TABLE, TURNS_TABLE};
 
 /// Paths with the same behaviour.
 const LISTEN: [(&str, &str); 4] = [
@@ -27,7 +28,9 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
         paths.insert(path.to_owned(), json!({"post": listen(id)}));
     }
     paths["/v1/listen"]["get"] = live();
+    paths.insert("/v2/listen".to_owned(), json!({"get": turns()}));
     paths.insert("/v1/listen/jobs/{request_id}".to_owned(), json!({"get": job()}));
+    paths.extend(speak::paths());
     paths.extend(realtime::paths());
     paths.extend(speakers::paths());
     paths.extend(manage::paths());
@@ -86,14 +89,7 @@ fn plain(about: &str) -> Value {
 
 fn live() -> Value {
     let of_files = TABLE.iter().filter(|row| row.name != "redact").flat_map(query);
-    let own = LIVE_TABLE.iter().map(|row| {
-        let Live { name, kind, default, about } = *row;
-        let mut parameter = described(name, kind, about.to_owned());
-        if !default.is_empty() {
-            parameter["schema"]["default"] = default_of(kind, default);
-        }
-        parameter
-    });
+    let own = LIVE_TABLE.iter().map(of_streams);
     json!({
         "operationId": "listenLive",
         "summary": "Transcribe audio while it arrives, over a WebSocket.",
@@ -111,6 +107,39 @@ fn live() -> Value {
             "503": busy("Busy."),
         },
     })
+}
+
+fn turns() -> Value {
+    let of_files = TABLE.iter().filter(|row| row.name != "redact" && OF_TURNS.contains(&row.name));
+    let of_streams_too = LIVE_TABLE.iter().filter(|row| OF_TURNS.contains(&row.name));
+    let own = TURNS_TABLE.iter().chain(of_streams_too).map(of_streams);
+    json!({
+        "operationId": "listenTurns",
+        "summary": "Transcribe a conversation turn by turn while it arrives, over a WebSocket.",
+        "description": "Audio in binary messages; `Configure`, `ForceEndTurn`, `CloseStream` and `KeepAlive` in text ones. The \
+            server sends `Connected`, `TurnInfo`, `ConfigureSuccess`, `ConfigureFailure` and `Error`. The key also as \
+            `Sec-WebSocket-Protocol: token, org_…`. Parameters of other endpoints are accepted, with a warning in \
+            `Connected`.",
+        "parameters": own.chain(of_files.flat_map(query)).collect::<Vec<_>>(),
+        "responses": {
+            "101": {"description": "The WebSocket is open."},
+            "400": failure("An invalid request, or no WebSocket handshake."),
+            "401": failure("No valid key."),
+            "4XX": failure("An invalid request; the message says what to change."),
+            "429": busy("The organisation holds its share of the server."),
+            "503": busy("Busy."),
+        },
+    })
+}
+
+/// A parameter that only streams have.
+fn of_streams(row: &Live) -> Value {
+    let Live { name, kind, default, about } = *row;
+    let mut parameter = described(name, kind, about.to_owned());
+    if !default.is_empty() {
+        parameter["schema"]["default"] = default_of(kind, default);
+    }
+    parameter
 }
 
 fn job() -> Value {
@@ -188,7 +217,7 @@ fn described(name: &str, kind: Kind, about: String) -> Value {
 
 fn default_of(kind: Kind, default: &str) -> Value {
     match kind {
-        Kind::Flag | Kind::Count { .. } | Kind::Seconds { .. } | Kind::Pause { .. } => {
+        Kind::Flag | Kind::Count { .. } | Kind::Number { .. } | Kind::Seconds { .. } | Kind::Pause { .. } => {
             serde_json::from_str(default).unwrap_or_else(|_| default.into())
         }
         Kind::Languages { .. } => json!([default]),
@@ -202,6 +231,7 @@ fn schema(kind: Kind) -> Value {
         Kind::Text => json!({"type": "string"}),
         Kind::OneOf(names) => json!({"type": "string", "enum": names}),
         Kind::Count { min, max } => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Kind::Number { min, max } => json!({"type": "number", "minimum": min, "maximum": max}),
         Kind::Seconds { max } => json!({"type": "number", "minimum": 0, "maximum": max}),
         Kind::Pause { max_ms } => {
             json!({"anyOf": [{"type": "integer", "minimum": 0, "maximum": max_ms}, {"type": "boolean"}]})

@@ -10,6 +10,7 @@
 mod error;
 mod live;
 mod table;
+mod turns;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,7 @@ use url::form_urlencoded;
 pub use error::{CallbackProblem, Error};
 pub use live::{LIVE_TABLE, Live, LiveParameters, RedactMode, Redaction};
 pub use table::{Effect, Kind, Parameter, TABLE};
+pub use turns::{OF_TURNS, TURNS_TABLE, TurnParameters};
 pub use values::{CallbackMethod, DetectLanguage, Encoding, Keyword};
 
 use values::{Once, Reader};
@@ -177,6 +179,18 @@ impl Parameters {
         self.check_keyterms()
     }
 
+    /// Whether the model is one of those that the wire format serves on `/v2/listen` alone.
+    pub fn asks_for_turns(&self) -> bool {
+        self.model.as_deref().is_some_and(|model| is_of(model, "flux"))
+    }
+
+    /// Whether the model is one of those that the wire format serves on `/v1/listen` alone. Names that models of this server
+    /// have too are not among them.
+    pub fn asks_for_no_turns(&self) -> bool {
+        let model = self.model.as_deref().unwrap_or_default();
+        ["nova", "enhanced"].into_iter().any(|family| is_of(model, family))
+    }
+
     /// `language=multi`: words and alternatives name their language.
     pub fn is_multilingual(&self) -> bool {
         self.language.as_deref().is_some_and(|tag| tag.eq_ignore_ascii_case("multi"))
@@ -223,6 +237,11 @@ impl Parameters {
         let asked = asked.into_iter().filter_map(|(asked, name)| asked.then_some(name));
         asked.chain(self.intelligence.iter().copied()).collect()
     }
+}
+
+/// Whether `model` is of `family`: `nova`, `nova-3`, `nova-3-general`.
+fn is_of(model: &str, family: &str) -> bool {
+    model.split('-').next().is_some_and(|first| first.eq_ignore_ascii_case(family))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use hyper::header::CONTENT_TYPE;
 
 use super::error;
 use super::parameters::{Encoding, Parameters};
-use crate::audio::{Bare, RawEncoding, RawFormat, SpeechCoding};
+use crate::audio::{Bare, RawEncoding, RawFormat, SpeechCoding, StreamFormat};
 use crate::http::Failure;
 
 const S16LE_RATE_HZ: u32 = 16_000;
@@ -81,6 +81,24 @@ pub(super) fn of_request(headers: &HeaderMap, parameters: &Parameters) -> Result
         }
     }
     Ok(Some(Bare::Samples(format)))
+}
+
+/// The format of a stream's bytes.
+///
+/// # Errors
+/// 415 for an encoding that is not supported at the given sample rate.
+pub(super) fn of_stream(parameters: &Parameters) -> Result<StreamFormat, Failure> {
+    Ok(match (of_parameters(parameters), parameters.encoding) {
+        (Some(Bare::Samples(raw)), _) => StreamFormat::Raw(raw),
+        (Some(Bare::Speech(coding)), _) => {
+            coding.check()?;
+            StreamFormat::Speech(coding)
+        }
+        (None, Some(Encoding::Mp3)) => StreamFormat::Mpeg,
+        (None, Some(Encoding::Aac)) => StreamFormat::Adts,
+        (None, Some(Encoding::Opus)) => StreamFormat::Opus { channels: parameters.channels.unwrap_or(1) },
+        (None, _) => StreamFormat::Container,
+    })
 }
 
 fn invalid_type() -> Failure {

@@ -14,6 +14,8 @@ use crate::jobs::Jobs;
 use crate::registry::Registry;
 use crate::share::{Tenants, Turns};
 use crate::speakers::Diarizer;
+use crate::speech::Speech;
+use crate::usage::Log;
 use crate::voices::Voices;
 
 /// How requests are processed.
@@ -48,6 +50,7 @@ pub struct Services {
     pub(super) models: Registry,
     pub(super) diarizer: Option<Diarizer>,
     pub(super) voices: Voices,
+    pub(super) speech: Speech,
     pub(super) authenticator: Authenticator,
     pub(super) fetcher: Fetcher,
     pub(super) jobs: Option<Jobs>,
@@ -57,6 +60,7 @@ pub struct Services {
     pub(super) decoders: Turns,
     pub(super) downloads: Turns,
     pub(super) activity: Activity,
+    pub(super) usage: Log,
     pub(super) model_names: names::Config,
     /// When the model was loaded.
     pub(super) started: SystemTime,
@@ -71,6 +75,8 @@ pub struct Parts {
     pub diarizer: Option<Diarizer>,
     /// The enrolled voices of all organisations.
     pub voices: Voices,
+    /// Speaks texts, if there is a voice.
+    pub speech: Speech,
     pub authenticator: Authenticator,
     pub fetcher: Fetcher,
     /// `None` if callbacks are not served.
@@ -78,6 +84,8 @@ pub struct Parts {
     pub readiness: Readiness,
     /// The organisations that share the server.
     pub tenants: Tenants,
+    /// Of requests, whoever serves them.
+    pub usage: Log,
     /// How much audio one request may hold.
     pub audio: audio::Limits,
     /// The paths of other services on the same port, in OpenAPI's form.
@@ -90,6 +98,7 @@ impl Services {
             models: parts.models,
             diarizer: parts.diarizer,
             voices: parts.voices,
+            speech: parts.speech,
             authenticator: parts.authenticator,
             fetcher: parts.fetcher,
             jobs: parts.jobs,
@@ -99,6 +108,7 @@ impl Services {
             decoders: Turns::new(config.decoders, parts.tenants.clone()),
             downloads: Turns::new(config.downloads, parts.tenants),
             activity: Activity::default(),
+            usage: parts.usage,
             model_names: config.openai.clone(),
             started: SystemTime::now(),
             document: openapi::build(parts.other_paths),

@@ -13,6 +13,12 @@ pub struct Pcm {
     end: usize,
 }
 
+impl PartialEq for Pcm {
+    fn eq(&self, other: &Self) -> bool {
+        self.samples() == other.samples()
+    }
+}
+
 impl Pcm {
     pub fn new(samples: impl Into<Vec<f32>>) -> Self {
         let samples = samples.into();

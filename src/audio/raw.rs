@@ -106,7 +106,7 @@ pub fn mulaw(code: u8) -> i16 {
 }
 
 /// ITU-T G.711, table 1a, expanded to 16 bits.
-fn alaw(code: u8) -> i16 {
+pub fn alaw(code: u8) -> i16 {
     let code = code ^ 0x55;
     let mantissa = i16::from(code & 0x0F) << 4;
     let magnitude = match (code >> 4) & 7 {

@@ -25,7 +25,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api, audio, demo, engine, fetch, http, jobs, live, models, speakers, sts, telemetry, transcribe, voices,
+    api, audio, demo, engine, fetch, http, jobs, live, models, speakers, speech, sts, telemetry, transcribe,
+    usage, voices,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ pub struct Config {
     pub shutdown: http::shutdown::Config,
     pub fetch: fetch::Config,
     pub jobs: jobs::Config,
+    pub speak: speech::Limits,
+    pub usage: usage::Config,
     pub sts: sts::Config,
     pub demo: demo::Config,
     pub log: telemetry::Config,
@@ -78,6 +81,8 @@ impl Default for Config {
             shutdown: http::shutdown::Config::default(),
             fetch: fetch::Config::default(),
             jobs: jobs::Config::default(),
+            speak: speech::Limits::default(),
+            usage: usage::Config::default(),
             sts: sts::Config::default(),
             demo: demo::Config::default(),
             log: telemetry::Config::default(),

@@ -9,8 +9,9 @@ pub const LISTENINGS_MAX: usize = 2;
 /// The audio before voice that was not understood by itself, and twice the audio after it, with which it is heard once more.
 pub const CONTEXT_SAMPLES: usize = 4 * SAMPLE_RATE as usize;
 /// The least mean log-probability of text over sound without voice, and the highest probability that there is no speech.
-const WITHOUT_VOICE_LOG_PROBABILITY: f32 = -0.5;
-const WITHOUT_VOICE_NO_SPEECH: f32 = 0.4;
+/// With `base`, whispers have -0.3 to -0.5 and 0.14 to 0.39; birds, doors, barks, wind and applause 0.62 to 0.89.
+const WITHOUT_VOICE_LOG_PROBABILITY: f32 = -0.6;
+const WITHOUT_VOICE_NO_SPEECH: f32 = 0.5;
 /// The least mean log-probability of text over voice that gave no words at first. Of text below it, most is invented.
 const SECOND_LOG_PROBABILITY: f32 = -0.8;
 

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::Failure;
 use super::websocket::offered_protocols;
-use crate::keys::{Identity, KeyId, Permission, Scopes, Verifier};
+use crate::keys::{Identity, KeyId, Permission, Scopes, Verifier, public_id};
+use crate::usage;
 
 /// How clients authenticate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,6 +149,7 @@ impl Authenticator {
     async fn verify(&self, scheme: Scheme, key: &str) -> Result<Caller, Failure> {
         match self.verifier.verify(key).await {
             Ok(Some(Identity { key, tenant, is_operator, scopes, is_token, expires })) => {
+                usage::held_by(usage::Holder { tenant, key: public_id::of_key(&key) });
                 Ok(Caller { key, tenant, is_operator, scheme, scopes, is_token, expires })
             }
             Ok(None) => Err(Failure::unauthorized()),

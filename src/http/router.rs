@@ -9,6 +9,7 @@ use hyper::{HeaderMap, Method};
 use super::failure::Failure;
 use super::request::Request;
 use super::response::Response;
+use crate::usage;
 
 /// Answers requests. Dropping its future ends the work for a client that disconnected.
 pub type Handler = Arc<dyn Fn(Request) -> BoxFuture<'static, Result<Response, Failure>> + Send + Sync>;
@@ -26,6 +27,7 @@ pub struct Router {
     index: matchit::Router<usize>,
     /// The handler for all other paths, and the table that replaces this one.
     meanwhile: Option<(Handler, Later)>,
+    log: usage::Log,
     form: Option<ChooseForm>,
 }
 
@@ -112,6 +114,18 @@ impl Router {
     {
         self.meanwhile = Some((Arc::new(move |request| Box::pin(handler(request))), later));
         self
+    }
+
+    /// Requests of these routes are logged there.
+    #[must_use]
+    pub fn logged_in(mut self, log: usage::Log) -> Self {
+        self.log = log;
+        self
+    }
+
+    /// The log of the table in use.
+    pub(super) fn log(&self) -> &usage::Log {
+        &self.current().log
     }
 
     /// Chooses the form of failures by path and headers, also of those that come before any handler: 404, 405 and the

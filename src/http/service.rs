@@ -36,6 +36,7 @@ use super::router::{Found, Router};
 use super::{authority, linger};
 use crate::share::Tenants;
 use crate::telemetry::metrics::HTTP_REQUEST;
+use crate::usage;
 
 /// The request's id in an answer, under the wire format's name and under the usual one.
 const DG_REQUEST_ID: HeaderName = HeaderName::from_static("dg-request-id");
@@ -229,6 +230,7 @@ impl Service {
             return Err(Failure::foreign_origin());
         }
         let is_foreign = page != Page::Own;
+        let ticket = self.router.log().ticket(id, route, parts.uri.query());
         let Parts { method, uri, version, headers, extensions, .. } = parts;
         let request = Request {
             id,
@@ -245,8 +247,14 @@ impl Service {
         };
         // A bug costs only its own request. Nothing is left half-changed behind it: state that outlives a
         // request is owned by threads or stores of its own.
-        let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind().await;
-        served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")))
+        let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind();
+        let served = usage::within(ticket.clone(), served).await;
+        let served = served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")));
+        if let Some(ticket) = ticket {
+            let status = served.as_ref().map_or_else(Failure::status, |response| response.status());
+            ticket.answered(status.as_u16());
+        }
+        served
     }
 }
 

@@ -14,9 +14,11 @@ use super::second_listening::SecondListening;
 use super::settings::Settings;
 use super::span::{ENDPOINTING, FRAME, Span, placed_beside_silence, to_samples, to_seconds};
 use super::utterance::Utterance;
+use super::voice::{Heard, Voice};
 use crate::audio::{Pcm, SAMPLE_RATE};
 use crate::engine::{DecodingOptions, LanguageChoice, Recognition, WINDOW_SAMPLES};
 use crate::transcript::{Word, in_order};
+use crate::turn;
 use crate::vad::Endpointer;
 
 const SECOND: u64 = SAMPLE_RATE as u64;
@@ -202,6 +204,10 @@ impl Channel {
                 return None;
             }
             if let Some(close) = self.due() {
+                if self.settings.voice && close.reason == Reason::Pause {
+                    let recent = self.intake.pcm(self.kept_for_turns()..self.position);
+                    events.push_back(self.voice(Heard::Pause(recent)));
+                }
                 if let Some(request) = self.close(close, events) {
                     return Some(request);
                 }
@@ -244,6 +250,18 @@ impl Channel {
             self.past.context.fade(self.position);
         }
         self.past.utterance.step(frame, is_speaking, self.open.span.voice_end(), events);
+        if self.settings.voice {
+            events.push_back(self.voice(if is_speaking { Heard::Speech } else { Heard::Silence }));
+        }
+    }
+
+    fn voice(&self, heard: Heard) -> Event {
+        Event::Voice(Voice { channel: self.index, at: to_seconds(self.position), heard })
+    }
+
+    /// The start of the audio that the model of turns hears.
+    fn kept_for_turns(&self) -> u64 {
+        self.position.saturating_sub(turn::SAMPLES as u64)
     }
 
     /// Closes the span, or returns a request for the audio of it that is not recognised yet.
@@ -500,7 +518,10 @@ impl Channel {
 
     /// Drops audio that no window will need.
     fn forget(&mut self) {
-        let own = self.open.span.window_start(self.position);
+        let mut own = self.open.span.window_start(self.position);
+        if self.settings.voice {
+            own = own.min(self.kept_for_turns());
+        }
         self.intake.forget(self.past.context.start().map_or(own, |start| start.min(own)));
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::turn::EndOfTurn;
+
 /// How streams are served.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -24,6 +26,11 @@ pub struct Config {
     /// With `diarize`, the longest time that a final result waits for its speakers; then its words have the speaker
     /// before. Milliseconds, default 3000.
     pub speakers_timeout_ms: u64,
+    /// How the turns of conversational streams (`/v2/listen`) end. Default `auto`.
+    pub end_of_turn: EndOfTurn,
+    /// Threads of the model of turns; each answers for about 35 pauses per second. Default: a quarter of the
+    /// processors, at least 1.
+    pub turn_threads: usize,
     /// Encoded streams read at once, each on its own thread. Default 256.
     pub readers: usize,
     /// The stream of a client that sends nothing for so long is closed. Milliseconds, default 10 000.
@@ -48,6 +55,8 @@ impl Default for Config {
             min_pause_ms: 300,
             ahead_seconds: 60.0,
             speakers_timeout_ms: 3000,
+            end_of_turn: EndOfTurn::Auto,
+            turn_threads: std::thread::available_parallelism().map_or(1, |all| (all.get() / 4).max(1)),
             readers: 256,
             idle_timeout_ms: 10_000,
             write_timeout_ms: 10_000,

@@ -1,5 +1,6 @@
 //! The events of a stream, and the errors that end it.
 
+use super::voice::Voice;
 use crate::transcript::Word;
 use crate::voices::Identified;
 use crate::{audio, engine};
@@ -8,8 +9,16 @@ use crate::{audio, engine};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     Results(Results),
-    SpeechStarted { channel: usize, at: f64 },
-    UtteranceEnd { channel: usize, last_word_end: f64 },
+    SpeechStarted {
+        channel: usize,
+        at: f64,
+    },
+    UtteranceEnd {
+        channel: usize,
+        last_word_end: f64,
+    },
+    /// Only with [`super::Options::voice`].
+    Voice(Voice),
 }
 
 impl Event {
@@ -17,7 +26,8 @@ impl Event {
         match self {
             Self::Results(Results { channel, .. })
             | Self::SpeechStarted { channel, .. }
-            | Self::UtteranceEnd { channel, .. } => *channel,
+            | Self::UtteranceEnd { channel, .. }
+            | Self::Voice(Voice { channel, .. }) => *channel,
         }
     }
 }

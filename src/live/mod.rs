@@ -37,7 +37,9 @@ mod shared;
 mod span;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod utterance;
+mod voice;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +52,8 @@ pub use labelling::Shortfall;
 pub use options::Options;
 pub use session::{Progress, Session};
 pub use shared::StreamPermit;
+pub use turns::{Kind as TurnKind, Thresholds, Trigger, TurnEvent, TurnProgress, TurnSession};
+pub use voice::{Heard, Voice};
 
 use lag::Lag;
 use shared::Shared;
@@ -57,6 +61,7 @@ use shared::Shared;
 use crate::engine::{self, Engine, ModelInfo, TenantId};
 use crate::share::{Refused, Share, Tenants};
 use crate::speakers::Diarizer;
+use crate::turn::TurnModel;
 use crate::vad::Vad;
 
 /// The refusal of a stream: the most are open, or the windows of another one would wait too long.
@@ -88,6 +93,7 @@ impl Live {
             engine,
             vad,
             diarizer: None,
+            turn_model: None,
             config,
         };
         Self { shared: Arc::new(shared) }
@@ -103,13 +109,24 @@ impl Live {
         self
     }
 
+    /// With a model that judges whether turns have ended; without it, silence does.
+    ///
+    /// # Panics
+    /// If a stream has been opened.
+    pub fn with_turn_model(mut self, model: Option<TurnModel>) -> Self {
+        let shared = Arc::get_mut(&mut self.shared).expect("nothing shares it yet; this is a bug");
+        shared.turn_model = model;
+        self
+    }
+
     /// The same for the engine of another model. Its streams count as those of this one.
     pub fn with_engine(&self, engine: Engine) -> Self {
-        let Shared { vad, diarizer, config, streams, tenants, readers, .. } = &*self.shared;
+        let Shared { vad, diarizer, turn_model, config, streams, tenants, readers, .. } = &*self.shared;
         let shared = Shared {
             engine,
             vad: vad.clone(),
             diarizer: diarizer.clone(),
+            turn_model: turn_model.clone(),
             config: config.clone(),
             streams: streams.clone(),
             tenants: tenants.clone(),
@@ -174,5 +191,19 @@ impl Live {
     /// Begins a stream.
     pub fn open(&self, permit: StreamPermit, options: Options) -> Session {
         Session::new(self.shared.clone(), permit, options)
+    }
+
+    /// Begins a conversational stream, of one channel. Of `options`, those of results don't matter.
+    pub fn open_turns(&self, permit: StreamPermit, options: Options, thresholds: Thresholds) -> TurnSession {
+        let options = Options {
+            multichannel: false,
+            interim_results: true,
+            endpointing: Some(Duration::ZERO),
+            utterance_end: None,
+            speech_started: false,
+            voice: true,
+            ..options
+        };
+        TurnSession::new(self.open(permit, options), thresholds, self.shared.turn_model.clone())
     }
 }

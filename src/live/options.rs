@@ -22,6 +22,8 @@ pub struct Options {
     pub utterance_end: Option<Duration>,
     /// Send [`super::Event::SpeechStarted`].
     pub speech_started: bool,
+    /// Send [`super::Event::Voice`].
+    pub voice: bool,
     /// Words of final results have speakers, numbered in each channel separately.
     pub speakers: Option<speakers::Options>,
     /// With `speakers`: those whose voices are among these have names.

@@ -17,8 +17,9 @@ use super::options::Options;
 use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
 use crate::audio::{PcmStream, Piece, StreamOptions};
-use crate::engine::{self, Class, Recognition, Term, Window};
+use crate::engine::{self, Class, LanguageChoice, Recognition, Term, Window};
 use crate::telemetry::metrics::VOICE_WITHOUT_WORDS;
+use crate::usage::{self, Work};
 use crate::voices::Naming;
 
 /// Further channels of a stream are ignored.
@@ -57,6 +58,12 @@ pub struct Session {
     audio_has_ended: bool,
     /// The error that ended the audio, returned after all events before it.
     failure: Option<Error>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.count();
+    }
 }
 
 impl Session {
@@ -128,6 +135,12 @@ impl Session {
     fn settings(&self) -> Settings {
         let config = &self.shared.config;
         Settings::new(&self.options, config.min_pause_ms, config.hop_ms)
+    }
+
+    /// The language to expect from here on.
+    pub fn set_language(&mut self, language: &LanguageChoice) {
+        self.options.language = language.clone();
+        self.reconfigure();
     }
 
     /// Closes the open span of `channel`, or of all, once the audio pushed so far is recognised.
@@ -232,8 +245,20 @@ impl Session {
         self.labelled.pop_front()
     }
 
+    /// What was heard counts as use of the request that opened the stream. After closing that is nothing.
+    fn count(&self) {
+        let model = self.shared.engine.model();
+        usage::worked(Work {
+            audio_seconds: self.duration(),
+            channels: u32::try_from(self.channels()).unwrap_or(u32::MAX),
+            model: Some(usage::Model { id: model.uuid, name: model.name.clone() }),
+            ..Work::default()
+        });
+    }
+
     /// Gives back its share of the engine, and the audio; there are no more events.
     pub fn close(&mut self) {
+        self.count();
         self.windows.clear();
         self.channels = Vec::new();
         self.labelling = Vec::new();

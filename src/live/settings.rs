@@ -16,6 +16,7 @@ pub struct Settings {
     pub gap: Option<u64>,
     pub interim_results: bool,
     pub speech_started: bool,
+    pub voice: bool,
     /// New audio before an open span is recognised again.
     pub least_hop: u64,
     pub language: LanguageChoice,
@@ -34,6 +35,7 @@ impl Settings {
             gap: options.utterance_end.map(at_least),
             interim_results: options.interim_results,
             speech_started: options.speech_started,
+            voice: options.voice,
             least_hop: milliseconds(hop_ms.max(100)),
             language: options.language.clone(),
             prompt: options.prompt.clone(),

@@ -9,6 +9,7 @@ use super::lag::Lag;
 use crate::engine::{AudioPermit, Engine};
 use crate::share::{Part, Share, Tenants};
 use crate::speakers::Diarizer;
+use crate::turn::TurnModel;
 use crate::vad::Vad;
 
 /// The parts that all streams share.
@@ -18,6 +19,8 @@ pub(super) struct Shared {
     pub vad: Option<Vad>,
     /// `None`: words have no speakers.
     pub diarizer: Option<Diarizer>,
+    /// `None`: silence alone ends turns.
+    pub turn_model: Option<TurnModel>,
     pub config: Config,
     pub streams: Share,
     pub tenants: Tenants,

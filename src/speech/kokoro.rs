@@ -3,8 +3,10 @@
 //! Source of the model's form: `hexgrad/kokoro` (`KPipeline.infer`, `KModel.forward`; Apache-2.0), and its
 //! `config.json` for the symbols.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use misaki_rs::Language;
 use tokio::sync::OnceCell;
@@ -49,8 +51,19 @@ const SYMBOLS: &[(char, i64)] = &[
 
 /// Loads the model when it first speaks, so that a server that only transcribes does not hold it.
 pub struct Kokoro {
-    worker: Worker<String, Option<Vec<f32>>>,
+    worker: Worker<Line, Option<Vec<f32>>>,
+    /// The voice that the configuration names.
+    voice: Arc<str>,
+    /// All voices in the model's folder that speak English, in order of name.
+    voices: Vec<String>,
     loaded: OnceCell<()>,
+}
+
+/// Something to say: in which voice, and how fast.
+struct Line {
+    text: String,
+    voice: Arc<str>,
+    speed: f32,
 }
 
 impl Kokoro {
@@ -60,96 +73,136 @@ impl Kokoro {
     /// # Errors
     /// [`VoiceError`].
     pub fn open(models: &Path, voice: &str) -> Result<Self, VoiceError> {
-        if voice.is_empty() || !voice.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        if !is_name(voice) {
             return Err(VoiceError::Name(voice.to_owned()));
         }
-        let path = models.join(FOLDER).join(format!("{voice}.bin"));
-        let language = if voice.starts_with('b') { Language::EnglishGB } else { Language::EnglishUS };
+        let (folder, name) = (models.join(FOLDER), voice.to_owned());
         let models = models.to_owned();
         let load = move || {
-            let bytes = fs::read(&path).map_err(|source| VoiceError::Unreadable { path, source })?;
-            let styles: Vec<f32> =
-                bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-            if styles.len() != STYLES * STYLE_VALUES {
-                return Err(VoiceError::Malformed { rows: STYLES });
-            }
+            let styles = HashMap::from([(name.clone(), read_styles(&models, &name)?)]);
             let file = models.join(FILE);
             File::open(&file).map_err(|source| VoiceError::Unreadable { path: file, source })?;
             onnx::open_runtime(&models)?;
-            let mut speaker = Speaker { models, language, styles, model: None };
-            Ok(move |text: String| speaker.speak(&text))
+            let mut speaker = Speaker { models, styles, session: None, phonemes: HashMap::new() };
+            Ok::<_, VoiceError>(move |line: Line| speaker.speak(&line))
         };
-        Ok(Self { worker: Worker::start("kokoro", load)?, loaded: OnceCell::new() })
+        let worker = Worker::start("kokoro", load)?;
+        Ok(Self { worker, voice: voice.into(), voices: installed(&folder), loaded: OnceCell::new() })
+    }
+
+    /// The voice that the configuration names.
+    pub fn voice(&self) -> &str {
+        &self.voice
+    }
+
+    /// All voices in the model's folder that speak English.
+    pub fn voices(&self) -> &[String] {
+        &self.voices
     }
 
     /// Loads the model the first time it is called.
     pub async fn prepare(&self) {
-        let nothing = || async { drop(self.worker.ask(String::new()).await) };
+        let nothing = || async { drop(self.worker.ask(self.line(String::new(), None, 1.0)).await) };
         self.loaded.get_or_init(nothing).await;
     }
 
-    /// Speaks `text`; none if the model cannot say it.
-    pub async fn speak(&self, text: String) -> Option<Vec<f32>> {
-        self.worker.ask(text).await?
+    /// Speaks `text` in the voice of this name, or else in the configured one; none if the model cannot say it.
+    /// `speed` multiplies the pace.
+    pub async fn speak(&self, text: String, voice: Option<&str>, speed: f32) -> Option<Vec<f32>> {
+        self.worker.ask(self.line(text, voice, speed)).await?
+    }
+
+    fn line(&self, text: String, voice: Option<&str>, speed: f32) -> Line {
+        Line { text, voice: voice.map_or_else(|| self.voice.clone(), Arc::from), speed }
+    }
+}
+
+/// Names are names of files.
+fn is_name(voice: &str) -> bool {
+    !voice.is_empty() && voice.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The English voices in `folder`: the first letter is the accent, American or British.
+fn installed(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = files.filter_map(|file| Some(file.file_name().to_str()?.strip_suffix(".bin")?.to_owned()));
+    let mut names: Vec<String> =
+        names.filter(|name| is_name(name) && name.starts_with(['a', 'b']) && name.contains('_')).collect();
+    names.sort_unstable();
+    names
+}
+
+fn read_styles(models: &Path, voice: &str) -> Result<Vec<f32>, VoiceError> {
+    let path = models.join(FOLDER).join(format!("{voice}.bin"));
+    let bytes = fs::read(&path).map_err(|source| VoiceError::Unreadable { path, source })?;
+    let styles: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    if styles.len() == STYLES * STYLE_VALUES {
+        Ok(styles)
+    } else {
+        Err(VoiceError::Malformed { rows: STYLES })
     }
 }
 
 struct Speaker {
     models: PathBuf,
-    language: Language,
-    styles: Vec<f32>,
-    model: Option<Model>,
-}
-
-struct Model {
-    session: Session,
-    phonemes: Phonemes,
+    /// By voice.
+    styles: HashMap<String, Vec<f32>>,
+    session: Option<Session>,
+    /// By whether they are British.
+    phonemes: HashMap<bool, Phonemes>,
 }
 
 impl Speaker {
-    fn speak(&mut self, text: &str) -> Option<Vec<f32>> {
-        let model = match &mut self.model {
-            Some(model) => model,
-            none => none.insert(Model::load(&self.models, self.language)?),
+    fn speak(&mut self, line: &Line) -> Option<Vec<f32>> {
+        let Line { text, voice, speed } = line;
+        let session = match &mut self.session {
+            Some(session) => session,
+            none => none.insert(load(&self.models)?),
         };
-        let symbols: Vec<(char, i64)> = model.phonemes.of(text)?.chars().filter_map(symbol).collect();
+        let is_british = voice.starts_with('b');
+        let phonemes = self.phonemes.entry(is_british).or_insert_with(|| {
+            Phonemes::new(if is_british { Language::EnglishGB } else { Language::EnglishUS })
+        });
+        if !self.styles.contains_key(&**voice) {
+            let styles = read_styles(&self.models, voice)
+                .inspect_err(|error| tracing::warn!(%error, voice = &**voice, "a voice cannot be read"));
+            self.styles.insert(voice.to_string(), styles.ok()?);
+        }
+        let styles = self.styles.get(&**voice)?;
+        let symbols: Vec<(char, i64)> = phonemes.of(text)?.chars().filter_map(symbol).collect();
         let mut speech = Vec::new();
         for piece in pieces(&symbols) {
-            speech.extend(model.say(&self.styles, piece)?);
+            speech.extend(say(session, styles, *speed, piece)?);
         }
         Some(speech)
     }
 }
 
-impl Model {
-    fn load(models: &Path, language: Language) -> Option<Self> {
-        let session = Session::load(models, FILE, THREADS)
-            .inspect_err(|error| tracing::warn!(%error, "the model of the voice cannot be loaded"))
-            .ok()?;
-        Some(Self { session, phonemes: Phonemes::new(language) })
-    }
+fn load(models: &Path) -> Option<Session> {
+    Session::load(models, FILE, THREADS)
+        .inspect_err(|error| tracing::warn!(%error, "the model of the voice cannot be loaded"))
+        .ok()
+}
 
-    fn say(&mut self, styles: &[f32], symbols: &[(char, i64)]) -> Option<Vec<f32>> {
-        let row = symbols.len().checked_sub(1)?.min(STYLES - 1);
-        let style = styles.get(row * STYLE_VALUES..(row + 1) * STYLE_VALUES)?.to_vec();
-        let mut tokens = vec![0];
-        tokens.extend(symbols.iter().map(|(_, id)| id));
-        tokens.push(0);
-        let inputs = [
-            ("tokens", Input::Integers(vec![1, tokens.len() as i64], tokens)),
-            ("style", Input::Floats(vec![1, STYLE_VALUES as i64], style)),
-            ("speed", Input::Floats(vec![1], vec![1.0])),
-        ];
-        let samples = self
-            .session
-            .run(inputs)
-            .inspect_err(|error| tracing::warn!(%error, "the model of the voice failed"))
-            .ok()?;
-        let is_loud = |sample: &f32| sample.abs() > SILENCE;
-        let start = samples.iter().position(is_loud)?.saturating_sub(LEAD);
-        let end = samples.iter().rposition(is_loud)?.saturating_add(TAIL).min(samples.len());
-        samples.get(start..end).map(<[f32]>::to_vec)
-    }
+fn say(session: &mut Session, styles: &[f32], speed: f32, symbols: &[(char, i64)]) -> Option<Vec<f32>> {
+    let row = symbols.len().checked_sub(1)?.min(STYLES - 1);
+    let style = styles.get(row * STYLE_VALUES..(row + 1) * STYLE_VALUES)?.to_vec();
+    let mut tokens = vec![0];
+    tokens.extend(symbols.iter().map(|(_, id)| id));
+    tokens.push(0);
+    let inputs = [
+        ("tokens", Input::Integers(vec![1, tokens.len() as i64], tokens)),
+        ("style", Input::Floats(vec![1, STYLE_VALUES as i64], style)),
+        ("speed", Input::Floats(vec![1], vec![speed])),
+    ];
+    let samples = session
+        .run(inputs)
+        .inspect_err(|error| tracing::warn!(%error, "the model of the voice failed"))
+        .ok()?;
+    let is_loud = |sample: &f32| sample.abs() > SILENCE;
+    let start = samples.iter().position(is_loud)?.saturating_sub(LEAD);
+    let end = samples.iter().rposition(is_loud)?.saturating_add(TAIL).min(samples.len());
+    samples.get(start..end).map(<[f32]>::to_vec)
 }
 
 fn symbol(c: char) -> Option<(char, i64)> {

@@ -16,6 +16,8 @@ pub struct Program {
     pub name: &'static str,
     path: PathBuf,
     arguments: &'static [&'static str],
+    /// The arguments for a pace, 1 being the usual one.
+    pace: fn(f32) -> [String; 2],
     /// A private folder for its files, one per sentence. None: it writes to its standard output.
     folder: Option<PathBuf>,
 }
@@ -23,16 +25,21 @@ pub struct Program {
 impl Program {
     pub fn flite() -> Result<Self, VoiceError> {
         // To a pipe it would write only a header, so it gets a file; the name follows `-o`.
-        Self::find("flite", &["-voice", "slt", "-f", "/dev/stdin", "-o"], true)
+        let pace = |speed: f32| ["--setf".into(), format!("duration_stretch={:.3}", 1.0 / speed)];
+        Self::find("flite", &["-voice", "slt", "-f", "/dev/stdin", "-o"], pace, true)
     }
 
     pub fn espeak_ng() -> Result<Self, VoiceError> {
-        Self::find("espeak-ng", &["--stdin", "--stdout", "-v", "en-us", "-s", "160"], false)
+        /// Its usual pace here, in words a minute.
+        const PACE: f32 = 160.0;
+        let pace = |speed: f32| ["-s".into(), format!("{:.0}", PACE * speed)];
+        Self::find("espeak-ng", &["--stdin", "--stdout", "-v", "en-us"], pace, false)
     }
 
     fn find(
         name: &'static str,
         arguments: &'static [&'static str],
+        pace: fn(f32) -> [String; 2],
         writes_files: bool,
     ) -> Result<Self, VoiceError> {
         let path = on_path(name).ok_or(VoiceError::Missing(name))?;
@@ -45,16 +52,18 @@ impl Program {
                 Some(folder)
             }
         };
-        Ok(Self { name, path, arguments, folder })
+        Ok(Self { name, path, arguments, pace, folder })
     }
 
-    /// Says `text` as a WAV file. The text goes in through a pipe, since every user of the machine can see arguments.
-    pub async fn speak(&self, text: &str) -> std::io::Result<Vec<u8>> {
+    /// Says `text` as a WAV file, at `speed` times the usual pace. The text goes in through a pipe, since every user of
+    /// the machine can see arguments.
+    pub async fn speak(&self, text: &str, speed: f32) -> std::io::Result<Vec<u8>> {
         let file = self
             .folder
             .as_ref()
             .map(|folder| Written(folder.join(format!("{:016x}", rand::random::<u64>()))));
         let mut child = Command::new(&self.path)
+            .args((self.pace)(speed))
             .args(self.arguments)
             .args(file.as_ref().map(|file| &file.0))
             .stdin(Stdio::piped())

@@ -20,6 +20,11 @@ pub struct Remote {
 }
 
 impl Remote {
+    /// The name of the configured voice.
+    pub fn voice(&self) -> &str {
+        &self.voice
+    }
+
     /// # Errors
     /// [`VoiceError::Address`], [`VoiceError::Client`].
     pub fn open(base: &str, config: &Config) -> Result<Self, VoiceError> {
@@ -35,10 +40,14 @@ impl Remote {
     }
 
     /// Asks for `pcm`: 16-bit little-endian mono at [`VOICE_RATE`](super::wav::VOICE_RATE).
-    pub async fn speak(&self, text: &str) -> Option<Vec<f32>> {
-        let body = json!({
+    pub async fn speak(&self, text: &str, speed: f32) -> Option<Vec<f32>> {
+        let mut body = json!({
             "model": self.model, "voice": self.voice, "input": text, "response_format": "pcm",
         });
+        // Interfaces that know no `speed` still serve the usual one.
+        if speed != 1.0 {
+            body["speed"] = json!(speed);
+        }
         let mut request = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
         if let Some(key) = &self.key {
             request = request.bearer_auth(key.expose());

@@ -22,6 +22,26 @@ const LAST_TIMEOUT: Duration = Duration::from_secs(60);
 const CACHED_MAX: usize = 64;
 const CACHED_CHARACTERS_MAX: usize = 300;
 
+/// How to speak.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Manner {
+    /// One of [`Voice::voices`]; none: the one that the configuration names.
+    pub voice: Option<String>,
+    /// A factor: 2 is twice as fast.
+    pub speed: f32,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self { voice: None, speed: 1.0 }
+    }
+}
+
+/// No voice could say a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no voice could say the text")]
+pub struct Unspoken;
+
 /// Speaks sentences. Cheap handle.
 #[derive(Clone)]
 pub struct Voice(Arc<Speaker>);
@@ -51,10 +71,7 @@ impl Voice {
                 let kokoro = Kokoro::open(models, &config.embedded_voice)
                     .inspect_err(|error| {
                         let error: &dyn std::error::Error = error;
-                        tracing::info!(
-                            error,
-                            "voice agents speak without Kokoro: `./setup voice` installs it"
-                        );
+                        tracing::info!(error, "text is spoken without Kokoro: `./setup voice` installs it");
                     })
                     .ok();
                 (kokoro, Program::flite().or_else(|_| Program::espeak_ng()).ok())
@@ -65,10 +82,10 @@ impl Voice {
         match voice.name() {
             "none" => {
                 tracing::warn!(
-                    "voice agents have no voice: run `./setup voice`, install flite, or set sts.speech"
+                    "there is no voice for agents or `/v1/speak`: run `./setup voice`, install flite, or set sts.speech"
                 );
             }
-            name => tracing::info!(voice = name, "voice agents speak"),
+            name => tracing::info!(voice = name, "there is a voice"),
         }
         Ok(voice)
     }
@@ -80,6 +97,22 @@ impl Voice {
             (None, Some(_), _) => "kokoro",
             (None, None, Some(program)) => program.name,
             (None, None, None) => "none",
+        }
+    }
+
+    /// The voices to choose from, the one that the configuration names first; empty if there is none.
+    pub fn voices(&self) -> Vec<&str> {
+        let Speaker { remote, kokoro, program, .. } = &*self.0;
+        match (remote, kokoro, program) {
+            (Some(remote), _, _) if remote.voice().is_empty() => vec!["endpoint"],
+            (Some(remote), _, _) => vec![remote.voice()],
+            (None, Some(kokoro), _) => {
+                let others =
+                    kokoro.voices().iter().map(String::as_str).filter(|name| *name != kokoro.voice());
+                std::iter::once(kokoro.voice()).chain(others).collect()
+            }
+            (None, None, Some(program)) => vec![program.name],
+            (None, None, None) => Vec::new(),
         }
     }
 
@@ -95,7 +128,7 @@ impl Voice {
         if let Some(samples) = cache().get(text) {
             return samples.clone();
         }
-        let samples: Arc<[f32]> = self.synthesize(&self.0.wording.of(text)).await.unwrap_or_default().into();
+        let samples: Arc<[f32]> = self.say(text, &Manner::default()).await.unwrap_or_default().into();
         if !samples.is_empty() && text.len() <= CACHED_CHARACTERS_MAX {
             let mut spoken = cache();
             if spoken.len() >= CACHED_MAX {
@@ -106,12 +139,23 @@ impl Voice {
         samples
     }
 
-    async fn synthesize(&self, text: &str) -> Option<Vec<f32>> {
+    /// Speaks a sentence or a piece of one, and keeps nothing of it: samples at [`VOICE_RATE`], none if there is no word
+    /// in it.
+    ///
+    /// # Errors
+    /// [`Unspoken`].
+    pub async fn say(&self, text: &str, manner: &Manner) -> Result<Vec<f32>, Unspoken> {
+        let text = self.0.wording.of(text);
         if !text.contains(char::is_alphanumeric) {
-            return None;
+            return Ok(Vec::new());
         }
+        self.synthesize(&text, manner).await.ok_or(Unspoken)
+    }
+
+    async fn synthesize(&self, text: &str, manner: &Manner) -> Option<Vec<f32>> {
+        let Manner { voice, speed } = manner;
         if let Some(remote) = &self.0.remote {
-            match tokio::time::timeout(SENTENCE_TIMEOUT, remote.speak(text)).await {
+            match tokio::time::timeout(SENTENCE_TIMEOUT, remote.speak(text, *speed)).await {
                 Ok(Some(samples)) => return Some(samples),
                 _ => tracing::warn!("the speech interface failed"),
             }
@@ -119,13 +163,14 @@ impl Voice {
         if let Some(kokoro) = &self.0.kokoro {
             kokoro.prepare().await;
             let limit = if self.0.program.is_some() { SENTENCE_TIMEOUT } else { LAST_TIMEOUT };
-            match tokio::time::timeout(limit, kokoro.speak(text.to_owned())).await {
+            let speaking = kokoro.speak(text.to_owned(), voice.as_deref(), *speed);
+            match tokio::time::timeout(limit, speaking).await {
                 Ok(Some(samples)) => return Some(samples),
                 _ => tracing::warn!(voice = "kokoro", "the voice failed, or took too long"),
             }
         }
         let program = self.0.program.as_ref()?;
-        match tokio::time::timeout(SENTENCE_TIMEOUT, program.speak(text)).await {
+        match tokio::time::timeout(SENTENCE_TIMEOUT, program.speak(text, *speed)).await {
             Ok(Ok(wav)) => read_wav(&wav),
             Ok(Err(error)) => {
                 tracing::warn!(voice = program.name, %error, "the voice failed");

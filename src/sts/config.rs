@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::agent::EndOfTurn;
+pub use crate::turn::EndOfTurn;
 use crate::{agent, knowledge, room, sms, speech};
 
 /// The voice-agent service.

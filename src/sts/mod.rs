@@ -31,7 +31,7 @@ use hyper::Method;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agent::{Chat, ChatError, Settings, Tools, TurnModel, Verifier, VerifyError};
+use crate::agent::{Chat, ChatError, Settings, Tools, Verifier, VerifyError};
 use crate::clock::now;
 use crate::fetch::{self, Fetcher};
 use crate::http::{Authenticator, Request, Router};
@@ -42,7 +42,8 @@ use crate::room::livekit::{LiveKit, LiveKitError};
 use crate::session::{Channel, Limits, Sessions, StoreError};
 use crate::share::Tenants;
 use crate::sms::{Courier, SmsError};
-use crate::speech::{Voice, VoiceError};
+use crate::speech::Voice;
+use crate::turn::TurnModel;
 use crate::vad::Vad;
 use access::Access;
 use host::Host;
@@ -56,6 +57,8 @@ pub struct Parts {
     /// Without it, agents hear no speech and react only to text and keys.
     pub vad: Option<Vad>,
     pub recognize: Recognize,
+    /// Speaks for agents.
+    pub voice: Voice,
     /// The folder with the models for turns and voice, if they are installed.
     pub models: PathBuf,
     /// Whether the server listens on loopback addresses only.
@@ -82,8 +85,6 @@ pub enum StartError {
     LiveKit(#[from] LiveKitError),
     #[error("the model that ends turns cannot be used")]
     Turn(#[from] onnx::Error),
-    #[error("the agent cannot speak")]
-    Voice(#[from] VoiceError),
 }
 
 impl StartError {
@@ -149,8 +150,8 @@ impl Sts {
             verifier: Verifier::open(&config.verification)?,
             courier: Courier::new(&config.twilio)?,
             chat: Chat::open(&config.chat)?,
-            turn_model: TurnModel::open(config.turn.end_of_turn, &parts.models)?,
-            voice: Voice::open(&config.speech, &parts.models)?,
+            turn_model: TurnModel::open(config.turn.end_of_turn, &parts.models, 1)?,
+            voice: parts.voice,
             settings,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

@@ -193,6 +193,11 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const USAGE_DROPPED: Counter = counter(
+    "verbatim_usage_dropped_total",
+    Unit::Count,
+    "Requests that the log of use lacks, because the disk did not keep up or failed.",
+);
 pub const HTTP_ACTIVE: Gauge =
     gauge("http_server_active_requests", Unit::Count, "HTTP requests in progress.");
 pub const STREAMS: Gauge = gauge("stt_active_streams", Unit::Count, "Open live streams.");
@@ -210,8 +215,22 @@ pub const FIRST_AUDIO: Histogram = seconds(
     "From the end of a caller's speech to the agent's first sound.",
     BUCKETS,
 );
+pub const TTS_CHARACTERS: Counter =
+    counter("tts_characters_total", Unit::Count, "Characters spoken for clients.");
+pub const TTS_AUDIO: Counter = counter("tts_audio_seconds_total", Unit::Seconds, "Speech made for clients.");
+pub const TTS_REFUSED: Counter = counter(
+    "tts_refused_total",
+    Unit::Count,
+    "Texts and streams refused, by reason: busy (too much to speak), share (the organisation holds its share).",
+);
+pub const TTS_STREAMS: Gauge = gauge("tts_active_streams", Unit::Count, "Open streams of text to speak.");
+pub const TTS_FIRST_AUDIO: Histogram = seconds(
+    "tts_first_audio_seconds",
+    "From a text to its first bytes of audio, by surface: request, stream (from the flush or the sentence's end).",
+    BUCKETS,
+);
 
-const COUNTERS: [&Counter; 17] = [
+const COUNTERS: [&Counter; 21] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -229,8 +248,12 @@ const COUNTERS: [&Counter; 17] = [
     &JOBS_REFUSED,
     &JOBS_RUNS,
     &JOBS_ATTEMPTS,
+    &TTS_CHARACTERS,
+    &TTS_AUDIO,
+    &TTS_REFUSED,
+    &USAGE_DROPPED,
 ];
-const GAUGES: [&Gauge; 25] = [
+const GAUGES: [&Gauge; 26] = [
     &MODEL_LOADED,
     &MODEL_SLOTS_ACTIVE,
     &MODEL_QUEUE_WINDOWS,
@@ -256,8 +279,9 @@ const GAUGES: [&Gauge; 25] = [
     &SESSIONS_HELD,
     &SESSIONS_KEPT,
     &SESSIONS_KEPT_BYTES,
+    &TTS_STREAMS,
 ];
-const HISTOGRAMS: [&Histogram; 9] = [
+const HISTOGRAMS: [&Histogram; 10] = [
     &QUEUE_WAIT,
     &ENCODE,
     &DECODE,
@@ -267,6 +291,7 @@ const HISTOGRAMS: [&Histogram; 9] = [
     &HTTP_REQUEST,
     &JOBS_DELIVERY_LAG,
     &FIRST_AUDIO,
+    &TTS_FIRST_AUDIO,
 ];
 
 fn labels(labels: Labels) -> Vec<Label> {

@@ -35,16 +35,28 @@ fn frames(piece: &Piece) -> Range<usize> {
 
 /// Those words of `segments` that lie in `stretch` (samples of the file), as segments.
 pub fn within(segments: Vec<Segment>, stretch: &Range<usize>) -> Vec<Segment> {
-    let seconds = |sample: usize| sample as f64 / f64::from(SAMPLE_RATE);
-    let range = seconds(stretch.start)..seconds(stretch.end);
-    let inside = |word: &Word| range.contains(&word.start.midpoint(word.end));
     segments
         .into_iter()
         .filter_map(|mut segment| {
-            segment.words.retain(inside);
+            segment.words.retain(|word| lies_in(word, stretch));
             of_words(segment)
         })
         .collect()
+}
+
+/// Removes the words of `segments` that lie in `stretch` (samples of the file).
+pub fn remove(segments: &mut Vec<Segment>, stretch: &Range<usize>) {
+    let without = |mut segment: Segment| {
+        let before = segment.words.len();
+        segment.words.retain(|word| !lies_in(word, stretch));
+        if segment.words.len() == before { Some(segment) } else { of_words(segment) }
+    };
+    *segments = std::mem::take(segments).into_iter().filter_map(without).collect();
+}
+
+fn lies_in(word: &Word, stretch: &Range<usize>) -> bool {
+    let seconds = |sample: usize| sample as f64 / f64::from(SAMPLE_RATE);
+    (seconds(stretch.start)..seconds(stretch.end)).contains(&word.start.midpoint(word.end))
 }
 
 /// Puts `found` between the `segments`, in the order of their words' times, without a first or last word that the neighbour

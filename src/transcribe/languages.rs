@@ -23,6 +23,8 @@ pub struct Heard {
     pub segments: Vec<Segment>,
     /// Seconds of voice that gave no words.
     pub voice_without_words: f64,
+    /// The detector was nowhere sure of voice, or in a small part of it: there may be speech around what it found.
+    pub in_pieces: bool,
 }
 
 impl Heard {
@@ -126,7 +128,7 @@ mod tests {
         let plan = WindowPlan::new([start * 16_000..(start + 30) * 16_000]);
         let language = DetectedLanguage { code: code.into(), probability };
         let segments = vec![Segment::default()];
-        Heard { plan, language, segments, voice_without_words: 0.0 }
+        Heard { plan, language, segments, voice_without_words: 0.0, in_pieces: false }
     }
 
     #[test]

@@ -82,7 +82,8 @@ impl Transcriber {
         heard: &[Heard],
         work: &Work<'_>,
     ) -> Result<Vec<Heard>, Error> {
-        let words = heard.iter().flat_map(|heard| &heard.segments).flat_map(|segment| &segment.words);
+        let heard_whole = heard.iter().filter(|heard| !heard.in_pieces);
+        let words = heard_whole.flat_map(|heard| &heard.segments).flat_map(|segment| &segment.words);
         let accounted: Vec<Range<f64>> = words.flat_map(Word::plausible_times).collect();
         let stretches = speech_like(&plan.levels, &accounted, WINDOW_SAMPLES);
         let choice = match (&work.options.language, languages::main(heard)) {
@@ -115,6 +116,6 @@ impl Transcriber {
         let language = recognition.language;
         let segments = recognition.segments.into_iter();
         let segments = segments.map(|segment| in_file(segment, &plan, probabilities)).collect();
-        Ok(Some(Heard { plan, language, segments, voice_without_words: 0.0 }))
+        Ok(Some(Heard { plan, language, segments, voice_without_words: 0.0, in_pieces: false }))
     }
 }

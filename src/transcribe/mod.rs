@@ -39,6 +39,8 @@ const WINDOWS_PER_SLOT: usize = 2;
 
 /// A window with fewer frames of sure speech may hold no speech at all.
 const SURE_FRAMES_MIN: usize = 3;
+/// Of a window in which fewer frames are surely speech, one of so many, the detector may have found mere pieces of speech.
+const SURE_SHARE: usize = 5;
 
 /// Cheap handle: clones share the engine.
 #[derive(Clone)]
@@ -198,7 +200,11 @@ impl Transcriber {
         let languages = languages::changes(said);
         let voice_without_words = heard.iter().map(|heard| heard.voice_without_words).sum();
         let mut segments: Vec<Segment> = heard.into_iter().flat_map(|heard| heard.segments).collect();
-        faint.into_iter().for_each(|faint| coverage::put(&mut segments, faint.segments));
+        for faint in faint {
+            let places = faint.plan.pieces().iter().map(|piece| piece.file.clone());
+            places.for_each(|place| coverage::remove(&mut segments, &place));
+            coverage::put(&mut segments, faint.segments);
+        }
         place_words(&mut segments, &plan.levels);
         metrics::VOICE_WITHOUT_WORDS.with(&[]).record(voice_without_words);
         Ok(Transcript { segments, language, languages, duration, voice_without_words })
@@ -337,7 +343,9 @@ impl Transcriber {
         let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
         let voice_without_words =
             coverage::seconds_without_words(whole.pieces(), channel.probabilities, &words);
-        Ok(Heard { plan: whole.clone(), language, segments, voice_without_words })
+        let in_pieces =
+            sure_frames(whole, channel.probabilities) * SURE_SHARE < whole.samples() / FRAME_SAMPLES;
+        Ok(Heard { plan: whole.clone(), language, segments, voice_without_words, in_pieces })
     }
 
     /// As the reference does: each window begins where the text of the one before it ended.

@@ -166,6 +166,38 @@ fn level(sound: &[f32], loudness: f32) -> Vec<f32> {
     sound.iter().map(|sample| sample * gain).collect()
 }
 
+/// `speech` without the vibration of the vocal folds: noise through the same vocal tract, by linear prediction.
+fn whispered(speech: &[f32]) -> Vec<f32> {
+    const ORDER: usize = 18;
+    const FRAME: usize = RATE / 40;
+    let lifted: Vec<f32> = speech.windows(2).map(|pair| pair[1] - 0.97 * pair[0]).collect();
+    let hann = |n: usize| 0.5 - 0.5 * (TAU * n as f32 / (FRAME - 1) as f32).cos();
+    let mut breath = white(5);
+    let mut whisper = vec![0.0; speech.len()];
+    for start in (0..lifted.len().saturating_sub(FRAME)).step_by(RATE / 100) {
+        let frame: Vec<f32> = (0..FRAME).map(|n| lifted[start + n] * hann(n)).collect();
+        let correlation = |lag: usize| frame.iter().zip(&frame[lag..]).map(|(a, b)| a * b).sum::<f32>();
+        let (mut tract, mut error) = ([0.0_f32; ORDER], correlation(0) * 1.001 + 1e-9);
+        // Levinson and Durbin's recursion.
+        for order in 0..ORDER {
+            let known: f32 = (0..order).map(|k| tract[k] * correlation(order - k)).sum();
+            let reflection = (correlation(order + 1) - known) / error;
+            let before = tract;
+            (0..order).for_each(|k| tract[k] = before[k] - reflection * before[order - 1 - k]);
+            tract[order] = reflection;
+            error *= 1.0 - reflection * reflection;
+        }
+        let gain = (error.max(0.0) / FRAME as f32).sqrt();
+        let mut said = [0.0_f32; FRAME];
+        for n in 0..FRAME {
+            let past: f32 = (0..ORDER.min(n)).map(|k| tract[k] * said[n - 1 - k]).sum();
+            said[n] = gain * breath.next().expect("endless") + past;
+            whisper[start + n] += said[n] * hann(n);
+        }
+    }
+    whisper
+}
+
 /// White noise between -1 and 1.
 fn white(seed: u32) -> impl Iterator<Item = f32> {
     let next = |state: &u32| Some(state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
@@ -250,6 +282,23 @@ async fn speech_after_long_noise_is_heard_and_written() {
     assert!(first > 30, "{first} frames of speech");
     assert!(second * 5 >= first * 4, "{second} frames of speech after the noise, {first} before it");
     scene.assert_written("noise", scene.transcribe().await.words());
+}
+
+/// The detector knows voices, and hears pieces of a whisper at most.
+#[tokio::test]
+async fn a_whisper_is_written() {
+    let clip = read("speech/jfk.wav");
+    let whisper = level(&whispered(clip.samples()), SPOKEN);
+    let scene = Scene::default().wait(0.5);
+    let start = scene.seconds();
+    let mut scene = scene.play(&whisper);
+    scene.sentences.push(Sentence { text: text("jfk"), seconds: start..scene.seconds() });
+    let scene = scene.wait(0.5).over_noise(1e-4);
+    let vad = Vad::load(&cache("models/silero-vad")).expect("the model loads");
+    let probabilities = vad.probabilities(&Pcm::new(scene.samples.clone()));
+    let sure = probabilities.iter().filter(|probability| **probability > 0.5).count();
+    assert!(sure * 10 < probabilities.len(), "{sure} of {} frames: it is no whisper", probabilities.len());
+    scene.assert_written("whisper", scene.transcribe().await.words());
 }
 
 #[tokio::test]

@@ -24,8 +24,10 @@ use verbatim::live::{self, Live};
 use verbatim::registry::Registry;
 use verbatim::share::Tenants;
 use verbatim::speakers::Diarizer;
+use verbatim::speech::{self, EmbeddedVoice, Speech, Voice};
 use verbatim::transcribe::Transcriber;
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
+use verbatim::usage::{self, Log};
 use verbatim::voices::{self, Voices};
 
 /// Query of raw audio as [`say`] makes it.
@@ -214,6 +216,9 @@ impl TestServer {
         let live = Live::new(engine.clone(), None, setup.live, tenants.clone());
         let live = live.with_diarizer(setup.diarizer.clone());
         let voices = Voices::open(state.path(), &voices::Config::default()).expect("voices");
+        let voiceless = speech::Config { embedded: EmbeddedVoice::None, ..speech::Config::default() };
+        let voice = Voice::open(&voiceless, Path::new(".")).expect("no voice");
+        let speech = Speech::new(voice, speech::Limits::default(), tenants.clone());
         let fetcher = Fetcher::new(&setup.fetch).expect("a fetcher");
         let jobs = Jobs::open(state.path(), &setup.jobs, fetcher.clone(), tenants.clone());
         let jobs = jobs.await.expect("jobs");
@@ -221,11 +226,13 @@ impl TestServer {
             models: Registry::of_one(Transcriber::new(engine.clone()), live.clone(), setup.names),
             diarizer: setup.diarizer,
             voices,
+            speech,
             authenticator: Authenticator::new(verifier, setup.auth),
             fetcher,
             jobs: Some(jobs.clone()),
             readiness: readiness.clone(),
             tenants: tenants.clone(),
+            usage: Log::open(state.path(), &usage::Config::default()).expect("a log"),
             audio: setup.audio,
             other_paths: serde_json::Map::new(),
         };

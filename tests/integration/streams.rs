@@ -204,6 +204,7 @@ pub fn wanted() -> Options {
         endpointing: Some(Duration::from_millis(10)),
         utterance_end: None,
         speech_started: false,
+        voice: false,
         speakers: None,
         voices: None,
         prompt: None,

@@ -48,15 +48,15 @@ impl Redactors {
     }
 }
 
-/// The message for `event`, of a stream with this many channels.
+/// The message for `event`, of a stream with this many channels; `None` for one that clients don't see.
 pub fn message(
     asked: &Asked,
     redactors: &mut Redactors,
     event: Event,
     channels: usize,
     model: &ModelInfo,
-) -> Message {
-    match event {
+) -> Option<Message> {
+    let message = match event {
         Event::Results(heard) => {
             let redactor = redactors.of(heard.channel, &asked.parameters.redaction);
             Message::Results(Box::new(results(asked, redactor, heard, channels, model)))
@@ -67,7 +67,9 @@ pub fn message(
         Event::UtteranceEnd { channel, last_word_end } => {
             Message::UtteranceEnd { channel: [channel, channels], last_word_end: Seconds::new(last_word_end) }
         }
-    }
+        Event::Voice(_) => return None,
+    };
+    Some(message)
 }
 
 fn results(

@@ -3,98 +3,26 @@
 //! One task does it all: it reads while there is room for audio, and writes events. If a client sends faster
 //! than its audio is recognised, reading pauses; a client that reads nothing is closed.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Asked, Heard, Redactors};
 use super::callback::{Callback, Lost};
 use super::control::{Change, Control};
 use super::wire::Message;
+use crate::api::line::{Active, DONE, End, Left, Line, STOPPING};
 use crate::api::terms;
-use crate::http::websocket::{self, ReadError, Socket};
-use crate::live::{Error, Event, Live, Progress, Session};
-use crate::patience::{Patience, within};
-use crate::telemetry::metrics;
-use crate::{audio, engine};
+use crate::http::websocket::{Message as Received, Socket};
+use crate::live::{Event, Live, Progress, Session};
+use crate::patience::within;
 
-/// How long a client may take to answer a close frame.
-const GOODBYE: Duration = Duration::from_secs(2);
-const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
-/// How long a slow reader may take to accept a message.
-const SLOW_GRACE: Duration = Duration::from_secs(2);
-
-/// How a stream ends: a close code and its reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct End(u16, &'static str);
-
-const DONE: End = End(1000, "");
-const STOPPING: End = End(1001, "The server is stopping.");
-const NO_AUDIO: End =
-    End(1008, "DATA-0000: The payload cannot be decoded as audio. See https://dpgr.am/data0000");
-const NO_RESPONSE: End = End(
-    1011,
-    "Deepgram did not provide a response message within the timeout window. See https://dpgr.am/net0000",
-);
-/// The wire format's own words: clients look for them.
-const IDLE: End = End(
-    1011,
-    "Deepgram did not receive audio data or a text message within the timeout window. See https://dpgr.am/net0001",
-);
 const UNDELIVERED: End = End(1011, "The callback does not take the stream's messages.");
-const BUSY: End = End(1013, "The server cannot take another stream of encoded audio.");
-const SLOW: End = End(1013, "The client did not take in its messages in time.");
-
-/// Why the loop ended.
-enum Left {
-    /// Close with this.
-    With(End),
-    /// The client closed, or broke the protocol: answer with this code.
-    Answer(Option<u16>, &'static str),
-    Gone,
-}
-
-impl From<std::io::Error> for Left {
-    fn from(_: std::io::Error) -> Self {
-        Self::Gone
-    }
-}
-
-impl From<Error> for Left {
-    fn from(error: Error) -> Self {
-        let end = match &error {
-            Error::Audio(audio::Error::Busy) => BUSY,
-            Error::Audio(_) => NO_AUDIO,
-            Error::Engine(engine::Error::ShuttingDown) => STOPPING,
-            Error::Engine(_) => NO_RESPONSE,
-        };
-        tracing::info!(error = %anyhow::Error::new(error), "stream failed");
-        Self::With(end)
-    }
-}
-
-/// Counts a stream as open, however it ends.
-struct Active;
-
-impl Active {
-    fn new() -> Self {
-        metrics::STREAMS.with(&[]).increment(1);
-        Self
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        metrics::STREAMS.with(&[]).decrement(1);
-    }
-}
 
 pub struct Connection<'a> {
-    socket: Socket,
+    line: Line,
     session: Session,
     asked: Asked,
     redactors: Redactors,
@@ -120,7 +48,7 @@ impl<'a> Connection<'a> {
     ) -> Self {
         let sha256 = Sha256::new();
         Self {
-            socket,
+            line: Line::new(socket, live.config()),
             session,
             asked,
             redactors: Redactors::default(),
@@ -137,47 +65,21 @@ impl<'a> Connection<'a> {
     pub async fn run(mut self: Box<Self>, stop: CancellationToken) {
         let _active = Active::new();
         let left = self.converse(&stop).await;
-        let (code, reason) = match left {
-            Left::With(End(code, reason)) => (Some(code), reason),
-            Left::Answer(code, reason) => (code, reason),
-            Left::Gone => (None, "gone"),
-        };
+        let (code, reason) = left.told();
         tracing::info!(code, reason, seconds = self.session.duration(), "stream ended");
-        let awaits_goodbye = matches!(left, Left::With(_));
         // Releases the engine's capacity before the closing handshake.
         self.session.close();
-        if !matches!(left, Left::Gone) {
-            let _ = timeout(GOODBYE, farewell(&mut self.socket, code, reason, awaits_goodbye)).await;
-        }
+        self.line.close(&left).await;
     }
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
-        let mut idle = Patience::new(Duration::from_millis(self.live.config().idle_timeout_ms));
-        let mut was_read = true;
         loop {
             let reads = self.is_closing || self.session.wants_audio();
-            if !(was_read && reads) {
-                // The client is not idle while the server does not read.
-                idle.renew();
-            }
-            was_read = reads;
-            if self.is_closing {
-                // A client that has sent everything need not send anything more.
-                idle = Patience::new(FOR_EVER);
-            }
+            self.line.prepare(reads, self.is_closing);
             let moved = tokio::select! {
-                message = self.socket.next_by(&mut idle), if reads => match message {
-                    None => Err(Left::With(IDLE)),
-                    Some(Ok(message)) => {
-                        if matches!(message, websocket::Message::Text(_) | websocket::Message::Binary(_)) {
-                            idle.renew();
-                        }
-                        self.received(message).await
-                    }
-                    Some(Err(ReadError::Violation(violation))) => {
-                        Err(Left::Answer(Some(violation.code), violation.reason))
-                    }
-                    Some(Err(ReadError::Gone)) => Err(Left::Gone),
+                message = self.line.next(), if reads => match message {
+                    Ok(message) => self.received(message).await,
+                    Err(left) => Err(left),
                 },
                 progress = self.session.next() => match progress {
                     Ok(progress) => self.told(progress).await,
@@ -198,16 +100,16 @@ impl<'a> Connection<'a> {
         }
     }
 
-    async fn received(&mut self, message: websocket::Message) -> Result<(), Left> {
+    async fn received(&mut self, message: Received) -> Result<(), Left> {
         match message {
-            websocket::Message::Binary(_) | websocket::Message::Text(_) if self.is_closing => Ok(()),
+            Received::Binary(_) | Received::Text(_) if self.is_closing => Ok(()),
             // The wire format's older way to end the audio.
-            websocket::Message::Binary(bytes) if bytes.is_empty() => self.finish(),
-            websocket::Message::Binary(bytes) => self.audio(bytes),
-            websocket::Message::Text(text) => self.control(&text).await,
-            websocket::Message::Ping(payload) => Ok(self.socket.pong(payload).await?),
-            websocket::Message::Pong => Ok(()),
-            websocket::Message::Close(code) => Err(Left::Answer(code, "")),
+            Received::Binary(bytes) if bytes.is_empty() => self.finish(),
+            Received::Binary(bytes) => self.audio(bytes),
+            Received::Text(text) => self.control(&text).await,
+            Received::Ping(payload) => self.line.pong(payload).await,
+            Received::Pong => Ok(()),
+            Received::Close(code) => Err(Left::Answer(code, "")),
         }
     }
 
@@ -229,7 +131,7 @@ impl<'a> Connection<'a> {
                 let description = "A text message was not understood.";
                 let message = "Expected KeepAlive, Finalize, Configure or CloseStream as JSON; audio goes in \
                                binary messages.";
-                self.send(Message::Error { variant: "SchemaError", description, message }).await
+                self.line.send(&Message::Error { variant: "SchemaError", description, message }).await
             }
         }
     }
@@ -251,7 +153,7 @@ impl<'a> Connection<'a> {
                 description: unchanged.description,
             },
         };
-        self.send(message).await
+        self.line.send(&message).await
     }
 
     fn finish(&mut self) -> Result<(), Left> {
@@ -277,7 +179,7 @@ impl<'a> Connection<'a> {
                 if self.callback.is_some() {
                     self.deliver(&metadata).await?;
                 }
-                self.send(metadata).await?;
+                self.line.send(&metadata).await?;
                 Err(Left::With(self.delivered().await))
             }
         }
@@ -289,7 +191,11 @@ impl<'a> Connection<'a> {
         }
         let (channels, model) = (self.session.channels(), self.live.model());
         let message = answer::message(&self.asked, &mut self.redactors, event, channels, model);
-        if self.callback.is_some() { self.deliver(&message).await } else { self.send(message).await }
+        match message {
+            None => Ok(()),
+            Some(message) if self.callback.is_some() => self.deliver(&message).await,
+            Some(message) => self.line.send(&message).await,
+        }
     }
 
     async fn deliver(&mut self, message: &Message) -> Result<(), Left> {
@@ -312,23 +218,6 @@ impl<'a> Connection<'a> {
             None => self.end,
         }
     }
-
-    async fn send(&mut self, message: Message) -> Result<(), Left> {
-        let text = serde_json::to_string(&message).map_err(std::io::Error::other)?;
-        let limit = Duration::from_millis(self.live.config().write_timeout_ms);
-        let mut sending = pin!(self.socket.send_text(text));
-        match within(limit, sending.as_mut()).await {
-            Some(sent) => Ok(sent?),
-            // A frame that was begun must be finished before a close frame can be sent.
-            None => match timeout(SLOW_GRACE, sending).await {
-                Ok(Ok(())) => Err(Left::With(SLOW)),
-                _ => {
-                    tracing::info!(reason = SLOW.1, "stream cut");
-                    Err(Left::Gone)
-                }
-            },
-        }
-    }
 }
 
 /// Pending if there is no callback, or while it works.
@@ -337,15 +226,4 @@ async fn lost(callback: &mut Option<Callback>) -> Lost {
         Some(callback) => callback.lost().await,
         None => std::future::pending().await,
     }
-}
-
-/// Sends a close frame, and waits for the client's unless it has come.
-async fn farewell(socket: &mut Socket, code: Option<u16>, reason: &str, awaits_goodbye: bool) {
-    if socket.close(code, reason).await.is_err() {
-        return;
-    }
-    if awaits_goodbye {
-        while !matches!(socket.next().await, Ok(websocket::Message::Close(_)) | Err(_)) {}
-    }
-    socket.linger().await;
 }

@@ -14,12 +14,10 @@ mod wire;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use hyper::header::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
-use super::parameters::{CallbackMethod, Encoding, LiveParameters, Parameters};
+use super::parameters::{CallbackMethod, LiveParameters, Parameters};
 use super::{Services, State, error, language, raw, terms};
-use crate::audio::{Bare, StreamFormat};
 use crate::engine::TenantId;
 use crate::fetch::{self, without_user};
 use crate::http::websocket::{self, Limits};
@@ -30,23 +28,17 @@ use answer::Asked;
 use callback::{Address, Callback};
 use connection::Connection;
 
-/// The error, in a header: browsers and some SDKs show nothing else of a refused handshake.
-const DG_ERROR: HeaderName = HeaderName::from_static("dg-error");
-
 pub(super) async fn stream(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    open(services, request).await.map_err(|failure| {
-        let message = HeaderValue::from_str(failure.message());
-        match message {
-            Ok(message) => failure.header(DG_ERROR, message),
-            Err(_) => failure,
-        }
-    })
+    open(services, request).await.map_err(error::of_handshake)
 }
 
 async fn open(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let created = SystemTime::now();
     let (caller, protocol) = services.authenticator.websocket_caller(&request.headers).await?;
     let mut parameters = LiveParameters::parse(request.uri.query().unwrap_or_default())?;
+    if parameters.common.asks_for_turns() {
+        return Err(error::conversational());
+    }
     let deadline = Deadline::after(services.processing_timeout);
     let model = services.model(&mut parameters.common, Some(deadline)).await?;
     let live = &model.live;
@@ -57,13 +49,14 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     }
     let callback = callback_address(&services, request.id, &caller, &parameters.common).await?;
     let options = Options {
-        format: format(&parameters.common)?,
+        format: raw::of_stream(&parameters.common)?,
         multichannel: parameters.common.multichannel,
         language: language::choice(&parameters.common, live.model())?,
         interim_results: parameters.interim_results,
         endpointing: parameters.endpointing,
         utterance_end: parameters.utterance_end,
         speech_started: parameters.vad_events,
+        voice: false,
         speakers: parameters.common.speakers(),
         voices: parameters.common.identify_speakers.then(|| services.voices.of(caller.tenant)),
         prompt: None,
@@ -123,22 +116,4 @@ async fn callback_address(
         request_id,
         key: caller.key.to_string(),
     }))
-}
-
-/// The format of the stream's bytes.
-///
-/// # Errors
-/// 415 for an encoding that is not supported at the given sample rate.
-fn format(parameters: &Parameters) -> Result<StreamFormat, Failure> {
-    Ok(match (raw::of_parameters(parameters), parameters.encoding) {
-        (Some(Bare::Samples(raw)), _) => StreamFormat::Raw(raw),
-        (Some(Bare::Speech(coding)), _) => {
-            coding.check()?;
-            StreamFormat::Speech(coding)
-        }
-        (None, Some(Encoding::Mp3)) => StreamFormat::Mpeg,
-        (None, Some(Encoding::Aac)) => StreamFormat::Adts,
-        (None, Some(Encoding::Opus)) => StreamFormat::Opus { channels: parameters.channels.unwrap_or(1) },
-        (None, _) => StreamFormat::Container,
-    })
 }

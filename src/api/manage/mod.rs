@@ -5,12 +5,15 @@
 //! organisation's project does not exist for the caller.
 
 mod date;
+mod filter;
 mod keys;
 mod members;
 pub(super) mod models;
 mod money;
 mod period;
 mod project;
+mod requests;
+mod usage;
 
 use std::sync::Arc;
 
@@ -41,6 +44,11 @@ pub(super) fn routes(router: Router, services: &Arc<Services>) -> Router {
         .route(Method::GET, &on("/invites"), endpoint(services, members::invites))
         .route(Method::POST, &on("/invites"), endpoint(services, members::invite))
         .route(Method::DELETE, &on("/invites/{email}"), endpoint(services, members::withdraw))
+        .route(Method::GET, &on("/requests"), endpoint(services, requests::list))
+        .route(Method::GET, &on("/requests/{request_id}"), endpoint(services, requests::one))
+        .route(Method::GET, &on("/usage"), endpoint(services, usage::summary))
+        .route(Method::GET, &on("/usage/breakdown"), endpoint(services, usage::breakdown))
+        .route(Method::GET, &on("/usage/fields"), endpoint(services, usage::fields))
         .route(Method::GET, &on("/balances"), endpoint(services, money::balances))
         .route(Method::GET, &on("/balances/{balance_id}"), endpoint(services, money::balance))
         .route(Method::GET, &on("/purchases"), endpoint(services, money::purchases))

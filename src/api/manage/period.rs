@@ -37,7 +37,8 @@ impl Period {
         let end = match given("end").transpose()? {
             Some((day, true)) => day.checked_add(DAY).unwrap_or(day),
             Some((time, false)) => time,
-            None => now,
+            // A moment later, for what happens now.
+            None => now.checked_add(Duration::from_millis(1)).unwrap_or(now),
         };
         let start = match given("start").transpose()? {
             Some((time, _)) => time,
@@ -47,6 +48,11 @@ impl Period {
             return Err(error::invalid_query("start", "must not be after `end`"));
         }
         Ok(Self { start, end })
+    }
+
+    /// All times up to a day after `now`.
+    pub fn ever(now: SystemTime) -> Self {
+        Self { start: UNIX_EPOCH, end: now.checked_add(DAY).unwrap_or(now) }
     }
 
     /// The first day, in UTC.

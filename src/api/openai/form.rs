@@ -83,6 +83,8 @@ pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, 
         parts(Multipart::new(pieces, boundary), &head, declared, known).await
     };
     let (file, fields) = parts?;
+    // What follows the last boundary means nothing, and the connection goes on after it.
+    while chunks.next().await?.is_some() {}
     let file =
         file.ok_or_else(|| invalid("file", "You must provide a file: the field `file` of the form."))?;
     if file.is_empty() {

@@ -7,6 +7,7 @@ use super::schemas::object;
 use crate::keys::{
     LABEL_CHARACTERS_MAX, NAME_CHARACTERS_MAX, TAG_CHARACTERS_MAX, TAGS_MAX, TTL_DEFAULT, TTL_MAX,
 };
+use crate::usage::{FEATURES, Grouping};
 
 pub fn paths() -> Map<String, Value> {
     let mut paths = Map::new();
@@ -86,6 +87,32 @@ fn of_project() -> Vec<(&'static str, Value)> {
         (
             "/invites/{email}",
             json!({"delete": refused("withdrawInvite", "There are no members.", &["project_id", "email"])}),
+        ),
+        (
+            "/requests",
+            json!({"get": page_of(filtered(of_period(
+                operation("listRequests", "The organisation's requests, newest first.", "Requests", &["project_id"]))))}),
+        ),
+        (
+            "/requests/{request_id}",
+            json!({"get": operation("request", "One of them.", "OneRequest", &["project_id", "request_id"])}),
+        ),
+        (
+            "/usage",
+            json!({"get": with_features(filtered(of_period(
+                operation("usage", "The organisation's use, by day.", "Usage", &["project_id"]))))}),
+        ),
+        (
+            "/usage/breakdown",
+            json!({"get": with_query(
+                with_features(filtered(of_period(
+                    operation("usageBreakdown", "The organisation's use, by day and group.", "UsageBreakdown", &["project_id"])))),
+                "grouping", "The property that sums are made for.", json!({"type": "string", "enum": Grouping::ALL.map(Grouping::name)}))}),
+        ),
+        (
+            "/usage/fields",
+            json!({"get": of_period(
+                operation("usageFields", "The values that use can be filtered by.", "UsageFields", &["project_id"]))}),
         ),
         ("/balances", get("listBalances", "None: the server costs its clients nothing.", "Balances")),
         (
@@ -174,6 +201,50 @@ fn of_period(operation: Value) -> Value {
     with_query(operation, "end", "The last day, or a time; now by default.", day())
 }
 
+/// With the filters of requests.
+fn filtered(operation: Value) -> Value {
+    let text = |names: &[&str]| json!({"type": "string", "enum": names});
+    let uuid = || json!({"type": "string", "format": "uuid"});
+    [
+        (
+            "endpoint",
+            "Only of this endpoint; nothing is logged of `read`.",
+            text(&["listen", "read", "speak", "agent"]),
+        ),
+        ("method", "Only requests answered in this way.", text(&["sync", "async", "streaming"])),
+        ("status", "Only those that ended like this.", text(&["succeeded", "failed"])),
+        (
+            "deployment",
+            "This server is `self-hosted`.",
+            text(&["hosted", "beta", "dedicated", "self-hosted"]),
+        ),
+        ("accessor", "Only of this key, by its `api_key_id`.", uuid()),
+        ("request_id", "Only this request.", uuid()),
+        ("model", "Only by this model, by UUID or name.", json!({"type": "string"})),
+        ("tag", "Only those of this tag.", json!({"type": "string"})),
+    ]
+    .into_iter()
+    .fold(operation, |operation, (name, about, schema)| with_query(operation, name, about, schema))
+}
+
+/// With the features that sums can be filtered by.
+fn with_features(operation: Value) -> Value {
+    FEATURES.into_iter().fold(operation, |operation, name| {
+        with_query(
+            operation,
+            name,
+            "Only requests with this parameter, or without it.",
+            json!({"type": "boolean"}),
+        )
+    })
+}
+
+fn page_of(operation: Value) -> Value {
+    let count = |most: u32, default: u32| json!({"type": "integer", "minimum": 0, "maximum": most, "default": default});
+    let operation = with_query(operation, "limit", "Requests on a page.", count(1000, 10));
+    with_query(operation, "page", "The page, from 0.", count(u32::MAX, 0))
+}
+
 /// The objects of these endpoints, as JSON Schema, by name.
 pub fn schemas() -> Map<String, Value> {
     let list = |items: Value| json!({"type": "array", "items": items});
@@ -194,6 +265,30 @@ pub fn schemas() -> Map<String, Value> {
     let ttl = json!({
         "type": "number", "minimum": 1, "maximum": TTL_MAX.as_secs(), "default": TTL_DEFAULT.as_secs(),
     });
+    let (number, count) = (json!({"type": "number"}), json!({"type": "integer", "minimum": 0}));
+    let details = json!({
+        "duration": number, "total_audio": number, "channels": count, "streams": count, "models": list(uuid.clone()),
+        "method": text, "tags": texts, "features": texts, "config": {"type": "object"},
+    });
+    let response = json!({"code": count, "completed": time, "details": object(details)});
+    let logged = json!({
+        "request_id": uuid, "project_uuid": uuid, "created": time, "path": text, "api_key_id": uuid, "code": count,
+        "deployment": text, "response": object(response),
+    });
+    let mut one_request = logged.clone();
+    one_request["request"] = of("LoggedRequest");
+    let amounts = json!({
+        "hours": number, "total_hours": number, "agent_hours": number, "tokens_in": count, "tokens_out": count,
+        "tts_characters": count, "requests": count,
+    });
+    let (mut summary, mut group) = (amounts.clone(), amounts);
+    (summary["start"], summary["end"]) = (day.clone(), day.clone());
+    let or_null = |schema: Value| json!({"anyOf": [schema, {"type": "null"}]});
+    group["grouping"] = object(json!({
+        "start": day, "end": day, "accessor": or_null(text.clone()), "endpoint": or_null(text.clone()),
+        "feature_set": or_null(text.clone()), "models": texts, "method": or_null(text.clone()),
+        "tags": or_null(texts.clone()), "deployment": or_null(text.clone()),
+    }));
     let schemas = json!({
         "Grant": object(json!({"ttl_seconds?": ttl})),
         "Granted": object(json!({"access_token": text, "expires_in": {"type": "integer"}})),
@@ -227,6 +322,17 @@ pub fn schemas() -> Map<String, Value> {
         "BillingBreakdown": object(json!({"start": day, "end": day, "resolution": of("Resolution"), "results": none()})),
         "BillingFields": object(json!({
             "accessors": list(uuid.clone()), "deployments": texts, "tags": texts, "line_items": {"type": "object"},
+        })),
+        "Requests": object(json!({
+            "page": {"type": "integer"}, "limit": {"type": "integer"}, "requests": list(of("LoggedRequest")),
+        })),
+        "OneRequest": object(one_request),
+        "LoggedRequest": object(logged),
+        "Usage": object(json!({"start": day, "end": day, "resolution": of("Resolution"), "results": list(object(summary))})),
+        "UsageBreakdown": object(json!({"start": day, "end": day, "resolution": of("Resolution"), "results": list(object(group))})),
+        "UsageFields": object(json!({
+            "tags": texts, "processing_methods": texts, "features": texts,
+            "models": list(object(json!({"name": text, "language": text, "version": text, "model_id": uuid}))),
         })),
         "Resolution": object(json!({"units": text, "amount": {"type": "integer"}})),
         "SpeechModels": object(json!({"stt": list(of("SpeechModel")), "tts": none()})),

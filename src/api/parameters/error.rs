@@ -19,6 +19,8 @@ pub enum Error {
     StreamingOnly(&'static str),
     #[error("`{less}` is greater than `{more}`")]
     Speakers { less: &'static str, more: &'static str },
+    #[error("`eager_eot_threshold` must be less than or equal to `eot_threshold`")]
+    EagerThreshold,
     /// The wire format's own text.
     #[error("Keyterm limit exceeded. The maximum number of tokens across all keyterms is 500.")]
     KeytermTokens,

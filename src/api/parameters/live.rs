@@ -22,7 +22,7 @@ pub struct Live {
     pub about: &'static str,
 }
 
-const fn row(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Live {
+pub(super) const fn row(name: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Live {
     Live { name, kind, default, about }
 }
 
@@ -89,14 +89,7 @@ impl LiveParameters {
         all.common.check_raw()?;
         all.common.check_keyterms()?;
         all.common.check_speakers()?;
-        all.redaction.classes = std::mem::take(&mut all.common.redact)
-            .iter()
-            .filter(|class| !class.eq_ignore_ascii_case("false"))
-            .map(|class| {
-                let given = Reader { name: "redact", value: class };
-                redact::Class::named(class).ok_or_else(|| given.invalid(redact::CLASSES))
-            })
-            .collect::<Result<_, _>>()?;
+        all.redaction.classes = all.common.take_redaction()?;
         Ok(all)
     }
 
@@ -136,6 +129,18 @@ impl LiveParameters {
         ];
         let of_files = of_files.into_iter().filter_map(|(asked, name)| asked.then_some(name));
         common.unsupported().into_iter().chain(of_files).collect()
+    }
+}
+
+impl Parameters {
+    /// The classes that `redact` names.
+    pub(super) fn take_redaction(&mut self) -> Result<Vec<redact::Class>, Error> {
+        let named = |class: &String| {
+            let given = Reader { name: "redact", value: class };
+            redact::Class::named(class).ok_or_else(|| given.invalid(redact::CLASSES))
+        };
+        let asked = std::mem::take(&mut self.redact);
+        asked.iter().filter(|class| !class.eq_ignore_ascii_case("false")).map(named).collect()
     }
 }
 

@@ -19,6 +19,10 @@ pub enum Kind {
         min: u32,
         max: u32,
     },
+    Number {
+        min: f64,
+        max: f64,
+    },
     Seconds {
         max: f64,
     },

@@ -19,7 +19,7 @@ fn all() -> Vec<(&'static str, &'static str)> {
         Kind::Flag => "true",
         Kind::OneOf(names) => names.last().copied().unwrap_or_default(),
         Kind::Count { .. } => "8000",
-        Kind::Seconds { .. } => "0.5",
+        Kind::Number { .. } | Kind::Seconds { .. } => "0.5",
         Kind::Pause { .. } => "10",
         Kind::Url => "https://client.example/done",
         Kind::Languages { .. } => "es",

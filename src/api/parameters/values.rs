@@ -9,7 +9,7 @@ use crate::format::Replacement;
 
 /// Longer values are shortened when they are shown to the client.
 const SHOWN_CHARACTERS_MAX: usize = 80;
-const ITEM_CHARACTERS_MAX: usize = 128;
+pub(super) const ITEM_CHARACTERS_MAX: usize = 128;
 pub(super) const SECONDS_MAX: f64 = 3600.0;
 /// Everything that asks for speaker labels.
 const DIARIZE_NAMES: [&str; 4] = ["diarize", "diarization", "diarize_model", "diarize_version"];

@@ -24,6 +24,7 @@ use super::failure::Failure;
 use super::request::{Request, Upgrades};
 use super::response::{Response, empty};
 use crate::patience::Patience;
+use crate::usage;
 use frames::Assembler;
 
 pub use frames::{Limits, Message, Violation};
@@ -77,6 +78,7 @@ where
         }
     };
     // The caller's span ends with its answer; this one is a root, and lives as long as the socket.
+    let run = usage::within(usage::current(), run);
     tasks.spawn(run.instrument(tracing::info_span!(parent: None, "websocket", id = %request.id)));
     Ok(response)
 }

@@ -1,6 +1,7 @@
 //! `wss /v1/realtime` over a real socket: transcription sessions as OpenAI's clients know them.
 
 mod doors;
+mod sdks;
 mod settings;
 mod turns;
 

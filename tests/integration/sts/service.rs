@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use verbatim::fetch;
 use verbatim::http::{self, Authenticator, Router, auth};
 use verbatim::keys::{Store, Verifier};
-use verbatim::speech::EmbeddedVoice;
+use verbatim::speech::{EmbeddedVoice, Voice};
 use verbatim::sts::config::EndOfTurn;
 use verbatim::sts::{self, Auth, Config, Recognize, Sts};
 use verbatim::vad::Vad;
@@ -93,6 +93,7 @@ impl Service {
             authenticator: Authenticator::new(verifier, auth::Config::default()),
             vad: Some(vad()),
             recognize: setup.recognize.unwrap_or(scripted),
+            voice: Voice::open(&setup.config.speech, &models()).expect("the voice opens"),
             models: models(),
             is_loopback: setup.is_loopback,
             is_tls: false,

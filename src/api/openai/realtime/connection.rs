@@ -339,7 +339,7 @@ impl Connection {
             Progress::Event(live::Event::SpeechStarted { at, .. }) => {
                 self.items.speech_started(at, &mut events);
             }
-            Progress::Event(live::Event::UtteranceEnd { .. }) => {}
+            Progress::Event(live::Event::UtteranceEnd { .. } | live::Event::Voice(_)) => {}
             Progress::Ended => {
                 let end = self.session.as_ref().map_or(0.0, Session::duration);
                 self.items.ended(end, &mut events);

@@ -208,6 +208,7 @@ impl Settings {
             endpointing: endpointing.map(Duration::from_millis),
             utterance_end: None,
             speech_started: self.turns() != Turns::Commits,
+            voice: false,
             speakers: self.has_speakers().then(speakers::Options::default),
             voices: None,
             prompt: self.prompt.clone(),

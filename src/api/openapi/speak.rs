@@ -1,0 +1,89 @@
+//! The endpoints of text to speech.
+
+use serde_json::{Map, Value, json};
+
+use super::responses::{busy, failure};
+use crate::api::speak::TEXT_CHARACTERS_MAX;
+use crate::api::speak::format::{CONTAINERS, ENCODINGS, STREAM_ENCODINGS};
+use crate::api::speak::parameters::TABLE;
+
+pub fn paths() -> Map<String, Value> {
+    let mut paths = Map::new();
+    paths.insert("/v1/speak".to_owned(), json!({"post": request(), "get": stream()}));
+    paths
+}
+
+fn query(is_stream: bool) -> Vec<Value> {
+    let rows = TABLE.iter().filter(|row| row.is_of_streams || !is_stream);
+    let described = rows.map(|row| {
+        let schema = match row.name {
+            "encoding" if is_stream => {
+                json!({"type": "string", "enum": STREAM_ENCODINGS, "default": "linear16"})
+            }
+            "encoding" => json!({"type": "string", "enum": ENCODINGS, "default": "mp3"}),
+            "container" => json!({"type": "string", "enum": CONTAINERS}),
+            "callback_method" => json!({"type": "string", "enum": ["POST", "PUT"]}),
+            "callback" => json!({"type": "string", "format": "uri"}),
+            "sample_rate" | "bit_rate" => json!({"type": "integer"}),
+            "speed" => json!({"type": "number", "minimum": 0.7, "maximum": 1.5, "default": 1}),
+            "mip_opt_out" => json!({"type": "boolean"}),
+            _ => json!({"type": "string", "maxLength": 128}),
+        };
+        json!({"name": row.name, "in": "query", "description": row.about, "schema": schema})
+    });
+    described.collect()
+}
+
+fn request() -> Value {
+    let text = json!({"type": "string", "minLength": 1, "maxLength": TEXT_CHARACTERS_MAX});
+    let body = json!({"type": "object", "properties": {"text": text}, "required": ["text"]});
+    let example = json!({"text": "We are open from nine to five."});
+    json!({
+        "operationId": "speak",
+        "summary": "Speak a text.",
+        "description": "The answer begins with the first piece of the text, while the rest is still being spoken.",
+        "parameters": query(false),
+        "requestBody": {"required": true, "content": {
+            "application/json": {"schema": body, "example": example},
+            "text/plain": {"schema": text},
+        }},
+        "responses": {
+            "200": {
+                "description": "The speech.",
+                "headers": {
+                    "dg-model-name": {"schema": {"type": "string"}, "description": "The voice that speaks."},
+                    "dg-model-uuid": {"schema": {"type": "string", "format": "uuid"}},
+                    "dg-char-count": {"schema": {"type": "integer"}, "description": "Characters of the text."},
+                },
+                "content": {"audio/*": {"schema": {"type": "string", "format": "binary"}}},
+            },
+            "4XX": failure("An invalid request; the message says what to change."),
+            "400": failure("An unknown voice, an unsupported format, or no text."),
+            "401": failure("No valid key."),
+            "413": failure("The text is too long."),
+            "429": busy("The organisation holds its share of the server."),
+            "501": failure("The server has no voice; or `callback`, which is not served."),
+            "503": busy("Busy."),
+            "5XX": failure("The server's fault."),
+        },
+    })
+}
+
+fn stream() -> Value {
+    json!({
+        "operationId": "speakLive",
+        "summary": "Speak text as it comes, over a WebSocket.",
+        "description": "`Speak`, `Flush`, `Clear` and `Close` in text messages; audio in binary ones, beside `Metadata`, `Flushed`, \
+            `Cleared` and `Warning`.",
+        "parameters": query(true),
+        "responses": {
+            "101": {"description": "The WebSocket is open."},
+            "400": failure("An unknown voice, an unsupported format, or no WebSocket handshake."),
+            "401": failure("No valid key."),
+            "4XX": failure("An invalid request; the message says what to change."),
+            "429": busy("The organisation holds its share of the server."),
+            "501": failure("The server has no voice."),
+            "503": busy("Busy."),
+        },
+    })
+}

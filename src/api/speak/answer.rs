@@ -1,0 +1,138 @@
+//! The answer to a text: its speech, sent while the rest of it is still being spoken.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use http_body_util::{BodyExt as _, StreamBody};
+use hyper::StatusCode;
+use hyper::body::Frame;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use uuid::Uuid;
+
+use super::super::services::Services;
+use crate::http::{Failure, Response};
+use crate::speech::encode::{self, Encoder, Format};
+use crate::speech::{Manner, Utterance, VOICE_RATE};
+use crate::telemetry::metrics;
+
+const DG_MODEL_NAME: HeaderName = HeaderName::from_static("dg-model-name");
+const DG_MODEL_UUID: HeaderName = HeaderName::from_static("dg-model-uuid");
+const DG_CHAR_COUNT: HeaderName = HeaderName::from_static("dg-char-count");
+/// The speech of a text without a word, such as `…`: a tenth of a second of silence.
+const SILENCE: usize = VOICE_RATE as usize / 10;
+
+/// A text to be spoken, checked.
+pub struct Order {
+    pub tenant: u64,
+    pub text: String,
+    /// The voice that speaks.
+    pub voice: String,
+    pub speed: f32,
+    pub format: Format,
+}
+
+/// Speaks the text of `order`. The status is decided by its first piece.
+///
+/// # Errors
+/// 429, 500, 503, 504.
+pub async fn speak(services: &Services, order: Order) -> Result<Response, Failure> {
+    let Order { tenant, text, voice, speed, format } = order;
+    let characters = text.chars().count();
+    let (mut response, speech) = {
+        let (begun, active) = (Instant::now(), services.activity.begin());
+        let manner = Manner { voice: Some(voice.clone()), speed };
+        let mut utterance = services.speech.begin(tenant, &text, manner)?;
+        let first = first(&mut utterance).await?;
+        metrics::TTS_FIRST_AUDIO.with(&[("surface", "request")]).record(begun.elapsed().as_secs_f64());
+        let whole = utterance.is_over().then_some(first.len());
+        let encoder = Encoder::new(format, whole).map_err(Failure::internal)?;
+        let speaking = Speaking { utterance, next: Some(first), encoder: Some(encoder), _active: active };
+        (Response::new(http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync()), speaking)
+    };
+    *response.body_mut() = StreamBody::new(speech.frames()).boxed_unsync();
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.insert(DG_CHAR_COUNT, characters.into());
+    headers.insert(DG_MODEL_UUID, value(&uuid(&voice).to_string()));
+    headers.insert(DG_MODEL_NAME, value(&voice));
+    headers.insert(CONTENT_TYPE, value(&format.content_type()));
+    Ok(response)
+}
+
+/// The number of a voice, which follows from its name.
+pub fn uuid(voice: &str) -> Uuid {
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, voice.as_bytes())
+}
+
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+}
+
+/// The first samples of a text, silence if it has no word.
+async fn first(utterance: &mut Utterance) -> Result<Vec<f32>, Failure> {
+    while let Some(samples) = utterance.next().await {
+        let samples = samples?;
+        if !samples.is_empty() {
+            return Ok(samples);
+        }
+    }
+    Ok(vec![0.0; SILENCE])
+}
+
+/// Speech on its way to a client.
+struct Speaking {
+    utterance: Utterance,
+    /// Samples that are not yet encoded.
+    next: Option<Vec<f32>>,
+    /// None: all was sent.
+    encoder: Option<Encoder>,
+    _active: super::super::readiness::Active,
+}
+
+impl Speaking {
+    /// Made when they are asked for: a client that takes nothing in, or has left, causes no more work.
+    fn frames(self) -> impl Stream<Item = std::io::Result<Frame<Bytes>>> + Send {
+        stream::unfold(self, |mut speaking| async move {
+            let bytes = speaking.bytes().await.transpose()?;
+            let frame = bytes.map(|bytes| Frame::data(Bytes::from(bytes))).map_err(|error| {
+                tracing::warn!(error = &*error, "speech broke off");
+                std::io::Error::other("speech broke off")
+            });
+            Some((frame, speaking))
+        })
+    }
+
+    /// The next bytes; none after the last.
+    async fn bytes(&mut self) -> Result<Option<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
+        while let Some(encoder) = self.encoder.take() {
+            let samples = match self.next.take() {
+                Some(samples) => Some(samples),
+                None => self.utterance.next().await.transpose()?,
+            };
+            let (encoder, bytes) = encoded(encoder, samples).await?;
+            self.encoder = encoder;
+            if !bytes.is_empty() {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Encodes `samples`, or ends the stream. Some codecs take a good part of real time, so none runs on a task's thread.
+async fn encoded(
+    mut encoder: Encoder,
+    samples: Option<Vec<f32>>,
+) -> Result<(Option<Encoder>, Vec<u8>), Box<dyn std::error::Error + Send + Sync>> {
+    let work = move || -> Result<_, encode::Error> {
+        match samples {
+            Some(samples) => {
+                let bytes = encoder.push(&samples)?;
+                Ok((Some(encoder), bytes))
+            }
+            None => Ok((None, encoder.finish()?)),
+        }
+    };
+    Ok(tokio::task::spawn_blocking(work).await??)
+}

@@ -1,0 +1,277 @@
+//! One client's stream of text, from the upgrade to the last frame.
+//!
+//! One task does it all: it reads text while it speaks, so that a `Clear` is obeyed at once, and sends speech as fast as
+//! it is made.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::TEXT_CHARACTERS_MAX;
+use super::wire::{Message, Said};
+use crate::http::websocket::{self, ReadError, Socket};
+use crate::patience::{Patience, within};
+use crate::speech::encode::{self, Encoder, Format};
+use crate::speech::{Dictation, Spoken};
+
+/// Bytes of one message: a text of the greatest length, with each character escaped.
+pub const BYTES_MAX: u64 = 64 << 10;
+/// Bytes of audio in a message.
+const CHUNK_BYTES: usize = 16 << 10;
+/// The limits of the wire format on flushes.
+const FLUSHES_MAX: usize = 20;
+const FLUSHES_WITHIN: Duration = Duration::from_secs(60);
+/// How long a client may take to answer a close frame.
+const GOODBYE: Duration = Duration::from_secs(2);
+/// A message that was not understood is closed with the code of one that is too large.
+const TOO_LARGE: u16 = 1009;
+
+/// How a stream ends: a close code and its reason, in the wire format's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct End(u16, &'static str);
+
+const DONE: End = End(1000, "");
+const STOPPING: End = End(1001, "The server is stopping.");
+const NO_TEXT: End = End(1003, "MESSAGE-0000: Input message isn't a supported websocket message type.");
+const UNKNOWN: End = End(1008, "DATA-0000: Input message isn't recognized as a valid command.");
+const TOO_FAST: End = End(1008, "DATA-0001: Too many input characters submitted in recent time window.");
+const TOO_LONG: End = End(TOO_LARGE, "BIG-0001: Input text has too many characters.");
+const FAILED: End = End(1011, "NET-0000: Internal server error.");
+const IDLE: End = End(1011, "NET-0001: Failed to receive message.");
+const SLOW: End = End(1011, "NET-0002: Failed to send message.");
+
+/// Why the loop ended.
+enum Left {
+    /// Close with this.
+    With(End),
+    /// The client closed, or broke the protocol: answer with this code.
+    Answer(Option<u16>, &'static str),
+    Gone,
+}
+
+impl From<std::io::Error> for Left {
+    fn from(_: std::io::Error) -> Self {
+        Self::Gone
+    }
+}
+
+pub struct Connection {
+    socket: Socket,
+    dictation: Dictation,
+    format: Format,
+    metadata: Message,
+    /// For the text since the last flush.
+    encoder: Option<Encoder>,
+    /// When the last flushes came.
+    flushes: VecDeque<Instant>,
+    /// Answers to flushes and clears are numbered.
+    sequence_id: u64,
+    /// How to close once everything is spoken; none while text may come.
+    end: Option<End>,
+}
+
+impl Connection {
+    pub fn new(socket: Socket, dictation: Dictation, format: Format, metadata: Message) -> Self {
+        let (encoder, flushes, sequence_id, end) = (None, VecDeque::new(), 0, None);
+        Self { socket, dictation, format, metadata, encoder, flushes, sequence_id, end }
+    }
+
+    /// Runs the stream to its end.
+    pub async fn run(mut self: Box<Self>, stop: CancellationToken) {
+        let left = match self.send(&self.metadata.clone()).await {
+            Ok(()) => self.converse(&stop).await,
+            Err(left) => left,
+        };
+        // Withdraws what is being spoken before the closing handshake.
+        self.dictation.clear();
+        let (code, reason, awaits_goodbye) = match left {
+            Left::With(End(code, reason)) => (Some(code), reason, true),
+            Left::Answer(code, reason) => (code, reason, false),
+            Left::Gone => return tracing::info!(reason = "gone", "stream of text ended"),
+        };
+        tracing::info!(code, reason, "stream of text ended");
+        let _ = timeout(GOODBYE, farewell(&mut self.socket, code, reason, awaits_goodbye)).await;
+    }
+
+    async fn converse(&mut self, stop: &CancellationToken) -> Left {
+        let mut idle = Patience::new(Duration::from_millis(self.dictation.speech().limits().idle_timeout_ms));
+        loop {
+            let is_silent = self.dictation.is_silent();
+            if !is_silent {
+                // Who listens is not idle.
+                idle.renew();
+            }
+            if let Some(end) = self.end.filter(|_| is_silent) {
+                return match self.rest().await {
+                    Ok(()) => Left::With(end),
+                    Err(left) => left,
+                };
+            }
+            let moved = tokio::select! {
+                message = self.socket.next_by(&mut idle) => match message {
+                    None => Err(Left::With(IDLE)),
+                    Some(Ok(message)) => {
+                        idle.renew();
+                        self.received(message).await
+                    }
+                    Some(Err(ReadError::Violation(violation))) if violation.code == TOO_LARGE => {
+                        Err(Left::With(End(TOO_LARGE, "BIG-0000: Input message is too large.")))
+                    }
+                    Some(Err(ReadError::Violation(violation))) => {
+                        Err(Left::Answer(Some(violation.code), violation.reason))
+                    }
+                    Some(Err(ReadError::Gone)) => Err(Left::Gone),
+                },
+                spoken = self.dictation.next() => match spoken {
+                    Ok(spoken) => self.give(spoken).await,
+                    Err(_) => Err(Left::With(FAILED)),
+                },
+                () = stop.cancelled(), if self.end.is_none() => {
+                    self.finish(STOPPING);
+                    Ok(())
+                }
+            };
+            if let Err(left) = moved {
+                return left;
+            }
+        }
+    }
+
+    async fn received(&mut self, message: websocket::Message) -> Result<(), Left> {
+        match message {
+            websocket::Message::Text(text) => match Said::read(&text) {
+                Some(said) => self.obey(said).await,
+                None => Err(Left::With(UNKNOWN)),
+            },
+            websocket::Message::Binary(_) => Err(Left::With(NO_TEXT)),
+            websocket::Message::Ping(payload) => Ok(self.socket.pong(payload).await?),
+            websocket::Message::Pong => Ok(()),
+            websocket::Message::Close(code) => Err(Left::Answer(code, "")),
+        }
+    }
+
+    async fn obey(&mut self, said: Said) -> Result<(), Left> {
+        match said {
+            Said::Clear => {
+                self.dictation.clear();
+                self.encoder = None;
+                let sequence_id = self.number();
+                self.send(&Message::Cleared { sequence_id }).await
+            }
+            // Nothing else counts after `Close`.
+            _ if self.end.is_some() => Ok(()),
+            Said::Speak { text } if text.chars().nth(TEXT_CHARACTERS_MAX).is_some() => {
+                Err(Left::With(TOO_LONG))
+            }
+            Said::Speak { text } => self.dictation.push(&text).map_err(|_| Left::With(TOO_FAST)),
+            Said::Flush if self.may_flush(Instant::now()) => {
+                self.dictation.flush();
+                Ok(())
+            }
+            Said::Flush => {
+                let description = "Flush was sent more than 20 times within 60 seconds; it is not obeyed until that \
+                                   time has passed.";
+                self.send(&Message::Warning { description, code: "EXCESSIVE_FLUSH" }).await
+            }
+            Said::Close => {
+                self.finish(DONE);
+                Ok(())
+            }
+            Said::KeepAlive => Ok(()),
+        }
+    }
+
+    /// Counts a flush, unless there were too many of late.
+    fn may_flush(&mut self, now: Instant) -> bool {
+        while self.flushes.front().is_some_and(|at| now.duration_since(*at) >= FLUSHES_WITHIN) {
+            self.flushes.pop_front();
+        }
+        let may = self.flushes.len() < FLUSHES_MAX;
+        if may {
+            self.flushes.push_back(now);
+        }
+        may
+    }
+
+    fn finish(&mut self, end: End) {
+        self.dictation.finish();
+        self.end = Some(end);
+    }
+
+    fn number(&mut self) -> u64 {
+        let number = self.sequence_id;
+        self.sequence_id += 1;
+        number
+    }
+
+    async fn give(&mut self, spoken: Spoken) -> Result<(), Left> {
+        match spoken {
+            Spoken::Audio(samples) => {
+                let mut encoder = match self.encoder.take() {
+                    Some(encoder) => encoder,
+                    None => Encoder::new(self.format, None).map_err(|error| failed(&error))?,
+                };
+                let bytes = encoder.push(&samples).map_err(|error| failed(&error))?;
+                self.encoder = Some(encoder);
+                self.send_audio(bytes).await
+            }
+            Spoken::Flushed => {
+                self.rest().await?;
+                let sequence_id = self.number();
+                self.send(&Message::Flushed { sequence_id }).await
+            }
+        }
+    }
+
+    /// Sends audio that the encoder has kept back.
+    async fn rest(&mut self) -> Result<(), Left> {
+        let Some(encoder) = self.encoder.take() else { return Ok(()) };
+        let bytes = encoder.finish().map_err(|error| failed(&error))?;
+        self.send_audio(bytes).await
+    }
+
+    async fn send_audio(&mut self, bytes: Vec<u8>) -> Result<(), Left> {
+        let mut bytes = Bytes::from(bytes);
+        while !bytes.is_empty() {
+            let chunk = bytes.split_to(bytes.len().min(CHUNK_BYTES));
+            let sent = within(self.write_timeout(), self.socket.send_binary(chunk)).await;
+            // A frame was begun, so no close frame can follow.
+            sent.ok_or_else(cut)??;
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, message: &Message) -> Result<(), Left> {
+        let text = serde_json::to_string(message).map_err(std::io::Error::other)?;
+        let sent = within(self.write_timeout(), self.socket.send_text(text)).await;
+        Ok(sent.ok_or_else(cut)??)
+    }
+
+    fn write_timeout(&self) -> Duration {
+        Duration::from_millis(self.dictation.speech().limits().write_timeout_ms)
+    }
+}
+
+fn cut() -> Left {
+    tracing::info!(code = SLOW.0, reason = SLOW.1, "stream of text cut");
+    Left::Gone
+}
+
+fn failed(error: &encode::Error) -> Left {
+    tracing::warn!(%error, "speech could not be encoded");
+    Left::With(FAILED)
+}
+
+/// Sends a close frame, and waits for the client's unless it has come.
+async fn farewell(socket: &mut Socket, code: Option<u16>, reason: &str, awaits_goodbye: bool) {
+    if socket.close(code, reason).await.is_err() {
+        return;
+    }
+    if awaits_goodbye {
+        while !matches!(socket.next().await, Ok(websocket::Message::Close(_)) | Err(_)) {}
+    }
+    socket.linger().await;
+}

@@ -1,0 +1,187 @@
+//! The query parameters of `/v1/speak`, typed. Pure.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use url::form_urlencoded;
+
+use super::format::{CONTAINERS, ENCODINGS, STREAM_ENCODINGS, Wanted};
+use crate::api::parameters::Error;
+
+/// The paces of the wire format.
+const SPEEDS: RangeInclusive<f32> = 0.7..=1.5;
+const NAME_CHARACTERS_MAX: usize = 128;
+const TAGS_MAX: usize = 100;
+const TAG_CHARACTERS_MAX: usize = 128;
+/// Longer values are shortened when they are shown to the client.
+const SHOWN_CHARACTERS_MAX: usize = 80;
+
+/// A parameter, for the description of the interface.
+pub struct Parameter {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub is_of_streams: bool,
+}
+
+/// All parameters. Others are ignored, as on `/v1/listen`.
+pub const TABLE: [Parameter; 10] = [
+    Parameter { name: "model", about: "The voice.", is_of_streams: true },
+    Parameter { name: "encoding", about: "Default mp3; on streams linear16.", is_of_streams: true },
+    Parameter { name: "container", about: "A file around the audio.", is_of_streams: false },
+    Parameter { name: "sample_rate", about: "In hertz.", is_of_streams: true },
+    Parameter { name: "bit_rate", about: "In bits per second.", is_of_streams: false },
+    Parameter { name: "speed", about: "A factor of the pace, 0.7 to 1.5.", is_of_streams: true },
+    Parameter { name: "tag", about: "A label of the request.", is_of_streams: true },
+    Parameter { name: "mip_opt_out", about: "No text is ever kept to train on.", is_of_streams: true },
+    Parameter { name: "callback", about: "Answered with 501.", is_of_streams: false },
+    Parameter { name: "callback_method", about: "For `callback`.", is_of_streams: false },
+];
+
+/// The parameters of a request. Absent ones have their documented defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    /// The name of a voice.
+    pub model: Option<String>,
+    pub wanted: Wanted,
+    pub speed: f32,
+    pub has_callback: bool,
+}
+
+impl Parameters {
+    /// # Errors
+    /// [`Error`].
+    pub fn parse(query: &str) -> Result<Self, Error> {
+        Self::read(query, &ENCODINGS)
+    }
+
+    /// Those of a stream, which has no containers.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn of_stream(query: &str) -> Result<Self, Error> {
+        let mut parameters = Self::read(query, &STREAM_ENCODINGS)?;
+        parameters.wanted.encoding.get_or_insert("linear16");
+        parameters.wanted.container = Some("none");
+        parameters.wanted.bits_per_second = None;
+        Ok(parameters)
+    }
+
+    fn read(query: &str, encodings: &[&'static str]) -> Result<Self, Error> {
+        let mut all = Self { model: None, wanted: Wanted::default(), speed: 1.0, has_callback: false };
+        let (mut seen, mut tags) = (HashSet::new(), 0);
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let invalid = |expected| Error::Value {
+                parameter: name.to_string(),
+                value: value.chars().take(SHOWN_CHARACTERS_MAX).collect(),
+                expected,
+            };
+            if name == "tag" {
+                tags += 1;
+                if tags > TAGS_MAX {
+                    return Err(Error::TooMany { parameter: "tag".into(), limit: TAGS_MAX });
+                }
+                if value.chars().count() > TAG_CHARACTERS_MAX {
+                    return Err(invalid("at most 128 characters"));
+                }
+                continue;
+            }
+            let Some(known) = TABLE.iter().find(|row| row.name == name) else { continue };
+            if !seen.insert(known.name) {
+                return Err(Error::Duplicate(known.name.to_owned()));
+            }
+            match known.name {
+                // An old SDK sends the text `None` for a model that is not set.
+                "model" if value.is_empty() || value == "None" => {}
+                "model" if value.chars().count() > NAME_CHARACTERS_MAX => {
+                    return Err(invalid("the name of a voice"));
+                }
+                "model" => all.model = Some(value.into_owned()),
+                "encoding" => {
+                    all.wanted.encoding = Some(one_of(encodings, &value).ok_or_else(|| {
+                        invalid(if encodings.len() == ENCODINGS.len() {
+                            "linear16, mulaw, alaw, mp3, opus, flac or aac"
+                        } else {
+                            "linear16, mulaw or alaw"
+                        })
+                    })?);
+                }
+                "container" => {
+                    all.wanted.container =
+                        Some(one_of(&CONTAINERS, &value).ok_or_else(|| invalid("none, wav or ogg"))?);
+                }
+                "sample_rate" => {
+                    all.wanted.sample_rate_hz = Some(value.parse().map_err(|_| invalid("a rate in hertz"))?);
+                }
+                "bit_rate" => {
+                    all.wanted.bits_per_second =
+                        Some(value.parse().map_err(|_| invalid("a rate in bits per second"))?);
+                }
+                "speed" => {
+                    let speed = value.parse().ok().filter(|speed| SPEEDS.contains(speed));
+                    all.speed = speed.ok_or_else(|| invalid("a number from 0.7 to 1.5"))?;
+                }
+                "mip_opt_out"
+                    if !matches!(&*value.to_ascii_lowercase(), "true" | "false" | "" | "1" | "0") =>
+                {
+                    return Err(invalid("true or false"));
+                }
+                "callback" => all.has_callback = true,
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn one_of(names: &[&'static str], value: &str) -> Option<&'static str> {
+    names.iter().copied().find(|name| name.eq_ignore_ascii_case(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_read_and_others_are_ignored() {
+        let parameters = Parameters::parse(
+            "model=aura-2-thalia-en&encoding=Linear16&container=none&sample_rate=16000&speed=0.9&tag=a&tag=b&x=y",
+        )
+        .unwrap();
+        assert_eq!(parameters.model.as_deref(), Some("aura-2-thalia-en"));
+        assert_eq!(parameters.speed, 0.9);
+        assert_eq!(
+            parameters.wanted,
+            Wanted {
+                encoding: Some("linear16"),
+                container: Some("none"),
+                sample_rate_hz: Some(16_000),
+                bits_per_second: None
+            }
+        );
+        assert_eq!(Parameters::parse("model=None").unwrap().model, None);
+        let stream =
+            Parameters::of_stream("mip_opt_out=false&container=wav").unwrap().wanted.format().unwrap();
+        assert!(!stream.is_wave && stream.sample_rate_hz == 24_000);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for query in [
+            "encoding=wma",
+            "container=mp4",
+            "sample_rate=fast",
+            "bit_rate=-1",
+            "speed=0.1",
+            "speed=NaN",
+            "speed=2",
+            "mip_opt_out=perhaps",
+            "model=a&model=b",
+        ] {
+            assert!(Parameters::parse(query).is_err(), "{query}");
+        }
+        assert!(Parameters::of_stream("encoding=mp3").is_err());
+        let long = format!("tag={}", "x".repeat(129));
+        assert!(Parameters::parse(&long).is_err());
+        assert!(Parameters::parse(&"tag=a&".repeat(101)).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! The log, for those who write to it and those who read it.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::Error;
+use super::config::Config;
+use super::database::Database;
+use super::entry::Endpoint;
+use super::query::{self, Fields, Filter, Grouping, Row, Sum};
+use super::ticket::{Route, Ticket};
+use super::writer::{self, Queue};
+
+/// How long a reader waits for the requests before it to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The log. Cheap to clone: clones share it.
+#[derive(Clone, Default)]
+pub struct Log(Option<Arc<Open>>);
+
+struct Open {
+    queue: Queue,
+    /// Used on the blocking pool only.
+    reader: Mutex<Database>,
+}
+
+impl Log {
+    /// Opens the log of `state_dir`; creates it if it is missing.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn open(state_dir: &Path, config: &Config) -> Result<Self, Error> {
+        if !config.enabled {
+            return Ok(Self::default());
+        }
+        let queue = writer::start(Database::open(state_dir)?, config).map_err(|_| Error::Thread)?;
+        let reader = Mutex::new(Database::open(state_dir)?);
+        Ok(Self(Some(Arc::new(Open { queue, reader }))))
+    }
+
+    /// Follows a request of this route, whose entry is written when all of its tickets are gone; `None` if it is
+    /// not logged.
+    pub fn ticket(&self, id: Uuid, pattern: &str, query: Option<&str>) -> Option<Ticket> {
+        let open = self.0.as_ref()?;
+        let endpoint = Endpoint::of_route(pattern)?;
+        let query = query.unwrap_or_default().to_owned();
+        Some(Ticket::new(open.queue.clone(), id, Route { path: pattern.to_owned(), endpoint, query }))
+    }
+
+    /// Follows work on a request that is logged already.
+    pub fn ticket_of_job(&self, id: Uuid) -> Option<Ticket> {
+        self.0.as_ref().map(|open| Ticket::later(open.queue.clone(), id))
+    }
+
+    /// Returns when all entries so far are written, or after two seconds.
+    pub async fn flush(&self) {
+        if let Some(open) = &self.0 {
+            // The reader then sees the log a little late.
+            let _ = timeout(FLUSH_TIMEOUT, open.queue.flush()).await;
+        }
+    }
+
+    /// The requests of a filter, newest first: those after the first `skip`, at most `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Read`], [`Error::Thread`].
+    pub async fn requests(&self, filter: Filter, skip: u64, limit: u32) -> Result<Vec<Row>, Error> {
+        self.read(move |database| query::requests(database, &filter, skip, limit)).await
+    }
+
+    /// Sums by day, of groups if there is a grouping; at most [`super::SUMS_MAX`] and one more, which says that there
+    /// are too many.
+    ///
+    /// # Errors
+    /// As [`Self::requests`].
+    pub async fn sums(&self, filter: Filter, grouping: Option<Grouping>) -> Result<Vec<Sum>, Error> {
+        self.read(move |database| query::sums(database, &filter, grouping)).await
+    }
+
+    /// The values that occur in the requests of a filter.
+    ///
+    /// # Errors
+    /// As [`Self::requests`].
+    pub async fn fields(&self, filter: Filter) -> Result<Fields, Error> {
+        self.read(move |database| query::fields(database, &filter)).await
+    }
+
+    /// After a flush, so that clients see the requests that they made before. Nothing, if nothing is logged.
+    async fn read<T: Default + Send + 'static>(
+        &self,
+        read: impl FnOnce(&Database) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let Some(open) = self.0.clone() else { return Ok(T::default()) };
+        self.flush().await;
+        let read = move || read(&open.reader.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(tokio::task::spawn_blocking(read).await.map_err(|_| Error::Thread)??)
+    }
+}

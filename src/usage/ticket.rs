@@ -1,0 +1,160 @@
+//! The entry of a request while it is served.
+//!
+//! A handler knows what it does, and the layers above it know who asked and how it ended. So the entry goes
+//! along with the task: code at any depth adds what it knows by the functions of this file, and what is served
+//! outside of a request adds to nothing. When the last holder of the ticket drops it, the entry is written.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use uuid::Uuid;
+
+use super::entry::{CLIENT_LEFT, Endpoint, Entry, Holder, Method, Work, of_query};
+use super::message::Message;
+use super::writer::Queue;
+
+tokio::task_local! {
+    static CURRENT: Ticket;
+}
+
+/// A request that is being served. Cheap to clone.
+#[derive(Clone)]
+pub struct Ticket(Arc<Open>);
+
+struct Open {
+    draft: Mutex<Draft>,
+    begun: Instant,
+    queue: Queue,
+}
+
+struct Draft {
+    id: Uuid,
+    about: About,
+    code: Option<u16>,
+    work: Work,
+}
+
+enum About {
+    /// A request, which is logged if its holder is known.
+    Request { route: Route, holder: Option<Holder>, created: SystemTime, is_async: bool },
+    /// More about one that was answered before.
+    Later,
+}
+
+/// The route of a request.
+pub struct Route {
+    pub path: String,
+    pub endpoint: Endpoint,
+    pub query: String,
+}
+
+impl Ticket {
+    pub(super) fn new(queue: Queue, id: Uuid, route: Route) -> Self {
+        let created = SystemTime::now();
+        Self::with(queue, id, About::Request { route, holder: None, created, is_async: false })
+    }
+
+    /// For work on a request that is logged already.
+    pub(super) fn later(queue: Queue, id: Uuid) -> Self {
+        Self::with(queue, id, About::Later)
+    }
+
+    fn with(queue: Queue, id: Uuid, about: About) -> Self {
+        let draft = Draft { id, about, code: None, work: Work::default() };
+        Self(Arc::new(Open { draft: Mutex::new(draft), begun: Instant::now(), queue }))
+    }
+
+    /// The status of the answer.
+    pub fn answered(&self, code: u16) {
+        self.change(|draft| draft.code = Some(code));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Draft)) {
+        change(&mut self.0.draft.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let draft = self.draft.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (id, work, code) = (draft.id, std::mem::take(&mut draft.work), draft.code);
+        let message = match &mut draft.about {
+            About::Request { holder: None, .. } => return,
+            About::Request { route, holder: Some(holder), created, is_async } => {
+                let code = code.unwrap_or(CLIENT_LEFT);
+                let method = match code {
+                    101 => Method::Streaming,
+                    _ if *is_async => Method::Async,
+                    _ => Method::Sync,
+                };
+                let (tags, features) = of_query(&route.query);
+                Message::Add(Box::new(Entry {
+                    id,
+                    holder: *holder,
+                    created: *created,
+                    path: std::mem::take(&mut route.path),
+                    endpoint: route.endpoint,
+                    method,
+                    code,
+                    elapsed: self.begun.elapsed(),
+                    work,
+                    tags,
+                    features,
+                }))
+            }
+            About::Later => Message::Amend { id, code, work: Box::new(work) },
+        };
+        self.queue.send(message);
+    }
+}
+
+/// Runs `task` as a part of the request of `ticket`, if there is one.
+pub async fn within<T>(ticket: Option<Ticket>, task: impl Future<Output = T>) -> T {
+    match ticket {
+        Some(ticket) => CURRENT.scope(ticket, task).await,
+        None => task.await,
+    }
+}
+
+/// The request that this task serves: to be taken along into another task.
+pub fn current() -> Option<Ticket> {
+    CURRENT.try_with(Ticket::clone).ok()
+}
+
+/// The request has valid credentials.
+pub fn held_by(holder: Holder) {
+    note(|draft| {
+        if let About::Request { holder: known, .. } = &mut draft.about {
+            *known = Some(holder);
+        }
+    });
+}
+
+/// The request is answered later, to a callback.
+pub fn is_async() {
+    note(|draft| {
+        if let About::Request { is_async, .. } = &mut draft.about {
+            *is_async = true;
+        }
+    });
+}
+
+/// Work was done for the request; of several works, seconds and characters add up.
+pub fn worked(work: Work) {
+    note(|draft| {
+        draft.work.audio_seconds += work.audio_seconds;
+        draft.work.characters += work.characters;
+        draft.work.channels = draft.work.channels.max(work.channels);
+        draft.work.model = work.model.or(draft.work.model.take());
+    });
+}
+
+/// The request ended like this after its answer.
+pub fn ended(code: u16) {
+    note(|draft| draft.code = Some(code));
+}
+
+fn note(change: impl FnOnce(&mut Draft)) {
+    // Outside of a request there is nothing to note.
+    let _ = CURRENT.try_with(|ticket| ticket.change(change));
+}
