@@ -127,13 +127,16 @@ impl Transcriber {
     /// elsewhere, it hears many of them otherwise, and what it is surer of is right more often.
     pub(super) async fn hear_doubtful_phrases(
         &self,
+        plan: &WindowPlan,
         channel: Channel<'_>,
         language: &DetectedLanguage,
         segments: &mut Vec<Segment>,
         work: &Work<'_>,
     ) -> Result<(), Error> {
         let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
-        let doubtful = doubtful_phrases(&words, channel.sound.len());
+        let mut doubtful = doubtful_phrases(&words, channel.sound.len());
+        // Nearly the same audio again would tell nearly the same.
+        doubtful.retain(|phrase| phrase.audio.len() < plan.samples() / 10 * 9);
         let heard = doubtful.iter().map(|phrase| self.phrase(phrase, channel, language, work));
         for (phrase, found) in doubtful.iter().zip(try_join_all(heard).await?) {
             if let Some(found) = found {
