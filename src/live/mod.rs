@@ -120,6 +120,11 @@ impl Live {
         self
     }
 
+    /// The model that judges whether turns have ended.
+    pub fn turn_model(&self) -> Option<&TurnModel> {
+        self.shared.turn_model.as_ref()
+    }
+
     /// The same for the engine of another model. Its streams count as those of this one.
     pub fn with_engine(&self, engine: Engine) -> Self {
         let Shared { vad, diarizer, turn_model, config, streams, tenants, readers, .. } = &*self.shared;
