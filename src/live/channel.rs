@@ -135,11 +135,11 @@ impl Channel {
         Self {
             index,
             hop: settings.least_hop,
+            endpointer: Endpointer::new(settings.endpointing),
             settings,
             heard_language: None,
             intake: Intake::new(voice),
             position: 0,
-            endpointer: Endpointer::new(settings.endpointing),
             open: OpenSpan::new(Span::new(0)),
             work: Work::Idle,
             past: Past {
