@@ -10,7 +10,7 @@
 //! | [`audio`]: formats; [`transcribe`]: how files are heard | [`app`]: health, metrics, logs |
 //! | [`live`]: streaming, redaction | [`engine`]: admission and load |
 //! | [`jobs`]: callbacks; [`speakers`]: diarization; [`voices`]: named speakers | [`share`]: shares of organisations |
-//! | [`speech`]: text to speech | |
+//! | [`speech`]: text to speech | [`usage`]: the log of requests |
 //! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
 //! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
 //! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |

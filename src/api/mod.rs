@@ -10,6 +10,7 @@
 //! [enrolled voices]: crate::voices
 //! [formats]: crate::audio
 //! [fetching]: crate::fetch
+//! [requests]: crate::usage
 //! [sharing]: crate::share
 //! [whole files]: crate::transcribe
 #![doc = include_str!("README.md")]
@@ -92,6 +93,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::DELETE, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::delete))
         .route(Method::POST, "/v1/auth/grant", endpoint(&services, grant::grant))
         .route(Method::GET, "/v1/auth/token", endpoint(&services, grant::token))
+        .route(Method::POST, "/v1/audio/speech", endpoint(&services, openai::speech::speech))
         .route(Method::POST, "/v1/audio/transcriptions", endpoint(&services, openai::transcribe))
         .route(Method::POST, "/v1/audio/translations", endpoint(&services, openai::translate))
         .route(Method::GET, "/v1/models", endpoint(&services, openai::list))

@@ -2,11 +2,11 @@
 //! engine: the [`super::Session`] carries its requests to the engine and the answers back.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
 
 use super::activity::Activity;
 use super::agreement::Agreement;
+use super::closing::{Close, Reason, Work};
 use super::context::Context;
 use super::event::{Event, Results};
 use super::intake::{Intake, Mark};
@@ -45,47 +45,6 @@ const LANGUAGE_PROBABILITY: f32 = 0.5;
 pub struct Request {
     pub pcm: Pcm,
     pub options: DecodingOptions,
-}
-
-/// Why a span is closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
-    Pause,
-    Gap,
-    Silence,
-    Long,
-    Finalize,
-    End,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Close {
-    at: u64,
-    reason: Reason,
-}
-
-enum Work {
-    Idle,
-    /// An open span is being recognised up to here.
-    Open {
-        start: u64,
-        end: u64,
-    },
-    /// A span is closed as soon as its window is recognised.
-    Closing {
-        close: Close,
-        start: u64,
-        end: u64,
-        words: Vec<Word>,
-        is_thorough: bool,
-    },
-    /// A span is closed as soon as its voice without words was listened to again: now this audio.
-    ListeningAgain {
-        close: Close,
-        words: Vec<Word>,
-        listening: SecondListening,
-        audio: Range<u64>,
-    },
 }
 
 /// The open span and its recognition so far.

@@ -22,6 +22,7 @@
 mod activity;
 mod agreement;
 mod channel;
+mod closing;
 mod config;
 mod context;
 mod event;
