@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use verbatim::live::Config;
 
 use super::{
-    APPEND, COMMIT, COMPLETED, PATH, append, completed, handshake, linear, manual, of, open, send, start,
+    APPEND, COMMIT, COMPLETED, PATH, append, completed, configure, handshake, linear, manual, of, open, send,
+    start,
 };
 use crate::server::{TestServer, client};
 use crate::socket::{Said, connect};
@@ -30,8 +31,8 @@ async fn handshakes_are_refused_before_the_upgrade() {
     assert_eq!(posted.send().await.expect("an answer").status(), 405);
 
     let (first, _) = open(&server).await;
-    let full = handshake(&server, &key, PATH).await;
-    assert!(full.status == 503 && full.header("retry-after").is_some());
+    let full = handshake(&server, &server.others[0], PATH).await;
+    assert!(full.status == 503 && full.header("retry-after").is_some(), "{} {}", full.status, full.body);
     drop(first);
 }
 
@@ -137,6 +138,8 @@ async fn a_drain_transcribes_everything_that_was_sent() {
 async fn items_that_the_model_fails_on_are_named() {
     let server = start(Config::default()).await;
     let mut socket = manual(&server).await;
+    // Nothing is recognised before the commit.
+    configure(&mut socket, json!({"transcription": {"delay": "xhigh"}})).await;
     append(&mut socket, &linear(&utter(&[(FAILS, 0.5, 0.5)]))).await;
     send(&mut socket, json!({"type": COMMIT})).await;
     let (events, end) = socket.rest().await;

@@ -118,7 +118,9 @@ impl Connection {
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
         loop {
-            let wants_audio = self.session.as_ref().is_none_or(Session::wants_audio);
+            // Audio after a commit is not a part of it.
+            let takes_audio = |session: &Session| session.wants_audio() && !session.is_finalizing();
+            let wants_audio = self.session.as_ref().is_none_or(takes_audio);
             let reads = self.is_closing || (wants_audio && !self.items.is_full());
             self.line.prepare(reads, self.is_closing);
             let holds = self.judge.as_ref().is_some_and(Judge::holds);
