@@ -66,4 +66,6 @@ mod streams;
 mod sts;
 mod synthetic;
 mod tones;
+mod turns;
+mod turns_sdks;
 mod whisper;
