@@ -98,27 +98,11 @@ async fn a_conversation_is_told_turn_by_turn() {
     let server = start(Config::default()).await;
     let socket = open(&server, "model=flux-general-en").await;
     let messages = converse(socket, &[(5, 0.5, 0.1), (6, 0.5, 1.0), (7, 0.5, 1.0)]).await;
-    assert_eq!(
-        changes(&messages),
-        [
-            told("StartOfTurn", 0, "W5, W6,"),
-            told("EndOfTurn", 0, "W5, W6,"),
-            told("StartOfTurn", 1, "W7,"),
-            told("EndOfTurn", 1, "W7,"),
-        ]
-        .map(|(event, index, text)| match event.as_str() {
-            // What is known when the first words are depends on the time that they take.
-            "StartOfTurn" => {
-                let first = messages
-                    .iter()
-                    .find(|message| message["turn_index"] == index && message["event"] == event);
-                let heard = first.expect("a start")["transcript"].as_str().expect("text").to_owned();
-                assert!(text.starts_with(&heard), "{heard}");
-                (event, index, heard)
-            }
-            _ => (event, index, text),
-        })
-    );
+    let told_all = changes(&messages);
+    let events: Vec<&str> = told_all.iter().map(|(event, ..)| event.as_str()).collect();
+    assert_eq!(events, ["StartOfTurn", "EndOfTurn", "StartOfTurn", "EndOfTurn"]);
+    assert_eq!(told_all[1], told("EndOfTurn", 0, "W5, W6,"));
+    assert_eq!(told_all[3], told("EndOfTurn", 1, "W7,"));
     let first = messages.iter().find(|message| message["event"] == "EndOfTurn").expect("an end");
     assert_eq!(first["words"][1], json!({"word": "W6,", "confidence": 0.9, "start": 0.6, "end": 1.1}));
     assert_eq!(first["trigger"], "model");
@@ -291,7 +275,7 @@ async fn what_cannot_be_done_is_refused_before_the_upgrade() {
     assert_eq!((status, &body["err_code"]), (400, &json!("V2_MODEL_ON_V1_LISTEN_ENDPOINT")));
     let posted =
         client().post(server.url("/v2/listen")).bearer_auth(&server.key).body("x").send().await.unwrap();
-    assert_eq!((posted.status().as_u16(), &posted.headers()["allow"]), (405, &"GET".parse().unwrap()));
+    assert_eq!((posted.status().as_u16(), &posted.headers()["allow"]), (405, &"GET, HEAD".parse().unwrap()));
 }
 
 /// What other streams' clients send by default is no reason to refuse them.
