@@ -19,7 +19,7 @@ use crate::http::{Body, Failure, Request, Response};
 use crate::speech::encode::Encoder;
 use crate::speech::{Dictation, Manner};
 use answer::speak;
-pub(super) use answer::{Order, Speaking, begin};
+pub(super) use answer::{Order, Speaking, begin, uuid};
 use connection::Connection;
 use parameters::Parameters;
 
