@@ -274,6 +274,8 @@ mod tests {
         while !device.state().users.get(&model(2)).is_some_and(|user| user.waits) {
             std::thread::yield_now();
         }
+        // The other one has had less by now.
+        assert!(second.take(&flows).is_empty());
         drop(second);
         waiting.join().expect("no panic");
         assert!(device.state().users.is_empty() && device.state().holder.is_none());

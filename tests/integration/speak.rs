@@ -37,14 +37,20 @@ impl Server {
 
     fn speak(&self, query: &str, text: &str) -> RequestBuilder {
         let url = self.program.url(&format!("/v1/speak?{query}"));
-        client().post(url).bearer_auth(&self.key).json(&json!({"text": text})).timeout(PATIENCE)
+        client()
+            .post(url)
+            .bearer_auth(&self.key)
+            .header("content-type", "application/json")
+            .body(json!({"text": text}).to_string())
+            .timeout(PATIENCE)
     }
 
     fn openai(&self, body: &Value) -> RequestBuilder {
         client()
             .post(self.program.url("/v1/audio/speech"))
             .bearer_auth(&self.key)
-            .json(body)
+            .header("content-type", "application/json")
+            .body(body.to_string())
             .timeout(PATIENCE)
     }
 
@@ -186,7 +192,10 @@ async fn what_cannot_be_spoken_is_refused_with_a_reason() {
         let answer = post().header("content-type", content_type).body(body).send().await.expect("an answer");
         assert_eq!(answer.status(), status, "{content_type}");
     }
-    let open = client().post(server.program.url("/v1/speak")).json(&json!({"text": FOX}));
+    let open = client()
+        .post(server.program.url("/v1/speak"))
+        .header("content-type", "application/json")
+        .body(json!({"text": FOX}).to_string());
     assert_eq!(open.send().await.expect("an answer").status(), 401);
 }
 
@@ -221,7 +230,12 @@ async fn one_organisation_leaves_room_to_another() {
     let long = "This is one of many sentences that all take their time. ".repeat(35);
     let post = |key: &str, text: &str| {
         let url = server.program.url("/v1/speak?encoding=linear16");
-        client().post(url).bearer_auth(key).json(&json!({"text": text})).timeout(PATIENCE)
+        client()
+            .post(url)
+            .bearer_auth(key)
+            .header("content-type", "application/json")
+            .body(json!({"text": text}).to_string())
+            .timeout(PATIENCE)
     };
     // The other key is known once it is used.
     body(post(&other, "Hello.").send().await.expect("an answer")).await;

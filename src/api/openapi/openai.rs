@@ -16,12 +16,12 @@ pub fn paths() -> Map<String, Value> {
     paths
 }
 
-fn failure(about: &str) -> Value {
+pub fn failure(about: &str) -> Value {
     let schema = json!({"$ref": "#/components/schemas/OpenAiFailure"});
     json!({"description": about, "content": {"application/json": {"schema": schema}}})
 }
 
-fn busy(about: &str) -> Value {
+pub fn busy(about: &str) -> Value {
     let mut busy = failure(about);
     busy["headers"] = json!({"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}});
     busy

@@ -16,6 +16,7 @@ use crate::http::{Failure, Response};
 use crate::speech::encode::{self, Encoder, Format};
 use crate::speech::{Manner, Utterance, VOICE_RATE};
 use crate::telemetry::metrics;
+use crate::usage::{self, Work};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -61,8 +62,10 @@ pub async fn begin(services: &Services, order: Order) -> Result<(Speaking, Heade
     metrics::TTS_FIRST_AUDIO.with(&[("surface", "request")]).record(begun.elapsed().as_secs_f64());
     let whole = utterance.is_over().then_some(first.len());
     let encoder = Encoder::new(format, whole).map_err(Failure::internal)?;
+    let characters = text.chars().count();
+    usage::worked(Work { characters: characters as u64, model: Some(model(&voice)), ..Work::default() });
     let headers = HeaderMap::from_iter([
-        (DG_CHAR_COUNT, text.chars().count().into()),
+        (DG_CHAR_COUNT, characters.into()),
         (DG_MODEL_UUID, value(&uuid(&voice).to_string())),
         (DG_MODEL_NAME, value(&voice)),
     ]);
@@ -70,6 +73,11 @@ pub async fn begin(services: &Services, order: Order) -> Result<(Speaking, Heade
     let speaking =
         Speaking { utterance, next: Some(first), encoder: Some(encoder), samples, _active: active };
     Ok((speaking, headers))
+}
+
+/// A voice, as the log of requests has it.
+pub fn model(voice: &str) -> usage::Model {
+    usage::Model { id: uuid(voice), name: voice.to_owned() }
 }
 
 /// The number of a voice, which follows from its name.

@@ -1,10 +1,13 @@
 //! `/v1/speak`: text in, speech out; by POST a whole text, over a WebSocket text as it comes.
 
 mod answer;
+mod asyncapi;
 mod connection;
 pub mod format;
 pub mod parameters;
 mod wire;
+
+pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 
@@ -18,6 +21,7 @@ use crate::http::websocket::{self, Limits};
 use crate::http::{Body, Failure, Request, Response};
 use crate::speech::encode::Encoder;
 use crate::speech::{Dictation, Manner};
+use crate::usage::{self, Work};
 use answer::speak;
 pub(super) use answer::{Order, Speaking, begin, uuid};
 use connection::Connection;
@@ -136,6 +140,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let place = speech.open(caller.tenant)?;
     let limits = Limits { frame_bytes_max: connection::BYTES_MAX, message_bytes_max: connection::BYTES_MAX };
     let metadata = wire::metadata(request.id, &voice);
+    usage::worked(Work { model: Some(answer::model(&voice)), ..Work::default() });
     let manner = Manner { voice: Some(voice), speed: parameters.speed };
     let dictation = Dictation::new(speech, caller.tenant, manner);
     websocket::accept(request, limits, protocol, move |socket, stop| async move {
