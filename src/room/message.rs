@@ -193,7 +193,7 @@ pub enum Message<'a> {
 }
 
 /// A function to be called.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct FunctionCall {
     pub id: String,
     pub name: String,

@@ -16,7 +16,7 @@ use crate::http::websocket::{self, Message, Socket, offered_protocols};
 use crate::http::{Failure, Request, Response, json as answer};
 use crate::patience::Patience;
 use crate::room::websocket::{CLOSE_ENDED, Connection, LIMITS, Opening};
-use crate::room::{Claims, Kind, Message as Sent, Said, Seat};
+use crate::room::{Claims, Message as Sent, Said, Seat};
 use crate::session::{Channel, Session, Setup, Start};
 
 const SETTINGS_WAIT: Duration = Duration::from_secs(10);

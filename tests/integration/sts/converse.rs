@@ -61,9 +61,13 @@ async fn an_sdk_begins_with_its_settings_and_talks() {
     assert_eq!(said(&mut socket).await, "Parking is free behind the building.");
     until(&mut socket, "AgentAudioDone").await;
     // The session belongs to the client: it may change the agent, which then answers from what it was told.
-    socket.text(&json!({"type": "UpdatePrompt", "prompt": "Parking costs two dollars an hour."}).to_string()).await;
+    socket
+        .text(&json!({"type": "UpdatePrompt", "prompt": "Parking costs two dollars an hour."}).to_string())
+        .await;
     until(&mut socket, "PromptUpdated").await;
-    socket.text(&json!({"type": "InjectUserMessage", "content": "What does parking cost?"}).to_string()).await;
+    socket
+        .text(&json!({"type": "InjectUserMessage", "content": "What does parking cost?"}).to_string())
+        .await;
     assert_eq!(said(&mut socket).await, "Parking costs two dollars an hour.");
     until(&mut socket, "AgentAudioDone").await;
     socket.text("{").await;
@@ -121,16 +125,23 @@ async fn the_owner_has_the_agent_say_lines_and_changes_it() {
     // While the agent speaks, a line waits, replaces what is said, or is refused.
     send(&mut socket, json!({"type": "InjectAgentMessage", "message": "This is refused."})).await;
     until(&mut socket, "InjectionRefused").await;
-    send(&mut socket, json!({"type": "InjectAgentMessage", "message": "Then this.", "behavior": "queue"})).await;
+    send(&mut socket, json!({"type": "InjectAgentMessage", "message": "Then this.", "behavior": "queue"}))
+        .await;
     assert_eq!(said(&mut socket).await, "Then this.");
     until(&mut socket, "AgentAudioDone").await;
     for (message, answer) in [
-        (json!({"type": "UpdateSpeak", "speak": {"provider": {"type": "deepgram", "speed": 1.2}}}), "SpeakUpdated"),
+        (
+            json!({"type": "UpdateSpeak", "speak": {"provider": {"type": "deepgram", "speed": 1.2}}}),
+            "SpeakUpdated",
+        ),
         (
             json!({"type": "UpdateListen", "listen": {"provider": {"type": "deepgram", "version": "v2", "eot_timeout_ms": 1000}}}),
             "ListenUpdated",
         ),
-        (json!({"type": "UpdateThink", "think": {"provider": {"type": "open_ai"}, "prompt": "Be kind."}}), "ThinkUpdated"),
+        (
+            json!({"type": "UpdateThink", "think": {"provider": {"type": "open_ai"}, "prompt": "Be kind."}}),
+            "ThinkUpdated",
+        ),
         (json!({"type": "UpdateSpeak", "speak": {"provider": {"speed": 9}}}), "Warning"),
         (json!({"type": "FunctionCallResponse", "name": "weather", "content": "rain"}), "Warning"),
     ] {
