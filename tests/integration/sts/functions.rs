@@ -28,8 +28,7 @@ async fn the_client_runs_a_function_and_the_model_goes_on_with_its_answer() {
     let mut setup = Setup::default();
     model.give(&mut setup);
     let service = Service::start(setup).await;
-    let mut socket =
-        connect(service.address, "/v1/agent/converse", &[]).await.socket.expect("agreed");
+    let mut socket = connect(service.address, "/v1/agent/converse", &[]).await.socket.expect("agreed");
     until(&mut socket, "Welcome").await;
     let weather = json!({
         "name": "weather", "description": "The weather of a city.",
@@ -51,7 +50,8 @@ async fn the_client_runs_a_function_and_the_model_goes_on_with_its_answer() {
         asked["functions"],
         json!([{"id": "call_1", "name": "weather", "arguments": "{\"city\":\"Bath\"}", "client_side": true}])
     );
-    let answer = json!({"type": "FunctionCallResponse", "id": "call_1", "name": "weather", "content": "rain"});
+    let answer =
+        json!({"type": "FunctionCallResponse", "id": "call_1", "name": "weather", "content": "rain"});
     socket.text(&answer.to_string()).await;
     loop {
         let line = until(&mut socket, "ConversationText").await;
