@@ -335,7 +335,10 @@ pub fn schemas() -> Map<String, Value> {
             "models": list(object(json!({"name": text, "language": text, "version": text, "model_id": uuid}))),
         })),
         "Resolution": object(json!({"units": text, "amount": {"type": "integer"}})),
-        "SpeechModels": object(json!({"stt": list(of("SpeechModel")), "tts": none()})),
+        "SpeechModels": object(json!({"stt": list(of("SpeechModel")), "tts": list(of("VoiceModel"))})),
+        "VoiceModel": object(json!({
+            "name": text, "canonical_name": text, "architecture": text, "languages": texts, "version": text, "uuid": uuid,
+        })),
         "SpeechModel": object(json!({
             "name": text, "canonical_name": text, "architecture": text, "languages": texts, "version": text, "uuid": uuid,
             "batch": {"type": "boolean"}, "streaming": {"type": "boolean"}, "formatted_output": {"type": "boolean"},
