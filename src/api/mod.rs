@@ -49,16 +49,18 @@ pub use readiness::{Readiness, State};
 pub use services::{Config, Parts, Services};
 pub use source::url_of;
 
+use std::future::ready;
 use std::sync::Arc;
 
 use hyper::{Method, StatusCode};
 
-use crate::http::{Failure, Request, Response, Router, json};
+use crate::http::{Router, json};
 use endpoint::endpoint;
 
 /// The table of routes.
 pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
+    let description = openapi::build(services.other_paths.clone());
     let listen = endpoint(&services, listen::listen);
     manage::routes(Router::new(), &services)
         .logged_in(services.usage.clone())
@@ -83,7 +85,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/v1/models", endpoint(&services, openai::list))
         .route(Method::GET, "/v1/models/{model}", endpoint(&services, openai::one))
         .with_failures(openai::error::form)
-        .route(Method::GET, "/openapi.json", endpoint(&services, document))
+        .route(Method::GET, "/openapi.json", move |_| ready(Ok(json(StatusCode::OK, &description))))
         .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route_to_the_end(Method::GET, "/health", endpoint(&services, health::health))
         .route_to_the_end(Method::GET, "/livez", endpoint(&services, health::livez))
@@ -99,8 +101,4 @@ pub fn operators_router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/health", endpoint(&services, health::health))
         .route(Method::GET, "/livez", endpoint(&services, health::livez))
         .route(Method::GET, "/readyz", endpoint(&services, health::readyz))
-}
-
-async fn document(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
-    Ok(json(StatusCode::OK, &services.document))
 }

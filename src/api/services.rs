@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::openai::names;
-use super::openapi;
 use super::readiness::{Activity, Readiness};
 use crate::audio;
 use crate::fetch::Fetcher;
@@ -64,8 +63,8 @@ pub struct Services {
     pub(super) model_names: names::Config,
     /// When the model was loaded.
     pub(super) started: SystemTime,
-    /// `/openapi.json`.
-    pub(super) document: serde_json::Value,
+    /// For `/openapi.json`.
+    pub(super) other_paths: serde_json::Map<String, serde_json::Value>,
 }
 
 /// The parts of [`Services`].
@@ -111,7 +110,7 @@ impl Services {
             usage: parts.usage,
             model_names: config.openai.clone(),
             started: SystemTime::now(),
-            document: openapi::build(parts.other_paths),
+            other_paths: parts.other_paths,
         }
     }
 }

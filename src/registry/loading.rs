@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep_until};
 
 use super::error::LoadError;
+use super::shared::{Parts, Shared};
 use super::table::State;
-use super::{Parts, Shared};
 use crate::engine::Engine;
 use crate::telemetry::metrics;
 

@@ -9,18 +9,19 @@ mod config;
 mod error;
 mod loading;
 mod names;
+mod shared;
 mod table;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 pub use config::Config;
 pub use error::{LoadError, Unavailable};
+pub use shared::{Loaded, Loader};
 
 use crate::engine::{Engine, ModelInfo};
 use crate::live::Live;
@@ -28,67 +29,16 @@ use crate::patience::{Deadline, by};
 use crate::telemetry::metrics;
 use crate::transcribe::Transcriber;
 use names::Names;
+use shared::{Models, Parts, Shared, Used};
 use table::{Next, State, Table};
 
 /// Requests that wait for models at once; further ones are refused.
 const WAITING_MAX: usize = 1024;
 
-/// Loads models.
-pub trait Loader: Send + Sync + 'static {
-    /// Loads the model with this number and checks that it works. `beside`: the numbers of those that are loaded.
-    fn load(&self, place: usize, beside: Vec<usize>) -> BoxFuture<'_, Result<Engine, LoadError>>;
-}
-
 /// The served models. Cheap to clone: clones are one.
 #[derive(Clone)]
 pub struct Registry {
     shared: Arc<Shared>,
-}
-
-struct Shared {
-    names: Names,
-    config: Config,
-    loader: Option<Arc<dyn Loader>>,
-    default: Loaded,
-    state: Mutex<Models>,
-    /// Changes with each load and each failure to load.
-    changes: watch::Sender<()>,
-    /// Held while a model is loaded or unloaded.
-    loading: tokio::sync::Mutex<()>,
-}
-
-struct Models {
-    table: Table,
-    /// Those that are loaded, the default included.
-    parts: Vec<Option<Parts>>,
-    /// Those that have been loaded once.
-    infos: Vec<Option<ModelInfo>>,
-}
-
-#[derive(Clone)]
-struct Parts {
-    transcriber: Transcriber,
-    live: Live,
-}
-
-/// A model in use, for whole audio and for streams. It stays loaded as long as this.
-#[derive(Clone)]
-pub struct Loaded {
-    pub transcriber: Transcriber,
-    pub live: Live,
-    /// `None` for the default, which always stays.
-    _used: Option<Arc<Used>>,
-}
-
-struct Used {
-    shared: Arc<Shared>,
-    place: usize,
-}
-
-impl Drop for Used {
-    fn drop(&mut self) {
-        self.shared.models().table.leave(self.place, Instant::now());
-    }
 }
 
 /// A served model, for people and clients.
@@ -103,12 +53,6 @@ pub struct Status {
     pub uses: usize,
     /// Once it has been loaded.
     pub info: Option<ModelInfo>,
-}
-
-impl Loaded {
-    pub fn model(&self) -> &ModelInfo {
-        self.transcriber.model()
-    }
 }
 
 impl Registry {
@@ -272,12 +216,5 @@ impl Registry {
                 Status { name, uuid, is_default: place == 0, state, uses, info }
             })
             .collect()
-    }
-}
-
-impl Shared {
-    fn models(&self) -> MutexGuard<'_, Models> {
-        // A panic elsewhere leaves whole rows.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
