@@ -156,7 +156,7 @@ impl Connection {
     }
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
-        let idle_limit = self.model.live.config().realtime_idle_timeout_ms;
+        let idle_limit = self.model.live().config().realtime_idle_timeout_ms;
         let mut idle = Patience::new(Duration::from_millis(idle_limit));
         let mut was_read = true;
         loop {
@@ -254,12 +254,12 @@ impl Connection {
             return Ok(Ok(()));
         }
         if self.session.is_none() {
-            let options = match self.settings.options(self.model.live.model(), self.tenant) {
+            let options = match self.settings.options(self.model.live().model(), self.tenant) {
                 Ok(options) => options,
                 Err(invalid) => return Ok(Err(invalid)),
             };
             let Some(permit) = self.permit.take() else { return Err(Left::With(FAILED)) };
-            self.session = Some(self.model.live.open(permit, options));
+            self.session = Some(self.model.live().open(permit, options));
         }
         self.received += audio.len() as u64;
         let pushed = self.session.as_mut().map_or(Ok(()), |session| session.push(audio));
@@ -302,7 +302,7 @@ impl Connection {
             }
             None => self.model.clone(),
         };
-        let live = &model.live;
+        let live = model.live();
         settings.update(update, live.model())?;
         if settings.has_speakers() && !live.can_diarize() {
             let message = "This server cannot tell speakers apart: choose a model whose name does not end with \
@@ -391,7 +391,7 @@ impl Connection {
     }
 
     fn shown(&self, is_beta: bool) -> super::shape::Session {
-        self.settings.shown(&self.id, is_beta, &self.model.live.model().name)
+        self.settings.shown(&self.id, is_beta, &self.model.live().model().name)
     }
 
     async fn send_all(&mut self, events: Vec<Event>) -> Result<(), Left> {
@@ -403,7 +403,7 @@ impl Connection {
 
     async fn send(&mut self, event: Event) -> Result<(), Left> {
         let text = serde_json::to_string(&Message::from(event)).map_err(std::io::Error::other)?;
-        let limit = Duration::from_millis(self.model.live.config().write_timeout_ms);
+        let limit = Duration::from_millis(self.model.live().config().write_timeout_ms);
         let mut sending = pin!(self.socket.send_text(text));
         match within(limit, sending.as_mut()).await {
             Some(sent) => Ok(sent?),

@@ -49,7 +49,7 @@ pub async fn realtime(services: Arc<Services>, request: Request) -> Result<Respo
     }
     let deadline = Deadline::after(services.processing_timeout);
     let served = services.models.choose(model.as_deref(), Some(deadline)).await?;
-    let live = &served.live;
+    let live = served.live();
     let permit = live.admit(TenantId(caller.tenant))?;
     let message_bytes_max = live.config().realtime_message_bytes_max;
     let limits = Limits { frame_bytes_max: message_bytes_max, message_bytes_max };
