@@ -190,7 +190,7 @@ async fn listen(
         tenant: TenantId(caller.tenant),
         deadline: None,
     };
-    let transcriber = &parts.models.default().transcriber;
+    let transcriber = parts.models.default().transcriber();
     let mut transcripts = Vec::new();
     for pcm in decoded.channels {
         match transcriber.transcribe(pcm, &options).await {

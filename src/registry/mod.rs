@@ -82,7 +82,7 @@ impl Registry {
         let served = names.served().map(|(name, _)| name.to_owned());
         let table = Table::new(served, config.wait, Instant::now());
         let mut parts: Vec<Option<Parts>> = table.rows().iter().map(|_| None).collect();
-        let Parts { transcriber, live } = default.clone();
+        let always = Loaded::new(default.clone(), None);
         let mut infos = vec![None; parts.len()];
         if let (Some(first), Some(info)) = (parts.first_mut(), infos.first_mut()) {
             *info = Some(default.transcriber.model().clone());
@@ -96,7 +96,7 @@ impl Registry {
             names,
             config,
             loader,
-            default: Loaded { transcriber, live, _used: None },
+            default: always,
             state: Mutex::new(Models { table, parts, infos }),
             changes: watch::Sender::new(()),
             loading: tokio::sync::Mutex::default(),
@@ -158,11 +158,11 @@ impl Registry {
         let mut models = self.shared.models();
         match models.table.want(place, Instant::now()) {
             Next::Use => {
-                let Some(Some(Parts { transcriber, live })) = models.parts.get(place).cloned() else {
+                let Some(Some(parts)) = models.parts.get(place).cloned() else {
                     return Ok(None);
                 };
                 let used = Used { shared: self.shared.clone(), place };
-                Ok(Some(Loaded { transcriber, live, _used: Some(Arc::new(used)) }))
+                Ok(Some(Loaded::new(parts, Some(used))))
             }
             Next::Wait => Ok(None),
             Next::Load => {

@@ -59,15 +59,27 @@ pub struct Parts {
 /// A model in use, for whole audio and for streams. It stays loaded as long as this.
 #[derive(Clone)]
 pub struct Loaded {
-    pub transcriber: Transcriber,
-    pub live: Live,
+    // Not public: a closure that named one of its fields would capture that alone, and the use would end before it.
+    parts: Parts,
     /// `None` for the default, which always stays.
-    pub(super) _used: Option<Arc<Used>>,
+    _used: Option<Arc<Used>>,
 }
 
 impl Loaded {
+    pub(super) fn new(parts: Parts, used: Option<Used>) -> Self {
+        Self { parts, _used: used.map(Arc::new) }
+    }
+
+    pub fn transcriber(&self) -> &Transcriber {
+        &self.parts.transcriber
+    }
+
+    pub fn live(&self) -> &Live {
+        &self.parts.live
+    }
+
     pub fn model(&self) -> &ModelInfo {
-        self.transcriber.model()
+        self.parts.transcriber.model()
     }
 }
 

@@ -67,7 +67,7 @@ impl Connection {
         let id = super::event::id("sess");
         let permit = Some(permit);
         let judge = judge(&settings, &model);
-        let config = model.live.config();
+        let config = model.live().config();
         let line =
             Line::new(socket, config).idle_after(Duration::from_millis(config.realtime_idle_timeout_ms));
         Self {
@@ -203,12 +203,12 @@ impl Connection {
             return Ok(Ok(()));
         }
         if self.session.is_none() {
-            let options = match self.settings.options(self.model.live.model(), self.tenant) {
+            let options = match self.settings.options(self.model.live().model(), self.tenant) {
                 Ok(options) => options,
                 Err(invalid) => return Ok(Err(invalid)),
             };
             let Some(permit) = self.permit.take() else { return Err(Left::With(FAILED)) };
-            self.session = Some(self.model.live.open(permit, options));
+            self.session = Some(self.model.live().open(permit, options));
         }
         self.received += audio.len() as u64;
         let pushed = self.session.as_mut().map_or(Ok(()), |session| session.push(audio));
@@ -353,7 +353,7 @@ impl Connection {
     }
 
     fn shown(&self, is_beta: bool) -> super::shape::Session {
-        self.settings.shown(&self.id, is_beta, &self.model.live.model().name)
+        self.settings.shown(&self.id, is_beta, &self.model.live().model().name)
     }
 
     async fn send_all(&mut self, events: Vec<Event>) -> Result<(), Left> {
@@ -391,7 +391,7 @@ async fn progress(session: &mut Option<Session>) -> Result<Progress, Error> {
 /// The judge of `semantic_vad`.
 fn judge(settings: &Settings, model: &Loaded) -> Option<Judge> {
     let longest = settings.longest_silence()?;
-    Some(Judge::new(model.live.turn_model().cloned(), longest))
+    Some(Judge::new(model.live().turn_model().cloned(), longest))
 }
 
 /// Waits for the judge; pending without one. Cancel-safe.

@@ -64,7 +64,7 @@ pub async fn realtime(services: Arc<Services>, request: Request) -> Result<Respo
     let model = services.models.choose(named.as_deref(), Some(deadline)).await?;
     let (settings, model) =
         secret::settings(&services, Settings::new(named), model, update.as_deref()).await?;
-    let live = &model.live;
+    let live = model.live();
     let permit = live.admit(TenantId(caller.tenant))?;
     let message_bytes_max = live.config().realtime_message_bytes_max;
     let limits = Limits { frame_bytes_max: message_bytes_max, message_bytes_max };
@@ -110,7 +110,7 @@ fn update(
     settings: &mut Settings,
     update: &Update,
 ) -> Result<(), Invalid> {
-    let can_diarize = model.live.can_diarize();
+    let can_diarize = model.live().can_diarize();
     let serves = |name: &str| is_served(services, name);
     settings.update(update, Server { model: model.model(), can_diarize, serves: &serves })
 }
