@@ -127,6 +127,7 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
         audio: Limits::default(),
         usage: Log::open(state, &Default::default()).expect("a log"),
         other_paths: serde_json::Map::new(),
+        other_sockets: Vec::new(),
     };
     (parts, secret.expose().to_owned())
 }
@@ -189,7 +190,7 @@ async fn listen(
         tenant: TenantId(caller.tenant),
         deadline: None,
     };
-    let transcriber = &parts.models.default().transcriber;
+    let transcriber = parts.models.default().transcriber();
     let mut transcripts = Vec::new();
     for pcm in decoded.channels {
         match transcriber.transcribe(pcm, &options).await {

@@ -8,11 +8,13 @@
 #![doc = include_str!("app/README.md")]
 
 mod demonstration;
+mod error;
 mod memory;
 mod serving;
 
 pub use demonstration::{Demonstration, demo, demo_with_sts};
-pub use serving::transcriber;
+pub use error::Error;
+pub use serving::{transcriber, vad};
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -26,12 +28,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
 use crate::config::Config;
-use crate::demo;
 use crate::engine::{self, Engine, LanguageChoice, Machine};
-use crate::fetch::{self, Fetcher};
+use crate::fetch::Fetcher;
 use crate::http::{self, Authenticator, Shutdown};
-use crate::jobs::{self, Jobs};
-use crate::keys::{self, Store, Verifier};
+use crate::jobs::Jobs;
+use crate::keys::{Store, Verifier};
 use crate::live::Live;
 use crate::onnx;
 use crate::patience;
@@ -40,97 +41,16 @@ use crate::speakers::{self, Diarizer};
 use crate::speech::{Speech, Voice, VoiceError};
 use crate::sts::{self, Sts};
 use crate::telemetry::metrics;
-use crate::transcribe::Windows;
 use crate::turn::TurnModel;
-use crate::usage::{self, Log};
-use crate::vad::{self, Vad};
-use crate::voices::{self, Voices};
-use crate::{hub, models, speech};
+use crate::usage::Log;
+use crate::vad::Vad;
+use crate::voices::Voices;
+use crate::{models, speech};
 
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("the model `{name}` cannot be had")]
-    Model { name: String, source: hub::Error },
-    #[error("the engine did not start")]
-    Engine(#[from] engine::StartError<models::Error>),
-    #[error(
-        "voice activity detection did not start: run ./setup, or set transcribe.windows = \"sequential\""
-    )]
-    Vad(#[from] vad::Error),
-    #[error("the speaker models can't be loaded: run ./setup speakers, or set speakers.models = \"off\"")]
-    Speakers(#[from] speakers::Error),
-    #[error("the setting `speakers.device` names a device that can't be used")]
-    SpeakersDevice(#[source] models::Error),
-    #[error(
-        "the model is loaded and recognises nothing; if it only takes longer than engine.stall_seconds, raise that"
-    )]
-    Probe(#[source] engine::Error),
-    #[error(transparent)]
-    Memory(#[from] memory::Error),
-    #[error("the keys cannot be read")]
-    Keys(#[from] keys::Error),
-    #[error("URL input did not start")]
-    Fetch(#[from] fetch::SetupError),
-    #[error("jobs did not start")]
-    Jobs(#[from] jobs::Error),
-    #[error("the enrolled voices cannot be read")]
-    Voices(#[from] voices::Error),
-    #[error("text cannot be spoken")]
-    Voice(#[from] VoiceError),
-    #[error("the model of turns can't be loaded: run ./setup smart-turn, or set live.end_of_turn = \"auto\"")]
-    Turns(#[source] onnx::Error),
-    #[error(transparent)]
-    Usage(#[from] usage::Error),
-    #[error("the voice agent did not start")]
-    Sts(#[from] sts::StartError),
-    #[error("the setting `sts.language` names none of the model's languages")]
-    Language(#[from] api::language::UnknownLanguage),
-    #[error(
-        "`sts.auth` = \"loopback\" (`serve --dev`) lets callers of the voice agent in without a key, so `listen` \
-         must be an address of loopback, such as 127.0.0.1:8000, and not {0}"
-    )]
-    Open(SocketAddr),
-    #[error("cannot listen on {address}")]
-    Listen { address: SocketAddr, source: std::io::Error },
-    #[error("the demo did not start")]
-    Demo(#[from] demo::Error),
-    #[error("the server failed")]
-    Http(#[from] http::Error),
-    #[error("stopped before it served anything")]
-    Stopped,
-}
-
-impl Error {
-    /// Whether different settings would help, rather than another attempt.
-    pub fn is_configuration(&self) -> bool {
-        match self {
-            Self::Fetch(_) | Self::Language(_) | Self::Open(_) | Self::Voice(_) => true,
-            Self::Model { source, .. } => matches!(source, hub::Error::Unknown(_) | hub::Error::Address(_)),
-            Self::Http(error) => !matches!(error, http::Error::Listener(_)),
-            Self::Demo(error) => !matches!(error, demo::Error::Client(_)),
-            Self::Sts(error) => error.is_configuration(),
-            _ => false,
-        }
-    }
-}
-
-/// Folder of the voice activity model, within the model folder.
-const VAD_FOLDER: &str = "silero-vad";
 /// Folder of the speaker models, within the model folder.
 const SPEAKERS_FOLDER: &str = "speakers";
 /// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
-
-/// Loads the voice activity model; `None` if nothing is to listen for speech.
-///
-/// # Errors
-/// [`Error::Vad`].
-pub fn vad(config: &Config) -> Result<Option<Vad>, Error> {
-    Ok(match config.transcribe.windows {
-        Windows::Speech => Some(Vad::load(&config.model_dir.join(VAD_FOLDER))?),
-        Windows::Sequential => None,
-    })
-}
 
 /// Loads the speaker models; `None` if they aren't there, or are switched off. `vad` hears voices that they pass over.
 ///
@@ -353,6 +273,7 @@ impl AtWork {
             usage: usage.clone(),
             audio: config.audio.clone(),
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
+            other_sockets: sts.as_ref().map(|_| sts::asyncapi::sockets()).unwrap_or_default(),
         };
         let services = Arc::new(Services::new(parts, &config.api));
         // Jobs make way as soon as the server begins to stop: the remaining time is for clients that wait for answers.
@@ -426,7 +347,7 @@ fn voice_agent(
     tenants: Tenants,
     voice: Voice,
 ) -> Result<Sts, Error> {
-    let vad = Vad::load(&config.model_dir.join(VAD_FOLDER));
+    let vad = Vad::load(&config.model_dir.join(serving::VAD_FOLDER));
     if let Err(error) = &vad {
         tracing::warn!(%error, "voice activity detection is missing: voice agents can't hear speech");
     }

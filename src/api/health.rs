@@ -77,7 +77,7 @@ pub(super) async fn health(services: Arc<Services>, _: Request) -> Result<Respon
 
 fn is_ready(services: &Services) -> bool {
     services.readiness.state() == State::Ready
-        && services.models.default().transcriber.engine().condition() == Condition::Working
+        && services.models.default().transcriber().engine().condition() == Condition::Working
 }
 
 pub(super) async fn livez(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
@@ -114,12 +114,12 @@ struct ModelStatus {
 pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
     let system_health = match services.readiness.state() {
         State::Starting => "Initializing",
-        _ if services.models.default().transcriber.engine().condition() != Condition::Working => "Critical",
+        _ if services.models.default().transcriber().engine().condition() != Condition::Working => "Critical",
         State::Ready => "Healthy",
         State::Draining => "Degraded",
     };
     let active_batch_requests = services.activity.count();
-    let active_stream_requests = services.models.default().live.streams();
+    let active_stream_requests = services.models.default().live().streams();
     let models = services.models.statuses().into_iter().map(|model| ModelStatus {
         name: model.name,
         state: model.state,

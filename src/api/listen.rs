@@ -44,7 +44,7 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
         return jobs::accept(&services, request, caller, understood).await;
     }
     let tenant = TenantId(caller.tenant);
-    let mut permit = understood.model.transcriber.engine().enter(tenant, asker(&caller, &request))?;
+    let mut permit = understood.model.transcriber().engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let audio = while_expected(&mut permit, read(&services, request, tenant, deadline)).await?;
     let urgency = Urgency { tenant, deadline: Some(deadline), origin: Origin::Request(permit) };

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::openai::names;
-use super::openapi;
 use super::readiness::{Activity, Readiness};
+use crate::asyncapi::Socket;
 use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::Authenticator;
@@ -64,8 +64,10 @@ pub struct Services {
     pub(super) model_names: names::Config,
     /// When the model was loaded.
     pub(super) started: SystemTime,
-    /// `/openapi.json`.
-    pub(super) document: serde_json::Value,
+    /// For `/openapi.json`.
+    pub(super) other_paths: serde_json::Map<String, serde_json::Value>,
+    /// For `/asyncapi.json`.
+    pub(super) other_sockets: Vec<Socket>,
 }
 
 /// The parts of [`Services`].
@@ -90,6 +92,8 @@ pub struct Parts {
     pub audio: audio::Limits,
     /// The paths of other services on the same port, in OpenAPI's form.
     pub other_paths: serde_json::Map<String, serde_json::Value>,
+    /// The WebSockets of other services on the same port.
+    pub other_sockets: Vec<Socket>,
 }
 
 impl Services {
@@ -111,7 +115,8 @@ impl Services {
             usage: parts.usage,
             model_names: config.openai.clone(),
             started: SystemTime::now(),
-            document: openapi::build(parts.other_paths),
+            other_paths: parts.other_paths,
+            other_sockets: parts.other_sockets,
         }
     }
 }

@@ -34,7 +34,7 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
     let name = services.voices.check(caller.tenant, &name)?;
     let tenant = TenantId(caller.tenant);
     // Nothing is transcribed, so any model's engine will do.
-    let engine = services.models.default().transcriber.engine();
+    let engine = services.models.default().transcriber().engine();
     let permit = engine.enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();
     let clip = read(&services, request, tenant, deadline).await?;

@@ -101,7 +101,7 @@ pub(super) async fn recognise(
     audio: Fetched,
 ) -> Result<Recognised, Failure> {
     let Wanted { raw, split_channels, model, options, speakers } = wanted;
-    let transcriber = &model.transcriber;
+    let transcriber = model.transcriber();
     let decode_options = DecodeOptions { raw, split_channels, limits: services.audio.clone() };
     let whose = (options.tenant, options.deadline);
     let Admitted { decoded, sha256, admission } =

@@ -4,15 +4,30 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use std::time::Duration;
 
-use super::{Error, memory, vad};
+use super::error::Error;
+use super::memory;
 use crate::config::Config;
 use crate::engine::{self, Engine, Machine, ModelId, StartError};
 use crate::hub;
 use crate::live::Live;
 use crate::models::{self, LoadTime, Source};
 use crate::registry::{self, LoadError, Loader, Registry};
-use crate::transcribe::Transcriber;
+use crate::transcribe::{Transcriber, Windows};
+use crate::vad::Vad;
 
+/// Folder of the voice activity model, within the model folder.
+pub(super) const VAD_FOLDER: &str = "silero-vad";
+
+/// Loads the voice activity model; `None` if nothing is to listen for speech.
+///
+/// # Errors
+/// [`Error::Vad`].
+pub fn vad(config: &Config) -> Result<Option<Vad>, Error> {
+    Ok(match config.transcribe.windows {
+        Windows::Speech => Some(Vad::load(&config.model_dir.join(VAD_FOLDER))?),
+        Windows::Sequential => None,
+    })
+}
 /// Finds or fetches the model and starts the engine on it.
 ///
 /// # Errors

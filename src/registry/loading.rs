@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep_until};
 
 use super::error::LoadError;
+use super::shared::{Parts, Shared};
 use super::table::State;
-use super::{Parts, Shared};
 use crate::engine::Engine;
 use crate::telemetry::metrics;
 
@@ -33,8 +33,8 @@ pub async fn load(shared: Arc<Shared>, place: usize) {
             let default = &shared.default;
             models.infos[place] = Some(engine.model().clone());
             models.parts[place] = Some(Parts {
-                transcriber: default.transcriber.with_engine(engine.clone()),
-                live: default.live.with_engine(engine),
+                transcriber: default.transcriber().with_engine(engine.clone()),
+                live: default.live().with_engine(engine),
             });
             State::Loaded { uses: 0, idle_since: now }
         }

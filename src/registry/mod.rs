@@ -9,18 +9,19 @@ mod config;
 mod error;
 mod loading;
 mod names;
+mod shared;
 mod table;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 pub use config::Config;
 pub use error::{LoadError, Unavailable};
+pub use shared::{Loaded, Loader};
 
 use crate::engine::{Engine, ModelInfo};
 use crate::live::Live;
@@ -28,67 +29,16 @@ use crate::patience::{Deadline, by};
 use crate::telemetry::metrics;
 use crate::transcribe::Transcriber;
 use names::Names;
+use shared::{Models, Parts, Shared, Used};
 use table::{Next, State, Table};
 
 /// Requests that wait for models at once; further ones are refused.
 const WAITING_MAX: usize = 1024;
 
-/// Loads models.
-pub trait Loader: Send + Sync + 'static {
-    /// Loads the model with this number and checks that it works. `beside`: the numbers of those that are loaded.
-    fn load(&self, place: usize, beside: Vec<usize>) -> BoxFuture<'_, Result<Engine, LoadError>>;
-}
-
 /// The served models. Cheap to clone: clones are one.
 #[derive(Clone)]
 pub struct Registry {
     shared: Arc<Shared>,
-}
-
-struct Shared {
-    names: Names,
-    config: Config,
-    loader: Option<Arc<dyn Loader>>,
-    default: Loaded,
-    state: Mutex<Models>,
-    /// Changes with each load and each failure to load.
-    changes: watch::Sender<()>,
-    /// Held while a model is loaded or unloaded.
-    loading: tokio::sync::Mutex<()>,
-}
-
-struct Models {
-    table: Table,
-    /// Those that are loaded, the default included.
-    parts: Vec<Option<Parts>>,
-    /// Those that have been loaded once.
-    infos: Vec<Option<ModelInfo>>,
-}
-
-#[derive(Clone)]
-struct Parts {
-    transcriber: Transcriber,
-    live: Live,
-}
-
-/// A model in use, for whole audio and for streams. It stays loaded as long as this.
-#[derive(Clone)]
-pub struct Loaded {
-    pub transcriber: Transcriber,
-    pub live: Live,
-    /// `None` for the default, which always stays.
-    _used: Option<Arc<Used>>,
-}
-
-struct Used {
-    shared: Arc<Shared>,
-    place: usize,
-}
-
-impl Drop for Used {
-    fn drop(&mut self) {
-        self.shared.models().table.leave(self.place, Instant::now());
-    }
 }
 
 /// A served model, for people and clients.
@@ -103,12 +53,6 @@ pub struct Status {
     pub uses: usize,
     /// Once it has been loaded.
     pub info: Option<ModelInfo>,
-}
-
-impl Loaded {
-    pub fn model(&self) -> &ModelInfo {
-        self.transcriber.model()
-    }
 }
 
 impl Registry {
@@ -138,7 +82,7 @@ impl Registry {
         let served = names.served().map(|(name, _)| name.to_owned());
         let table = Table::new(served, config.wait, Instant::now());
         let mut parts: Vec<Option<Parts>> = table.rows().iter().map(|_| None).collect();
-        let Parts { transcriber, live } = default.clone();
+        let always = Loaded::new(default.clone(), None);
         let mut infos = vec![None; parts.len()];
         if let (Some(first), Some(info)) = (parts.first_mut(), infos.first_mut()) {
             *info = Some(default.transcriber.model().clone());
@@ -152,7 +96,7 @@ impl Registry {
             names,
             config,
             loader,
-            default: Loaded { transcriber, live, _used: None },
+            default: always,
             state: Mutex::new(Models { table, parts, infos }),
             changes: watch::Sender::new(()),
             loading: tokio::sync::Mutex::default(),
@@ -214,11 +158,11 @@ impl Registry {
         let mut models = self.shared.models();
         match models.table.want(place, Instant::now()) {
             Next::Use => {
-                let Some(Some(Parts { transcriber, live })) = models.parts.get(place).cloned() else {
+                let Some(Some(parts)) = models.parts.get(place).cloned() else {
                     return Ok(None);
                 };
                 let used = Used { shared: self.shared.clone(), place };
-                Ok(Some(Loaded { transcriber, live, _used: Some(Arc::new(used)) }))
+                Ok(Some(Loaded::new(parts, Some(used))))
             }
             Next::Wait => Ok(None),
             Next::Load => {
@@ -272,12 +216,5 @@ impl Registry {
                 Status { name, uuid, is_default: place == 0, state, uses, info }
             })
             .collect()
-    }
-}
-
-impl Shared {
-    fn models(&self) -> MutexGuard<'_, Models> {
-        // A panic elsewhere leaves whole rows.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,10 +6,13 @@
 //! elsewhere.
 
 mod answer;
+mod asyncapi;
 mod callback;
 mod connection;
 mod control;
 mod wire;
+
+pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -41,7 +44,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     }
     let deadline = Deadline::after(services.processing_timeout);
     let model = services.model(&mut parameters.common, Some(deadline)).await?;
-    let live = &model.live;
+    let live = model.live();
     if let Some(asked) = parameters.common.diarize.first()
         && !live.can_diarize()
     {
@@ -57,6 +60,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         utterance_end: parameters.utterance_end,
         speech_started: parameters.vad_events,
         voice: false,
+        voice_threshold: None,
         speakers: parameters.common.speakers(),
         voices: parameters.common.identify_speakers.then(|| services.voices.of(caller.tenant)),
         prompt: None,
@@ -74,7 +78,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     // Boxed: a task is sized for the largest value it ever holds, and idle streams would pay for it.
     let opening = Box::new((permit, options, asked, callback));
     let serve = async move |socket, stop| {
-        let connection = connection(&model.live, socket, opening);
+        let connection = connection(model.live(), socket, opening);
         connection.run(stop).await;
     };
     websocket::accept(request, limits, protocol, serve)

@@ -44,7 +44,7 @@ pub async fn stream(
     let decode_options =
         DecodeOptions { raw: wanted.raw, split_channels: false, limits: services.audio.clone() };
     let whose = (wanted.options.tenant, wanted.options.deadline);
-    let engine = wanted.model.transcriber.engine();
+    let engine = wanted.model.transcriber().engine();
     let admitted =
         decode((&services, engine), file, decode_options, whose, &origin).await.map_err(of_file)?;
     // Bounded by the text of one file.
@@ -112,7 +112,7 @@ async fn recognise(
         }
     };
     let options = &wanted.options;
-    let words = wanted.model.transcriber.transcribe_streamed(sound, &admission, options, &mut deliver);
+    let words = wanted.model.transcriber().transcribe_streamed(sound, &admission, options, &mut deliver);
     let speakers = async {
         let Some((diarizer, asked)) = services.diarizer.as_ref().zip(wanted.speakers) else {
             return Ok(None);

@@ -44,7 +44,7 @@ async fn create(services: Arc<Services>, request: Request, task: Task) -> Result
     let boundary = form::boundary(&request.headers)?;
     let tenant = TenantId(caller.tenant);
     let mut permit =
-        services.models.default().transcriber.engine().enter(tenant, asker(&caller, &request))?;
+        services.models.default().transcriber().engine().enter(tenant, asker(&caller, &request))?;
     let active = services.activity.begin();
     let body = request.body.charged_to(tenant.0);
     let form::Form { file, fields } = while_expected(&mut permit, form::read(body, boundary, FIELDS)).await?;
@@ -79,7 +79,7 @@ async fn create(services: Arc<Services>, request: Request, task: Task) -> Result
     };
     let voices = match &services.diarizer {
         Some(diarizer) => {
-            let engine = model.transcriber.engine();
+            let engine = model.transcriber().engine();
             let known = &asked.known_speakers;
             known_speakers::voices((&services, engine), diarizer, known, &options, &origin).await?
         }

@@ -4,9 +4,12 @@
 //! the client's messages, and `answer` writes those of `wire`.
 
 mod answer;
+mod asyncapi;
 mod connection;
 mod control;
 mod wire;
+
+pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 
@@ -32,7 +35,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     }
     let deadline = Deadline::after(services.processing_timeout);
     let model = services.model(&mut parameters.common, Some(deadline)).await?;
-    let live = &model.live;
+    let live = model.live();
     let language = language::choice(&parameters.of_language(), live.model())?;
     let is_multilingual = matches!(language, LanguageChoice::Detect { .. });
     let options = Options {
@@ -44,6 +47,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         utterance_end: None,
         speech_started: false,
         voice: true,
+        voice_threshold: None,
         speakers: None,
         voices: None,
         prompt: None,
@@ -61,7 +65,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     // Boxed: a task is sized for the largest value it ever holds, and idle streams would pay for it.
     let opening = Box::new((permit, options, asked));
     let serve = async move |socket, stop| {
-        let connection = connection(&model.live, socket, opening);
+        let connection = connection(model.live(), socket, opening);
         connection.run(stop).await;
     };
     websocket::accept(request, limits, protocol, serve)

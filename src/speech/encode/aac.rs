@@ -2,7 +2,7 @@
 
 use oxideav_aac::encoder::{EncoderConfig, FRAME_LEN, StreamEncoder};
 
-use super::{Code, Error, linear};
+use super::code::{Code, Error, linear};
 
 pub struct Aac {
     encoder: StreamEncoder,

@@ -6,7 +6,7 @@ use flacenc::config;
 use flacenc::error::{Verified, Verify as _};
 use flacenc::source::{Fill as _, FrameBuf};
 
-use super::{Code, Error, linear};
+use super::code::{Code, Error, linear};
 
 /// Samples of a frame.
 const FRAME: usize = 4096;

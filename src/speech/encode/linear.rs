@@ -1,6 +1,8 @@
 //! Codings of single samples: 16 bits, and the 8 of G.711. Bare, or as a WAVE file.
 
-use super::{Code, Coding, Error, linear, wave};
+use super::code::{Code, Error, linear};
+use super::format::Coding;
+use super::wave;
 use crate::audio::g711::{linear_to_alaw, linear_to_mulaw};
 
 pub struct Linear {

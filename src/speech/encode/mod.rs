@@ -5,86 +5,25 @@
 //! ```
 
 mod aac;
+mod code;
 mod flac;
+mod format;
 mod linear;
 mod mp3;
 mod opus;
 mod wave;
 
+pub use code::Error;
+pub use format::{Coding, Format};
+
 use super::wav::VOICE_RATE;
-use crate::audio::{self, RateConverter};
+use crate::audio::RateConverter;
 use aac::Aac;
+use code::Code;
 use flac::Flac;
 use linear::Linear;
 use mp3::Mp3;
 use opus::OggOpus;
-
-/// A format of speech: mono always.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Format {
-    pub coding: Coding,
-    pub sample_rate_hz: u32,
-    /// Put it into a WAVE file; only for [`Coding::Linear16`], [`Coding::Mulaw`] and [`Coding::Alaw`].
-    pub is_wave: bool,
-}
-
-/// How samples become bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Coding {
-    /// Signed 16-bit, little-endian.
-    Linear16,
-    /// G.711 μ-law.
-    Mulaw,
-    /// G.711 A-law.
-    Alaw,
-    /// Rates and bit rates are those of layer III at 16 to 24 kHz.
-    Mp3 { bits_per_second: u32 },
-    /// AAC-LC in ADTS.
-    Aac { bits_per_second: u32 },
-    /// 16 bits.
-    Flac,
-    /// In Ogg; at 48 kHz.
-    Opus { bits_per_second: u32 },
-}
-
-impl Format {
-    /// The media type, as the wire format has it.
-    pub fn content_type(&self) -> String {
-        let rate = self.sample_rate_hz;
-        match self.coding {
-            _ if self.is_wave => "audio/wav".into(),
-            Coding::Linear16 => format!("audio/l16;rate={rate}"),
-            Coding::Mulaw => format!("audio/mulaw;rate={rate}"),
-            Coding::Alaw => format!("audio/alaw;rate={rate}"),
-            Coding::Mp3 { .. } => "audio/mpeg".into(),
-            Coding::Aac { .. } => "audio/aac".into(),
-            Coding::Flac => "audio/flac".into(),
-            Coding::Opus { .. } => "audio/ogg;codecs=opus".into(),
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("speech cannot be resampled")]
-    Rate(#[from] audio::Error),
-    #[error("speech cannot be encoded as {0}: {1}")]
-    Codec(&'static str, String),
-}
-
-/// The coding of one stream.
-trait Code: Send {
-    /// The bytes before the first samples. `samples`: how many there will be, if that is known.
-    fn head(&mut self, _samples: Option<u64>) -> Result<Vec<u8>, Error> {
-        Ok(Vec::new())
-    }
-
-    /// The bytes that are ready.
-    fn push(&mut self, samples: &[f32]) -> Result<Vec<u8>, Error>;
-
-    /// The rest.
-    fn finish(self: Box<Self>) -> Result<Vec<u8>, Error>;
-}
 
 /// Encodes one stream of speech.
 pub struct Encoder {
@@ -140,12 +79,6 @@ impl Encoder {
         bytes.extend(self.code.finish()?);
         Ok(bytes)
     }
-}
-
-/// A sample of 16 bits.
-fn linear(sample: f32) -> i16 {
-    // Saturates; the model's samples are within ±1, nearly always.
-    (sample * 32_767.0).round() as i16
 }
 
 #[cfg(test)]

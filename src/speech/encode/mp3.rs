@@ -5,7 +5,7 @@
 
 use oxideav_mp3::{ChannelMode, Mp3Encoder, QualityPreset};
 
-use super::{Code, Error, linear};
+use super::code::{Code, Error, linear};
 
 /// Samples of a frame at 16 to 24 kHz.
 const FRAME: usize = 576;

@@ -3,7 +3,7 @@
 use ::opus::{Application, Bitrate, Channels, Encoder, Signal};
 use ogg::writing::{PacketWriteEndInfo, PacketWriter};
 
-use super::{Code, Error};
+use super::code::{Code, Error};
 
 pub const SAMPLE_RATE_HZ: u32 = 48_000;
 /// Samples of a packet, 20 ms.

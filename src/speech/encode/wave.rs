@@ -1,6 +1,6 @@
 //! The head of a WAVE file (Microsoft, "Multiple channel audio data and WAVE files").
 
-use super::Coding;
+use super::format::Coding;
 
 const PCM: u16 = 0x0001;
 const ALAW: u16 = 0x0006;
