@@ -21,6 +21,7 @@ mod program;
 mod remote;
 mod sentences;
 mod service;
+mod stretch;
 mod voice;
 mod wav;
 mod wording;

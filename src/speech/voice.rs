@@ -12,6 +12,7 @@ use super::names;
 use super::pieces;
 use super::program::Program;
 use super::remote::Remote;
+use super::stretch::stretched;
 use super::wav::read_wav;
 use super::wording::Wording;
 
@@ -19,6 +20,8 @@ use super::wording::Wording;
 const SENTENCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for Kokoro if there is no program to fall back on: on a busy machine, late is better than never.
 const LAST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The paces at which Kokoro speaks clearly; others are made of these.
+const KOKORO_SPEEDS: std::ops::RangeInclusive<f32> = 0.7..=1.5;
 /// Cached sentences: greetings and prompts repeat.
 const CACHED_MAX: usize = 64;
 const CACHED_CHARACTERS_MAX: usize = 300;
@@ -177,9 +180,15 @@ impl Voice {
         if let Some(kokoro) = &self.0.kokoro {
             kokoro.prepare().await;
             let limit = if self.0.program.is_some() { SENTENCE_TIMEOUT } else { LAST_TIMEOUT };
-            let speaking = kokoro.speak(text.to_owned(), voice.as_deref(), *speed);
+            // Further from its usual pace the model slurs.
+            let own = speed.clamp(*KOKORO_SPEEDS.start(), *KOKORO_SPEEDS.end());
+            let speaking = kokoro.speak(text.to_owned(), voice.as_deref(), own);
             match tokio::time::timeout(limit, speaking).await {
-                Ok(Some(samples)) => return Some(samples),
+                Ok(Some(samples)) if own == *speed => return Some(samples),
+                Ok(Some(samples)) => {
+                    let rest = speed / own;
+                    return tokio::task::spawn_blocking(move || stretched(&samples, rest)).await.ok();
+                }
                 _ => tracing::warn!(voice = "kokoro", "the voice failed, or took too long"),
             }
         }
