@@ -127,6 +127,7 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
         audio: Limits::default(),
         usage: Log::open(state, &Default::default()).expect("a log"),
         other_paths: serde_json::Map::new(),
+        other_sockets: Vec::new(),
     };
     (parts, secret.expose().to_owned())
 }

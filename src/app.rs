@@ -273,6 +273,7 @@ impl AtWork {
             usage: usage.clone(),
             audio: config.audio.clone(),
             other_paths: sts.as_ref().map(|_| sts::openapi::paths()).unwrap_or_default(),
+            other_sockets: sts.as_ref().map(|_| sts::asyncapi::sockets()).unwrap_or_default(),
         };
         let services = Arc::new(Services::new(parts, &config.api));
         // Jobs make way as soon as the server begins to stop: the remaining time is for clients that wait for answers.

@@ -4,10 +4,11 @@
 //! `0.8999999761581421`. The types here round once, where a value is made, so that a type with one of them as a
 //! field cannot print more.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Seconds to the millisecond: finer than the 20 ms that the models tell apart.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Seconds(f64);
 
@@ -32,7 +33,7 @@ impl Seconds {
 }
 
 /// 0 to 1, to six digits: an `f32` has about seven.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Probability(f64);
 
@@ -43,7 +44,7 @@ impl Probability {
 }
 
 /// Any other measure of a model, to six digits.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Score(f64);
 

@@ -10,7 +10,7 @@
 //! | [`audio`]: formats; [`transcribe`]: how files are heard | [`app`]: health, metrics, logs |
 //! | [`live`]: streaming, redaction | [`engine`]: admission and load |
 //! | [`jobs`]: callbacks; [`speakers`]: diarization; [`voices`]: named speakers | [`share`]: shares of organisations |
-//! | [`speech`]: text to speech | |
+//! | [`speech`]: text to speech | [`usage`]: the log of requests |
 //! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
 //! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
 //! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
@@ -34,7 +34,7 @@
 //!    session → sms  room    an agent's session and its text messages; participants' seats
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
 //!                           hyper plumbing
-//! 1  audio  clock  digits  fetch  fields  figures  hub  identity  keys  onnx  outbound  patience  secret  share
+//! 1  asyncapi  audio  clock  digits  fetch  fields  figures  hub  identity  keys  onnx  outbound  patience  secret  share
 //!    state  telemetry  transcript  usage      ground
 //! ```
 //!
@@ -49,6 +49,7 @@
 //!
 //! | module     | may use |
 //! |------------|---------|
+//! | asyncapi   | |
 //! | audio      | |
 //! | transcript | |
 //! | figures    | |
@@ -83,12 +84,12 @@
 //! | turn       | audio, onnx |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
 //! | http       | keys, patience, share, telemetry, usage |
-//! | api        | http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, voices, audio, telemetry, usage |
+//! | api        | asyncapi, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
-//! | sts        | agent, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, vad |
+//! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, vad |
 //! | demo       | http, digits, identity, secret |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
 //! | app        | all |
@@ -97,6 +98,7 @@
 mod agent;
 pub mod api;
 pub mod app;
+pub mod asyncapi;
 pub mod audio;
 pub mod cli;
 mod clock;

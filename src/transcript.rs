@@ -4,7 +4,10 @@
 //! recognition counts from its window's start, a [`Transcript`] from the start
 //! of the file or stream.
 
+mod phrases;
 pub mod script;
+
+pub use phrases::{mean_log_probability, phrases};
 
 /// One word, with its leading space and adjoining punctuation as the model wrote them.
 #[derive(Debug, Clone, PartialEq)]
@@ -160,28 +163,34 @@ impl Segment {
     /// may lack one word. Figures, as of a telephone number that is read out, may come again and again. So may what stands between two spaces where words have none
     /// between them: it is a phrase or a sentence.
     pub fn loops(&self) -> bool {
-        self.looped || self.repeats_words()
+        loop_in(std::slice::from_ref(self))
     }
+}
 
-    fn repeats_words(&self) -> bool {
-        let words: Vec<String> = self.text.split_whitespace().map(str::to_lowercase).collect();
-        let bare = |word: &String| -> String { word.chars().filter(|c| c.is_alphanumeric()).collect() };
-        let bare: Vec<String> = words.iter().map(bare).collect();
-        let ends =
-            |word: &String| word.ends_with(script::ends_sentence) || word.contains(script::is_unspaced);
-        let is_figure = |word: &String| !word.contains(char::is_alphabetic);
-        LOOPED_WORDS.into_iter().any(|length| {
-            // The last time may lack the word that joined the ones before.
-            let joined = usize::from(length > JOINED_WORDS);
-            let run = 3 * length - joined;
-            (0..(words.len() + 1).saturating_sub(run)).any(|start| {
-                let again = &bare[start + length..start + run];
-                again.iter().zip(&bare[start..]).all(|(again, first)| again == first)
-                    && !words[start..start + length].iter().any(ends)
-                    && !words[start..start + length].iter().all(is_figure)
-            })
+/// Whether the `segments` of one window loop, each by itself or one into the next: see [`Segment::loops`].
+pub fn loop_in(segments: &[Segment]) -> bool {
+    let text: String = segments.iter().map(|segment| segment.text.as_str()).collect();
+    segments.iter().any(|segment| segment.looped) || repeats_words(&text)
+}
+
+/// See [`Segment::loops`].
+fn repeats_words(text: &str) -> bool {
+    let words: Vec<String> = text.split_whitespace().map(str::to_lowercase).collect();
+    let bare = |word: &String| -> String { word.chars().filter(|c| c.is_alphanumeric()).collect() };
+    let bare: Vec<String> = words.iter().map(bare).collect();
+    let ends = |word: &String| word.ends_with(script::ends_sentence) || word.contains(script::is_unspaced);
+    let is_figure = |word: &String| !word.contains(char::is_alphabetic);
+    LOOPED_WORDS.into_iter().any(|length| {
+        // The last time may lack the word that joined the ones before.
+        let joined = usize::from(length > JOINED_WORDS);
+        let run = 3 * length - joined;
+        (0..(words.len() + 1).saturating_sub(run)).any(|start| {
+            let again = &bare[start + length..start + run];
+            again.iter().zip(&bare[start..]).all(|(again, first)| again == first)
+                && !words[start..start + length].iter().any(ends)
+                && !words[start..start + length].iter().all(is_figure)
         })
-    }
+    })
 }
 
 /// The language that was spoken, and how sure the model is of it.
@@ -256,6 +265,9 @@ mod tests {
         let schedule = " what's your country's schedule for you";
         assert!(loops(&format!(" has knocked{schedule} and{schedule} and{schedule}.")));
         assert!(!loops(&format!(" has knocked{schedule} and{schedule} and then")));
+        let segment = |text: &str| Segment { text: text.into(), ..Segment::default() };
+        let parts = [" And we're going to space,"; 4].map(segment);
+        assert!(loop_in(&parts) && !loop_in(&parts[..2]), "over several segments");
         let ended = Segment { text: " ha".into(), looped: true, ..Segment::default() };
         assert!(ended.loops(), "the rest of the loop was not written");
         for said in [

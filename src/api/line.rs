@@ -98,6 +98,13 @@ impl Line {
         Self { socket, idle: Patience::new(idle_limit), idle_limit, write_limit, was_read: true }
     }
 
+    /// With another limit on the time for which the client may be silent.
+    #[must_use]
+    pub fn idle_after(mut self, limit: Duration) -> Self {
+        (self.idle, self.idle_limit) = (Patience::new(limit), limit);
+        self
+    }
+
     /// Called before each wait: whether [`Self::next`] will be called, and whether the client has sent everything. A client
     /// is not idle while the server does not read, nor once it need not send anything more.
     pub fn prepare(&mut self, reads: bool, is_closing: bool) {

@@ -10,6 +10,7 @@
 //! [enrolled voices]: crate::voices
 //! [formats]: crate::audio
 //! [fetching]: crate::fetch
+//! [requests]: crate::usage
 //! [sharing]: crate::share
 //! [whole files]: crate::transcribe
 #![doc = include_str!("README.md")]
@@ -34,6 +35,7 @@ pub mod parameters;
 mod raw;
 mod readiness;
 mod services;
+mod sockets;
 mod source;
 mod speak;
 mod speakers;
@@ -61,6 +63,7 @@ use endpoint::endpoint;
 pub fn router(services: impl Into<Arc<Services>>) -> Router {
     let services = services.into();
     let description = openapi::build(services.other_paths.clone());
+    let sockets = sockets::build(&services.other_sockets);
     let listen = endpoint(&services, listen::listen);
     manage::routes(Router::new(), &services)
         .logged_in(services.usage.clone())
@@ -74,18 +77,30 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::POST, "/v1/speak", endpoint(&services, speak::request))
         .route(Method::GET, "/v1/speak", endpoint(&services, speak::stream))
         .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
+        .route(
+            Method::POST,
+            "/v1/realtime/client_secrets",
+            endpoint(&services, openai::realtime::client_secret),
+        )
+        .route(
+            Method::POST,
+            "/v1/realtime/transcription_sessions",
+            endpoint(&services, openai::realtime::transcription_session),
+        )
         .route(Method::POST, "/v1/speakers", endpoint(&services, speakers::enrol))
         .route(Method::GET, "/v1/speakers", endpoint(&services, speakers::list))
         .route(Method::GET, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::one))
         .route(Method::DELETE, "/v1/speakers/{speaker_id}", endpoint(&services, speakers::delete))
         .route(Method::POST, "/v1/auth/grant", endpoint(&services, grant::grant))
         .route(Method::GET, "/v1/auth/token", endpoint(&services, grant::token))
+        .route(Method::POST, "/v1/audio/speech", endpoint(&services, openai::speech::speech))
         .route(Method::POST, "/v1/audio/transcriptions", endpoint(&services, openai::transcribe))
         .route(Method::POST, "/v1/audio/translations", endpoint(&services, openai::translate))
         .route(Method::GET, "/v1/models", endpoint(&services, openai::list))
         .route(Method::GET, "/v1/models/{model}", endpoint(&services, openai::one))
         .with_failures(openai::error::form)
         .route(Method::GET, "/openapi.json", move |_| ready(Ok(json(StatusCode::OK, &description))))
+        .route(Method::GET, "/asyncapi.json", move |_| ready(Ok(json(StatusCode::OK, &sockets))))
         .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))
         .route_to_the_end(Method::GET, "/health", endpoint(&services, health::health))
         .route_to_the_end(Method::GET, "/livez", endpoint(&services, health::livez))

@@ -45,6 +45,7 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
         ("/readyz", "Whether the server accepts work."),
         ("/v1/status", "How much work there is, and which models are served and loaded."),
         ("/openapi.json", "This document."),
+        ("/asyncapi.json", "The WebSockets, in AsyncAPI 3.0."),
     ] {
         paths.insert(path.to_owned(), json!({"get": plain(about)}));
     }
@@ -130,6 +131,26 @@ fn turns() -> Value {
             "503": busy("Busy."),
         },
     })
+}
+
+/// The parameters of `/v1/listen` as a WebSocket: JSON Schema by name.
+pub(super) fn live_query() -> Map<String, Value> {
+    by_name(&live())
+}
+
+/// Those of `/v2/listen`.
+pub(super) fn turns_query() -> Map<String, Value> {
+    by_name(&turns())
+}
+
+fn by_name(operation: &Value) -> Map<String, Value> {
+    let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named = |parameter: &Value| {
+        let mut schema = parameter["schema"].clone();
+        schema["description"] = parameter["description"].clone();
+        Some((parameter["name"].as_str()?.to_owned(), schema))
+    };
+    parameters.iter().filter_map(named).collect()
 }
 
 /// A parameter that only streams have.

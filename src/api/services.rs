@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::openai::names;
 use super::readiness::{Activity, Readiness};
+use crate::asyncapi::Socket;
 use crate::audio;
 use crate::fetch::Fetcher;
 use crate::http::Authenticator;
@@ -65,6 +66,8 @@ pub struct Services {
     pub(super) started: SystemTime,
     /// For `/openapi.json`.
     pub(super) other_paths: serde_json::Map<String, serde_json::Value>,
+    /// For `/asyncapi.json`.
+    pub(super) other_sockets: Vec<Socket>,
 }
 
 /// The parts of [`Services`].
@@ -89,6 +92,8 @@ pub struct Parts {
     pub audio: audio::Limits,
     /// The paths of other services on the same port, in OpenAPI's form.
     pub other_paths: serde_json::Map<String, serde_json::Value>,
+    /// The WebSockets of other services on the same port.
+    pub other_sockets: Vec<Socket>,
 }
 
 impl Services {
@@ -111,6 +116,7 @@ impl Services {
             model_names: config.openai.clone(),
             started: SystemTime::now(),
             other_paths: parts.other_paths,
+            other_sockets: parts.other_sockets,
         }
     }
 }

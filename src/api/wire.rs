@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -123,7 +124,7 @@ pub struct EnrolledSpeakers {
     pub speakers: Vec<EnrolledSpeaker>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ModelInfo {
     pub name: String,
     pub version: String,
@@ -136,7 +137,7 @@ pub struct DiarizeInfo {
     pub arch: &'static str,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Warning {
     pub parameter: &'static str,
     #[serde(rename = "type")]
@@ -144,7 +145,7 @@ pub struct Warning {
     pub message: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WarningKind {
     UnsupportedParameter,
@@ -200,14 +201,14 @@ pub struct Channel {
     pub alternatives: Vec<Alternative>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Search {
     pub query: String,
     /// The surest first.
     pub hits: Vec<Hit>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Hit {
     /// 0 to 1.
     pub confidence: Probability,
@@ -257,7 +258,7 @@ pub struct Sentence {
     pub speaker: Option<usize>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Word {
     /// Lower case, without adjoining punctuation.
     pub word: String,

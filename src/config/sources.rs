@@ -134,7 +134,8 @@ impl Variable {
             None if NO_SETTINGS.contains(&name.as_str()) || is_service_link(&name) => return None,
             None => name.strip_prefix(PREFIX)?.to_ascii_lowercase().replace("__", "."),
         };
-        let is_list = matches!(defaults.find_value(&setting), Ok(Value::Array(..)));
+        let default = defaults.find_value(&setting);
+        let is_list = matches!(default, Ok(Value::Array(..)));
         // Other programs treat an empty variable as unset.
         if alias.is_some() && !is_list && text.is_empty() {
             return None;
@@ -143,6 +144,10 @@ impl Variable {
             let text = text.trim().trim_start_matches('[').trim_end_matches(']');
             let items = text.split(',').map(|item| item.trim().trim_matches('"'));
             items.filter(|item| !item.is_empty()).collect::<Vec<_>>().into()
+        } else if let (Ok(Value::Dict(..)), Ok(table)) =
+            (default, Toml::from_str::<Dict>(&format!("table = {text}")))
+        {
+            table.into_values().next().unwrap_or_else(|| Value::from(text))
         } else {
             Value::from(text)
         };

@@ -3,7 +3,7 @@
 
 use super::model::Hypothesis;
 use super::window::{DecodingOptions, Recognition};
-use crate::transcript::Segment;
+use crate::transcript::{Segment, loop_in};
 
 /// Text of less than so many times the threshold of mean log-probability means nothing. At high temperatures most
 /// attempts are like that.
@@ -15,7 +15,7 @@ pub struct Quality {
     pub average_log_probability: f32,
     pub no_speech_probability: f32,
     pub compression_ratio: f32,
-    /// See [`Segment::loops`].
+    /// See [`loop_in`].
     pub loops: bool,
 }
 
@@ -25,7 +25,7 @@ impl From<&Hypothesis> for Quality {
             average_log_probability: hypothesis.average_log_probability,
             no_speech_probability: hypothesis.no_speech_probability,
             compression_ratio: hypothesis.compression_ratio,
-            loops: hypothesis.segments.iter().any(Segment::loops),
+            loops: loop_in(&hypothesis.segments),
         }
     }
 }
@@ -88,7 +88,8 @@ impl Recognition {
 
     /// Whether attempts at higher temperatures may do better; for a window that was tried at one alone.
     pub fn needs_fallback(&self, options: &DecodingOptions) -> bool {
-        self.segments.iter().any(|segment| Quality::from(segment).needs_fallback(options))
+        let loops = || options.compression_ratio_threshold.is_some() && loop_in(&self.segments);
+        self.segments.iter().any(|segment| Quality::from(segment).needs_fallback(options)) || loops()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::window::DecodingOptions;
 use crate::audio::SAMPLE_RATE;
-use crate::transcript::Word;
+use crate::transcript::{Word, mean_log_probability};
 
 /// Rounds of listening again to voice without words: the second one hears what is left of a long stretch.
 pub const LISTENINGS_MAX: usize = 2;
@@ -35,12 +35,8 @@ impl DecodingOptions {
 
     /// Whether `words` by themselves are as probable as a whole window's must be: the words around them may be surer.
     pub fn accept<'a>(&self, words: impl IntoIterator<Item = &'a Word>) -> bool {
-        let (mut sum, mut count) = (0.0, 0);
-        for word in words {
-            sum += word.probability.ln();
-            count += 1;
-        }
-        count > 0 && self.log_probability_threshold.is_none_or(|min| sum / count as f32 >= min)
+        let mean = mean_log_probability(words);
+        mean > f32::NEG_INFINITY && self.log_probability_threshold.is_none_or(|min| mean >= min)
     }
 }
 

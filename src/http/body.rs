@@ -3,20 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 
 use super::config::Config;
 use super::failure::Failure;
+use super::joined::Joined;
 use crate::patience::{Rate, RateTimer};
 use crate::share::{Part, Refused, Share, Tenants};
 
 /// The unit in which memory for bodies is reserved.
 const UNIT_BYTES: u64 = 4096;
-/// Allocated at once for a body of known length; more as its bytes arrive.
-const FIRST_CAPACITY_MAX: u64 = 1 << 20;
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 /// Why a body could not be read.
@@ -145,24 +144,12 @@ impl Body {
     /// # Errors
     /// As [`Body::collect`].
     pub async fn collect_at_most(self, limit: u64) -> Result<Buffered, Error> {
-        let declared = self.declared.unwrap_or(0);
         let mut chunks = self.chunks_at_most(limit)?;
-        let mut only = Bytes::new();
-        let mut joined = BytesMut::new();
-        while let Some(data) = chunks.next().await? {
-            // A body of one frame is passed on without a copy.
-            if only.is_empty() && joined.is_empty() {
-                only = data;
-                continue;
-            }
-            if joined.is_empty() {
-                joined.reserve(usize::try_from(declared.min(FIRST_CAPACITY_MAX)).unwrap_or(0));
-                joined.extend_from_slice(&std::mem::take(&mut only));
-            }
-            joined.extend_from_slice(&data);
+        let mut joined = Joined::default();
+        while let Some(piece) = chunks.next().await? {
+            joined.add(piece);
         }
-        let bytes = if joined.is_empty() { only } else { joined.freeze() };
-        Ok(Buffered { bytes, _room: chunks.into_room() })
+        Ok(Buffered { bytes: joined.finish(), _room: chunks.into_room() })
     }
 
     /// Reads the body piece by piece, up to the server's limit.

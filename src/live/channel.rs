@@ -2,17 +2,17 @@
 //! engine: the [`super::Session`] carries its requests to the engine and the answers back.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
 
 use super::activity::Activity;
 use super::agreement::Agreement;
+use super::closing::{Close, Reason, Work};
 use super::context::Context;
 use super::event::{Event, Results};
 use super::intake::{Intake, Mark};
 use super::second_listening::SecondListening;
 use super::settings::Settings;
-use super::span::{ENDPOINTING, FRAME, Span, placed_beside_silence, to_samples, to_seconds};
+use super::span::{FRAME, Span, placed_beside_silence, to_samples, to_seconds};
 use super::utterance::Utterance;
 use super::voice::{Heard, Voice};
 use crate::audio::{Pcm, SAMPLE_RATE};
@@ -45,47 +45,6 @@ const LANGUAGE_PROBABILITY: f32 = 0.5;
 pub struct Request {
     pub pcm: Pcm,
     pub options: DecodingOptions,
-}
-
-/// Why a span is closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
-    Pause,
-    Gap,
-    Silence,
-    Long,
-    Finalize,
-    End,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Close {
-    at: u64,
-    reason: Reason,
-}
-
-enum Work {
-    Idle,
-    /// An open span is being recognised up to here.
-    Open {
-        start: u64,
-        end: u64,
-    },
-    /// A span is closed as soon as its window is recognised.
-    Closing {
-        close: Close,
-        start: u64,
-        end: u64,
-        words: Vec<Word>,
-        is_thorough: bool,
-    },
-    /// A span is closed as soon as its voice without words was listened to again: now this audio.
-    ListeningAgain {
-        close: Close,
-        words: Vec<Word>,
-        listening: SecondListening,
-        audio: Range<u64>,
-    },
 }
 
 /// The open span and its recognition so far.
@@ -135,11 +94,11 @@ impl Channel {
         Self {
             index,
             hop: settings.least_hop,
+            endpointer: Endpointer::new(settings.endpointing),
             settings,
             heard_language: None,
             intake: Intake::new(voice),
             position: 0,
-            endpointer: Endpointer::new(ENDPOINTING),
             open: OpenSpan::new(Span::new(0)),
             work: Work::Idle,
             past: Past {
@@ -152,14 +111,16 @@ impl Channel {
         }
     }
 
-    /// Other settings from here on. A language that was detected is still expected.
+    /// Other settings from here on. A language that was detected is still expected, if it may be.
     pub fn configure(&mut self, mut settings: Settings) {
-        if let (LanguageChoice::Detect { expected, .. }, LanguageChoice::Detect { expected: detected, .. }) =
-            (&mut settings.language, &self.settings.language)
+        if let LanguageChoice::Detect { among, expected } = &mut settings.language
+            && let LanguageChoice::Detect { expected: Some(detected), .. } = &self.settings.language
+            && (among.is_empty() || among.contains(detected))
         {
-            expected.clone_from(detected);
+            *expected = Some(detected.clone());
         }
         self.past.utterance.configure(settings.speech_started, settings.gap);
+        self.endpointer.configure(settings.endpointing);
         self.settings = settings;
     }
 
@@ -463,7 +424,11 @@ impl Channel {
             events.push_back(Event::Results(results));
         }
         let is_long = close.reason == Reason::Long;
-        self.open = OpenSpan::new(if is_long { self.open.span.after(close.at) } else { Span::new(close.at) });
+        self.open = OpenSpan::new(if is_long {
+            self.open.span.after(close.at, self.settings.endpointing)
+        } else {
+            Span::new(close.at)
+        });
         self.past.has_ended = close.reason == Reason::End;
         self.forget();
     }

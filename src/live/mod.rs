@@ -22,6 +22,7 @@
 mod activity;
 mod agreement;
 mod channel;
+mod closing;
 mod config;
 mod context;
 mod event;
@@ -117,6 +118,11 @@ impl Live {
         let shared = Arc::get_mut(&mut self.shared).expect("nothing shares it yet; this is a bug");
         shared.turn_model = model;
         self
+    }
+
+    /// The model that judges whether turns have ended.
+    pub fn turn_model(&self) -> Option<&TurnModel> {
+        self.shared.turn_model.as_ref()
     }
 
     /// The same for the engine of another model. Its streams count as those of this one.

@@ -24,6 +24,8 @@ pub struct Options {
     pub speech_started: bool,
     /// Send [`super::Event::Voice`].
     pub voice: bool,
+    /// The probability from which a frame is voice, 0 to 1; `None`: as for whole files.
+    pub voice_threshold: Option<f32>,
     /// Words of final results have speakers, numbered in each channel separately.
     pub speakers: Option<speakers::Options>,
     /// With `speakers`: those whose voices are among these have names.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::options::Options;
-use super::span::to_samples;
+use super::span::{endpointing, to_samples};
 use crate::audio::SAMPLE_RATE;
 use crate::engine::{DecodingOptions, LanguageChoice, Term};
+use crate::vad::Endpointing;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -17,6 +18,8 @@ pub struct Settings {
     pub interim_results: bool,
     pub speech_started: bool,
     pub voice: bool,
+    /// What counts as voice.
+    pub endpointing: Endpointing,
     /// New audio before an open span is recognised again.
     pub least_hop: u64,
     pub language: LanguageChoice,
@@ -36,6 +39,7 @@ impl Settings {
             interim_results: options.interim_results,
             speech_started: options.speech_started,
             voice: options.voice,
+            endpointing: endpointing(options.voice_threshold),
             least_hop: milliseconds(hop_ms.max(100)),
             language: options.language.clone(),
             prompt: options.prompt.clone(),

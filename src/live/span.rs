@@ -13,6 +13,13 @@ use crate::vad::{
 /// The channel measures the pauses, which depend on the client's options.
 pub const ENDPOINTING: Endpointing =
     Endpointing { begin: 0.2, stay: 0.15, resume: 0.2, begin_frames: 1, pause_frames: None };
+/// [`ENDPOINTING`], with another threshold for the begin of voice, the others in proportion to it.
+pub fn endpointing(begin: Option<f32>) -> Endpointing {
+    let scale = begin.map_or(1.0, |begin| begin / ENDPOINTING.begin);
+    let Endpointing { begin, stay, resume, .. } = ENDPOINTING;
+    Endpointing { begin: begin * scale, stay: stay * scale, resume: resume * scale, ..ENDPOINTING }
+}
+
 /// Voice of fewer frames, none of them [`SURE_SPEECH`], is a click.
 const MIN_VOICED_FRAMES: usize = 4;
 /// Audio kept around voice: consonants are faint.
@@ -120,11 +127,11 @@ impl Span {
     }
 
     /// The span after a cut at `at`, with the frames that have come since. The cut is taken to be within speech.
-    pub fn after(&self, at: u64) -> Self {
+    pub fn after(&self, at: u64, endpointing: Endpointing) -> Self {
         let mut next = Self::new(at);
         let Some(voice) = &self.voice else { return next };
         let first = self.index(at);
-        let mut endpointer = Endpointer::speaking(ENDPOINTING);
+        let mut endpointer = Endpointer::speaking(endpointing);
         for (index, &probability) in self.frames.iter().enumerate().skip(first) {
             let position = frame_start(voice.start) + index as u64 * FRAME;
             endpointer.frame(probability);
@@ -262,7 +269,7 @@ mod tests {
         assert!((cut - 3.25).abs() < 1e-3, "cut at {cut}");
         let without = to_seconds(span.cut(to_samples(2.5)..to_samples(6.0), &[]));
         assert!((3.2..3.53).contains(&without), "cut at {without}");
-        let rest = span.after(to_samples(3.25));
+        let rest = span.after(to_samples(3.25), ENDPOINTING);
         assert_eq!((rest.start, rest.voice_end()), (to_samples(3.25), Some(200 * FRAME)));
         assert_eq!(rest.sure_frames_after(0), 90);
     }

@@ -1,6 +1,7 @@
 //! Messages of the room: those of the voice-agent interface whose wire format the API follows, and a few
 //! additional ones that its SDKs ignore.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
@@ -125,7 +126,7 @@ fn format(value: Option<&Value>, default: Format) -> Result<Format, Problem> {
 }
 
 /// A message to a participant. Its JSON lists members in alphabetical order.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Message<'a> {
     Welcome {

@@ -11,6 +11,7 @@
 
 mod access;
 mod action;
+pub mod asyncapi;
 pub mod config;
 mod converse;
 mod endpoint;

@@ -19,17 +19,28 @@ use crate::engine::{AudioPermit, Error, LanguageChoice};
 use crate::telemetry::metrics;
 use crate::transcript::{DetectedLanguage, Segment, Transcript};
 
+/// Windows in the engine at first. Each that is handed over makes room for one more: windows of one batch are ready at the
+/// same time, and the first text should not wait for so many.
+const FIRST_WINDOWS: usize = 2;
+
 /// The segments handed over so far.
 struct Delivery<'a> {
     deliver: &'a mut (dyn FnMut(&[Segment]) + Send),
+    /// Gets a permit more with each window, until none is `left`.
+    room: &'a Semaphore,
+    left: usize,
     segments: Vec<Segment>,
     /// The end of the last word.
     end: f64,
 }
 
 impl Delivery<'_> {
-    /// Hands over `segments`, with times that go on from those before.
+    /// Hands over the `segments` of a window, with times that go on from those before.
     fn add(&mut self, mut segments: Vec<Segment>) {
+        if self.left > 0 {
+            self.left -= 1;
+            self.room.add_permits(1);
+        }
         for word in segments.iter_mut().flat_map(|segment| &mut segment.words) {
             word.start = word.start.max(self.end);
             word.end = word.end.max(word.start);
@@ -55,10 +66,11 @@ impl Transcriber {
         options: &TranscribeOptions,
         deliver: &mut (dyn FnMut(&[Segment]) + Send),
     ) -> Result<Transcript, Error> {
-        let windows = WINDOWS_PER_SLOT * self.model().slots.max(1);
-        let room = Semaphore::new(windows.min(Semaphore::MAX_PERMITS));
-        let work = Work { options, admission, room };
-        let mut delivery = Delivery { deliver, segments: Vec::new(), end: 0.0 };
+        let windows = (WINDOWS_PER_SLOT * self.model().slots.max(1)).min(Semaphore::MAX_PERMITS);
+        let first = FIRST_WINDOWS.min(windows);
+        let work = Work { options, admission, room: Semaphore::new(first) };
+        let mut delivery =
+            Delivery { deliver, room: &work.room, left: windows - first, segments: Vec::new(), end: 0.0 };
         let transcript = match &self.speech {
             Some(speech) => self.windows_in_turn(speech, sound, &work, &mut delivery).await?,
             None => self.sequels_in_turn(sound, &work, &mut delivery).await?,
@@ -134,6 +146,9 @@ impl Transcriber {
         let choice = detect(languages::expected(&first));
         let mut windows: FuturesOrdered<_> =
             others.iter().map(|window| self.first(window, channel, &choice, work)).collect();
+        // A room of its own: windows that wait for nothing but to be asked may hold all permits of the other one.
+        let revision =
+            Work { options: work.options, admission: work.admission, room: Semaphore::new(FIRST_WINDOWS) };
         // Those of `heard` before `settled` were handed over.
         let (mut heard, mut delivered) = (vec![first], Vec::new());
         let mut settled = 0;
@@ -143,14 +158,14 @@ impl Transcriber {
                 if let Some(main) = languages::main(&heard)
                     && languages::is_misheard(&window, &main)
                 {
-                    window = self.again(&window.plan, main, channel, work).await?;
+                    window = self.again(&window.plan, main, channel, &revision).await?;
                 }
                 heard.push(window);
             }
             let may_change = languages::may_change(&heard).get(settled).copied().unwrap_or_default();
             let window = heard[settled].clone();
             let parts = match may_change {
-                true => self.by_language(window, channel, among, work).await?,
+                true => self.by_language(window, channel, among, &revision).await?,
                 false => vec![window],
             };
             delivered.extend(parts.into_iter().map(|part| handed_over(part, plan, delivery)));

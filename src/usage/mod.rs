@@ -6,6 +6,7 @@
 //! One row for each request that did work: when, whose key, which endpoint, how it ended, how much audio or text,
 //! which model, its tags and the names of its features. No audio, no words, no addresses, no other values of
 //! parameters. The log is bounded in time and size, and written off the path of requests.
+#![doc = include_str!("README.md")]
 
 mod config;
 mod database;

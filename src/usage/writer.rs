@@ -19,6 +19,8 @@ const BATCH_MAX: usize = 512;
 /// Amendments that wait for their request.
 const EARLY_MAX: usize = 256;
 const PURGE_EVERY: Duration = Duration::from_secs(600);
+/// Entries after which the log is cut to its bound, whatever the time.
+const PURGE_AFTER: usize = 10_000;
 
 /// Hands messages to the writer. Cheap to clone.
 #[derive(Clone)]
@@ -44,8 +46,14 @@ impl Queue {
 /// Starts the thread. It ends when the last queue is dropped.
 pub(super) fn start(database: Database, config: &Config) -> std::io::Result<Queue> {
     let (sender, receiver) = sync_channel(QUEUE_MAX);
-    let mut writer =
-        Writer { database, config: config.clone(), purged: None, is_failing: false, early: Vec::new() };
+    let mut writer = Writer {
+        database,
+        config: config.clone(),
+        purged: None,
+        written: 0,
+        is_failing: false,
+        early: Vec::new(),
+    };
     std::thread::Builder::new().name("usage".into()).spawn(move || writer.run(&receiver))?;
     Ok(Queue(Arc::new(sender)))
 }
@@ -54,6 +62,8 @@ struct Writer {
     database: Database,
     config: Config,
     purged: Option<Instant>,
+    /// Entries since then.
+    written: usize,
     is_failing: bool,
     /// Amendments that came before their request, which is answered while its job already runs.
     early: Vec<Message>,
@@ -71,8 +81,10 @@ impl Writer {
             // Some requests never come: the oldest amendments give way.
             self.early.drain(..self.early.len().saturating_sub(EARLY_MAX));
             self.report(written, entries);
-            if self.purged.is_none_or(|purged| purged.elapsed() >= PURGE_EVERY) {
-                self.purged = Some(Instant::now());
+            self.written += entries;
+            let is_due = self.purged.is_none_or(|purged| purged.elapsed() >= PURGE_EVERY);
+            if is_due || self.written >= PURGE_AFTER {
+                (self.purged, self.written) = (Some(Instant::now()), 0);
                 let purged = self.database.purge(&self.config, SystemTime::now());
                 self.report(purged, 0);
             }

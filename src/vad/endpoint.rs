@@ -63,6 +63,11 @@ impl Endpointer {
         Self { in_utterance: true, ..Self::new(endpointing) }
     }
 
+    /// Other thresholds from here on.
+    pub fn configure(&mut self, endpointing: Endpointing) {
+        self.endpointing = endpointing;
+    }
+
     /// Takes the probability of speech in the next frame.
     pub fn frame(&mut self, probability: f32) -> Step {
         let Endpointing { begin, stay, resume, begin_frames, pause_frames } = self.endpointing;

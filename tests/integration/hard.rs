@@ -160,7 +160,7 @@ pub fn in_order(said: &[String], heard: &[String]) -> usize {
     row[heard.len()]
 }
 
-fn level(sound: &[f32], loudness: f32) -> Vec<f32> {
+pub fn level(sound: &[f32], loudness: f32) -> Vec<f32> {
     let power = sound.iter().map(|sample| f64::from(sample * sample)).sum::<f64>() / sound.len() as f64;
     let gain = loudness / power.sqrt() as f32;
     sound.iter().map(|sample| sample * gain).collect()
@@ -205,7 +205,7 @@ fn white(seed: u32) -> impl Iterator<Item = f32> {
 }
 
 /// Noise of equal power in each octave, as in a room.
-fn pink(samples: usize, seed: u32) -> Vec<f32> {
+pub fn pink(samples: usize, seed: u32) -> Vec<f32> {
     let mut slow = [0.0; 3];
     let sample = |white: f32| {
         let poles = [(0.997_65, 0.099_046), (0.963, 0.296_516_4), (0.57, 1.052_691_3)];

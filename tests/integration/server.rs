@@ -235,6 +235,7 @@ impl TestServer {
             usage: Log::open(state.path(), &usage::Config::default()).expect("a log"),
             audio: setup.audio,
             other_paths: serde_json::Map::new(),
+            other_sockets: Vec::new(),
         };
         let services = Arc::new(Services::new(parts, &setup.api));
         let stop_jobs = CancellationToken::new();

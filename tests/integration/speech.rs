@@ -18,10 +18,10 @@ pub fn cache(name: &str) -> PathBuf {
     path
 }
 
-fn engine(compute_type: ComputeType) -> Engine {
+pub fn engine(model: &'static str, compute_type: ComputeType) -> Engine {
     let config =
         Config { device: DeviceChoice::Cpu, compute_type, threads: 2, slots: 8, ..Config::default() };
-    let load = move || models::load(&cache("models/base"), &config);
+    let load = move || models::load(&cache(model), &config);
     // Tests run side by side on one engine: however slow the machine, none is refused.
     let admission =
         EngineConfig { max_wait_seconds: 3600.0, stall_seconds: 3600.0, ..EngineConfig::default() };
@@ -33,7 +33,7 @@ pub fn transcriber() -> Transcriber {
     static TRANSCRIBER: OnceLock<Transcriber> = OnceLock::new();
     let start = || {
         let vad = Vad::load(&cache("models/silero-vad")).expect("the model loads");
-        Transcriber::with_vad(engine(ComputeType::Auto), vad, VadOptions::default())
+        Transcriber::with_vad(engine("models/base", ComputeType::Auto), vad, VadOptions::default())
     };
     TRANSCRIBER.get_or_init(start).clone()
 }
@@ -101,8 +101,8 @@ pub async fn transcribe(transcriber: &Transcriber, pcm: Pcm) -> Transcript {
 async fn passages_of_a_novel_are_heard_in_every_number_type() {
     let transcribers = [
         transcriber(),
-        Transcriber::new(engine(ComputeType::F32)),
-        Transcriber::new(engine(ComputeType::Bf16)),
+        Transcriber::new(engine("models/base", ComputeType::F32)),
+        Transcriber::new(engine("models/base", ComputeType::Bf16)),
     ];
     for transcriber in transcribers {
         let device = &transcriber.model().device;

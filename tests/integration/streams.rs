@@ -205,6 +205,7 @@ pub fn wanted() -> Options {
         utterance_end: None,
         speech_started: false,
         voice: false,
+        voice_threshold: None,
         speakers: None,
         voices: None,
         prompt: None,

@@ -77,7 +77,7 @@ print(json.dumps({
         project.project_id, tag="sdk", smart_format=True, method="sync", endpoint="listen").results),
     "fields": projects.usage.fields.list(project.project_id).tags,
     "models": [model.name for model in models],
-    "model": client.manage.v1.models.get(models[0].uuid).name,
+    "model": client.manage.v1.models.get(models[0].uuid_).name,
     "project models": len(projects.models.list(project.project_id).stt),
     "none": [
         len(projects.members.list(project.project_id).members),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::api::parameters::{self, Parameters};
 
 /// A client's text message.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Control {
     /// Keeps the stream alive.
@@ -24,7 +25,7 @@ pub enum Control {
 }
 
 /// Options to change from here on.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct Change {
     /// All terms to expect, replacing the previous ones.
     #[serde(default)]

@@ -6,10 +6,13 @@
 //! elsewhere.
 
 mod answer;
+mod asyncapi;
 mod callback;
 mod connection;
 mod control;
 mod wire;
+
+pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -57,6 +60,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         utterance_end: parameters.utterance_end,
         speech_started: parameters.vad_events,
         voice: false,
+        voice_threshold: None,
         speakers: parameters.common.speakers(),
         voices: parameters.common.identify_speakers.then(|| services.voices.of(caller.tenant)),
         prompt: None,

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::api::wire::{ModelInfo, Search, Warning, Word};
 use crate::figures::{Probability, Seconds};
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Message {
     Results(Box<Results>),
@@ -47,7 +48,7 @@ pub enum Message {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Results {
     /// The channel, and how many there are.
     pub channel_index: [usize; 2],
@@ -60,7 +61,7 @@ pub struct Results {
     pub from_finalize: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Channel {
     pub alternatives: [Alternative; 1],
     /// With `search`: where each term is in this result.
@@ -68,7 +69,7 @@ pub struct Channel {
     pub search: Option<Vec<Search>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Alternative {
     pub transcript: String,
     /// Mean of the words' confidences, 0 to 1; 0 without words.
@@ -79,7 +80,7 @@ pub struct Alternative {
     pub words: Vec<Word>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ResultsMetadata {
     pub request_id: Uuid,
     pub model_info: ModelInfo,
@@ -88,7 +89,7 @@ pub struct ResultsMetadata {
     pub extra: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Metadata {
     /// Always `deprecated`.
     pub transaction_key: &'static str,

@@ -24,7 +24,7 @@ impl Period {
     /// period ends `now`, and begins 30 days before its end.
     ///
     /// # Errors
-    /// 400 for anything else, and for an end before the start.
+    /// 400 for anything else, and for an end that is not after the start.
     pub fn of_query(query: &str, now: SystemTime) -> Result<Self, Failure> {
         let given = |name: &'static str| {
             let value = form_urlencoded::parse(query.as_bytes()).find(|(given, _)| given == name);
@@ -44,8 +44,8 @@ impl Period {
             Some((time, _)) => time,
             None => end.checked_sub(DAY * DAYS_BY_DEFAULT).unwrap_or(UNIX_EPOCH).max(UNIX_EPOCH),
         };
-        if start > end {
-            return Err(error::invalid_query("start", "must not be after `end`"));
+        if start >= end {
+            return Err(error::invalid_query("start", "must be before `end`"));
         }
         Ok(Self { start, end })
     }

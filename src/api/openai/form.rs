@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::stream;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
@@ -11,7 +11,7 @@ use multer::Multipart;
 use super::super::decode::Fetched;
 use super::super::source;
 use super::error::{invalid, malformed};
-use crate::http::{Body, BodyError, Failure};
+use crate::http::{Body, BodyError, Failure, Joined};
 
 /// Fields of a form, known or not.
 const FIELDS_MAX: usize = 1000;
@@ -21,8 +21,6 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 const CLIP_BYTES_MAX: usize = 8 << 20;
 /// The length of the head of a field, and of what comes before the first one.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// Allocated at once for a file; more as it arrives.
-const FIRST_CAPACITY_MAX: u64 = 1 << 20;
 
 /// A form with one file.
 pub struct Form {
@@ -62,7 +60,6 @@ pub fn boundary(headers: &HeaderMap) -> Result<String, Failure> {
 /// # Errors
 /// 400 for a form that breaks off or that lacks its file, 408, 413, 429 and 503 as for any body.
 pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, Failure> {
-    let declared = body.declared_bytes().unwrap_or(0);
     let mut chunks = body.chunks()?;
     let head = AtomicUsize::new(0);
     let parts = {
@@ -80,7 +77,7 @@ pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, 
             };
             Some((piece, chunks))
         });
-        parts(Multipart::new(pieces, boundary), &head, declared, known).await
+        parts(Multipart::new(pieces, boundary), &head, known).await
     };
     let (file, fields) = parts?;
     // What follows the last boundary means nothing, and the connection goes on after it.
@@ -96,7 +93,6 @@ pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, 
 async fn parts(
     mut form: Multipart<'_>,
     head: &AtomicUsize,
-    declared: u64,
     known: &[&str],
 ) -> Result<(Option<Bytes>, Vec<Field>), Failure> {
     let (mut file, mut fields) = (None, Vec::new());
@@ -111,7 +107,7 @@ async fn parts(
             name if known.contains(&name) => TEXT_BYTES_MAX,
             _ => 0,
         };
-        let mut bytes = Joined { first: Bytes::new(), joined: BytesMut::new(), expected: declared };
+        let mut bytes = Joined::default();
         loop {
             head.store(0, Relaxed);
             let Some(piece) = part.chunk().await.map_err(refused)? else { break };
@@ -150,36 +146,5 @@ fn refused(error: multer::Error) -> Failure {
             Err(error) => malformed(format!("Could not parse multipart form: {error}.")),
         },
         _ => malformed("Could not parse multipart form: it breaks off, or its parts are malformed."),
-    }
-}
-
-/// Pieces of one field, joined only if there are several.
-struct Joined {
-    first: Bytes,
-    joined: BytesMut,
-    /// The most bytes that there can be, if known.
-    expected: u64,
-}
-
-impl Joined {
-    fn add(&mut self, piece: Bytes) {
-        if self.len() == 0 {
-            self.first = piece;
-            return;
-        }
-        if self.joined.is_empty() {
-            let expected = usize::try_from(self.expected.min(FIRST_CAPACITY_MAX)).unwrap_or(0);
-            self.joined.reserve(expected.max(self.first.len() + piece.len()));
-            self.joined.extend_from_slice(&std::mem::take(&mut self.first));
-        }
-        self.joined.extend_from_slice(&piece);
-    }
-
-    fn len(&self) -> usize {
-        self.first.len() + self.joined.len()
-    }
-
-    fn finish(self) -> Bytes {
-        if self.joined.is_empty() { self.first } else { self.joined.freeze() }
     }
 }

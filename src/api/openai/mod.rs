@@ -1,4 +1,4 @@
-//! Routes that OpenAI's clients know: transcriptions, translations, models and transcription sessions (`realtime`).
+//! Routes that OpenAI's clients know: transcriptions, translations, speech, models and transcription sessions (`realtime`).
 //!
 //! ```text
 //! form.rs ─ request.rs ─▶ transcription.rs, transcribe ─▶ answer.rs ─ wire.rs
@@ -17,6 +17,7 @@ mod models;
 pub mod names;
 pub mod realtime;
 mod request;
+pub mod speech;
 mod transcriptions;
 mod wire;
 

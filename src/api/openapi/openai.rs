@@ -3,23 +3,25 @@
 use serde_json::{Map, Value, json};
 
 use super::super::openai::RESPONSE_FORMATS;
+use super::super::openai::speech::{FORMATS, INPUT_CHARACTERS_MAX};
 use super::schemas::object;
 
 pub fn paths() -> Map<String, Value> {
     let mut paths = Map::new();
     paths.insert("/v1/audio/transcriptions".to_owned(), json!({"post": transcribe()}));
+    paths.insert("/v1/audio/speech".to_owned(), json!({"post": speech()}));
     paths.insert("/v1/audio/translations".to_owned(), json!({"post": translate()}));
     paths.insert("/v1/models".to_owned(), json!({"get": models()}));
     paths.insert("/v1/models/{model}".to_owned(), json!({"get": model()}));
     paths
 }
 
-fn failure(about: &str) -> Value {
+pub fn failure(about: &str) -> Value {
     let schema = json!({"$ref": "#/components/schemas/OpenAiFailure"});
     json!({"description": about, "content": {"application/json": {"schema": schema}}})
 }
 
-fn busy(about: &str) -> Value {
+pub fn busy(about: &str) -> Value {
     let mut busy = failure(about);
     busy["headers"] = json!({"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds."}});
     busy
@@ -128,6 +130,40 @@ fn translate() -> Value {
         "operationId": "createTranslation",
         "summary": "Translate speech to English text, for OpenAI's clients. 400 by a model that knows English only.",
         "requestBody": form(fields, &json!({"model": "whisper-1"})),
+        "responses": responses,
+    })
+}
+
+fn speech() -> Value {
+    let text = |about: &str, most: usize| json!({"type": "string", "minLength": 1, "maxLength": most, "description": about});
+    let formats = FORMATS.map(|(name, ..)| name);
+    let about = "OpenAI's, or an installed voice.";
+    let properties = json!({
+        "model": text("Any name, unless `openai.any_model` is false.", 128),
+        "input": text("The text.", INPUT_CHARACTERS_MAX),
+        "voice": {"description": about, "anyOf": [
+            {"type": "string", "maxLength": 128},
+            {"type": "object", "properties": {"id": {"type": "string", "maxLength": 128}}, "required": ["id"]},
+        ]},
+        "response_format": {"type": "string", "enum": formats, "default": "mp3"},
+        "speed": {"type": "number", "minimum": 0.25, "maximum": 4, "default": 1},
+        "instructions": text("Has no effect; the header `x-verbatim-warning` says so.", 4096),
+        "stream_format": {"type": "string", "enum": ["audio", "sse"], "default": "audio"},
+    });
+    let body = json!({"type": "object", "properties": properties, "required": ["model", "input", "voice"]});
+    let example = json!({"model": "tts-1", "input": "We are open from nine to five.", "voice": "alloy"});
+    let events = json!({"schema": {"type": "string"}, "example":
+        "data: {\"type\":\"speech.audio.delta\",\"audio\":\"…\"}\n\ndata: {\"type\":\"speech.audio.done\",\"usage\":{}}\n\n"});
+    let mut responses = json!({
+        "200": {"description": "The speech, while the rest of it is still being spoken.", "content": {
+            "audio/*": {"schema": {"type": "string", "format": "binary"}}, "text/event-stream": events,
+        }},
+    });
+    refusals(&mut responses);
+    json!({
+        "operationId": "createSpeech",
+        "summary": "Speak a text, for OpenAI's clients.",
+        "requestBody": {"required": true, "content": {"application/json": {"schema": body, "example": example}}},
         "responses": responses,
     })
 }

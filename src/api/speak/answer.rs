@@ -5,16 +5,20 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http_body_util::{BodyExt as _, StreamBody};
-use hyper::StatusCode;
+use hyper::HeaderMap;
 use hyper::body::Frame;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use uuid::Uuid;
 
+use super::super::readiness::Active;
 use super::super::services::Services;
 use crate::http::{Failure, Response};
 use crate::speech::encode::{self, Encoder, Format};
 use crate::speech::{Manner, Utterance, VOICE_RATE};
 use crate::telemetry::metrics;
+use crate::usage::{self, Work};
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 const DG_MODEL_NAME: HeaderName = HeaderName::from_static("dg-model-name");
 const DG_MODEL_UUID: HeaderName = HeaderName::from_static("dg-model-uuid");
@@ -37,27 +41,43 @@ pub struct Order {
 /// # Errors
 /// 429, 500, 503, 504.
 pub async fn speak(services: &Services, order: Order) -> Result<Response, Failure> {
-    let Order { tenant, text, voice, speed, format } = order;
-    let characters = text.chars().count();
-    let (mut response, speech) = {
-        let (begun, active) = (Instant::now(), services.activity.begin());
-        let manner = Manner { voice: Some(voice.clone()), speed };
-        let mut utterance = services.speech.begin(tenant, &text, manner)?;
-        let first = first(&mut utterance).await?;
-        metrics::TTS_FIRST_AUDIO.with(&[("surface", "request")]).record(begun.elapsed().as_secs_f64());
-        let whole = utterance.is_over().then_some(first.len());
-        let encoder = Encoder::new(format, whole).map_err(Failure::internal)?;
-        let speaking = Speaking { utterance, next: Some(first), encoder: Some(encoder), _active: active };
-        (Response::new(http_body_util::Empty::new().map_err(|never| match never {}).boxed_unsync()), speaking)
-    };
-    *response.body_mut() = StreamBody::new(speech.frames()).boxed_unsync();
-    *response.status_mut() = StatusCode::OK;
-    let headers = response.headers_mut();
-    headers.insert(DG_CHAR_COUNT, characters.into());
-    headers.insert(DG_MODEL_UUID, value(&uuid(&voice).to_string()));
-    headers.insert(DG_MODEL_NAME, value(&voice));
-    headers.insert(CONTENT_TYPE, value(&format.content_type()));
+    let content_type = order.format.content_type();
+    let (speaking, mut headers) = begin(services, order).await?;
+    headers.insert(CONTENT_TYPE, value(&content_type));
+    let mut response = Response::new(StreamBody::new(speaking.frames()).boxed_unsync());
+    *response.headers_mut() = headers;
     Ok(response)
+}
+
+/// Speaks the first piece of `order`: the rest, and the headers that say who speaks.
+///
+/// # Errors
+/// As [`speak`].
+pub async fn begin(services: &Services, order: Order) -> Result<(Speaking, HeaderMap), Failure> {
+    let Order { tenant, text, voice, speed, format } = order;
+    let (begun, active) = (Instant::now(), services.activity.begin());
+    let manner = Manner { voice: Some(voice.clone()), speed };
+    let mut utterance = services.speech.begin(tenant, &text, manner)?;
+    let first = first(&mut utterance).await?;
+    metrics::TTS_FIRST_AUDIO.with(&[("surface", "request")]).record(begun.elapsed().as_secs_f64());
+    let whole = utterance.is_over().then_some(first.len());
+    let encoder = Encoder::new(format, whole).map_err(Failure::internal)?;
+    let characters = text.chars().count();
+    usage::worked(Work { characters: characters as u64, model: Some(model(&voice)), ..Work::default() });
+    let headers = HeaderMap::from_iter([
+        (DG_CHAR_COUNT, characters.into()),
+        (DG_MODEL_UUID, value(&uuid(&voice).to_string())),
+        (DG_MODEL_NAME, value(&voice)),
+    ]);
+    let samples = 0;
+    let speaking =
+        Speaking { utterance, next: Some(first), encoder: Some(encoder), samples, _active: active };
+    Ok((speaking, headers))
+}
+
+/// A voice, as the log of requests has it.
+pub fn model(voice: &str) -> usage::Model {
+    usage::Model { id: uuid(voice), name: voice.to_owned() }
 }
 
 /// The number of a voice, which follows from its name.
@@ -81,18 +101,20 @@ async fn first(utterance: &mut Utterance) -> Result<Vec<f32>, Failure> {
 }
 
 /// Speech on its way to a client.
-struct Speaking {
+pub struct Speaking {
     utterance: Utterance,
     /// Samples that are not yet encoded.
     next: Option<Vec<f32>>,
     /// None: all was sent.
     encoder: Option<Encoder>,
-    _active: super::super::readiness::Active,
+    /// Spoken so far, at [`VOICE_RATE`].
+    samples: u64,
+    _active: Active,
 }
 
 impl Speaking {
     /// Made when they are asked for: a client that takes nothing in, or has left, causes no more work.
-    fn frames(self) -> impl Stream<Item = std::io::Result<Frame<Bytes>>> + Send {
+    pub fn frames(self) -> impl Stream<Item = std::io::Result<Frame<Bytes>>> + Send {
         stream::unfold(self, |mut speaking| async move {
             let bytes = speaking.bytes().await.transpose()?;
             let frame = bytes.map(|bytes| Frame::data(Bytes::from(bytes))).map_err(|error| {
@@ -103,13 +125,22 @@ impl Speaking {
         })
     }
 
+    /// Seconds of speech so far.
+    pub fn seconds(&self) -> f64 {
+        self.samples as f64 / f64::from(VOICE_RATE)
+    }
+
     /// The next bytes; none after the last.
-    async fn bytes(&mut self) -> Result<Option<Vec<u8>>, Box<dyn std::error::Error + Send + Sync>> {
+    ///
+    /// # Errors
+    /// The speech broke off.
+    pub async fn bytes(&mut self) -> Result<Option<Vec<u8>>, BoxError> {
         while let Some(encoder) = self.encoder.take() {
             let samples = match self.next.take() {
                 Some(samples) => Some(samples),
                 None => self.utterance.next().await.transpose()?,
             };
+            self.samples += samples.as_ref().map_or(0, |samples| samples.len() as u64);
             let (encoder, bytes) = encoded(encoder, samples).await?;
             self.encoder = encoder;
             if !bytes.is_empty() {
@@ -124,7 +155,7 @@ impl Speaking {
 async fn encoded(
     mut encoder: Encoder,
     samples: Option<Vec<f32>>,
-) -> Result<(Option<Encoder>, Vec<u8>), Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<(Option<Encoder>, Vec<u8>), BoxError> {
     let work = move || -> Result<_, encode::Error> {
         match samples {
             Some(samples) => {

@@ -16,6 +16,7 @@ use crate::http::websocket::{self, ReadError, Socket};
 use crate::patience::{Patience, within};
 use crate::speech::encode::{self, Encoder, Format};
 use crate::speech::{Dictation, Spoken};
+use crate::usage::{self, Work};
 
 /// Bytes of one message: a text of the greatest length, with each character escaped.
 pub const BYTES_MAX: u64 = 64 << 10;
@@ -166,7 +167,11 @@ impl Connection {
             Said::Speak { text } if text.chars().nth(TEXT_CHARACTERS_MAX).is_some() => {
                 Err(Left::With(TOO_LONG))
             }
-            Said::Speak { text } => self.dictation.push(&text).map_err(|_| Left::With(TOO_FAST)),
+            Said::Speak { text } => {
+                self.dictation.push(&text).map_err(|_| Left::With(TOO_FAST))?;
+                usage::worked(Work { characters: text.chars().count() as u64, ..Work::default() });
+                Ok(())
+            }
             Said::Flush if self.may_flush(Instant::now()) => {
                 self.dictation.flush();
                 Ok(())

@@ -1,10 +1,13 @@
 //! `/v1/speak`: text in, speech out; by POST a whole text, over a WebSocket text as it comes.
 
 mod answer;
+mod asyncapi;
 mod connection;
 pub mod format;
 pub mod parameters;
 mod wire;
+
+pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 
@@ -18,7 +21,9 @@ use crate::http::websocket::{self, Limits};
 use crate::http::{Body, Failure, Request, Response};
 use crate::speech::encode::Encoder;
 use crate::speech::{Dictation, Manner};
-pub(super) use answer::{Order, speak};
+use crate::usage::{self, Work};
+use answer::speak;
+pub(super) use answer::{Order, Speaking, begin};
 use connection::Connection;
 use parameters::Parameters;
 
@@ -51,24 +56,26 @@ pub(super) async fn request(services: Arc<Services>, request: Request) -> Result
     speak(&services, order).await
 }
 
-/// The installed voice for a name, or the default one.
+/// The installed voice for a name, or the default one; none if nobody is called that.
 ///
 /// # Errors
-/// 400 if nobody is called that; 501 without a voice.
-pub(super) fn voice(services: &Services, name: Option<&str>) -> Result<String, Failure> {
+/// 501 without a voice.
+pub(super) fn voice_of(services: &Services, name: Option<&str>) -> Result<Option<String>, Failure> {
     let voices = services.speech.voices();
     let default = voices.first().ok_or_else(|| {
         error::not_implemented("Text is not spoken here: this server has no voice.")
             .because("there is no voice; `./setup voice` brings one")
     })?;
-    let Some(name) = name else { return Ok((*default).to_owned()) };
-    services.speech.find(name).map(str::to_owned).ok_or_else(|| {
-        Failure::new(
-            StatusCode::BAD_REQUEST,
-            "Bad Request",
-            "Bad Request: No such model/version combination found.",
-        )
+    Ok(match name {
+        None => Some((*default).to_owned()),
+        Some(name) => services.speech.find(name).map(str::to_owned),
     })
+}
+
+fn voice(services: &Services, name: Option<&str>) -> Result<String, Failure> {
+    let message = "Bad Request: No such model/version combination found.";
+    voice_of(services, name)?
+        .ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message).because("no such voice"))
 }
 
 /// Reads a body: JSON with `text`, or the text itself.
@@ -133,6 +140,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let place = speech.open(caller.tenant)?;
     let limits = Limits { frame_bytes_max: connection::BYTES_MAX, message_bytes_max: connection::BYTES_MAX };
     let metadata = wire::metadata(request.id, &voice);
+    usage::worked(Work { model: Some(answer::model(&voice)), ..Work::default() });
     let manner = Manner { voice: Some(voice), speed: parameters.speed };
     let dictation = Dictation::new(speech, caller.tenant, manner);
     websocket::accept(request, limits, protocol, move |socket, stop| async move {

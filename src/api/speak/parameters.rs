@@ -110,11 +110,12 @@ impl Parameters {
                         Some(one_of(&CONTAINERS, &value).ok_or_else(|| invalid("none, wav or ogg"))?);
                 }
                 "sample_rate" => {
-                    all.wanted.sample_rate_hz = Some(value.parse().map_err(|_| invalid("a rate in hertz"))?);
+                    all.wanted.sample_rate_hz =
+                        Some(whole(&value).ok_or_else(|| invalid("a rate in hertz"))?);
                 }
                 "bit_rate" => {
                     all.wanted.bits_per_second =
-                        Some(value.parse().map_err(|_| invalid("a rate in bits per second"))?);
+                        Some(whole(&value).ok_or_else(|| invalid("a rate in bits per second"))?);
                 }
                 "speed" => {
                     let speed = value.parse().ok().filter(|speed| SPEEDS.contains(speed));
@@ -133,6 +134,11 @@ impl Parameters {
     }
 }
 
+/// A whole number; SDKs send some of them as `24000.0`.
+fn whole(value: &str) -> Option<u32> {
+    value.strip_suffix(".0").unwrap_or(value).parse().ok()
+}
+
 fn one_of(names: &[&'static str], value: &str) -> Option<&'static str> {
     names.iter().copied().find(|name| name.eq_ignore_ascii_case(value))
 }
@@ -144,7 +150,7 @@ mod tests {
     #[test]
     fn parameters_are_read_and_others_are_ignored() {
         let parameters = Parameters::parse(
-            "model=aura-2-thalia-en&encoding=Linear16&container=none&sample_rate=16000&speed=0.9&tag=a&tag=b&x=y",
+            "model=aura-2-thalia-en&encoding=Linear16&container=none&sample_rate=16000.0&speed=0.9&tag=a&tag=b&x=y",
         )
         .unwrap();
         assert_eq!(parameters.model.as_deref(), Some("aura-2-thalia-en"));

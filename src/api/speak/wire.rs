@@ -1,12 +1,13 @@
 //! The messages of `wss /v1/speak`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::answer::uuid;
 
 /// A message of the server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Message {
     /// The first one.
@@ -20,7 +21,7 @@ pub enum Message {
 }
 
 /// A message of the client.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Said {
     /// Text to speak: whole sentences, or any part of one.

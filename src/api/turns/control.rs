@@ -1,5 +1,6 @@
 //! Text messages from clients of conversational streams. Pure.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::api::language;
@@ -7,7 +8,7 @@ use crate::api::parameters::{self, TurnParameters};
 use crate::engine::ModelInfo;
 
 /// A client's text message.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Control {
     /// Keeps the stream alive. The wire format's own service has no such message here; clients of its other streams do.
@@ -21,7 +22,7 @@ pub enum Control {
 }
 
 /// Options to change from here on. What is absent or null stays.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 pub struct Change {
     #[serde(default)]
     pub thresholds: Option<Thresholds>,
@@ -33,7 +34,7 @@ pub struct Change {
     pub language_hints: Option<Vec<String>>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
 pub struct Thresholds {
     #[serde(default)]
     pub eot_threshold: Option<f64>,
@@ -44,7 +45,7 @@ pub struct Thresholds {
 }
 
 /// One term, or all of them.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Keyterms {
     One(String),

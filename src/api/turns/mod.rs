@@ -4,9 +4,12 @@
 //! the client's messages, and `answer` writes those of `wire`.
 
 mod answer;
+mod asyncapi;
 mod connection;
 mod control;
 mod wire;
+
+pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 
@@ -44,6 +47,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         utterance_end: None,
         speech_started: false,
         voice: true,
+        voice_threshold: None,
         speakers: None,
         voices: None,
         prompt: None,

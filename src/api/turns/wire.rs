@@ -3,6 +3,7 @@
 //! Names and nesting are those of the wire format's AsyncAPI document (deepgram/deepgram-api-specs, `ListenV2…`), with
 //! `trigger` as its page on `ForceEndTurn` has it, and `warnings`, which are an addition.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -17,7 +18,7 @@ pub struct Numbered<'a> {
     pub sequence_id: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Message {
     /// The first message.
@@ -50,7 +51,7 @@ pub enum Message {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TurnInfo {
     pub request_id: Uuid,
     pub event: Event,
@@ -70,7 +71,7 @@ pub struct TurnInfo {
     pub languages_hinted: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum Event {
     Update,
     StartOfTurn,
@@ -79,7 +80,7 @@ pub enum Event {
     EndOfTurn,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
     Model,
@@ -88,7 +89,7 @@ pub enum Trigger {
 }
 
 /// A word with its capitals and punctuation.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Word {
     pub word: String,
     pub confidence: Probability,
@@ -96,7 +97,7 @@ pub struct Word {
     pub end: Seconds,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Thresholds {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eager_eot_threshold: Option<Score>,

@@ -233,9 +233,10 @@ impl Taker {
         self.judgement.confidence(self.heard.silence())
     }
 
-    /// Ends the turn, or announces its end, if it is time. Nothing is decided while there is speech that may hold words.
+    /// Ends the turn, or announces its end, if it is time. Nothing is decided while there is speech that may hold words, or
+    /// words that may change.
     fn decide(&mut self) {
-        if self.phase == Phase::Between || self.heard.is_open {
+        if self.phase == Phase::Between || self.heard.is_open || !self.open.is_empty() {
             return;
         }
         let confidence = self.confidence();

@@ -3,73 +3,29 @@
 //! One task does it all, as for `/v1/listen`: it reads while there is room for audio, and writes events. If a client
 //! sends faster than its audio is recognised, reading pauses; a client that reads nothing is closed.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::event::{ErrorDetails, Event, Failed, Message};
 use super::items::{ITEM_MS_MAX, Items, Style};
 use super::request::{self, Invalid, Request, Update};
+use super::semantic::Judge;
 use super::settings::{Settings, Turns};
 use crate::api::Services;
-use crate::http::Failure;
-use crate::http::websocket::{self, ReadError, Socket};
-use crate::live::{Error, Progress, Session, StreamPermit};
-use crate::patience::{Deadline, Patience, within};
+use crate::api::line::{self, Active, End, Left, Line, STOPPING};
+use crate::engine;
+use crate::http::websocket::{self, Socket};
+use crate::live::{self, Error, Heard, Progress, Session, StreamPermit};
 use crate::registry::Loaded;
-use crate::telemetry::metrics;
-use crate::{engine, live};
 
-/// How long a client may take to answer a close frame.
-const GOODBYE: Duration = Duration::from_secs(2);
-/// How long a slow reader may take to accept a message.
-const SLOW_GRACE: Duration = Duration::from_secs(2);
 /// A commit of less audio is refused.
 const COMMITTED_MS_MIN: u64 = 100;
 
-/// How a session ends: a close code and its reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct End(u16, &'static str);
-
-const STOPPING: End = End(1001, "The server is stopping.");
 const FAILED: End = End(1011, "The audio could not be transcribed.");
 const IDLE: End = End(1011, "The client sent nothing within the time limit.");
-const SLOW: End = End(1013, "The client did not take in its messages in time.");
-
-/// Why the loop ended.
-enum Left {
-    /// Close with this.
-    With(End),
-    /// The client closed, or broke the protocol: answer with this code.
-    Answer(Option<u16>, &'static str),
-    Gone,
-}
-
-impl From<std::io::Error> for Left {
-    fn from(_: std::io::Error) -> Self {
-        Self::Gone
-    }
-}
-
-/// Counts a stream as open, however it ends.
-struct Active;
-
-impl Active {
-    fn new() -> Self {
-        metrics::STREAMS.with(&[]).increment(1);
-        Self
-    }
-}
-
-impl Drop for Active {
-    fn drop(&mut self) {
-        metrics::STREAMS.with(&[]).decrement(1);
-    }
-}
 
 /// The request of a session.
 pub struct Asked {
@@ -82,7 +38,7 @@ pub struct Asked {
 }
 
 pub struct Connection {
-    socket: Socket,
+    line: Line,
     services: Arc<Services>,
     id: String,
     is_beta: bool,
@@ -95,6 +51,8 @@ pub struct Connection {
     /// From the first audio on, when its format is settled.
     session: Option<Session>,
     items: Items,
+    /// With `semantic_vad`.
+    judge: Option<Judge>,
     /// Bytes of audio so far.
     received: u64,
     /// The server stops: no more audio is taken.
@@ -107,8 +65,12 @@ impl Connection {
         let items = Items::new(style(&settings, is_beta));
         let id = super::event::id("sess");
         let permit = Some(permit);
+        let judge = judge(&settings, &model);
+        let config = model.live().config();
+        let line =
+            Line::new(socket, config).idle_after(Duration::from_millis(config.realtime_idle_timeout_ms));
         Self {
-            socket,
+            line,
             services,
             id,
             is_beta,
@@ -118,6 +80,7 @@ impl Connection {
             permit,
             session: None,
             items,
+            judge,
             received: 0,
             is_closing: false,
         }
@@ -130,19 +93,16 @@ impl Connection {
             Ok(()) => self.converse(&stop).await,
             Err(left) => left,
         };
-        let (code, reason) = match left {
-            Left::With(End(code, reason)) => (Some(code), reason),
-            Left::Answer(code, reason) => (code, reason),
-            Left::Gone => (None, "gone"),
+        let left = match left {
+            Left::With(line::IDLE) => Left::With(IDLE),
+            other => other,
         };
+        let (code, reason) = left.told();
         let seconds = self.session.as_ref().map_or(0.0, Session::duration);
         tracing::info!(code, reason, seconds, "realtime session ended");
         // Releases the engine's capacity before the closing handshake.
         (self.permit, self.session) = (None, None);
-        if !matches!(left, Left::Gone) {
-            let awaits_goodbye = matches!(left, Left::With(_));
-            let _ = timeout(GOODBYE, farewell(&mut self.socket, code, reason, awaits_goodbye)).await;
-        }
+        self.line.close(&left).await;
     }
 
     async fn greet(&mut self) -> Result<(), Left> {
@@ -156,35 +116,21 @@ impl Connection {
     }
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
-        let idle_limit = self.model.live().config().realtime_idle_timeout_ms;
-        let mut idle = Patience::new(Duration::from_millis(idle_limit));
-        let mut was_read = true;
         loop {
             let wants_audio = self.session.as_ref().is_none_or(Session::wants_audio);
             let reads = self.is_closing || (wants_audio && !self.items.is_full());
-            if !(was_read && reads) {
-                // The client is not idle while the server does not read.
-                idle.renew();
-            }
-            was_read = reads;
+            self.line.prepare(reads, self.is_closing);
+            let holds = self.judge.as_ref().is_some_and(Judge::holds);
             let moved = tokio::select! {
-                message = self.socket.next_by(&mut idle), if reads => match message {
-                    None => Err(Left::With(IDLE)),
-                    Some(Ok(message)) => {
-                        if matches!(message, websocket::Message::Text(_) | websocket::Message::Binary(_)) {
-                            idle.renew();
-                        }
-                        self.received(message).await
-                    }
-                    Some(Err(ReadError::Violation(violation))) => {
-                        Err(Left::Answer(Some(violation.code), violation.reason))
-                    }
-                    Some(Err(ReadError::Gone)) => Err(Left::Gone),
+                message = self.line.next(), if reads => match message {
+                    Ok(message) => self.received(message).await,
+                    Err(left) => Err(left),
                 },
-                progress = progress(&mut self.session) => match progress {
+                progress = progress(&mut self.session), if !holds => match progress {
                     Ok(progress) => self.moved(progress).await,
                     Err(error) => Err(self.failed(error).await),
                 },
+                () = answered(&mut self.judge) => self.turn().await,
                 () = stop.cancelled(), if !self.is_closing => self.finish().await,
             };
             if let Err(left) = moved {
@@ -212,7 +158,7 @@ impl Connection {
                     Err(invalid) => self.refuse(event_id, invalid).await,
                 }
             }
-            websocket::Message::Ping(payload) => Ok(self.socket.pong(payload).await?),
+            websocket::Message::Ping(payload) => self.line.pong(payload).await,
             websocket::Message::Pong => Ok(()),
             websocket::Message::Close(code) => Err(Left::Answer(code, "")),
         }
@@ -292,23 +238,8 @@ impl Connection {
     /// Makes the whole update, or none of it. Waits while another model is loaded.
     async fn update(&mut self, update: &Update) -> Result<(), Invalid> {
         let mut settings = self.settings.clone();
-        let model = match update.model() {
-            Some(name) => {
-                let deadline = Deadline::after(self.services.processing_timeout);
-                let chosen = self.services.models.choose(Some(name), Some(deadline)).await;
-                chosen.map_err(|unavailable| {
-                    Invalid::value("transcription.model", Failure::from(unavailable).message())
-                })?
-            }
-            None => self.model.clone(),
-        };
-        let live = model.live();
-        settings.update(update, live.model())?;
-        if settings.has_speakers() && !live.can_diarize() {
-            let message = "This server cannot tell speakers apart: choose a model whose name does not end with \
-                           `-diarize`.";
-            return Err(Invalid::value("transcription.model", message));
-        }
+        let model = super::chosen(&self.services, update, &self.model).await?;
+        super::update(&self.services, &model, &mut settings, update)?;
         if let Some(session) = &mut self.session {
             if model.model().uuid != self.model.model().uuid {
                 let message = "The model cannot change once audio was sent. Open another session.";
@@ -323,7 +254,10 @@ impl Connection {
                     "Speakers cannot be switched on or off once audio was sent. Open another session.";
                 return Err(Invalid::value("transcription.model", message));
             }
-            session.configure(settings.options(live.model(), self.tenant)?);
+            session.configure(settings.options(model.model(), self.tenant)?);
+        }
+        if settings.turns() != self.settings.turns() {
+            self.judge = judge(&settings, &model);
         }
         self.items.style = style(&settings, self.is_beta);
         (self.settings, self.model) = (settings, model);
@@ -335,11 +269,24 @@ impl Connection {
         let mut is_over = false;
         match progress {
             Progress::Moved => {}
-            Progress::Event(live::Event::Results(results)) => self.items.results(&results, &mut events),
+            Progress::Event(live::Event::Results(results)) => {
+                self.items.results(&results, &mut events);
+                if let Some(judge) = self.judge.as_mut().filter(|_| results.is_final) {
+                    judge.settled();
+                }
+            }
             Progress::Event(live::Event::SpeechStarted { at, .. }) => {
                 self.items.speech_started(at, &mut events);
             }
-            Progress::Event(live::Event::UtteranceEnd { .. } | live::Event::Voice(_)) => {}
+            Progress::Event(live::Event::Voice(voice)) => {
+                if matches!(voice.heard, Heard::Pause(_)) {
+                    self.items.paused(voice.at, &mut events);
+                }
+                if let Some(judge) = &mut self.judge {
+                    judge.hear(voice);
+                }
+            }
+            Progress::Event(live::Event::UtteranceEnd { .. }) => {}
             Progress::Ended => {
                 let end = self.session.as_ref().map_or(0.0, Session::duration);
                 self.items.ended(end, &mut events);
@@ -347,7 +294,16 @@ impl Connection {
             }
         }
         self.send_all(events).await?;
+        self.turn().await?;
         if is_over { Err(Left::With(STOPPING)) } else { Ok(()) }
+    }
+
+    /// Ends the turn, if the judge says so.
+    async fn turn(&mut self) -> Result<(), Left> {
+        let Some(end) = self.judge.as_mut().and_then(Judge::end) else { return Ok(()) };
+        let mut events = Vec::new();
+        self.items.turn_ended(end, &mut events);
+        self.send_all(events).await
     }
 
     /// The server stops: everything so far is transcribed.
@@ -402,20 +358,7 @@ impl Connection {
     }
 
     async fn send(&mut self, event: Event) -> Result<(), Left> {
-        let text = serde_json::to_string(&Message::from(event)).map_err(std::io::Error::other)?;
-        let limit = Duration::from_millis(self.model.live().config().write_timeout_ms);
-        let mut sending = pin!(self.socket.send_text(text));
-        match within(limit, sending.as_mut()).await {
-            Some(sent) => Ok(sent?),
-            // A frame that was begun must be finished before a close frame can be sent.
-            None => match timeout(SLOW_GRACE, sending).await {
-                Ok(Ok(())) => Err(Left::With(SLOW)),
-                _ => {
-                    tracing::info!(reason = SLOW.1, "realtime session cut");
-                    Err(Left::Gone)
-                }
-            },
-        }
+        self.line.send(&Message::from(event)).await
     }
 }
 
@@ -423,6 +366,7 @@ fn style(settings: &Settings, is_beta: bool) -> Style {
     Style {
         is_beta,
         detects_turns: settings.turns() != Turns::Commits,
+        ends_at_pauses: matches!(settings.turns(), Turns::Pause { .. }),
         prefix_padding_ms: u64::from(settings.prefix_padding_ms()),
         delay: settings.delay(),
         log_probabilities: settings.log_probabilities,
@@ -438,13 +382,16 @@ async fn progress(session: &mut Option<Session>) -> Result<Progress, Error> {
     }
 }
 
-/// Sends a close frame, and waits for the client's unless it has come.
-async fn farewell(socket: &mut Socket, code: Option<u16>, reason: &str, awaits_goodbye: bool) {
-    if socket.close(code, reason).await.is_err() {
-        return;
+/// The judge of `semantic_vad`.
+fn judge(settings: &Settings, model: &Loaded) -> Option<Judge> {
+    let longest = settings.longest_silence()?;
+    Some(Judge::new(model.live().turn_model().cloned(), longest))
+}
+
+/// Waits for the judge; pending without one. Cancel-safe.
+async fn answered(judge: &mut Option<Judge>) {
+    match judge {
+        Some(judge) => judge.answered().await,
+        None => std::future::pending().await,
     }
-    if awaits_goodbye {
-        while !matches!(socket.next().await, Ok(websocket::Message::Close(_)) | Err(_)) {}
-    }
-    socket.linger().await;
 }

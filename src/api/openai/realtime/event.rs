@@ -1,6 +1,7 @@
 //! The events that the server sends, as OpenAI's Realtime API has them
 //! (<https://developers.openai.com/api/reference/resources/realtime/server-events>). No logic.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -25,7 +26,7 @@ pub fn id(kind: &str) -> String {
     format!("{kind}_{}", Uuid::new_v4().simple())
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Event {
     #[serde(rename = "session.created")]
@@ -93,7 +94,7 @@ pub enum Event {
 }
 
 /// A user's message of audio.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Item {
     pub id: String,
     pub object: &'static str,
@@ -104,7 +105,7 @@ pub struct Item {
     pub content: [Content; 1],
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Content {
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -121,7 +122,7 @@ impl Item {
 }
 
 /// How likely a word is to be right: words stand for tokens.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LogProbability {
     pub token: String,
     /// The token's UTF-8.
@@ -130,20 +131,20 @@ pub struct LogProbability {
     pub logprob: f64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Language {
     pub code: String,
 }
 
 /// What was used: seconds of audio.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Usage {
     Duration { seconds: f64 },
 }
 
 /// Why an item has no transcript.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Failed {
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -152,7 +153,7 @@ pub struct Failed {
     pub param: Option<&'static str>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ErrorDetails {
     #[serde(rename = "type")]
     pub kind: &'static str,

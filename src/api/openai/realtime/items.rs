@@ -39,6 +39,8 @@ struct Open {
     transcript: Transcript,
     /// The start of its speech, in milliseconds of the stream, if clients know of it.
     started: Option<u64>,
+    /// Clients know that it is committed.
+    is_committed: bool,
     language: Option<String>,
 }
 
@@ -59,6 +61,8 @@ pub struct Style {
     pub is_beta: bool,
     /// The server ends items at the end of speech, and says so.
     pub detects_turns: bool,
+    /// Each pause ends one; otherwise [`Items::turn_ended`] says where.
+    pub ends_at_pauses: bool,
     pub prefix_padding_ms: u64,
     pub delay: Delay,
     pub log_probabilities: bool,
@@ -118,6 +122,23 @@ impl Items {
         }
     }
 
+    /// A pause, `at` which speech ends. Its words are still to come.
+    pub fn paused(&mut self, at: f64, events: &mut Vec<Event>) {
+        if self.style.ends_at_pauses && self.open.started.is_some() && !self.is_dropped() {
+            self.speech_stopped(at, events);
+            let item_id = self.open.id();
+            self.committed(item_id, events);
+            self.open.is_committed = true;
+        }
+    }
+
+    /// The turn is over, and all of its words have come.
+    pub fn turn_ended(&mut self, at: f64, events: &mut Vec<Event>) {
+        if !self.open.is_empty() && !self.is_dropped() {
+            self.stop(at, events);
+        }
+    }
+
     /// The stream's words.
     pub fn results(&mut self, results: &Results, events: &mut Vec<Event>) {
         if results.language.is_some() {
@@ -152,11 +173,9 @@ impl Items {
     /// Whether the open item ends with this final result.
     fn is_over(&self, results: &Results, end: f64) -> bool {
         let is_long = |started: u64| milliseconds(end).saturating_sub(started) >= ITEM_MS_MAX;
-        !self.open.is_empty()
-            && (results.speech_final
-                // Without a pause before it: long silence, or noise.
-                || results.words.is_empty()
-                || self.open.started.is_some_and(is_long))
+        // Without words and without a pause before it: long silence, or noise.
+        let is_ended = self.style.ends_at_pauses && (results.speech_final || results.words.is_empty());
+        !self.open.is_empty() && (is_ended || self.open.started.is_some_and(is_long))
     }
 
     /// There is no more audio: what is open is committed.
@@ -219,19 +238,24 @@ impl Items {
 
     /// Ends the open item at `end`, in seconds of the stream, with its speech.
     fn stop(&mut self, end: f64, events: &mut Vec<Event>) {
-        if self.open.started.is_some() {
-            let item_id = self.open.id();
-            events.push(Event::SpeechStopped { audio_end_ms: milliseconds(end), item_id });
+        if self.open.started.is_some() && !self.open.is_committed {
+            self.speech_stopped(end, events);
         }
         self.finish(end, self.buffered_ms(milliseconds(end)), events);
+    }
+
+    fn speech_stopped(&mut self, at: f64, events: &mut Vec<Event>) {
+        events.push(Event::SpeechStopped { audio_end_ms: milliseconds(at), item_id: self.open.id() });
     }
 
     /// Ends the open item at `end`, in seconds of the stream; it has so much audio unless the start of its speech is
     /// known.
     fn finish(&mut self, end: f64, audio_ms: u64, events: &mut Vec<Event>) {
         let end = milliseconds(end);
-        let item_id = self.open.id();
-        self.committed(item_id, events);
+        if !self.open.is_committed {
+            let item_id = self.open.id();
+            self.committed(item_id, events);
+        }
         self.taken_ms = self.taken_ms.max(end);
         self.complete(self.open.started.map_or(audio_ms, |start| end.saturating_sub(start)), events);
     }

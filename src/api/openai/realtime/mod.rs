@@ -10,28 +10,37 @@
 //! [live streaming]: crate::live
 #![doc = include_str!("README.md")]
 
+mod asyncapi;
 mod connection;
 mod event;
 mod items;
 mod request;
+mod secret;
+mod semantic;
 mod settings;
 mod shape;
 mod transcript;
 
+pub use asyncapi::socket;
+
 use std::sync::Arc;
 
 use hyper::HeaderMap;
-use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use url::form_urlencoded;
 
+use super::error::{invalid, no_such_model};
+use super::models::is_served;
 use crate::api::{Services, State, error};
 use crate::engine::TenantId;
 use crate::http::websocket::{self, Limits, offered_protocols};
 use crate::http::{Caller, Failure, Request, Response};
 use crate::patience::Deadline;
+use crate::registry::Loaded;
 use connection::{Asked, Connection};
-use settings::Settings;
+use request::{Invalid, Update};
+pub use secret::{client_secret, transcription_session};
+use settings::{MODEL_CHARACTERS_MAX, Server, Settings};
 
 /// The subprotocol that browsers offer beside their key.
 const PROTOCOL: &str = "realtime";
@@ -41,53 +50,110 @@ const BETA_PROTOCOL: &str = "openai-beta.realtime-v1";
 const BETA_HEADER: HeaderName = HeaderName::from_static("openai-beta");
 const BETA: &str = "realtime=v1";
 
+/// `GET /v1/realtime`.
 pub async fn realtime(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    let (caller, protocol) = caller(&services, &request.headers).await?;
-    let model = query(request.uri.query().unwrap_or_default())?;
+    let (caller, protocol, update) = caller(&services, &request.headers).await?;
+    let named = query(request.uri.query().unwrap_or_default())?;
+    if let Some(model) = named.as_deref().filter(|model| !is_served(&services, model)) {
+        return Err(no_such_model(model));
+    }
     if services.readiness.state() == State::Draining {
         return Err(error::stopping());
     }
     let deadline = Deadline::after(services.processing_timeout);
-    let served = services.models.choose(model.as_deref(), Some(deadline)).await?;
-    let live = served.live();
+    let model = services.models.choose(named.as_deref(), Some(deadline)).await?;
+    let (settings, model) =
+        secret::settings(&services, Settings::new(named), model, update.as_deref()).await?;
+    let live = model.live();
     let permit = live.admit(TenantId(caller.tenant))?;
     let message_bytes_max = live.config().realtime_message_bytes_max;
     let limits = Limits { frame_bytes_max: message_bytes_max, message_bytes_max };
     let is_beta = is_beta(&request.headers);
     // Boxed: a task is sized for the largest value it ever holds, and idle sessions would pay for it.
-    let asked = Box::new(Asked {
-        permit,
-        tenant: caller.tenant,
-        is_beta,
-        settings: Settings::new(model),
-        model: served,
-    });
+    let asked = Box::new(Asked { permit, tenant: caller.tenant, is_beta, settings, model });
     let shared = services.clone();
     let serve = async move |socket, stop| {
-        let connection = Box::new(Connection::new(socket, shared, *asked));
+        let connection = connection(socket, shared, asked);
         connection.run(stop).await;
     };
     websocket::accept(request, limits, protocol, serve)
 }
 
-/// The caller, and the subprotocol to agree to: a browser sets no header, and offers its key as a subprotocol.
+/// Not inlined, so that its locals take up no room in the task.
+#[inline(never)]
+fn connection(socket: websocket::Socket, services: Arc<Services>, asked: Box<Asked>) -> Box<Connection> {
+    Box::new(Connection::new(socket, services, *asked))
+}
+
+/// The model that `update` names, otherwise `current`. Waits while it is loaded.
+///
+/// # Errors
+/// [`Invalid`].
+async fn chosen(services: &Services, update: &Update, current: &Loaded) -> Result<Loaded, Invalid> {
+    let param = "transcription.model";
+    let Some(name) = update.model() else { return Ok(current.clone()) };
+    if !is_served(services, name) {
+        return Err(Invalid::new("model_not_found", Some(param), "This model is not served."));
+    }
+    let deadline = Deadline::after(services.processing_timeout);
+    let chosen = services.models.choose(Some(name), Some(deadline)).await;
+    chosen.map_err(|unavailable| Invalid::value(param, Failure::from(unavailable).message()))
+}
+
+/// Makes the whole update, or none of it.
+///
+/// # Errors
+/// [`Invalid`].
+fn update(
+    services: &Services,
+    model: &Loaded,
+    settings: &mut Settings,
+    update: &Update,
+) -> Result<(), Invalid> {
+    let can_diarize = model.live().can_diarize();
+    let serves = |name: &str| is_served(services, name);
+    settings.update(update, Server { model: model.model(), can_diarize, serves: &serves })
+}
+
+/// The caller, the subprotocol to agree to, and the text of an update in the caller's client secret. A browser sets no
+/// header, and offers its key as a subprotocol.
 ///
 /// # Errors
 /// 401.
-async fn caller(services: &Services, headers: &HeaderMap) -> Result<(Caller, Option<HeaderValue>), Failure> {
-    let offers = |wanted: &str| offered_protocols(headers).any(|protocol| protocol == wanted);
-    let key = offered_protocols(headers).find_map(|protocol| protocol.strip_prefix(KEY_PROTOCOL));
-    let agreed = offers(PROTOCOL).then(|| HeaderValue::from_static(PROTOCOL));
-    if let (Some(key), false) = (key, headers.contains_key(AUTHORIZATION)) {
-        let mut named = HeaderMap::new();
-        // A header's value has come in a header, so it may stand in one.
-        if let Ok(value) = HeaderValue::from_str(&format!("Bearer {key}")) {
-            named.insert(AUTHORIZATION, value);
+async fn caller(
+    services: &Services,
+    headers: &HeaderMap,
+) -> Result<(Caller, Option<HeaderValue>, Option<String>), Failure> {
+    let offers = offered_protocols(headers).any(|protocol| protocol == PROTOCOL);
+    let agreed = offers.then(|| HeaderValue::from_static(PROTOCOL));
+    let has_header = headers.contains_key(AUTHORIZATION);
+    let key = if has_header {
+        bearer(headers)
+    } else {
+        offered_protocols(headers).find_map(|protocol| protocol.strip_prefix(KEY_PROTOCOL))
+    };
+    let (key, update) = match key.map(|key| (key, secret::parts(key))) {
+        Some((_, Some((token, update)))) => (token, update),
+        Some((key, None)) if !has_header => (key, None),
+        _ => {
+            let (caller, other) = services.authenticator.websocket_caller(headers).await?;
+            return Ok((caller, agreed.or(other), None));
         }
-        return Ok((services.authenticator.caller(&named).await?, agreed));
+    };
+    let mut named = HeaderMap::new();
+    // A part of a header's value may stand in one.
+    if let Ok(value) = HeaderValue::from_str(&format!("Bearer {key}")) {
+        named.insert(AUTHORIZATION, value);
     }
-    let (caller, other) = services.authenticator.websocket_caller(headers).await?;
-    Ok((caller, agreed.or(other)))
+    Ok((services.authenticator.caller(&named).await?, agreed, update))
+}
+
+/// The key in the only `Authorization` field.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut fields = headers.get_all(AUTHORIZATION).iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else { return None };
+    let (scheme, key) = field.to_str().ok()?.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_start())
 }
 
 /// The model in the address.
@@ -100,23 +166,23 @@ fn query(query: &str) -> Result<Option<String>, Failure> {
         match (&*name, &*value) {
             ("intent", "transcription") | ("model", "") => {}
             ("intent", _) => {
-                return Err(refused("`intent` must be `transcription`: this server has no other sessions."));
+                let message = "`intent` must be `transcription`: this server has no other sessions.";
+                return Err(invalid("intent", message));
             }
             ("call_id", _) => {
-                return Err(refused("`call_id` is not available: this server has no calls to join."));
+                return Err(invalid(
+                    "call_id",
+                    "`call_id` is not available: this server has no calls to join.",
+                ));
             }
-            ("model", _) if value.chars().count() > settings::MODEL_CHARACTERS_MAX => {
-                return Err(refused("`model` is too long."));
+            ("model", _) if value.chars().count() > MODEL_CHARACTERS_MAX => {
+                return Err(invalid("model", "`model` is too long."));
             }
             ("model", _) => model = Some(value.into_owned()),
             _ => {}
         }
     }
     Ok(model)
-}
-
-fn refused(message: &'static str) -> Failure {
-    Failure::new(StatusCode::BAD_REQUEST, "invalid_value", message)
 }
 
 fn is_beta(headers: &HeaderMap) -> bool {

@@ -7,8 +7,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+
+use crate::asyncapi::schema_accepted;
 
 /// The names of all events that clients may send.
 pub const ACCEPTED: [&str; 5] = [
@@ -23,6 +26,23 @@ const EVENT_ID_CHARACTERS_MAX: usize = 512;
 
 /// Longer descriptions of what is wrong are cut.
 const MESSAGE_CHARACTERS_MAX: usize = 300;
+
+/// The member of an event of this kind beside its type and id, as JSON Schema.
+pub fn schema(kind: &str) -> Option<(&'static str, Value)> {
+    match kind {
+        "session.update" => {
+            let mut session = schema_accepted::<CurrentSession>();
+            session["required"] = serde_json::json!(["type"]);
+            session["properties"]["type"] = serde_json::json!({"type": "string", "const": "transcription"});
+            Some(("session", session))
+        }
+        "transcription_session.update" => Some(("session", schema_accepted::<BetaSession>())),
+        "input_audio_buffer.append" => {
+            Some(("audio", serde_json::json!({"type": "string", "contentEncoding": "base64"})))
+        }
+        _ => None,
+    }
+}
 
 /// An event, and the id that the client gave it.
 #[derive(Debug, PartialEq)]
@@ -87,7 +107,7 @@ pub enum Format {
 }
 
 /// Absent fields stay as they were.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transcription {
     pub model: Option<String>,
@@ -104,7 +124,7 @@ pub struct Transcription {
 }
 
 /// How long words wait before they are sent as deltas.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Delay {
     Minimal,
@@ -126,7 +146,7 @@ impl Delay {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TurnDetection {
     ServerVad(ServerVad),
@@ -134,7 +154,7 @@ pub enum TurnDetection {
 }
 
 /// `create_response`, `interrupt_response` and `idle_timeout_ms` are about replies, which a transcription has not.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerVad {
     pub threshold: Option<f32>,
@@ -145,7 +165,7 @@ pub struct ServerVad {
     pub idle_timeout_ms: Option<u32>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SemanticVad {
     pub eagerness: Option<Eagerness>,
@@ -153,7 +173,7 @@ pub struct SemanticVad {
     pub interrupt_response: Option<bool>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Eagerness {
     Low,
@@ -176,7 +196,7 @@ impl Eagerness {
 
 /// `session` of `session.update`. What the server itself puts into a session is accepted, for clients that send a
 /// session back.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct CurrentSession {
     #[serde(rename = "type")]
@@ -191,13 +211,13 @@ struct CurrentSession {
     _expires_at: Option<u64>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct CurrentAudio {
     input: Option<CurrentInput>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct CurrentInput {
     format: Option<CurrentFormat>,
@@ -209,7 +229,7 @@ struct CurrentInput {
     turn_detection: Option<Option<TurnDetection>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CurrentFormat {
     #[serde(rename = "type")]
@@ -217,7 +237,7 @@ struct CurrentFormat {
     rate: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 enum CurrentFormatKind {
     #[serde(rename = "audio/pcm")]
     Pcm,
@@ -227,14 +247,14 @@ enum CurrentFormatKind {
     Alaw,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NoiseReduction {
     #[serde(rename = "type")]
     _kind: Option<NoiseReductionKind>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum NoiseReductionKind {
     NearField,
@@ -242,7 +262,7 @@ enum NoiseReductionKind {
 }
 
 /// `session` of `transcription_session.update`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 struct BetaSession {
     input_audio_format: Option<BetaFormat>,
@@ -265,7 +285,7 @@ struct BetaSession {
     _expires_at: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 enum BetaFormat {
     #[serde(rename = "pcm16")]
     Pcm,

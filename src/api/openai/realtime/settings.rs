@@ -25,6 +25,20 @@ const LOG_PROBABILITIES: &str = "item.input_audio_transcription.logprobs";
 /// OpenAI's models without turn detection: their clients commit by themselves, and set nothing.
 const COMMITTED_BY_CLIENTS: [&str; 2] = ["gpt-realtime-whisper", "gpt-live-transcribe"];
 
+/// The silence after which a turn ends by `semantic_vad`, however unfinished it sounds, in seconds, by eagerness.
+const LOW_SECONDS: f64 = 8.0;
+const MEDIUM_SECONDS: f64 = 4.0;
+const HIGH_SECONDS: f64 = 2.0;
+
+/// What the server has.
+#[derive(Clone, Copy)]
+pub struct Server<'a> {
+    pub model: &'a ModelInfo,
+    pub can_diarize: bool,
+    /// Whether a client may ask for a model of this name.
+    pub serves: &'a dyn Fn(&str) -> bool,
+}
+
 /// When speech becomes an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Turns {
@@ -71,7 +85,7 @@ impl Settings {
     ///
     /// # Errors
     /// [`Invalid`].
-    pub fn update(&mut self, update: &Update, model: &ModelInfo) -> Result<(), Invalid> {
+    pub fn update(&mut self, update: &Update, server: Server<'_>) -> Result<(), Invalid> {
         let mut updated = self.clone();
         if let Some(format) = update.format {
             updated.format = format;
@@ -93,7 +107,8 @@ impl Settings {
             }
             updated.log_probabilities = !include.is_empty();
         }
-        updated.language(model)?;
+        updated.language(server.model)?;
+        updated.check_model(server)?;
         *self = updated;
         Ok(())
     }
@@ -151,6 +166,23 @@ impl Settings {
         })
     }
 
+    /// # Errors
+    /// A model that is not served, or whose speakers cannot be told apart.
+    fn check_model(&self, server: Server<'_>) -> Result<(), Invalid> {
+        let param = "transcription.model";
+        match &self.model {
+            Some(model) if !(server.serves)(model) => {
+                Err(Invalid::new("model_not_found", Some(param), "This model is not served."))
+            }
+            Some(_) if self.has_speakers() && !server.can_diarize => {
+                let message = "This server cannot tell speakers apart: choose a model whose name does not end with \
+                               `-diarize`.";
+                Err(Invalid::value(param, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub fn turns(&self) -> Turns {
         self.turns.unwrap_or_else(|| match &self.model {
             Some(model) if COMMITTED_BY_CLIENTS.iter().any(|name| model.starts_with(name)) => Turns::Commits,
@@ -183,6 +215,16 @@ impl Settings {
         }
     }
 
+    /// With `semantic_vad`: the silence after which a turn ends in any case.
+    pub fn longest_silence(&self) -> Option<f64> {
+        match self.turns() {
+            Turns::Semantic(Eagerness::Low) => Some(LOW_SECONDS),
+            Turns::Semantic(Eagerness::Medium | Eagerness::Auto) => Some(MEDIUM_SECONDS),
+            Turns::Semantic(Eagerness::High) => Some(HIGH_SECONDS),
+            Turns::Commits | Turns::Pause { .. } => None,
+        }
+    }
+
     /// The stream's options.
     ///
     /// # Errors
@@ -193,13 +235,15 @@ impl Settings {
             Format::Mulaw => (RawEncoding::Mulaw, 8_000),
             Format::Alaw => (RawEncoding::Alaw, 8_000),
         };
-        let endpointing = match self.turns() {
-            Turns::Commits => None,
-            Turns::Pause { silence_duration_ms, .. } => Some(u64::from(silence_duration_ms)),
-            Turns::Semantic(Eagerness::High) => Some(400),
-            Turns::Semantic(Eagerness::Medium | Eagerness::Auto) => Some(800),
-            Turns::Semantic(Eagerness::Low) => Some(1600),
+        let (endpointing, voice_threshold) = match self.turns() {
+            Turns::Commits => (None, None),
+            Turns::Pause { threshold, silence_duration_ms, .. } => {
+                (Some(u64::from(silence_duration_ms)), Some(voice_threshold(threshold)))
+            }
+            // The shortest that there is: the model is asked at each.
+            Turns::Semantic(_) => (Some(0), None),
         };
+        let detects_turns = self.turns() != Turns::Commits;
         Ok(Options {
             format: StreamFormat::Raw(RawFormat { encoding, sample_rate_hz, channels: 1 }),
             multichannel: false,
@@ -207,8 +251,9 @@ impl Settings {
             interim_results: self.delay() != Delay::Xhigh,
             endpointing: endpointing.map(Duration::from_millis),
             utterance_end: None,
-            speech_started: self.turns() != Turns::Commits,
-            voice: false,
+            speech_started: detects_turns,
+            voice: detects_turns,
+            voice_threshold,
             speakers: self.has_speakers().then(speakers::Options::default),
             voices: None,
             prompt: self.prompt.clone(),
@@ -292,4 +337,29 @@ fn paused(vad: &ServerVad, before: Option<Turns>) -> Result<Turns, Invalid> {
         return Err(Invalid::value("turn_detection", message));
     }
     Ok(Turns::Pause { threshold, prefix_padding_ms, silence_duration_ms })
+}
+
+/// The probability from which a frame is voice, for a client's `threshold`, both 0 to 1. The API's default, 0.5, is the
+/// threshold of this server's detector for whole files; below and above it the two go evenly to the ends.
+fn voice_threshold(threshold: f32) -> f32 {
+    const USUAL: f32 = 0.2;
+    const RANGE: std::ops::RangeInclusive<f32> = 0.02..=0.95;
+    let place = if threshold <= 0.5 {
+        RANGE.start() + (USUAL - RANGE.start()) * threshold / 0.5
+    } else {
+        USUAL + (RANGE.end() - USUAL) * (threshold - 0.5) / 0.5
+    };
+    place.clamp(*RANGE.start(), *RANGE.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_threshold_orders_the_detectors() {
+        let all = [0.0, 0.25, 0.5, 0.75, 1.0].map(voice_threshold);
+        assert!(all.is_sorted(), "{all:?}");
+        assert!((all[2] - 0.2).abs() < 1e-6 && all[0] >= 0.02 && all[4] <= 0.95, "{all:?}");
+    }
 }

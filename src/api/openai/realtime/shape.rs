@@ -1,15 +1,16 @@
 //! A session as clients read it: the shape of the current API, and that of the older beta. No logic.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Session {
     Current(Box<Current>),
     Beta(Box<Beta>),
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Current {
     pub id: String,
     pub object: &'static str,
@@ -19,12 +20,12 @@ pub struct Current {
     pub include: Vec<&'static str>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Audio {
     pub input: Input,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Input {
     pub format: Format,
     pub transcription: Transcription,
@@ -33,7 +34,7 @@ pub struct Input {
     pub turn_detection: Option<TurnDetection>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Format {
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -41,7 +42,7 @@ pub struct Format {
     pub rate: Option<u32>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Transcription {
     pub model: String,
     pub language: Option<String>,
@@ -54,14 +55,14 @@ pub struct Transcription {
     pub delay: Option<&'static str>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TurnDetection {
     ServerVad { threshold: f32, prefix_padding_ms: u32, silence_duration_ms: u32 },
     SemanticVad { eagerness: &'static str },
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Beta {
     pub id: String,
     pub object: &'static str,
@@ -71,6 +72,13 @@ pub struct Beta {
     pub input_audio_noise_reduction: Option<()>,
     pub turn_detection: Option<TurnDetection>,
     pub include: Vec<&'static str>,
-    /// Given with sessions that are made over HTTP alone.
-    pub client_secret: Option<()>,
+    /// Only of sessions that are made over HTTP.
+    pub client_secret: Option<ClientSecret>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ClientSecret {
+    pub value: String,
+    /// Unix time in seconds.
+    pub expires_at: u64,
 }

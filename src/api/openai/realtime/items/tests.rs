@@ -5,12 +5,13 @@ use super::*;
 const STYLE: Style = Style {
     is_beta: false,
     detects_turns: true,
+    ends_at_pauses: true,
     prefix_padding_ms: 300,
     delay: Delay::Minimal,
     log_probabilities: false,
     has_speakers: false,
 };
-const MANUAL: Style = Style { detects_turns: false, prefix_padding_ms: 0, ..STYLE };
+const MANUAL: Style = Style { detects_turns: false, ends_at_pauses: false, prefix_padding_ms: 0, ..STYLE };
 
 /// A result from `start` to `end`, whose words have half a second each.
 fn result(text: &str, start: f64, end: f64) -> Results {
@@ -244,4 +245,36 @@ fn speakers_have_segments() {
     items.results(&said, &mut events);
     let events = short.of(&mut events);
     assert_eq!(events[..3], ["segment 0 A one two", "segment 0 B three", "segment 0 A four"]);
+}
+
+#[test]
+fn speech_stops_before_its_words_come() {
+    let (mut items, mut events, mut short) = (Items::new(STYLE), Vec::new(), Short::default());
+    // A click that was no speech to clients.
+    items.paused(0.5, &mut events);
+    items.speech_started(1.0, &mut events);
+    items.paused(2.5, &mut events);
+    assert_eq!(
+        short.of(&mut events),
+        ["started 0 700", "stopped 0 2500", "committed 0", "added 0", "done 0"]
+    );
+    items.results(&paused("one", 1.0, 2.5), &mut events);
+    assert_eq!(short.of(&mut events), ["delta 0 \"one\"", "completed 0 \"one\" 1.8"]);
+}
+
+#[test]
+fn pauses_do_not_end_a_turn_that_goes_on() {
+    let style = Style { ends_at_pauses: false, ..STYLE };
+    let (mut items, mut events, mut short) = (Items::new(style), Vec::new(), Short::default());
+    items.turn_ended(0.5, &mut events);
+    items.speech_started(1.0, &mut events);
+    for text in ["one", "two"] {
+        items.paused(2.0, &mut events);
+        items.results(&paused(text, 1.0, 2.0), &mut events);
+        items.results(&Results { is_final: true, ..result("", 2.0, 7.0) }, &mut events);
+    }
+    assert_eq!(short.of(&mut events), ["started 0 700", "delta 0 \"one\"", "delta 0 \" two\""]);
+    items.turn_ended(8.0, &mut events);
+    let expected = ["stopped 0 8000", "committed 0", "added 0", "done 0", "completed 0 \"one two\" 7.3"];
+    assert_eq!(short.of(&mut events), expected);
 }
