@@ -28,6 +28,7 @@ pub fn vad(config: &Config) -> Result<Option<Vad>, Error> {
         Windows::Sequential => None,
     })
 }
+
 /// Finds or fetches the model and starts the engine on it.
 ///
 /// # Errors
