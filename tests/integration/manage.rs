@@ -9,7 +9,7 @@ use verbatim::keys::{NewKey, Scopes, Store, public_id};
 
 use crate::program::Program;
 use crate::receiver::{Receiver, callback_parameter};
-use crate::sdks::{node, printed, python, rust};
+use crate::sdks::{go, node, printed, python, rust};
 use crate::server::{FAILS, RAW, Setup, TestServer, answer, client, refusal, say};
 use crate::speech::{cache, word_errors};
 
@@ -418,12 +418,14 @@ async fn sdks_manage_with_another_address_and_key() {
     }
     let manager = {
         let scopes = Scopes::parse(["member"]).expect("scopes");
-        let new = NewKey { scopes, ..NewKey::of_a_client("Rust") };
+        let new = NewKey { scopes, ..NewKey::of_a_client("Rust and Go") };
         Store::open(state.path()).and_then(|store| store.insert(new)).expect("a key").1
     };
-    let mut client = rust("manage-client");
-    client.arg(format!("http://{}", program.address)).arg(manager.expose());
-    let output = client.output().await.expect("it runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1 2 1");
+    for client in [Some(rust("manage-client")), go("manage")] {
+        let Some(mut client) = client else { continue };
+        client.arg(format!("http://{}", program.address)).arg(manager.expose());
+        let output = client.output().await.expect("it runs");
+        assert!(output.status.success(), "{client:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1 2 1", "{client:?}");
+    }
 }
