@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::TEXT_CHARACTERS_MAX;
+use super::format::TEXT_CHARACTERS_MAX;
 use super::wire::{Message, Said};
 use crate::http::websocket::{self, ReadError, Socket};
 use crate::patience::{Patience, within};

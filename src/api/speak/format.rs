@@ -5,6 +5,8 @@
 
 use crate::speech::encode::{Coding, Format};
 
+/// Characters of one text.
+pub const TEXT_CHARACTERS_MAX: usize = 2000;
 /// The encodings, by name.
 pub const ENCODINGS: [&str; 7] = ["linear16", "mulaw", "alaw", "mp3", "opus", "flac", "aac"];
 /// Those of streams.

@@ -25,10 +25,9 @@ use crate::usage::{self, Work};
 use answer::speak;
 pub(super) use answer::{Order, Speaking, begin, uuid};
 use connection::Connection;
+pub use format::TEXT_CHARACTERS_MAX;
 use parameters::Parameters;
 
-/// Characters of one text.
-pub const TEXT_CHARACTERS_MAX: usize = 2000;
 /// The wire format's limit on the body.
 const BODY_BYTES_MAX: u64 = 2 << 20;
 const DG_ERROR: HeaderName = HeaderName::from_static("dg-error");

@@ -14,6 +14,7 @@ use super::items::{ITEM_MS_MAX, Items, Style};
 use super::request::{self, Invalid, Request, Update};
 use super::semantic::Judge;
 use super::settings::{Settings, Turns};
+use super::update;
 use crate::api::Services;
 use crate::api::line::{self, Active, End, Left, Line, STOPPING};
 use crate::engine;
@@ -241,8 +242,8 @@ impl Connection {
     /// Makes the whole update, or none of it. Waits while another model is loaded.
     async fn update(&mut self, update: &Update) -> Result<(), Invalid> {
         let mut settings = self.settings.clone();
-        let model = super::chosen(&self.services, update, &self.model).await?;
-        super::update(&self.services, &model, &mut settings, update)?;
+        let model = update::chosen(&self.services, update, &self.model).await?;
+        update::update(&self.services, &model, &mut settings, update)?;
         if let Some(session) = &mut self.session {
             if model.model().uuid != self.model.model().uuid {
                 let message = "The model cannot change once audio was sent. Open another session.";

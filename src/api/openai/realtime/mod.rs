@@ -20,6 +20,7 @@ mod semantic;
 mod settings;
 mod shape;
 mod transcript;
+mod update;
 
 pub use asyncapi::socket;
 
@@ -36,11 +37,9 @@ use crate::engine::TenantId;
 use crate::http::websocket::{self, Limits, offered_protocols};
 use crate::http::{Caller, Failure, Request, Response};
 use crate::patience::Deadline;
-use crate::registry::Loaded;
 use connection::{Asked, Connection};
-use request::{Invalid, Update};
 pub use secret::{client_secret, transcription_session};
-use settings::{MODEL_CHARACTERS_MAX, Server, Settings};
+use settings::{MODEL_CHARACTERS_MAX, Settings};
 
 /// The subprotocol that browsers offer beside their key.
 const PROTOCOL: &str = "realtime";
@@ -83,36 +82,6 @@ pub async fn realtime(services: Arc<Services>, request: Request) -> Result<Respo
 #[inline(never)]
 fn connection(socket: websocket::Socket, services: Arc<Services>, asked: Box<Asked>) -> Box<Connection> {
     Box::new(Connection::new(socket, services, *asked))
-}
-
-/// The model that `update` names, otherwise `current`. Waits while it is loaded.
-///
-/// # Errors
-/// [`Invalid`].
-async fn chosen(services: &Services, update: &Update, current: &Loaded) -> Result<Loaded, Invalid> {
-    let param = "transcription.model";
-    let Some(name) = update.model() else { return Ok(current.clone()) };
-    if !is_served(services, name) {
-        return Err(Invalid::new("model_not_found", Some(param), "This model is not served."));
-    }
-    let deadline = Deadline::after(services.processing_timeout);
-    let chosen = services.models.choose(Some(name), Some(deadline)).await;
-    chosen.map_err(|unavailable| Invalid::value(param, Failure::from(unavailable).message()))
-}
-
-/// Makes the whole update, or none of it.
-///
-/// # Errors
-/// [`Invalid`].
-fn update(
-    services: &Services,
-    model: &Loaded,
-    settings: &mut Settings,
-    update: &Update,
-) -> Result<(), Invalid> {
-    let can_diarize = model.live().can_diarize();
-    let serves = |name: &str| is_served(services, name);
-    settings.update(update, Server { model: model.model(), can_diarize, serves: &serves })
 }
 
 /// The caller, the subprotocol to agree to, and the text of an update in the caller's client secret. A browser sets no

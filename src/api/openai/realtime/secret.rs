@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::event::id;
 use super::request::{self, Invalid};
 use super::settings::Settings;
-use super::shape;
+use super::{shape, update};
 use crate::api::openai::error::{caused_by, invalid};
 use crate::api::{Services, json_body};
 use crate::http::{Failure, Request, Response, json};
@@ -174,8 +174,8 @@ pub async fn settings(
     let Some(text) = update else { return Ok((settings, model)) };
     let event = request::Request::read(text).event.map_err(failure)?;
     let request::Event::Update(update) = event else { return Ok((settings, model)) };
-    let model = super::chosen(services, &update, &model).await.map_err(failure)?;
-    super::update(services, &model, &mut settings, &update).map_err(failure)?;
+    let model = update::chosen(services, &update, &model).await.map_err(failure)?;
+    update::update(services, &model, &mut settings, &update).map_err(failure)?;
     Ok((settings, model))
 }
 
