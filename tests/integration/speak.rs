@@ -432,3 +432,12 @@ async fn sdks_hear_their_text() {
         assert_said(name, FOX, &server.heard("", audio).await);
     }
 }
+
+#[tokio::test]
+async fn an_sdks_client_owns_its_agent() {
+    let server = Server::start(&[("VERBATIM_STS__SPEECH__EMBEDDED", "none")]).await;
+    let mut client = sdks::python("python", "agent.py");
+    client.args([&server.program.url(""), &server.key]).kill_on_drop(true);
+    let output = tokio::time::timeout(PATIENCE, client.output()).await.expect("in time").expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
