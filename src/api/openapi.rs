@@ -118,9 +118,8 @@ fn turns() -> Value {
         "operationId": "listenTurns",
         "summary": "Transcribe a conversation turn by turn while it arrives, over a WebSocket.",
         "description": "Audio in binary messages; `Configure`, `ForceEndTurn`, `CloseStream` and `KeepAlive` in text ones. The \
-            server sends `Connected`, `TurnInfo`, `ConfigureSuccess`, `ConfigureFailure` and `Error`. The key also as \
-            `Sec-WebSocket-Protocol: token, org_…`. Parameters of other endpoints are accepted, with a warning in \
-            `Connected`.",
+            server sends `Connected`, `Warning`, `TurnInfo`, `ConfigureSuccess`, `ConfigureFailure` and `Error`. The key also as \
+            `Sec-WebSocket-Protocol: token, org_…`. Parameters of other endpoints are accepted, with a `Warning`.",
         "parameters": own.chain(of_files.flat_map(query)).collect::<Vec<_>>(),
         "responses": {
             "101": {"description": "The WebSocket is open."},

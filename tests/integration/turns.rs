@@ -167,11 +167,11 @@ async fn options_change_while_the_stream_runs() {
         let refused = until(&mut socket, |message| message["type"] == "ConfigureFailure").await;
         assert_eq!(refused.last().unwrap()["code"], code);
     }
-    socket.text(r#"{"type":"Configure","thresholds":{"eot_threshold":0.5},"keyterms":["a","b c"]}"#).await;
+    socket.text(r#"{"type":"Configure","thresholds":{"eot_threshold":0.5},"keyterms":["a","b c"],"numerals":true}"#).await;
     let accepted = until(&mut socket, |message| message["type"] == "ConfigureSuccess").await;
     let accepted = accepted.last().unwrap();
     assert_eq!(accepted["thresholds"], json!({"eot_threshold": 0.5, "eot_timeout_ms": 60_000}));
-    assert_eq!(accepted["keyterms"], json!(["a", "b c"]));
+    assert_eq!((&accepted["keyterms"], &accepted["numerals"]), (&json!(["a", "b c"]), &json!(true)));
     socket.audio(&bytes(&utter(&[(0, 0.0, 0.2)]))).await;
     let after = until(&mut socket, |message| message["event"] == "EndOfTurn").await;
     assert_eq!(
@@ -229,8 +229,13 @@ async fn languages_are_told_where_they_are_detected() {
         .await
         .socket
         .unwrap();
-    let connected = socket.message().await;
-    assert_eq!(connected["warnings"][0]["parameter"], "language_hint");
+    assert_eq!(socket.message().await["type"], "Connected");
+    let warning = socket.message().await;
+    assert_eq!((&warning["type"], &warning["code"]), (&json!("Warning"), &json!("WITHOUT_EFFECT")));
+    assert!(
+        warning["description"].as_str().is_some_and(|text| text.contains("`language_hint`")),
+        "{warning}"
+    );
 }
 
 #[tokio::test]
@@ -286,14 +291,8 @@ async fn parameters_of_other_streams_are_warned_of() {
                  &diarize_model=latest&dictation=true&mip_opt_out=False&channels=1&profanity_filter=false";
     let mut socket =
         handshake(server.address, &server.key, &format!("{RAW}&{query}")).await.socket.expect("taken");
-    let connected = socket.message().await;
-    let warned: Vec<&str> = connected["warnings"]
-        .as_array()
-        .expect("warnings")
-        .iter()
-        .map(|warning| warning["parameter"].as_str().unwrap())
-        .collect();
-    let expected = [
+    assert_eq!(socket.message().await["type"], "Connected");
+    for name in [
         "no_delay",
         "endpointing",
         "vad_events",
@@ -301,8 +300,15 @@ async fn parameters_of_other_streams_are_warned_of() {
         "interim_results",
         "diarize_model",
         "dictation",
-    ];
-    assert_eq!(warned, expected);
+    ] {
+        let warning = socket.message().await;
+        assert_eq!(warning["type"], "Warning", "{warning}");
+        let text = warning["description"].as_str().expect("a text");
+        assert!(text.starts_with(&format!("`{name}`")), "{text}");
+    }
+    // Nothing else is warned of.
+    socket.control("CloseStream").await;
+    assert_eq!(socket.rest().await, (Vec::new(), Said::Close(1000, String::new())));
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::wire::{self, Event, Message, Trigger, TurnInfo};
+use super::wire::{self, Event, Message, Trigger, TurnInfo, WarningKind};
 use crate::api::answer::{format_options, warnings};
 use crate::api::parameters::TurnParameters;
-use crate::api::wire::{Warning, WarningKind};
+use crate::api::wire::{Warning, WarningKind as Kind};
 use crate::engine::ModelInfo;
 use crate::figures::{Probability, Score, Seconds};
 use crate::format::redact::Redactor;
@@ -29,8 +29,11 @@ pub struct Writer {
     redactor: Redactor,
     /// The words written last. Most events have the words of the event before.
     last: Option<Written>,
+    /// Those of an announced end, which the end repeats even if `Configure` comes in between.
+    announced: Option<Written>,
 }
 
+#[derive(Clone)]
 struct Written {
     words: Arc<[transcript::Word]>,
     is_complete: bool,
@@ -41,14 +44,18 @@ struct Written {
 impl Writer {
     pub fn new(parameters: &TurnParameters) -> Self {
         let redaction = &parameters.redaction;
-        Self { redactor: Redactor::new(&redaction.classes, redaction.mode), last: None }
+        Self { redactor: Redactor::new(&redaction.classes, redaction.mode), last: None, announced: None }
     }
 
     pub fn message(&mut self, asked: &Asked, event: TurnEvent) -> Message {
         let is_end = matches!(event.kind, TurnKind::End(_));
         // The end of a turn has the text of its announcement.
         let is_complete = is_end || event.kind == TurnKind::EagerEnd;
+        if is_end && let Some(announced) = self.announced.take() {
+            self.last = Some(announced);
+        }
         let written = self.write(asked, &event, is_complete);
+        let announced = (event.kind == TurnKind::EagerEnd).then(|| written.clone());
         let message = TurnInfo {
             request_id: asked.request_id,
             event: kind(event.kind),
@@ -67,6 +74,11 @@ impl Writer {
             languages: asked.is_multilingual.then_some(event.languages),
             languages_hinted: asked.parameters.language_hints.clone(),
         };
+        match event.kind {
+            TurnKind::EagerEnd => self.announced = announced,
+            TurnKind::Resumed => self.announced = None,
+            _ => {}
+        }
         if is_end {
             // From here on, the turn's numbers are past ones.
             self.redactor.redact(format::gather(event.words.iter()), true);
@@ -118,28 +130,36 @@ fn kind(kind: TurnKind) -> Event {
     }
 }
 
-pub fn connected(asked: &Asked, model: &ModelInfo) -> Message {
+/// The first messages of a stream.
+pub fn greetings(asked: &Asked, model: &ModelInfo) -> Vec<Message> {
+    let request_id = asked.request_id;
+    let warning = |(code, description)| Message::Warning { request_id, code, description };
+    let warnings = warned(asked, model).into_iter().map(warning);
+    std::iter::once(Message::Connected { request_id }).chain(warnings).collect()
+}
+
+fn warned(asked: &Asked, model: &ModelInfo) -> Vec<(WarningKind, String)> {
     let parameters = &asked.parameters;
     let mut common = parameters.common.clone();
     // Its models name the protocol; the words are those of the model that is served.
     if common.asks_for_turns() {
         common.model = None;
     }
-    let languages = if asked.is_multilingual { None } else { Some("en") };
-    let unsupported = common.unsupported().into_iter().chain(parameters.idle.iter().copied()).collect();
-    let mut warnings = warnings(unsupported, &common, languages.into_iter(), model);
-    if asked.is_multilingual {
-        // What is spoken is not known yet.
-        warnings.retain(|warning| warning.kind != WarningKind::UnsupportedLanguage);
-    }
-    if parameters.is_english && !parameters.language_hints.is_empty() {
-        warnings.push(Warning {
-            parameter: "language_hint",
-            kind: WarningKind::WithoutEffect,
-            message: "`language_hint` had no effect on a model of English.".to_owned(),
-        });
-    }
-    Message::Connected { request_id: asked.request_id, warnings }
+    let spoken = if asked.is_multilingual { None } else { Some("en") };
+    let of_others = warnings(common.unsupported(), &common, spoken.into_iter(), model).into_iter();
+    let kind = |warning: &Warning| match warning.kind {
+        Kind::UnsupportedModel => WarningKind::UnsupportedModel,
+        Kind::UnsupportedLanguage => WarningKind::UnsupportedLanguage,
+        Kind::UnsupportedParameter => WarningKind::UnsupportedParameter,
+        _ => WarningKind::WithoutEffect,
+    };
+    // Where the language is detected, what is spoken is not known yet.
+    let is_known = |warning: &Warning| !asked.is_multilingual || warning.kind != Kind::UnsupportedLanguage;
+    let of_others = of_others.filter(is_known).map(|warning| (kind(&warning), warning.message));
+    let idle = parameters.idle.iter().map(|name| format!("`{name}` had no effect on turns."));
+    let hints = (parameters.is_english && !parameters.language_hints.is_empty())
+        .then(|| "`language_hint` had no effect on a model of English.".to_owned());
+    of_others.chain(idle.chain(hints).map(|message| (WarningKind::WithoutEffect, message))).collect()
 }
 
 pub fn configured(asked: &Asked) -> Message {
@@ -153,5 +173,6 @@ pub fn configured(asked: &Asked) -> Message {
         },
         keyterms: common.keyterms.clone(),
         language_hints: asked.is_multilingual.then(|| language_hints.clone()),
+        numerals: common.numerals,
     }
 }

@@ -61,9 +61,10 @@ impl<'a> Connection<'a> {
     }
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
-        let connected = answer::connected(&self.asked, self.live.model());
-        if let Err(left) = self.send(&connected).await {
-            return left;
+        for message in answer::greetings(&self.asked, self.live.model()) {
+            if let Err(left) = self.send(&message).await {
+                return left;
+            }
         }
         loop {
             let reads = self.is_closing || self.session.wants_audio();

@@ -32,6 +32,9 @@ pub struct Change {
     /// All languages to choose among, replacing the previous ones.
     #[serde(default)]
     pub language_hints: Option<Vec<String>>,
+    /// Numbers in digits.
+    #[serde(default)]
+    pub numerals: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
@@ -88,6 +91,7 @@ impl Change {
                 description: error.to_string(),
             })?;
         }
+        changed.common.numerals = self.numerals.unwrap_or(changed.common.numerals);
         *parameters = changed;
         Ok(())
     }
@@ -140,10 +144,11 @@ mod tests {
     fn a_change_is_made_whole_or_not_at_all() {
         let mut parameters = TurnParameters::parse("keyterm=old&language_hint=es").unwrap();
         let all = r#"{"type":"Configure","thresholds":{"eager_eot_threshold":0.4,"eot_threshold":0.7,"eot_timeout_ms":6000},
-            "keyterms":["apple","banana"],"language_hints":["en","es"]}"#;
+            "keyterms":["apple","banana"],"language_hints":["en","es"],"numerals":true}"#;
         assert_eq!(change(all).apply(&mut parameters, &model()), Ok(()));
         assert_eq!(parameters.thresholds.eager_end, Some(0.4));
         assert_eq!((parameters.common.keyterms.len(), parameters.language_hints.len()), (2, 2));
+        assert!(parameters.common.numerals);
         let before = parameters.clone();
         for (text, code) in [
             (r#"{"type":"Configure","keyterms":[],"thresholds":{"eot_threshold":0.1}}"#, "INVALID_THRESHOLD"),

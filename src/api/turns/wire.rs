@@ -1,13 +1,12 @@
 //! The messages of conversational streams. No logic.
 //!
 //! Names and nesting are those of the wire format's AsyncAPI document (deepgram/deepgram-api-specs, `ListenV2…`), with
-//! `trigger` as its page on `ForceEndTurn` has it, and `warnings`, which are an addition.
+//! what deepgram-sdk 7.17 knows beyond it: `trigger`, `numerals` and `Warning`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::api::wire::Warning;
 use crate::figures::{Probability, Score, Seconds};
 
 /// A message with its number in the stream, from 0.
@@ -24,9 +23,12 @@ pub enum Message {
     /// The first message.
     Connected {
         request_id: Uuid,
-        /// Parameters that were understood and have no effect.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        warnings: Vec<Warning>,
+    },
+    /// A parameter that was understood has no effect. After `Connected`, one for each.
+    Warning {
+        request_id: Uuid,
+        code: WarningKind,
+        description: String,
     },
     TurnInfo(Box<TurnInfo>),
     /// A change has been made.
@@ -37,6 +39,7 @@ pub enum Message {
         keyterms: Vec<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         language_hints: Option<Vec<String>>,
+        numerals: bool,
     },
     /// Nothing was changed, and the stream goes on.
     ConfigureFailure {
@@ -49,6 +52,16 @@ pub enum Message {
         code: &'static str,
         description: &'static str,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum WarningKind {
+    UnsupportedParameter,
+    UnsupportedModel,
+    UnsupportedLanguage,
+    /// It means nothing here, or not without another parameter.
+    WithoutEffect,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
