@@ -11,10 +11,13 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use url::Url;
+use uuid::Uuid;
 
 use super::config::ChatConfig;
+use super::persona::{Called, Persona};
 use super::responder::{Effect, Facts, Say};
 use crate::outbound;
+use crate::room::{Author, Function, FunctionCall};
 use crate::secret::Secret;
 use crate::session::Role;
 
@@ -65,25 +68,56 @@ impl Chat {
         Ok(Some(Self { client: outbound::client()?, url, key, model }))
     }
 
-    /// The request for a question.
-    pub fn request(&self, facts: &Facts<'_>, question: &str) -> Value {
+    /// The name of the model.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The request for a question, or for the rest of its answer once the client has run the functions `called`.
+    pub fn request(&self, facts: &Facts<'_>, persona: &Persona, question: &str, called: &[Called]) -> Value {
         let mut messages = vec![json!({"role": "system", "content": system(facts, question)})];
         let lines = &facts.session.transcript;
-        // The last line is the question itself.
-        let history = lines.iter().rev().skip(1).take(HISTORY_LINES).collect::<Vec<_>>();
+        for (author, content) in &*persona.context {
+            let role = if *author == Author::User { "user" } else { "assistant" };
+            messages.push(json!({"role": role, "content": content}));
+        }
+        // The caller's last line is the question itself.
+        let before = lines.iter().rev().skip_while(|line| !called.is_empty() && line.role != Role::User);
+        let history = before.skip(1).take(HISTORY_LINES).collect::<Vec<_>>();
         for line in history.into_iter().rev() {
             let role = if line.role == Role::User { "user" } else { "assistant" };
             messages.push(json!({"role": role, "content": line.content}));
         }
         messages.push(json!({"role": "user", "content": question}));
-        json!({"model": self.model, "stream": true, "messages": messages, "tools": tools(facts)})
+        if !called.is_empty() {
+            let calls = called.iter().map(|Called { call, .. }| {
+                let function = json!({"name": call.name, "arguments": call.arguments});
+                json!({"id": call.id, "type": "function", "function": function})
+            });
+            messages
+                .push(json!({"role": "assistant", "content": null, "tool_calls": calls.collect::<Vec<_>>()}));
+            messages.extend(called.iter().map(|Called { call, content }| {
+                json!({"role": "tool", "tool_call_id": call.id, "content": content})
+            }));
+        }
+        let mut tools = tools(facts);
+        tools.extend(persona.functions.iter().map(|function| {
+            let Function { name, description, parameters } = function;
+            json!({"type": "function", "function": {"name": name, "description": description, "parameters": parameters}})
+        }));
+        json!({"model": self.model, "stream": true, "messages": messages, "tools": tools})
     }
 
     /// Sends sentences as they arrive, then effects. Dropping the future ends the request.
     ///
     /// # Errors
     /// [`NoAnswer`] if nothing was sent.
-    pub async fn answer(&self, request: &Value, says: &mpsc::Sender<Say>) -> Result<(), NoAnswer> {
+    pub async fn answer(
+        &self,
+        request: &Value,
+        functions: &[Function],
+        says: &mpsc::Sender<Say>,
+    ) -> Result<(), NoAnswer> {
         let mut post = self.client.post(self.url.clone()).header(CONTENT_TYPE, "application/json");
         if let Some(key) = &self.key {
             post = post.bearer_auth(key.expose());
@@ -118,7 +152,7 @@ impl Chat {
                 break;
             }
         }
-        let rest = answer.finish();
+        let rest = answer.finish(functions);
         if rest.is_empty() && answer.bytes == 0 {
             return Err(NoAnswer);
         }
@@ -131,14 +165,22 @@ impl Chat {
     }
 }
 
+/// A tool that the model calls.
+#[derive(Default)]
+struct Call {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
 /// An answer that is arriving.
 #[derive(Default)]
 struct Answer {
     text: String,
     /// Bytes of text so far.
     bytes: usize,
-    /// Name and arguments of each tool that is called, by its index.
-    tools: BTreeMap<u64, (String, String)>,
+    /// The tools that are called, by index.
+    tools: BTreeMap<u64, Call>,
 }
 
 impl Answer {
@@ -150,8 +192,9 @@ impl Answer {
             if self.tools.len() >= 8 && !self.tools.contains_key(&index) {
                 continue;
             }
-            let (name, arguments) = self.tools.entry(index).or_default();
+            let Call { id, name, arguments } = self.tools.entry(index).or_default();
             let part = |pointer| call.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            id.push_str(part("/id"));
             name.push_str(part("/function/name"));
             arguments.push_str(part("/function/arguments"));
             arguments.truncate(arguments.floor_char_boundary(LINE_BYTES_MAX));
@@ -171,13 +214,21 @@ impl Answer {
         sentences
     }
 
-    fn finish(&mut self) -> Vec<Say> {
+    /// `functions`: those that the client runs.
+    fn finish(&mut self, functions: &[Function]) -> Vec<Say> {
         let mut says = Vec::new();
         let text = std::mem::take(&mut self.text);
         if !text.trim().is_empty() {
             says.push(Say::Sentence(text.trim().to_owned()));
         }
-        for (name, arguments) in std::mem::take(&mut self.tools).into_values() {
+        for Call { id, name, arguments } in std::mem::take(&mut self.tools).into_values() {
+            if functions.iter().any(|function| function.name == name) {
+                let id = if id.is_empty() { format!("call_{}", Uuid::new_v4().simple()) } else { id };
+                let arguments = if arguments.is_empty() { "{}".to_owned() } else { arguments };
+                let call = FunctionCall { id, name, arguments, client_side: true };
+                says.push(Say::Act(Effect::Call(call)));
+                continue;
+            }
             let arguments: Value = serde_json::from_str(&arguments).unwrap_or(Value::Null);
             let text = |name: &str| arguments.get(name).and_then(Value::as_str).map(str::to_owned);
             let (line, effect) = match name.as_str() {
@@ -237,7 +288,7 @@ fn system(facts: &Facts<'_>, question: &str) -> String {
     prompt
 }
 
-fn tools(facts: &Facts<'_>) -> Value {
+fn tools(facts: &Facts<'_>) -> Vec<Value> {
     let tool = |name: &str, description: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "description": description, "parameters": parameters}});
     let one_of = |name: &str, values: Vec<&String>| json!({"type": "object", "required": [name], "properties": {name: {"type": "string", "enum": values}}});
     let mut tools = vec![tool(
@@ -257,7 +308,7 @@ fn tools(facts: &Facts<'_>) -> Value {
         let parameters = one_of("key", facts.setup.link_catalog.keys().collect());
         tools.push(tool("send_link", "Texts the caller a link.", parameters));
     }
-    Value::Array(tools)
+    tools
 }
 
 #[cfg(test)]
@@ -272,7 +323,7 @@ mod tests {
             sentences.extend(answer.take(&json!({"choices": [{"delta": {"content": part}}]})));
         }
         assert_eq!(sentences, ["We open at 9.30 every day.", "And close at five."]);
-        assert_eq!(answer.finish(), [Say::Sentence("Bye".into())]);
+        assert_eq!(answer.finish(&[]), [Say::Sentence("Bye".into())]);
     }
 
     #[test]
@@ -284,7 +335,7 @@ mod tests {
         }
         answer.take(&json!({"choices": [{"delta": {"tool_calls": [{"index": 1, "function": {"name": "rm", "arguments": "{}"}}]}}]}));
         assert_eq!(
-            answer.finish(),
+            answer.finish(&[]),
             [Say::Sentence("I'm sending you the link.".into()), Say::Act(Effect::SendLink("forms".into()))]
         );
     }

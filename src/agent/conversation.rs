@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::ear::Ear;
 use super::page;
+use super::persona::{Calls, Persona};
 use super::playback::{Clip, Due, Playback};
 use super::reply::{Job, Plan, Reply, Spoken};
 use super::responder::Effect;
@@ -63,6 +64,8 @@ pub(super) struct Agent {
     pub(super) hearing: Hearing,
     pub(super) talk: Talk,
     pub(super) questions: Questions,
+    pub(super) persona: Persona,
+    pub(super) calls: Calls,
     keypad: Keypad,
     page: Page,
     pub(super) absence: Absence,
@@ -164,6 +167,8 @@ impl Agent {
             hearing: Hearing::default(),
             talk: Talk::default(),
             questions: Questions::default(),
+            persona: Persona::default(),
+            calls: Calls::default(),
             keypad: Keypad::default(),
             page: Page::default(),
             absence: Absence { quiet_since: now, nudges: 0, alone: None, hung_up: false },
@@ -271,6 +276,8 @@ impl Agent {
                 self.lose_floor().await;
                 self.utterance(&text, now).await;
             }
+            Inbound::Settings(settings) => self.set_up(*settings),
+            Inbound::Order(order) => self.obey(*order).await,
             Inbound::Digit(digit) => {
                 if digit.is_ascii_digit() && self.keypad.keys.len() < KEYS_MAX {
                     self.keypad.keys.push(digit);
@@ -343,25 +350,8 @@ impl Agent {
         }
     }
 
-    fn pass_on(&mut self, event: &Event) {
-        // The agent's own words have already gone out sentence by sentence.
-        if let Event::ConversationText(line) = event
-            && line.role == Role::Assistant
-            && !line.interrupted
-        {
-            return;
-        }
-        match serde_json::to_string(event) {
-            Ok(text) => self.tell(&Outbound::Message(text.into())),
-            Err(error) => tracing::error!(%error, "an event could not be written"),
-        }
-    }
-
-    /// Passes on the remaining events.
-    fn pass_on_events(&mut self) {
-        while let Ok(event) = self.events.try_recv() {
-            self.pass_on(&event);
-        }
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.events.try_recv().ok()
     }
 
     async fn spoken(&mut self, spoken: Option<Spoken>) {
@@ -383,6 +373,14 @@ impl Agent {
                         [seconds, voice_seconds, text_seconds].map(Seconds::new);
                     let started = Message::AgentStartedSpeaking { total_latency, tts_latency, ttt_latency };
                     self.message(&started);
+                    if total.is_some() {
+                        let ttt_text_latency = ttt_latency;
+                        self.message(&Message::LatencyReport {
+                            total_latency,
+                            tts_latency,
+                            ttt_text_latency,
+                        });
+                    }
                     self.set_state(AgentState::Speaking);
                 }
                 self.talk.playback.push(clip);
@@ -401,6 +399,7 @@ impl Agent {
                     self.gate(&category, None).await;
                 }
             }
+            Some(Spoken::Act(Effect::Call(call))) => self.call(call),
             Some(Spoken::Act(Effect::End)) => self.ending = Some(EndReason::Goodbye),
             None => {
                 if let Some(reply) = &mut self.talk.reply {
@@ -480,11 +479,11 @@ impl Agent {
         if (may_begin || (is_first && self.talk.reply.is_none()))
             && let Some(job) = self.talk.jobs.pop_front()
         {
-            if matches!(job.plan, Plan::Answer(_)) {
+            if matches!(job.plan, Plan::Answer(_) | Plan::Resume { .. }) {
                 self.message(&Message::AgentThinking { content: "" });
                 self.set_state(AgentState::Thinking);
             }
-            self.talk.reply = Some(Reply::begin(&self.tools, &self.handle, job));
+            self.talk.reply = Some(Reply::begin(&self.tools, &self.handle, &self.persona, job));
         }
         None
     }

@@ -87,6 +87,11 @@ impl Ear {
         Some(self.take())
     }
 
+    /// Ends the turn in the middle: what was heard so far is the utterance.
+    pub fn finish(mut self) -> Utterance {
+        self.take()
+    }
+
     /// Takes the audio up to the last whole frame.
     fn take(&mut self) -> Utterance {
         let end = self.heard.len() - self.unseen.min(self.heard.len());

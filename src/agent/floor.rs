@@ -40,6 +40,7 @@ impl Agent {
     /// Asks the model whether a pause ends the turn: at once if so, otherwise when the pause has lasted too long.
     fn judge(&self, seat: u64, so_far: Pcm, pause: u64) {
         let (tools, to_self) = (self.tools.clone(), self.to_self.clone());
+        let wait_ms = self.persona.turn_timeout_ms.unwrap_or(tools.settings.turn.wait_ms);
         self.tools.tasks.spawn(async move {
             let turn = &tools.settings.turn;
             let began = Instant::now();
@@ -49,7 +50,7 @@ impl Agent {
             };
             let silence_ms = match complete {
                 Some(true) => 0,
-                Some(false) => turn.wait_ms,
+                Some(false) => wait_ms,
                 None => turn.silence_ms,
             };
             let wait = Duration::from_millis(silence_ms.saturating_sub(turn.pause_ms));
@@ -62,7 +63,7 @@ impl Agent {
         });
     }
 
-    fn turn_over(&mut self, seat: u64, utterance: Utterance) {
+    pub(super) fn turn_over(&mut self, seat: u64, utterance: Utterance) {
         self.hearing.speaking.remove(&seat);
         self.absence.quiet_since = Instant::now();
         self.message(&Message::UserStoppedSpeaking);

@@ -6,11 +6,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::persona::{Called, Persona};
 use super::playback::Clip;
 use super::responder::{Effect, Facts, Say, respond};
 use super::tools::Tools;
 use crate::knowledge::sentences;
 use crate::session::Handle;
+use crate::speech::Manner;
 
 /// Clips and sentences that are prepared ahead of playback.
 const CLIPS_AHEAD: usize = 2;
@@ -27,6 +29,11 @@ pub struct Job {
 pub enum Plan {
     Say(Vec<String>),
     Answer(String),
+    /// Go on with an answer, now that the client has run functions for it.
+    Resume {
+        question: String,
+        called: Vec<Called>,
+    },
 }
 
 impl Job {
@@ -69,18 +76,20 @@ pub struct Reply {
 }
 
 impl Reply {
-    pub fn begin(tools: &Arc<Tools>, handle: &Arc<Handle>, job: Job) -> Self {
+    pub fn begin(tools: &Arc<Tools>, handle: &Arc<Handle>, persona: &Persona, job: Job) -> Self {
         let question = match &job.plan {
-            Plan::Answer(question) => Some(question.clone()),
+            Plan::Answer(question) | Plan::Resume { question, .. } => Some(question.clone()),
             Plan::Say(_) => None,
         };
         let (spoken, received) = mpsc::channel(CLIPS_AHEAD);
         let ends = CancellationToken::new();
         let (tools_, handle, ended) = (tools.clone(), handle.clone(), ends.clone());
+        let persona = persona.clone();
         tools.tasks.spawn(async move {
             let (says, queue) = mpsc::channel(SENTENCES_AHEAD);
             let work = async {
-                tokio::join!(think(&tools_, &handle, job.plan, says), speak(&tools_, queue, spoken));
+                let thinking = think(&tools_, &handle, &persona, job.plan, says);
+                tokio::join!(thinking, speak(&tools_, &persona.manner, queue, spoken));
             };
             tokio::select! {
                 () = ended.cancelled() => {}
@@ -110,8 +119,8 @@ impl Reply {
     }
 }
 
-async fn think(tools: &Tools, handle: &Handle, plan: Plan, says: mpsc::Sender<Say>) {
-    let question = match plan {
+async fn think(tools: &Tools, handle: &Handle, persona: &Persona, plan: Plan, says: mpsc::Sender<Say>) {
+    let (question, called) = match plan {
         Plan::Say(lines) => {
             for sentence in lines.iter().flat_map(|line| sentences(line)) {
                 if says.send(Say::Sentence(sentence)).await.is_err() {
@@ -120,9 +129,10 @@ async fn think(tools: &Tools, handle: &Handle, plan: Plan, says: mpsc::Sender<Sa
             }
             return;
         }
-        Plan::Answer(question) => question,
+        Plan::Answer(question) => (question, Vec::new()),
+        Plan::Resume { question, called } => (question, called),
     };
-    let (setup, knowledge) = (handle.setup(), handle.knowledge());
+    let (setup, knowledge) = (persona.setup(handle.setup()), handle.knowledge());
     let can_text = tools.courier.can_send();
     let embedded = || {
         handle.read(|session| {
@@ -131,9 +141,10 @@ async fn think(tools: &Tools, handle: &Handle, plan: Plan, says: mpsc::Sender<Sa
     };
     if let Some(chat) = &tools.chat {
         let request = handle.read(|session| {
-            chat.request(&Facts { setup: &setup, session, knowledge: &knowledge, can_text }, &question)
+            let facts = Facts { setup: &setup, session, knowledge: &knowledge, can_text };
+            chat.request(&facts, persona, &question, &called)
         });
-        if chat.answer(&request, &says).await.is_ok() {
+        if chat.answer(&request, &persona.functions, &says).await.is_ok() {
             return;
         }
         tracing::warn!(session = handle.id, "the chat interface failed: the embedded responder answers");
@@ -145,7 +156,7 @@ async fn think(tools: &Tools, handle: &Handle, plan: Plan, says: mpsc::Sender<Sa
     }
 }
 
-async fn speak(tools: &Tools, mut says: mpsc::Receiver<Say>, spoken: mpsc::Sender<Spoken>) {
+async fn speak(tools: &Tools, manner: &Manner, mut says: mpsc::Receiver<Say>, spoken: mpsc::Sender<Spoken>) {
     let mut waited = Instant::now();
     while let Some(say) = says.recv().await {
         let mut text_seconds = waited.elapsed().as_secs_f64();
@@ -159,7 +170,7 @@ async fn speak(tools: &Tools, mut says: mpsc::Receiver<Say>, spoken: mpsc::Sende
                 let mut line = Some(sentence.clone());
                 for piece in tools.voice.pieces(&sentence) {
                     let begun = Instant::now();
-                    let samples = tools.voice.speak(piece).await;
+                    let samples = tools.voice.speak_as(piece, manner).await;
                     let voice_seconds = begun.elapsed().as_secs_f64();
                     let clip = Clip { text: piece.to_owned(), line: line.take(), samples };
                     if spoken.send(Spoken::Clip { clip, text_seconds, voice_seconds }).await.is_err() {

@@ -3,6 +3,7 @@
 
 use super::page;
 use crate::knowledge::{Knowledge, sentences, terms};
+use crate::room::FunctionCall;
 use crate::session::{Link, Role, Session, Setup, SmsStatus};
 
 /// A part of an answer.
@@ -18,6 +19,8 @@ pub enum Effect {
     SendLink(String),
     /// Verify the caller first.
     Verify(String),
+    /// Have the client run a function.
+    Call(FunctionCall),
     /// End the call.
     End,
 }

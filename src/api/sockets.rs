@@ -68,4 +68,24 @@ mod tests {
         let kinds = &session["properties"]["audio"];
         assert!(kinds.to_string().contains("server_vad"), "{kinds}");
     }
+
+    /// Every reference leads somewhere.
+    #[test]
+    fn references_resolve() {
+        fn walk(value: &Value, document: &Value) {
+            match value {
+                Value::Object(members) => {
+                    if let Some(reference) = members.get("$ref") {
+                        let pointer = reference.as_str().unwrap().trim_start_matches('#');
+                        assert!(document.pointer(pointer).is_some(), "{reference}");
+                    }
+                    members.values().for_each(|value| walk(value, document));
+                }
+                Value::Array(items) => items.iter().for_each(|value| walk(value, document)),
+                _ => {}
+            }
+        }
+        let document = build(&[]);
+        walk(&document, &document);
+    }
 }

@@ -6,7 +6,7 @@
 
 /// All words, permissions first. The place of a word is its bit in [`Scopes`]; on disk, scopes are words, so
 /// that the order may change.
-const WORDS: [&str; 34] = [
+pub const WORDS: [&str; 34] = [
     "project:read",
     "project:write",
     "project:write:settings",

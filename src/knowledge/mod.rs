@@ -21,9 +21,7 @@ mod table;
 pub use config::Config;
 pub use crawl::CrawlError;
 pub use library::{Library, unread_website};
-#[cfg(test)]
-pub use passage::passages;
-pub use passage::{Passage, indexed_bytes, sentences};
+pub use passage::{Passage, indexed_bytes, passages, sentences};
 pub use rank::terms;
 pub use search::{Knowledge, Rationed};
 pub use sources::{Content, Document, Sources};

@@ -9,7 +9,7 @@ use crate::turn::EndOfTurn;
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Streams at once; more are refused. One organisation may hold four fifths of them while others have keys.
-    /// Default 1000; an idle one costs some kilobytes.
+    /// Default 1000; an idle one costs some kilobytes, and one with `diarize` up to 3 MB for each channel in which there is speech.
     pub max_streams: usize,
     /// A new stream is refused if its windows would take longer than this: while those of the organisation's other
     /// streams do or, if it has none, while too many other organisations are late. Seconds, default 5.

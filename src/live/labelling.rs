@@ -32,6 +32,9 @@ pub trait SpeakerStream: Send + 'static {
     /// Takes the next samples, 16 kHz.
     fn push(&mut self, samples: &[f32]);
 
+    /// Passes over the audio before `seconds`, which has no words.
+    fn pass_over(&mut self, seconds: f64);
+
     /// Labels words that are final.
     fn label<'a>(&'a mut self, words: &'a mut [Word]) -> BoxFuture<'a, Result<(), speakers::Error>>;
 
@@ -42,6 +45,10 @@ pub trait SpeakerStream: Send + 'static {
 impl SpeakerStream for speakers::Stream {
     fn push(&mut self, samples: &[f32]) {
         Self::push(self, samples);
+    }
+
+    fn pass_over(&mut self, seconds: f64) {
+        Self::pass_over(self, seconds);
     }
 
     fn label<'a>(&'a mut self, words: &'a mut [Word]) -> BoxFuture<'a, Result<(), speakers::Error>> {
@@ -96,8 +103,9 @@ pub struct Labelling {
     asked: Option<Results>,
     /// The events after it.
     waiting: VecDeque<Event>,
-    /// Audio that came in the meantime.
+    /// Audio that came in the meantime, and the second before which there are no words.
     unheard: Vec<f32>,
+    passed: f64,
     /// The speaker of the last final word.
     last: Option<Speaker>,
     shortfall: Shortfall,
@@ -113,6 +121,7 @@ impl Labelling {
             asked: None,
             waiting: VecDeque::new(),
             unheard: Vec::new(),
+            passed: 0.0,
             last: None,
             shortfall: Shortfall::default(),
             failures_in_a_row: 0,
@@ -171,6 +180,7 @@ impl Labelling {
     fn answered(&mut self, answer: Answer, ready: &mut VecDeque<Event>) {
         let Answer { mut stream, mut words, result } = answer;
         stream.push(&std::mem::take(&mut self.unheard));
+        stream.pass_over(self.passed);
         self.work = Work::Idle(stream);
         self.failures_in_a_row = if result.is_ok() { 0 } else { self.failures_in_a_row + 1 };
         let asked = self.asked.take();
@@ -233,11 +243,22 @@ impl Labelling {
         {
             match event {
                 Event::Results(results) if results.words.is_empty() => {
-                    ready.push_back(Event::Results(results))
+                    if results.is_final {
+                        self.pass_over(results.start + results.duration);
+                    }
+                    ready.push_back(Event::Results(results));
                 }
                 Event::Results(results) => self.release_words(results, ready),
                 event => ready.push_back(event),
             }
+        }
+    }
+
+    /// A final result without words ends at `seconds`, so a silent stream need not be kept.
+    fn pass_over(&mut self, seconds: f64) {
+        self.passed = seconds;
+        if let Work::Idle(stream) = &mut self.work {
+            stream.pass_over(seconds);
         }
     }
 

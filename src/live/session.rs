@@ -151,6 +151,11 @@ impl Session {
         }
     }
 
+    /// Whether a [`Self::finalize`] has no place in the audio yet: audio pushed now would come before it.
+    pub fn is_finalizing(&self) -> bool {
+        !self.finalize.is_empty()
+    }
+
     /// Ends the audio; [`Self::next`] returns [`Progress::Ended`] after the last event.
     ///
     /// # Errors

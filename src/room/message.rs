@@ -7,6 +7,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::media::Format;
+use super::owner::{AgentSettings, Order, Problem};
 use super::seat::is_key;
 use crate::fields::{self, Fields};
 use crate::figures::Seconds;
@@ -26,8 +27,8 @@ pub enum Said {
     Played(u64),
     PageContext(Value),
     Close,
-    /// A known message that only the session's owner may send, such as `UpdatePrompt`.
-    NotHere(String),
+    /// A message that only the session's owner may send, such as `UpdatePrompt`.
+    Order(Box<Order>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +36,7 @@ pub struct Settings {
     pub input: Format,
     pub output: Format,
     pub greeting: Option<String>,
-    pub instructions: Option<String>,
+    pub agent: AgentSettings,
 }
 
 /// The format if a client names none.
@@ -43,9 +44,6 @@ pub const INPUT: Format = Format { is_mulaw: false, sample_rate_hz: 16_000 };
 pub const OUTPUT: Format = Format { is_mulaw: false, sample_rate_hz: 24_000 };
 const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
 const TEXT_BYTES_MAX: usize = 8 << 10;
-
-/// Why a message is invalid. For the client.
-pub type Problem = &'static str;
 
 impl Said {
     /// # Errors
@@ -77,13 +75,10 @@ impl Said {
                 )
             }
             "Close" => Self::Close,
-            "UpdatePrompt"
-            | "UpdateSpeak"
-            | "UpdateThink"
-            | "UpdateListen"
-            | "InjectAgentMessage"
-            | "FunctionCallResponse" => Self::NotHere(kind.to_owned()),
-            _ => return Err("a message of this `type` is not known"),
+            _ => {
+                let order = Order::read(kind, &value)?;
+                Self::Order(Box::new(order.ok_or("a message of this `type` is not known")?))
+            }
         })
     }
 }
@@ -100,7 +95,7 @@ fn settings(value: &Value) -> Result<Settings, Problem> {
         input: format(value.pointer("/audio/input"), INPUT)?,
         output: format(value.pointer("/audio/output"), OUTPUT)?,
         greeting: text("/agent/greeting"),
-        instructions: text("/agent/think/prompt").or_else(|| text("/agent/think/0/prompt")),
+        agent: AgentSettings::read(value)?,
     })
 }
 
@@ -150,6 +145,29 @@ pub enum Message<'a> {
         ttt_latency: Seconds,
     },
     AgentAudioDone,
+    /// The parts of [`Self::AgentStartedSpeaking`]'s latency, in seconds.
+    LatencyReport {
+        total_latency: Seconds,
+        tts_latency: Seconds,
+        ttt_text_latency: Seconds,
+    },
+    PromptUpdated,
+    ThinkUpdated,
+    SpeakUpdated,
+    ListenUpdated,
+    /// The agent does not say this now.
+    InjectionRefused {
+        message: &'a str,
+    },
+    /// The client runs these and answers with a `FunctionCallResponse` each.
+    FunctionCallRequest {
+        functions: &'a [FunctionCall],
+    },
+    /// A line of the talk, for clients that keep its history.
+    History {
+        role: &'a str,
+        content: &'a str,
+    },
     AgentState {
         state: &'a str,
     },
@@ -172,6 +190,17 @@ pub enum Message<'a> {
         code: &'a str,
         description: &'a str,
     },
+}
+
+/// A function to be called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct FunctionCall {
+    pub id: String,
+    pub name: String,
+    /// JSON.
+    pub arguments: String,
+    /// Always true.
+    pub client_side: bool,
 }
 
 impl Message<'_> {
@@ -231,7 +260,7 @@ mod tests {
         assert_eq!(settings.input, Format { is_mulaw: true, sample_rate_hz: 8_000 });
         assert_eq!(settings.output.sample_rate_hz, 48_000);
         assert_eq!(
-            (settings.greeting.as_deref(), settings.instructions.as_deref()),
+            (settings.greeting.as_deref(), settings.agent.think.and_then(|think| think.prompt).as_deref()),
             (Some("Hi"), Some("Be kind."))
         );
         let bare = read(r#"{"type":"Settings"}"#);
@@ -262,7 +291,7 @@ mod tests {
         assert_eq!(Said::read(r##"{"type":"Dtmf","digit":"#"}"##), Ok(Said::Digit('#')));
         assert_eq!(
             Said::read(r#"{"type":"UpdatePrompt","prompt":"x"}"#),
-            Ok(Said::NotHere("UpdatePrompt".into()))
+            Ok(Said::Order(Box::new(Order::UpdatePrompt("x".into()))))
         );
     }
 }

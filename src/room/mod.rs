@@ -16,6 +16,7 @@ pub mod livekit;
 pub mod livekit;
 mod media;
 mod message;
+mod owner;
 pub mod phone;
 #[cfg_attr(not(feature = "livekit"), allow(dead_code, reason = "only a media server uses it"))]
 mod reception;
@@ -24,7 +25,8 @@ mod token;
 pub mod websocket;
 
 pub use config::Config;
-pub use message::{Message, Said, page_context};
+pub use message::{FunctionCall, Message, Said, page_context};
+pub use owner::{AgentSettings, Author, Behavior, Function, Listen, Order, Speak, Think};
 pub use reception::{Invitation, NoSeat, Reception, RoomEnd, RoomLimits};
 pub use seat::{Inbound, Kind, Outbound, Participant, Seat, agent_channel};
 pub use token::{Claims, Signer};

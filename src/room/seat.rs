@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use super::owner::{AgentSettings, Order};
+
 /// Inbound messages by which an agent may lag behind.
 const INBOUND_MAX: usize = 256;
 /// Messages by which a participant may lag behind before it is dropped: some seconds of audio.
@@ -40,6 +42,10 @@ pub enum Inbound {
         samples: Vec<f32>,
     },
     Text(String),
+    /// The owner sets the agent up before anyone joins.
+    Settings(Box<AgentSettings>),
+    /// The owner changes the agent.
+    Order(Box<Order>),
     Digit(char),
     /// The state of the page that the participant has open.
     PageContext(Value),

@@ -30,6 +30,8 @@ pub struct Connection {
     idle: Patience,
     incoming: Incoming,
     outgoing: Outgoing,
+    /// The session belongs to this client.
+    is_owner: bool,
 }
 
 /// How a connection begins.
@@ -65,11 +67,12 @@ impl Connection {
     pub fn new(socket: Socket, seat: Seat, idle: Duration, stop: CancellationToken) -> Self {
         let incoming = Incoming::new(INPUT).expect("a usual rate; this is a bug");
         let outgoing = Outgoing::new(OUTPUT).expect("a usual rate; this is a bug");
-        Self { socket, seat, stop, idle: Patience::new(idle), incoming, outgoing }
+        Self { socket, seat, stop, idle: Patience::new(idle), incoming, outgoing, is_owner: false }
     }
 
     /// Serves the connection until either side ends it.
     pub async fn run(mut self, opening: Opening) {
+        self.is_owner = matches!(opening, Opening::Settings(_));
         let Err(Over(code)) = self.serve(opening).await;
         let Self { mut socket, seat, .. } = self;
         drop(seat);
@@ -134,8 +137,9 @@ impl Connection {
             Ok(Said::Played(mark)) => self.seat.send(Inbound::Played(mark)).await,
             Ok(Said::PageContext(context)) => self.seat.send(Inbound::PageContext(context)).await,
             Ok(Said::Close) => return Err(Over(Some(CLOSE_NORMAL))),
-            Ok(Said::NotHere(kind)) => {
-                let problem = format!("`{kind}` is for the session's owner");
+            Ok(Said::Order(order)) if self.is_owner => self.seat.send(Inbound::Order(order)).await,
+            Ok(Said::Order(order)) => {
+                let problem = format!("`{}` is for the session's owner", order.kind());
                 let warning = Sent::Warning { code: "NOT_ALLOWED", description: &problem };
                 self.socket.send_text(warning.to_json()).await?;
                 true

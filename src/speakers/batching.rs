@@ -41,6 +41,7 @@ pub struct Batcher {
     places: Turns,
     stream_places: Turns,
     clusterings: Turns,
+    stream_clusterings: Turns,
 }
 
 /// A place for one call. The caller makes the inputs once it has it, so a call that waits holds none.
@@ -107,6 +108,7 @@ impl Batcher {
             places: Turns::new(FILE_PLACES, alone.clone()),
             stream_places: Turns::new(STREAM_PLACES, alone),
             clusterings: Turns::brief(processors),
+            stream_clusterings: Turns::brief(processors),
         })
     }
 
@@ -126,7 +128,11 @@ impl Batcher {
 
     /// For calls of streams.
     pub fn for_streams(&self) -> Self {
-        Self { places: self.stream_places.clone(), ..self.clone() }
+        Self {
+            places: self.stream_places.clone(),
+            clusterings: self.stream_clusterings.clone(),
+            ..self.clone()
+        }
     }
 
     /// Waits for a place. Cancel-safe.
@@ -135,7 +141,8 @@ impl Batcher {
         Place { calls: self.calls.clone(), tenant: self.tenant, turn }
     }
 
-    /// Waits for a turn at clustering a recording, which keeps a processor busy: there are as many turns as processors.
+    /// Waits for a turn at clustering, which keeps a processor busy: there are as many turns as processors for files, and as
+    /// many for streams.
     /// Cancel-safe.
     pub async fn clustering(&self) -> Turn {
         self.clusterings.take(self.tenant).await

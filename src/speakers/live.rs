@@ -14,12 +14,15 @@ use super::frames::{FRAME_SAMPLES, Tally, Window, frame_at, local_speakers};
 use super::memory::Memory;
 use super::network::WINDOW_SAMPLES;
 use super::regions::{PAUSE_FRAMES, regions};
+use super::tail::Tail;
 use super::turns::{Timeline, Turn};
-use super::vectors::{Pending, embed};
+use super::vectors::{Pending, blocking, embed};
 use super::voice::Voice;
 
 /// Samples that may wait for their speakers: a minute. Older ones, which no final word has asked for, are dropped.
 const WAITING_SAMPLES: usize = 60 * 16_000;
+/// Seconds before the end of what has no words in which the next word may begin.
+const ONSET_SECONDS: f64 = 0.5;
 /// Seconds for which turns are remembered, for words that come late.
 const TURNS_SECONDS: f64 = 60.0;
 /// Windows with speech before two local speakers in them count.
@@ -30,13 +33,11 @@ const WINDOWS_HEARD_MIN: usize = 4;
 /// Nothing is computed before words become final. Then segmentation hears what has come since, in windows of 10 s whose
 /// ends are 5 s apart and one that ends with the audio, and the trunk hears it once; so a second of audio costs two
 /// fifths of a window and a second of the trunk, or more of a window where words become final more often than every 5 s.
-/// Memory is bounded: at most 80 s of audio, 600 chunks, and a minute of turns.
+/// Memory is bounded: at most 80 s of audio in 16 bits, 600 chunks, and a minute of turns, 3 MB together.
 pub struct Stream {
     batcher: Batcher,
     options: Options,
-    /// The last samples, from `first_sample` on.
-    audio: Vec<f32>,
-    first_sample: usize,
+    audio: Tail,
     /// Listens for speech that segmentation passes over.
     vad: Option<VadStream>,
     voice: Voice,
@@ -57,8 +58,7 @@ impl Stream {
         Self {
             batcher,
             options,
-            audio: Vec::new(),
-            first_sample: 0,
+            audio: Tail::default(),
             vad: vad.map(Vad::stream),
             voice: Voice::default(),
             tally: Tally::default(),
@@ -73,41 +73,46 @@ impl Stream {
 
     /// Takes more audio, mono at 16 kHz.
     pub fn push(&mut self, samples: &[f32]) {
-        self.audio.extend_from_slice(samples);
+        self.audio.push(samples);
         self.voice.extend(self.vad.iter_mut().flat_map(|vad| vad.push(samples)));
-        let end = self.first_sample + self.audio.len();
-        let oldest = end.saturating_sub(WAITING_SAMPLES) / FRAME_SAMPLES;
-        self.segmented = self.segmented.max(oldest);
-        self.settled = self.settled.max(oldest);
+        self.skip_to(self.audio.end().saturating_sub(WAITING_SAMPLES) / FRAME_SAMPLES);
+    }
+
+    /// Passes over the audio before `seconds`, where there are no words: it gets no speakers, costs nothing, and is freed.
+    pub fn pass_over(&mut self, seconds: f64) {
+        // The next word may begin a little earlier than the pause before it ends.
+        let sample = ((seconds - ONSET_SECONDS) * 16_000.0) as usize;
+        self.skip_to(sample.min(self.audio.end()) / FRAME_SAMPLES);
+    }
+
+    /// Frames before `frame` need no speakers any more.
+    fn skip_to(&mut self, frame: usize) {
+        self.segmented = self.segmented.max(frame);
+        self.settled = self.settled.max(frame);
         // Windows reach back 10 s from frames that are new.
         let keep = (self.segmented.min(self.settled) * FRAME_SAMPLES).saturating_sub(WINDOW_SAMPLES);
-        let excess = keep.saturating_sub(self.first_sample);
         // In large steps: each moves all that is kept.
-        if excess >= WINDOW_SAMPLES {
-            self.audio.drain(..excess);
-            self.first_sample += excess;
-            self.voice.forget(self.first_sample);
+        if keep >= self.audio.start() + WINDOW_SAMPLES {
+            self.audio.forget(keep);
+            self.voice.forget(keep);
+            self.tally.forget(keep / FRAME_SAMPLES);
         }
     }
 
     /// Labels `words` that become final, whose times are seconds since the stream began. It hears what has been pushed
-    /// and waits for no more; with no words it does the work that is due without. Labels once given stay as they are,
-    /// and mean the same speaker in all later words.
+    /// and waits for no more. Labels once given stay as they are, and mean the same speaker in all later words.
     ///
     /// # Errors
     /// As the networks'; the words then have no speakers, and later calls work.
     pub async fn label(&mut self, words: &mut [Word]) -> Result<(), Error> {
-        let last = words
-            .iter()
-            .map(|word| word.end)
-            .fold(None, |last: Option<f64>, end| Some(last.map_or(end, |last| last.max(end))));
-        let windows = self.segment(last.is_some()).await?;
-        let (found, settled) = self.ended(last.map(frame_at));
+        let last = words.iter().map(|word| word.end).fold(0.0, f64::max);
+        let windows = self.segment().await?;
+        let (found, settled) = self.ended(frame_at(last));
         if !found.is_empty() {
             self.settle(&found, &windows).await?;
         }
         self.settled = settled;
-        let end = (self.first_sample + self.audio.len()) as f64 / 16_000.0;
+        let end = self.audio.end() as f64 / 16_000.0;
         self.recent.retain(|turn| turn.end > end - TURNS_SECONDS);
         Diarization { turns: self.recent.clone(), voices: Vec::new() }.label(words);
         Ok(())
@@ -118,18 +123,18 @@ impl Stream {
         self.memory.voices().to_vec()
     }
 
-    /// Segments the audio that is new: as far as whole hops go, or to its end.
-    async fn segment(&mut self, to_end: bool) -> Result<Vec<Window>, Error> {
-        let end = (self.first_sample + self.audio.len()) / FRAME_SAMPLES;
+    /// Segments the audio that is new, to its end.
+    async fn segment(&mut self) -> Result<Vec<Window>, Error> {
+        let end = self.audio.end() / FRAME_SAMPLES;
         let mut ends: Vec<usize> =
             (1..).map(|hop| self.segmented + hop * HOP_FRAMES).take_while(|&hop| hop <= end).collect();
-        if to_end && end > ends.last().copied().unwrap_or(self.segmented) {
+        if end > ends.last().copied().unwrap_or(self.segmented) {
             ends.push(end);
         }
         if ends.is_empty() {
             return Ok(Vec::new());
         }
-        let first = self.first_sample.div_ceil(FRAME_SAMPLES);
+        let first = self.audio.start().div_ceil(FRAME_SAMPLES);
         let start = |end: usize| {
             (end * FRAME_SAMPLES).saturating_sub(WINDOW_SAMPLES).div_ceil(FRAME_SAMPLES).max(first)
         };
@@ -137,7 +142,7 @@ impl Stream {
         let place = self.batcher.place().await;
         let audio = ends
             .iter()
-            .map(|&end| self.samples(sample(start(end))..sample(start(end)) + WINDOW_SAMPLES))
+            .map(|&end| self.audio.samples(sample(start(end))..sample(start(end)) + WINDOW_SAMPLES))
             .collect();
         let classes = place.segment(audio).await?;
         let mut windows: Vec<Window> = Vec::with_capacity(ends.len());
@@ -160,14 +165,12 @@ impl Stream {
     }
 
     /// The regions that have ended, and the frame before which all is settled with them. The one that goes on at the end
-    /// is cut there if the `last` final word reaches into it.
-    fn ended(&self, last: Option<usize>) -> (Vec<Range<usize>>, usize) {
+    /// is cut there if the `last` frame of the final words lies in it.
+    fn ended(&self, last: usize) -> (Vec<Range<usize>>, usize) {
         let end = self.tally.end().min(self.segmented);
         let mut found = regions(&self.tally, self.settled..end, REGION_FRAMES_MAX);
         let is_open = |region: &Range<usize>| region.end + PAUSE_FRAMES > end;
-        if let Some(open) =
-            found.pop_if(|region| is_open(region) && last.is_none_or(|last| last <= region.start))
-        {
+        if let Some(open) = found.pop_if(|region| is_open(region) && last <= region.start) {
             return (found, open.start);
         }
         let settled = found.last().map_or(self.settled, |region| region.end);
@@ -176,14 +179,22 @@ impl Stream {
 
     /// Finds the speakers of `regions`, and adds their turns.
     async fn settle(&mut self, regions: &[Range<usize>], windows: &[Window]) -> Result<(), Error> {
-        let samples = self.first_sample + self.audio.len();
+        let samples = self.audio.end();
         let pending = regions.iter().enumerate().map(|(index, region)| Pending {
             chunks: chunks::chunks(index, region, &self.tally),
             pieces: chunks::pieces(region, samples),
         });
         let pending = pending.filter(|region| !region.chunks.is_empty()).collect();
-        let (chunks, embedded) = embed(&self.batcher, pending, |range| self.samples(range)).await?;
-        let similarities = self.memory.learn(embedded, self.count());
+        let (chunks, embedded) = embed(&self.batcher, pending, |range| self.audio.samples(range)).await?;
+        let (mut memory, count) = (self.memory.clone(), self.count());
+        let turn = self.batcher.clustering().await;
+        let learn = move || {
+            let _turn = turn;
+            let similarities = memory.learn(embedded, count);
+            (memory, similarities)
+        };
+        let (memory, similarities) = blocking(learn).await?;
+        self.memory = memory;
         let frames =
             regions.first().map_or(0, |region| region.start)..regions.last().map_or(0, |region| region.end);
         let mut timeline = Timeline::new(frames, regions, &chunks, &similarities, &self.tally);
@@ -201,13 +212,5 @@ impl Stream {
         let saw_two =
             self.heard >= WINDOWS_HEARD_MIN && self.heard_two as f64 >= LOCAL_SHARE * self.heard as f64;
         Count { least: 1, most, saw_two }
-    }
-
-    /// The samples of `range`, with silence for those that are not there.
-    fn samples(&self, range: Range<usize>) -> Vec<f32> {
-        let at = |sample: usize| sample.saturating_sub(self.first_sample).min(self.audio.len());
-        let mut samples = self.audio[at(range.start)..at(range.end)].to_vec();
-        samples.resize(range.len(), 0.0);
-        samples
     }
 }

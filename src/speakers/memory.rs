@@ -15,7 +15,7 @@ const UNKNOWN: f32 = 0.5;
 const NEW_SECONDS: f32 = 1.0;
 
 /// The speakers of one stream.
-#[derive(Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Memory {
     chunks: Vec<Embedded>,
     /// The label that each chunk was given.

@@ -27,6 +27,7 @@ mod processor;
 mod regions;
 mod rttm;
 mod segmentation;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod torch;

@@ -5,8 +5,8 @@
 /// A longer sentence is cut between words: its speech would take long to begin.
 const CHARACTERS_MAX: usize = 250;
 /// A full stop after one of these ends no sentence.
-const ABBREVIATIONS: [&str; 22] = [
-    "mr", "mrs", "ms", "dr", "prof", "sr", "jr", "st", "mt", "vs", "etc", "inc", "ltd", "co", "no", "fig",
+const ABBREVIATIONS: [&str; 21] = [
+    "mr", "mrs", "ms", "dr", "prof", "sr", "jr", "st", "mt", "vs", "etc", "inc", "ltd", "co", "fig",
     "approx", "dept", "est", "e.g", "i.e", "a.k.a",
 ];
 

@@ -75,6 +75,11 @@ impl Speech {
         if self.0.limits.enabled { self.0.voice.voices() } else { Vec::new() }
     }
 
+    /// The voice's kind: `kokoro`, `endpoint`, the name of a program, `none`.
+    pub fn kind(&self) -> &'static str {
+        self.0.voice.name()
+    }
+
     /// The voice for a name that a client asks for; see [`names`].
     pub fn find(&self, name: &str) -> Option<&str> {
         names::find(name, &self.voices())

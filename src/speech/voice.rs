@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::config::{Config, EmbeddedVoice};
 use super::error::VoiceError;
 use super::kokoro::Kokoro;
+use super::names;
 use super::pieces;
 use super::program::Program;
 use super::remote::Remote;
@@ -137,6 +138,19 @@ impl Voice {
             spoken.insert(text.to_owned(), samples.clone());
         }
         samples
+    }
+
+    /// As [`Self::speak`], in this manner. Only the default manner is cached.
+    pub async fn speak_as(&self, text: &str, manner: &Manner) -> Arc<[f32]> {
+        if *manner == Manner::default() {
+            return self.speak(text).await;
+        }
+        self.say(text, manner).await.unwrap_or_default().into()
+    }
+
+    /// The voice for a name that clients know; see [`super::names`].
+    pub fn find(&self, name: &str) -> Option<&str> {
+        names::find(name, &self.voices())
     }
 
     /// Speaks a sentence or a piece of one, and keeps nothing of it: samples at [`VOICE_RATE`], none if there is no word

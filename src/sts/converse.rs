@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 use uuid::Uuid;
@@ -12,10 +13,10 @@ use uuid::Uuid;
 use super::host::Host;
 use crate::clock::now;
 use crate::http::websocket::{self, Message, Socket, offered_protocols};
-use crate::http::{Failure, Request, Response};
+use crate::http::{Failure, Request, Response, json as answer};
 use crate::patience::Patience;
 use crate::room::websocket::{CLOSE_ENDED, Connection, LIMITS, Opening};
-use crate::room::{Claims, Kind, Message as Sent, Said, Seat};
+use crate::room::{Claims, Message as Sent, Said, Seat};
 use crate::session::{Channel, Session, Setup, Start};
 
 const SETTINGS_WAIT: Duration = Duration::from_secs(10);
@@ -66,6 +67,14 @@ pub async fn converse(host: Arc<Host>, request: Request) -> Result<Response, Fai
     })
 }
 
+/// `GET /v1/agent/settings/think/models`: the chat model that the server is configured with, if any.
+pub async fn think_models(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
+    host.access.tenant(&request).await?;
+    let chat = host.tools.chat.as_ref();
+    let models = chat.map(|chat| json!({"id": chat.model(), "name": chat.model(), "provider": "open_ai"}));
+    Ok(answer(StatusCode::OK, &json!({"models": Vec::from_iter(models)})))
+}
+
 async fn begin(
     host: &Arc<Host>,
     mut socket: Socket,
@@ -96,7 +105,7 @@ async fn begin(
         }
     };
     let setup = Setup {
-        instructions: settings.instructions.clone(),
+        instructions: settings.agent.think.as_ref().and_then(|think| think.prompt.clone()),
         greeting: settings.greeting.clone(),
         ..Setup::default()
     };
@@ -106,7 +115,7 @@ async fn begin(
         Err(error) => return Err((socket, error.to_string())),
     };
     host.read_sources(handle.clone());
-    match host.join(&handle, Kind::Web, "sdk").await {
+    match host.join_as_owner(&handle, "sdk", settings.agent.clone()).await {
         Ok(seat) => connection(host, socket, seat, stop).run(Opening::Settings(settings)).await,
         Err(error) => return Err((socket, error.to_string())),
     }

@@ -20,7 +20,7 @@ use crate::http::authority;
 use crate::knowledge::Library;
 use crate::room::livekit::LiveKit;
 use crate::room::{
-    Claims, Inbound, Kind, NoSeat, Reception, RoomEnd, RoomLimits, Seat, Signer, agent_channel,
+    AgentSettings, Claims, Inbound, Kind, NoSeat, Reception, RoomEnd, RoomLimits, Seat, Signer, agent_channel,
 };
 use crate::session::{self, EndReason, Handle, Media, PARTICIPANTS_MAX, read_sources};
 
@@ -82,6 +82,29 @@ impl Host {
         kind: Kind,
         identity: &str,
     ) -> Result<Seat, session::Error> {
+        self.enter(handle, kind, identity, None).await
+    }
+
+    /// As [`Self::join`], for a client whom the session belongs to: its settings come first.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub async fn join_as_owner(
+        self: &Arc<Self>,
+        handle: &Arc<Handle>,
+        identity: &str,
+        settings: AgentSettings,
+    ) -> Result<Seat, session::Error> {
+        self.enter(handle, Kind::Web, identity, Some(settings)).await
+    }
+
+    async fn enter(
+        self: &Arc<Self>,
+        handle: &Arc<Handle>,
+        kind: Kind,
+        identity: &str,
+        settings: Option<AgentSettings>,
+    ) -> Result<Seat, session::Error> {
         let number = handle.enter(identity, kind.name())?;
         let to_agent = self.agent_of(handle);
         let leave = {
@@ -97,6 +120,9 @@ impl Host {
             }
         };
         let (seat, participant) = Seat::new(number, kind, to_agent, leave);
+        if let Some(settings) = settings {
+            seat.send(Inbound::Settings(Box::new(settings))).await;
+        }
         handle.joined(identity, kind.name()).await?;
         seat.send(Inbound::Joined(participant)).await;
         Ok(seat)

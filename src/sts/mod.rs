@@ -172,6 +172,7 @@ impl Sts {
             .route(Method::POST, "/api/livekit/sts", endpoint(&self.0, endpoint::web_session))
             .route(Method::GET, "/STS/rooms/{room}", endpoint(&self.0, converse::join_room))
             .route(Method::GET, "/v1/agent/converse", endpoint(&self.0, converse::converse))
+            .route(Method::GET, "/v1/agent/settings/think/models", endpoint(&self.0, converse::think_models))
             .route(Method::POST, "/api/twilio/incoming-call", incoming.clone())
             .route(Method::GET, "/api/twilio/incoming-call", incoming)
             .route(Method::GET, "/api/twilio/media", endpoint(&self.0, twilio::media))

@@ -10,6 +10,7 @@ pub fn paths() -> Map<String, Value> {
     add("/api/livekit/sts", json!({"post": web_session()}));
     add("/STS/rooms/{room}", json!({"get": room()}));
     add("/v1/agent/converse", json!({"get": converse()}));
+    add("/v1/agent/settings/think/models", json!({"get": think_models()}));
     add(
         "/api/twilio/incoming-call",
         json!({"get": incoming_call("incomingCall"), "post": incoming_call("incomingCallForm")}),
@@ -127,6 +128,20 @@ fn converse() -> Value {
             "401": failure("No valid key."),
             "4XX": failure("No WebSocket's handshake."),
             "503": failure("As many sessions as may be."),
+        },
+    })
+}
+
+fn think_models() -> Value {
+    let text = json!({"type": "string"});
+    let model = json!({"type": "object", "properties": {"id": text, "name": text, "provider": text}});
+    let schema = json!({"type": "object", "properties": {"models": {"type": "array", "items": model}}, "required": ["models"]});
+    json!({
+        "operationId": "thinkModels",
+        "summary": "The chat model that agents answer by; none if the embedded responder does.",
+        "responses": {
+            "200": {"description": "The models.", "content": {"application/json": {"schema": schema}}},
+            "401": failure("No valid key."),
         },
     })
 }

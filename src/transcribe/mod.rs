@@ -339,7 +339,7 @@ impl Transcriber {
         let language = language.unwrap_or_else(unknown_language);
         if work.options.task == Task::Transcribe {
             self.listen_again(whole, channel, &language, &mut segments, work).await?;
-            self.hear_doubtful_phrases(channel, &language, &mut segments, work).await?;
+            self.hear_doubtful_phrases(whole, channel, &language, &mut segments, work).await?;
         }
         let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
         let voice_without_words =

@@ -132,7 +132,7 @@ pub fn operations(paths: &serde_json::Map<String, Value>) -> Vec<(String, String
 }
 
 /// Whether `value` has the form of `schema`: the documented members and no others.
-fn conforms(document: &Value, schema: &Value, value: &Value) {
+pub fn conforms(document: &Value, schema: &Value, value: &Value) {
     if let Some(reference) = schema["$ref"].as_str() {
         let named = document.pointer(reference.trim_start_matches('#')).expect("a schema");
         return conforms(document, named, value);

@@ -70,4 +70,6 @@ mod streams;
 mod sts;
 mod synthetic;
 mod tones;
+mod turns;
+mod turns_sdks;
 mod whisper;

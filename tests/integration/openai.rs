@@ -9,6 +9,7 @@ use verbatim::api::{self, openai::names};
 use verbatim::engine;
 use verbatim::http;
 
+use crate::formatting::conforms;
 use crate::live_audio::wave;
 use crate::server::{FAILS, Setup, TERMS, TestServer, client};
 
@@ -319,4 +320,28 @@ async fn many_uploads_at_once_are_answered() {
     for (number, text) in futures_util::future::join_all(uploads).await {
         assert_eq!(text, format!("Number {number}.\n"));
     }
+}
+
+#[tokio::test]
+async fn answers_have_the_form_that_the_document_describes() {
+    let server = TestServer::start(Setup::default()).await;
+    let (_, document) = answer(client().get(server.url("/openapi.json"))).await;
+    let named = |schema: &str| json!({"$ref": format!("#/components/schemas/{schema}")});
+    let audio = file(7, 1.0);
+    let verbose = [
+        ("response_format", "verbose_json"),
+        ("timestamp_granularities", "word"),
+        ("timestamp_granularities", "segment"),
+    ];
+    let warned = [("include", "logprobs"), ("chunking_strategy", r#"{"type":"server_vad","threshold":0.5}"#)];
+    for (fields, schema) in [(&verbose[..], "OpenAiVerbose"), (&warned[..], "OpenAiTranscription")] {
+        let (status, body) = answer(transcribe(&server, &audio, fields)).await;
+        assert_eq!(status, 200, "{body}");
+        conforms(&document, &named(schema), &body);
+    }
+    let get = |path: &str| client().get(server.url(path)).bearer_auth(&server.key);
+    let (_, body) = answer(get("/v1/models")).await;
+    conforms(&document, &named("OpenAiModels"), &body);
+    let (_, body) = answer(get("/v1/models/any")).await;
+    conforms(&document, &named("OpenAiModel"), &body);
 }

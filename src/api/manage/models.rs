@@ -10,6 +10,7 @@ use super::project::{capture, manager};
 use crate::api::answer::ARCHITECTURE;
 use crate::api::error;
 use crate::api::services::Services;
+use crate::api::speak;
 use crate::http::{Failure, Request, Response, json};
 use crate::keys::Permission;
 use crate::registry::Status;
@@ -18,7 +19,32 @@ use crate::registry::Status;
 #[derive(Serialize)]
 pub(in crate::api) struct Models {
     stt: Vec<Model>,
-    tts: [(); 0],
+    tts: Vec<VoiceModel>,
+}
+
+/// A voice of `/v1/speak`.
+#[derive(Serialize)]
+struct VoiceModel {
+    name: String,
+    canonical_name: String,
+    architecture: &'static str,
+    languages: [&'static str; 1],
+    version: &'static str,
+    uuid: Uuid,
+}
+
+impl VoiceModel {
+    /// The voices speak English.
+    fn of(name: &str, architecture: &'static str) -> Self {
+        Self {
+            name: name.to_owned(),
+            canonical_name: name.to_owned(),
+            architecture,
+            languages: ["en"],
+            version: env!("CARGO_PKG_VERSION"),
+            uuid: speak::uuid(name),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -53,7 +79,9 @@ impl Model {
 
 /// The wire format's list of models.
 pub(in crate::api) fn models(services: &Services) -> Models {
-    Models { stt: services.models.statuses().iter().map(Model::of).collect(), tts: [] }
+    let speech = &services.speech;
+    let tts = speech.voices().into_iter().map(|name| VoiceModel::of(name, speech.kind())).collect();
+    Models { stt: services.models.statuses().iter().map(Model::of).collect(), tts }
 }
 
 pub(super) async fn of_project(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
@@ -72,7 +100,10 @@ pub(super) async fn one_of_project(services: Arc<Services>, request: Request) ->
 /// 404 if there is none.
 pub(in crate::api) fn named(services: &Services, name: &str) -> Result<Response, Failure> {
     let models = models(services);
-    let is_named = |model: &&Model| Uuid::parse_str(name) == Ok(model.uuid) || model.name == name;
-    let model = models.stt.iter().find(is_named).ok_or_else(|| error::nothing_such("Model"))?;
-    Ok(json(StatusCode::OK, model))
+    let is = |uuid: Uuid, own: &str| Uuid::parse_str(name) == Ok(uuid) || own == name;
+    if let Some(model) = models.stt.iter().find(|model| is(model.uuid, &model.name)) {
+        return Ok(json(StatusCode::OK, model));
+    }
+    let voice = models.tts.iter().find(|voice| is(voice.uuid, &voice.name));
+    Ok(json(StatusCode::OK, voice.ok_or_else(|| error::nothing_such("Model"))?))
 }

@@ -160,12 +160,14 @@ pub fn diarized(transcript: &Transcript, names: &[Option<String>]) -> Vec<wire::
     format::utterances(&words, format::SPLIT_SECONDS).enumerate().map(segment).collect()
 }
 
-/// The known name, or capital letters: A to Z, then AA.
+/// The known name, or capital letters, by first appearance of those without a name: A to Z, then AA.
 fn label(speaker: usize, names: &[Option<String>]) -> String {
-    if let Some(Some(name)) = names.get(speaker) {
+    let name = |speaker: usize| names.get(speaker).and_then(Option::as_ref);
+    if let Some(name) = name(speaker) {
         return name.clone();
     }
-    let (mut rest, mut letters) = (speaker + 1, Vec::new());
+    let unnamed_before = (0..speaker).filter(|&before| name(before).is_none()).count();
+    let (mut rest, mut letters) = (unnamed_before + 1, Vec::new());
     while rest > 0 {
         letters.push(char::from(b'A' + ((rest - 1) % 26) as u8));
         rest = (rest - 1) / 26;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::responses::{busy, failure};
 use super::schemas::object;
 use crate::keys::{
-    LABEL_CHARACTERS_MAX, NAME_CHARACTERS_MAX, TAG_CHARACTERS_MAX, TAGS_MAX, TTL_DEFAULT, TTL_MAX,
+    LABEL_CHARACTERS_MAX, NAME_CHARACTERS_MAX, SCOPES, TAG_CHARACTERS_MAX, TAGS_MAX, TTL_DEFAULT, TTL_MAX,
 };
 use crate::usage::{FEATURES, Grouping};
 
@@ -304,7 +304,7 @@ pub fn schemas() -> Map<String, Value> {
         "CreatedKey": object(created),
         "NewKey": object(json!({
             "comment": {"type": "string", "minLength": 1, "maxLength": LABEL_CHARACTERS_MAX},
-            "scopes": {"type": "array", "items": text, "minItems": 1},
+            "scopes": {"type": "array", "items": {"type": "string", "enum": SCOPES.as_slice()}, "minItems": 1},
             "tags?": {"type": "array", "maxItems": TAGS_MAX, "items": {"type": "string", "minLength": 1, "maxLength": TAG_CHARACTERS_MAX}},
             "expiration_date?": time,
             "time_to_live_in_seconds?": {"type": "number", "minimum": 1},
@@ -335,7 +335,10 @@ pub fn schemas() -> Map<String, Value> {
             "models": list(object(json!({"name": text, "language": text, "version": text, "model_id": uuid}))),
         })),
         "Resolution": object(json!({"units": text, "amount": {"type": "integer"}})),
-        "SpeechModels": object(json!({"stt": list(of("SpeechModel")), "tts": none()})),
+        "SpeechModels": object(json!({"stt": list(of("SpeechModel")), "tts": list(of("VoiceModel"))})),
+        "VoiceModel": object(json!({
+            "name": text, "canonical_name": text, "architecture": text, "languages": texts, "version": text, "uuid": uuid,
+        })),
         "SpeechModel": object(json!({
             "name": text, "canonical_name": text, "architecture": text, "languages": texts, "version": text, "uuid": uuid,
             "batch": {"type": "boolean"}, "streaming": {"type": "boolean"}, "formatted_output": {"type": "boolean"},

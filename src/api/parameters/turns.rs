@@ -57,6 +57,7 @@ pub const OF_TURNS: &[&str] = &[
     "version",
     "tier",
     "language",
+    "lang",
     "encoding",
     "sample_rate",
     "channels",
@@ -75,6 +76,8 @@ pub const OF_TURNS: &[&str] = &[
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnParameters {
     pub common: Parameters,
+    /// The model is the wire format's own for English.
+    pub is_english: bool,
     pub thresholds: Thresholds,
     /// BCP-47 tags.
     pub language_hints: Vec<String>,
@@ -92,6 +95,7 @@ impl TurnParameters {
         let timeout = Duration::from_millis(TIMEOUT_MS_DEFAULT);
         let mut all = Self {
             common: Parameters::default(),
+            is_english: false,
             thresholds: Thresholds { end: END_DEFAULT, eager_end: None, timeout },
             language_hints: Vec::new(),
             redaction: Redaction::default(),
@@ -101,6 +105,8 @@ impl TurnParameters {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             all.read(&mut once, &name, &value)?;
         }
+        let model = all.common.model.as_deref().unwrap_or_default();
+        all.is_english = model.eq_ignore_ascii_case(ENGLISH);
         all.common.check_raw()?;
         all.common.check_keyterms()?;
         check(&all.thresholds)?;
@@ -141,8 +147,9 @@ impl TurnParameters {
 
     /// Remembers a parameter of other streams, or of files, that asks for something.
     fn pass_over(&mut self, given: &Reader<'_>) {
-        let of_files = TABLE.iter().map(|row| row.name);
-        let known = of_files.chain(LIVE_TABLE.iter().map(|row| row.name)).find(|known| *known == given.name);
+        let of_files = TABLE.iter().find(|row| row.name == given.name || row.aliases.contains(&given.name));
+        let of_streams = || LIVE_TABLE.iter().find(|row| row.name == given.name).map(|row| row.name);
+        let known = of_files.map(|row| row.name).or_else(of_streams);
         if let Some(known) = known
             && given.boolean() != Some(false)
             && !given.value.is_empty()
@@ -152,15 +159,10 @@ impl TurnParameters {
         }
     }
 
-    /// Whether the speech is English by the choice of model.
-    pub fn is_english(&self) -> bool {
-        self.common.model.as_deref().is_some_and(|model| model.eq_ignore_ascii_case(ENGLISH))
-    }
-
     /// The parameters by which [`crate::api::language::choice`] chooses the language.
     pub fn of_language(&self) -> Parameters {
         let mut chosen = Parameters { language: self.common.language.clone(), ..Parameters::default() };
-        if self.is_english() {
+        if self.is_english {
             chosen.language = Some("en".to_owned());
         } else if !self.language_hints.is_empty() {
             chosen.detect_language = DetectLanguage::Among(self.language_hints.clone());
@@ -289,11 +291,19 @@ mod tests {
     fn what_means_nothing_here_is_passed_over_and_remembered() {
         let all = parse(
             "no_delay=true&endpointing=25&vad_events=true&filler_words=true&interim_results=true&diarize_model=latest\
-             &dictation=false&detect_language=&unheard_of=1&endpointing=soon",
+             &dictation=false&detect_language=&unheard_of=1&endpointing=soon&diarization=true",
         );
         assert_eq!(
             all.idle,
-            ["no_delay", "endpointing", "vad_events", "filler_words", "interim_results", "diarize_model"]
+            [
+                "no_delay",
+                "endpointing",
+                "vad_events",
+                "filler_words",
+                "interim_results",
+                "diarize_model",
+                "diarize"
+            ]
         );
     }
 

@@ -23,7 +23,7 @@ use crate::speech::encode::Encoder;
 use crate::speech::{Dictation, Manner};
 use crate::usage::{self, Work};
 use answer::speak;
-pub(super) use answer::{Order, Speaking, begin};
+pub(super) use answer::{Order, Speaking, begin, uuid};
 use connection::Connection;
 use parameters::Parameters;
 

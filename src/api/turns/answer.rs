@@ -132,7 +132,7 @@ pub fn connected(asked: &Asked, model: &ModelInfo) -> Message {
         // What is spoken is not known yet.
         warnings.retain(|warning| warning.kind != WarningKind::UnsupportedLanguage);
     }
-    if parameters.is_english() && !parameters.language_hints.is_empty() {
+    if parameters.is_english && !parameters.language_hints.is_empty() {
         warnings.push(Warning {
             parameter: "language_hint",
             kind: WarningKind::WithoutEffect,

@@ -16,12 +16,18 @@ type Said = Result<Vec<Option<usize>>, speakers::Error>;
 struct Scripted {
     said: mpsc::UnboundedReceiver<Said>,
     heard: Arc<AtomicUsize>,
+    /// Whole seconds.
+    passed: Arc<AtomicUsize>,
     voices: Vec<Vec<f32>>,
 }
 
 impl SpeakerStream for Scripted {
     fn push(&mut self, samples: &[f32]) {
         self.heard.fetch_add(samples.len(), Ordering::Relaxed);
+    }
+
+    fn pass_over(&mut self, seconds: f64) {
+        self.passed.store(seconds as usize, Ordering::Relaxed);
     }
 
     fn label<'a>(&'a mut self, words: &'a mut [Word]) -> BoxFuture<'a, Result<(), speakers::Error>> {
@@ -44,6 +50,7 @@ struct Scene {
     ready: VecDeque<Event>,
     say: mpsc::UnboundedSender<Said>,
     heard: Arc<AtomicUsize>,
+    passed: Arc<AtomicUsize>,
 }
 
 impl Scene {
@@ -54,12 +61,14 @@ impl Scene {
     fn with_names(voices: Vec<Vec<f32>>, naming: Option<Naming>) -> Self {
         let (say, said) = mpsc::unbounded_channel();
         let heard = Arc::new(AtomicUsize::new(0));
-        let scripted = Scripted { said, heard: heard.clone(), voices };
+        let passed = Arc::new(AtomicUsize::new(0));
+        let scripted = Scripted { said, heard: heard.clone(), passed: passed.clone(), voices };
         Self {
             labelling: Labelling::new(Box::new(scripted), PATIENCE, naming),
             ready: VecDeque::new(),
             say,
             heard,
+            passed,
         }
     }
 
@@ -152,6 +161,24 @@ async fn a_word_without_a_speaker_has_the_one_before() {
     let _ = scene.say.send(Ok(vec![None, Some(0), Some(1), None]));
     scene.go_on().await;
     assert_eq!(scene.ready(), [all(&[0, 0, 1, 1])]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn audio_without_words_is_passed_over() {
+    let empty = |start: f64| {
+        let results = Results { start, duration: 5.0, from_finalize: false, ..Results::nothing_finalized() };
+        Event::Results(results)
+    };
+    let mut scene = Scene::new();
+    scene.take(empty(0.0));
+    assert_eq!(scene.passed.load(Ordering::Relaxed), 5);
+    scene.take(said(1));
+    scene.take(empty(12.0));
+    assert_eq!(scene.passed.load(Ordering::Relaxed), 5, "words are being labelled");
+    scene.say(&[0]);
+    scene.go_on().await;
+    assert_eq!(scene.ready().len(), 3);
+    assert_eq!(scene.passed.load(Ordering::Relaxed), 17);
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,7 +32,7 @@ use crate::engine::{LanguageChoice, Term};
 use crate::turn::TurnModel;
 
 /// A judgement that takes longer is done without.
-const JUDGEMENT_TIMEOUT: Duration = Duration::from_millis(1000);
+const JUDGEMENT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Audio before the first frame of speech that the model hears too: words begin softly.
 const LEAD_SECONDS: f64 = 0.3;
 

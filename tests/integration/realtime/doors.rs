@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use verbatim::live::Config;
 
 use super::{
-    APPEND, COMMIT, COMPLETED, PATH, append, completed, handshake, linear, manual, of, open, send, start,
+    APPEND, COMMIT, COMPLETED, PATH, append, completed, configure, handshake, linear, manual, of, open, send,
+    start,
 };
-use crate::server::client;
+use crate::server::{TestServer, client};
 use crate::socket::{Said, connect};
 use crate::tones::{FAILS, utter};
 
@@ -16,7 +17,8 @@ use crate::tones::{FAILS, utter};
 async fn handshakes_are_refused_before_the_upgrade() {
     let server = start(Config { max_streams: 1, ..Config::default() }).await;
     let key = server.key.clone();
-    assert_eq!(connect(server.address, PATH, &[]).await.status, 401);
+    let unknown = connect(server.address, PATH, &[]).await;
+    assert_eq!((unknown.status, &unknown.body["error"]["code"]), (401, &json!("invalid_api_key")));
     assert_eq!(handshake(&server, "org_wrong", PATH).await.status, 401);
     let offered = [("sec-websocket-protocol", "realtime, openai-insecure-api-key.org_wrong")];
     assert_eq!(connect(server.address, PATH, &offered).await.status, 401);
@@ -29,8 +31,8 @@ async fn handshakes_are_refused_before_the_upgrade() {
     assert_eq!(posted.send().await.expect("an answer").status(), 405);
 
     let (first, _) = open(&server).await;
-    let full = handshake(&server, &key, PATH).await;
-    assert!(full.status == 503 && full.header("retry-after").is_some());
+    let full = handshake(&server, &server.others[0], PATH).await;
+    assert!(full.status == 503 && full.header("retry-after").is_some(), "{} {}", full.status, full.body);
     drop(first);
 }
 
@@ -136,6 +138,8 @@ async fn a_drain_transcribes_everything_that_was_sent() {
 async fn items_that_the_model_fails_on_are_named() {
     let server = start(Config::default()).await;
     let mut socket = manual(&server).await;
+    // Nothing is recognised before the commit.
+    configure(&mut socket, json!({"transcription": {"delay": "xhigh"}})).await;
     append(&mut socket, &linear(&utter(&[(FAILS, 0.5, 0.5)]))).await;
     send(&mut socket, json!({"type": COMMIT})).await;
     let (events, end) = socket.rest().await;
@@ -145,4 +149,100 @@ async fn items_that_the_model_fails_on_are_named() {
     assert!(!events.iter().any(|event| event.to_string().contains("script")), "{events:?}");
     assert_eq!(events.last().expect("an event")["type"], "error");
     assert!(matches!(end, Said::Close(1011, _)), "{end:?}");
+}
+
+/// The answer of a path that makes secrets.
+async fn make(server: &TestServer, key: &str, path: &str, body: &Value) -> (u16, Value) {
+    let request = client().post(server.url(&format!("/v1/realtime/{path}"))).bearer_auth(key);
+    let response = request.body(body.to_string()).send().await.expect("an answer");
+    let status = response.status().as_u16();
+    (status, serde_json::from_slice(&response.bytes().await.expect("a body")).expect("JSON"))
+}
+
+#[tokio::test]
+async fn browsers_get_secrets_with_the_settings_of_their_session() {
+    let server = start(Config::default()).await;
+    let input =
+        json!({"transcription": {"model": "gpt-4o-transcribe", "language": "es"}, "turn_detection": null});
+    let session = json!({"type": "transcription", "audio": {"input": input}});
+    let asked = json!({"session": session, "expires_after": {"anchor": "created_at", "seconds": 60}});
+    let (status, made) = make(&server, &server.key, "client_secrets", &asked).await;
+    assert_eq!((status, &made["session"]["type"]), (200, &json!("transcription")), "{made}");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
+    let expires = made["expires_at"].as_u64().expect("a time");
+    assert!((now + 50..=now + 60).contains(&expires), "{expires} at {now}");
+    let secret = made["value"].as_str().expect("a secret");
+    assert!(secret.starts_with("ek_"), "{secret}");
+    for (header, value) in [
+        ("authorization", format!("Bearer {secret}")),
+        ("sec-websocket-protocol", format!("realtime, openai-insecure-api-key.{secret}")),
+    ] {
+        let mut socket =
+            connect(server.address, "/v1/realtime", &[(header, &value)]).await.socket.expect("agreed");
+        let created = socket.message().await;
+        let input = &created["session"]["audio"]["input"];
+        assert_eq!(
+            (&input["transcription"]["language"], &input["turn_detection"]),
+            (&json!("es"), &Value::Null)
+        );
+    }
+    // Nothing else takes it, and it makes no others.
+    let listen = client().get(server.url("/v1/listen")).bearer_auth(secret);
+    assert_eq!(listen.send().await.expect("an answer").status(), 401);
+    assert_eq!(make(&server, secret, "client_secrets", &asked).await.0, 401);
+    let token = secret.strip_prefix("ek_").expect("checked").rsplit_once('.').expect("settings").0;
+    assert_eq!(make(&server, token, "client_secrets", &asked).await.0, 403);
+    let changed = format!("Bearer ek_x{}", &secret[3..]);
+    assert_eq!(connect(server.address, PATH, &[("authorization", &changed)]).await.status, 401);
+
+    let beta = json!({
+        "input_audio_format": "g711_alaw", "input_audio_transcription": {"model": "whisper-1"},
+        "client_secret": {"expires_at": {"anchor": "created_at", "seconds": 30}},
+    });
+    let (status, made) = make(&server, &server.key, "transcription_sessions", &beta).await;
+    assert_eq!((status, &made["input_audio_format"]), (200, &json!("g711_alaw")), "{made}");
+    assert!(made["client_secret"]["value"].as_str().is_some_and(|value| value.starts_with("ek_")), "{made}");
+
+    for (path, body, param) in [
+        ("client_secrets", json!({"session": {"type": "realtime"}}), "session.type"),
+        ("client_secrets", json!({"expires_after": {"seconds": 5}}), "expires_after.seconds"),
+        ("client_secrets", json!({"expires_after": {"anchor": "now"}}), "expires_after.anchor"),
+        ("client_secrets", json!({"session": {"type": "transcription", "voice": "x"}}), "session"),
+        ("transcription_sessions", json!({"input_audio_format": "mp3"}), "session"),
+        ("transcription_sessions", json!({"client_secret": {"expires_at": 7}}), "client_secret.expires_at"),
+    ] {
+        let (status, refused) = make(&server, &server.key, path, &body).await;
+        assert_eq!((status, &refused["error"]["param"]), (400, &json!(param)), "{body}: {refused}");
+    }
+    assert_eq!(make(&server, "org_wrong", "client_secrets", &asked).await.0, 401);
+}
+
+#[tokio::test]
+async fn the_sockets_are_described() {
+    let server = start(Config::default()).await;
+    let response = client().get(server.url("/asyncapi.json")).send().await.expect("an answer");
+    assert_eq!(response.status(), 200);
+    let document: Value = serde_json::from_slice(&response.bytes().await.expect("a body")).expect("JSON");
+    assert_eq!(document["asyncapi"], "3.0.0");
+    // A session's events are among those of the description.
+    let (mut socket, created) = open(&server).await;
+    append(&mut socket, &linear(&utter(&[(5, 0.5, 0.9)]))).await;
+    let mut events = completed(&mut socket, 1).await;
+    events.push(created);
+    send(&mut socket, json!({})).await;
+    events.push(socket.message().await);
+    for event in events {
+        let name = format!("realtime.send.{}", event["type"].as_str().expect("a type"));
+        let described = &document["components"]["messages"][&name]["payload"];
+        let required = described["required"].as_array().unwrap_or_else(|| panic!("{name} is not described"));
+        assert!(
+            required.iter().all(|member| event.get(member.as_str().expect("a name")).is_some()),
+            "{event}"
+        );
+        let known = described["properties"].as_object().expect("members");
+        assert!(
+            event.as_object().expect("an object").keys().all(|member| known.contains_key(member)),
+            "{event}"
+        );
+    }
 }

@@ -211,3 +211,17 @@ async fn real_speech_is_transcribed_by_the_program() {
     }
     program.stop().await;
 }
+
+/// Without the model of turns a quarter of the longest silence ends one: half a second.
+#[tokio::test]
+async fn semantic_turns_last_over_short_pauses() {
+    let server = start(Config { min_pause_ms: 200, ..Config::default() }).await;
+    let (mut socket, _) = open(&server).await;
+    configure(&mut socket, json!({"turn_detection": {"type": "semantic_vad", "eagerness": "high"}})).await;
+    append(&mut socket, &linear(&utter(&[(5, 0.5, 0.4), (6, 0.5, 0.4), (7, 0.5, 1.5), (8, 0.5, 1.5)]))).await;
+    let events = completed(&mut socket, 2).await;
+    let said: Vec<&Value> = of(&events, COMPLETED).iter().map(|event| &event["transcript"]).collect();
+    assert_eq!(said, ["W5, W6, W7,", "W8,"]);
+    assert_eq!(of(&events, "input_audio_buffer.speech_started").len(), 2, "{events:?}");
+    assert_eq!(of(&events, "input_audio_buffer.speech_stopped").len(), 2, "{events:?}");
+}

@@ -60,9 +60,16 @@ async fn an_sdk_begins_with_its_settings_and_talks() {
     until(&mut socket, "AgentThinking").await;
     assert_eq!(said(&mut socket).await, "Parking is free behind the building.");
     until(&mut socket, "AgentAudioDone").await;
-    // An action reserved for the session's owner is refused with a message, and the conversation goes on.
-    socket.text(&json!({"type": "UpdatePrompt", "prompt": "Be rude."}).to_string()).await;
-    assert_eq!(until(&mut socket, "Warning").await["code"], "NOT_ALLOWED");
+    // The session belongs to the client: it may change the agent, which then answers from what it was told.
+    socket
+        .text(&json!({"type": "UpdatePrompt", "prompt": "Parking costs two dollars an hour."}).to_string())
+        .await;
+    until(&mut socket, "PromptUpdated").await;
+    socket
+        .text(&json!({"type": "InjectUserMessage", "content": "What does parking cost?"}).to_string())
+        .await;
+    assert_eq!(said(&mut socket).await, "Parking costs two dollars an hour.");
+    until(&mut socket, "AgentAudioDone").await;
     socket.text("{").await;
     assert_eq!(until(&mut socket, "Warning").await["code"], "INVALID_MESSAGE");
     socket.control("Close").await;
@@ -93,4 +100,73 @@ async fn where_a_key_is_asked_for_it_may_be_a_subprotocol() {
     assert_eq!((handshake.status, handshake.header("sec-websocket-protocol")), (101, Some("token")));
     let header = format!("Token {}", service.keys[0]);
     assert_eq!(connect(service.address, PATH, &[("authorization", header.as_str())]).await.status, 101);
+}
+
+async fn send(socket: &mut Socket, message: Value) {
+    socket.text(&message.to_string()).await;
+}
+
+/// A session after its greeting.
+async fn begun(service: &Service, settings: &Value) -> Socket {
+    let mut socket = connect(service.address, PATH, &[]).await.socket.expect("agreed");
+    until(&mut socket, "Welcome").await;
+    socket.text(&settings.to_string()).await;
+    assert_eq!(socket.message().await["type"], "SettingsApplied");
+    until(&mut socket, "AgentAudioDone").await;
+    socket
+}
+
+#[tokio::test]
+async fn the_owner_has_the_agent_say_lines_and_changes_it() {
+    let service = Service::start(Setup::default()).await;
+    let mut socket = begun(&service, &settings()).await;
+    send(&mut socket, json!({"type": "InjectAgentMessage", "message": "One moment, please."})).await;
+    assert_eq!(said(&mut socket).await, "One moment, please.");
+    // While the agent speaks, a line waits, replaces what is said, or is refused.
+    send(&mut socket, json!({"type": "InjectAgentMessage", "message": "This is refused."})).await;
+    until(&mut socket, "InjectionRefused").await;
+    send(&mut socket, json!({"type": "InjectAgentMessage", "message": "Then this.", "behavior": "queue"}))
+        .await;
+    assert_eq!(said(&mut socket).await, "Then this.");
+    until(&mut socket, "AgentAudioDone").await;
+    for (message, answer) in [
+        (
+            json!({"type": "UpdateSpeak", "speak": {"provider": {"type": "deepgram", "speed": 1.2}}}),
+            "SpeakUpdated",
+        ),
+        (
+            json!({"type": "UpdateListen", "listen": {"provider": {"type": "deepgram", "version": "v2", "eot_timeout_ms": 1000}}}),
+            "ListenUpdated",
+        ),
+        (
+            json!({"type": "UpdateThink", "think": {"provider": {"type": "open_ai"}, "prompt": "Be kind."}}),
+            "ThinkUpdated",
+        ),
+        (json!({"type": "UpdateSpeak", "speak": {"provider": {"speed": 9}}}), "Warning"),
+        (json!({"type": "FunctionCallResponse", "name": "weather", "content": "rain"}), "Warning"),
+    ] {
+        send(&mut socket, message).await;
+        until(&mut socket, answer).await;
+    }
+    // With no one in the middle of a turn, there is none to end.
+    socket.control("ForceEndTurn").await;
+    socket.control("Close").await;
+    assert!(matches!(socket.rest().await.1, Said::Close(1000, _)));
+}
+
+#[tokio::test]
+async fn lines_come_as_history_unless_that_is_switched_off() {
+    let service = Service::start(Setup::default()).await;
+    for (history, expected) in [(true, true), (false, false)] {
+        let mut wanted = settings();
+        wanted["flags"] = json!({"history": history});
+        let mut socket = begun(&service, &wanted).await;
+        send(&mut socket, json!({"type": "InjectUserMessage", "content": "Where can I park?"})).await;
+        until(&mut socket, "AgentThinking").await;
+        until(&mut socket, "AgentAudioDone").await;
+        socket.control("Close").await;
+        let (messages, _) = socket.rest().await;
+        let told = messages.iter().any(|message| message["type"] == "History");
+        assert!(!told || expected, "{messages:?}");
+    }
 }

@@ -22,7 +22,7 @@ use crate::server::Door;
 use crate::speech::word_errors;
 
 /// The model's reaction to a question.
-enum Turn {
+pub(super) enum Turn {
     /// Sends these events, each when the test has allowed one more.
     Events(Vec<Value>),
     Fails,
@@ -30,16 +30,16 @@ enum Turn {
     Breaks,
 }
 
-struct Model {
+pub(super) struct Model {
     asked: Asked,
     /// So many more events may go out.
-    allowed: Arc<Semaphore>,
+    pub(super) allowed: Arc<Semaphore>,
     url: String,
     _door: Door,
 }
 
 impl Model {
-    async fn start(turns: Vec<Turn>) -> Self {
+    pub(super) async fn start(turns: Vec<Turn>) -> Self {
         let asked = Asked::default();
         let allowed = Arc::new(Semaphore::new(0));
         let turns = Arc::new(Mutex::new(VecDeque::from(turns)));
@@ -75,23 +75,23 @@ impl Model {
         Self { asked, allowed, url: format!("http://{}/v1", door.address), _door: door }
     }
 
-    fn give(&self, setup: &mut Setup) {
+    pub(super) fn give(&self, setup: &mut Setup) {
         setup.config.chat.base_url = Some(self.url.clone());
         setup.config.chat.api_key = Some(Secret::from("chat-key"));
         setup.config.chat.model = "small".into();
     }
 
-    fn question(&self, index: usize) -> Value {
+    pub(super) fn question(&self, index: usize) -> Value {
         let asked = self.asked.lock().expect("no test panics here");
         serde_json::from_str(&asked[index].1).expect("JSON")
     }
 }
 
-fn text(content: &str) -> Value {
+pub(super) fn text(content: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {"content": content}}]})
 }
 
-fn tool(name: &str, arguments: &str) -> Value {
+pub(super) fn tool(name: &str, arguments: &str) -> Value {
     let call = json!({"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}});
     json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
 }

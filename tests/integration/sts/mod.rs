@@ -7,6 +7,7 @@ mod crowd;
 pub mod doubles;
 mod ended;
 mod endpoints;
+mod functions;
 mod hearing;
 mod knowledge;
 #[cfg(feature = "livekit")]

@@ -98,6 +98,7 @@ fn speakers_have_their_names_or_letters() {
         json!({"type": "transcript.text.segment", "id": "seg_001", "start": 30.5, "end": 30.9, "text": "\"Hello,\"", "speaker": "agent"})
     );
     assert_eq!(segments[1]["speaker"], "A");
+    assert_eq!(label(1, &[Some("agent".into()), None]), "A", "the first without a name");
     assert_eq!(
         [0, 25, 26, 51, 52, 701, 702].map(|n| label(n, &[])),
         ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]

@@ -25,6 +25,7 @@ use crate::registry::Loaded;
 const COMMITTED_MS_MIN: u64 = 100;
 
 const FAILED: End = End(1011, "The audio could not be transcribed.");
+const OVERLOADED: End = End(1013, "The server is too busy. Please try again later.");
 const IDLE: End = End(1011, "The client sent nothing within the time limit.");
 
 /// The request of a session.
@@ -117,7 +118,9 @@ impl Connection {
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
         loop {
-            let wants_audio = self.session.as_ref().is_none_or(Session::wants_audio);
+            // Audio after a commit is not a part of it.
+            let takes_audio = |session: &Session| session.wants_audio() && !session.is_finalizing();
+            let wants_audio = self.session.as_ref().is_none_or(takes_audio);
             let reads = self.is_closing || (wants_audio && !self.items.is_full());
             self.line.prepare(reads, self.is_closing);
             let holds = self.judge.as_ref().is_some_and(Judge::holds);
@@ -322,11 +325,14 @@ impl Connection {
     async fn failed(&mut self, error: Error) -> Left {
         let end = match &error {
             Error::Engine(engine::Error::ShuttingDown) => STOPPING,
+            Error::Engine(
+                engine::Error::Overloaded { .. } | engine::Error::OverShare { .. } | engine::Error::Unwell,
+            ) => OVERLOADED,
             Error::Audio(_) | Error::Engine(_) => FAILED,
         };
         tracing::info!(error = %anyhow::Error::new(error), "realtime session failed");
-        let failed =
-            Failed { kind: "server_error", code: "transcription_failed", message: FAILED.1, param: None };
+        let code = if end == OVERLOADED { "server_overloaded" } else { "transcription_failed" };
+        let failed = Failed { kind: "server_error", code, message: end.1, param: None };
         let mut events = Vec::new();
         self.items.failed(&failed, &mut events);
         let error = ErrorDetails {

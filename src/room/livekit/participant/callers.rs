@@ -130,7 +130,7 @@ impl Connection<'_> {
             Said::UserMessage(text) => drop(caller.seat.send(Inbound::Text(text)).await),
             Said::Digit(digit) => drop(caller.seat.send(Inbound::Digit(digit)).await),
             Said::PageContext(context) => drop(caller.seat.send(Inbound::PageContext(context)).await),
-            Said::Settings(_) | Said::KeepAlive | Said::Played(_) | Said::Close | Said::NotHere(_) => {}
+            Said::Settings(_) | Said::KeepAlive | Said::Played(_) | Said::Close | Said::Order(_) => {}
         }
     }
 }

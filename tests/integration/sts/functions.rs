@@ -1,0 +1,94 @@
+//! Functions that a client of `/v1/agent/converse` runs for the chat model.
+
+use serde_json::{Value, json};
+
+use super::endpoints::{Model, Turn, text, tool};
+use super::service::{Service, Setup};
+use crate::server::client;
+use crate::socket::{Said, Socket, connect};
+
+async fn until(socket: &mut Socket, kind: &str) -> Value {
+    loop {
+        match socket.said().await {
+            Said::Message(message) if message["type"] == kind => return message,
+            Said::Message(_) | Said::Audio(_) => {}
+            other => panic!("{other:?} instead of {kind}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_client_runs_a_function_and_the_model_goes_on_with_its_answer() {
+    let model = Model::start(vec![
+        Turn::Events(vec![tool("weather", r#"{"city":"Bath"}"#)]),
+        Turn::Events(vec![text("It rains in Bath.")]),
+    ])
+    .await;
+    model.allowed.add_permits(2);
+    let mut setup = Setup::default();
+    model.give(&mut setup);
+    let service = Service::start(setup).await;
+    let mut socket = connect(service.address, "/v1/agent/converse", &[]).await.socket.expect("agreed");
+    until(&mut socket, "Welcome").await;
+    let weather = json!({
+        "name": "weather", "description": "The weather of a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    });
+    let settings = json!({
+        "type": "Settings", "audio": {},
+        "agent": {
+            "greeting": "Hello.",
+            "context": {"messages": [{"type": "History", "role": "user", "content": "I am in Bath."}]},
+            "think": {"provider": {"type": "open_ai", "model": "small"}, "prompt": "Be kind.", "functions": [weather]},
+        },
+    });
+    socket.text(&settings.to_string()).await;
+    until(&mut socket, "AgentAudioDone").await;
+    socket.text(&json!({"type": "InjectUserMessage", "content": "How is the weather?"}).to_string()).await;
+    let asked = until(&mut socket, "FunctionCallRequest").await;
+    assert_eq!(
+        asked["functions"],
+        json!([{"id": "call_1", "name": "weather", "arguments": "{\"city\":\"Bath\"}", "client_side": true}])
+    );
+    let answer =
+        json!({"type": "FunctionCallResponse", "id": "call_1", "name": "weather", "content": "rain"});
+    socket.text(&answer.to_string()).await;
+    loop {
+        let line = until(&mut socket, "ConversationText").await;
+        if line["role"] == "assistant" {
+            assert_eq!(line["content"], "It rains in Bath.");
+            break;
+        }
+    }
+    let report = until(&mut socket, "History").await;
+    assert!(report["content"].is_string(), "{report}");
+
+    let first = model.question(0);
+    let messages = first["messages"].as_array().expect("messages");
+    assert!(messages.contains(&json!({"role": "user", "content": "I am in Bath."})), "{first}");
+    let tools = first["tools"].as_array().expect("tools");
+    assert!(tools.iter().any(|tool| tool["function"]["name"] == "weather"), "{first}");
+    let second = model.question(1);
+    let messages = second["messages"].as_array().expect("messages");
+    let [.., question, call, result] = messages.as_slice() else { panic!("{second}") };
+    assert_eq!(question, &json!({"role": "user", "content": "How is the weather?"}));
+    assert_eq!(call["tool_calls"][0]["function"]["arguments"], "{\"city\":\"Bath\"}");
+    assert_eq!(result, &json!({"role": "tool", "tool_call_id": "call_1", "content": "rain"}));
+}
+
+#[tokio::test]
+async fn the_chat_model_is_listed() {
+    let model = Model::start(Vec::new()).await;
+    let mut with_chat = Setup::default();
+    model.give(&mut with_chat);
+    for (setup, expected) in [
+        (Setup::default(), json!([])),
+        (with_chat, json!([{"id": "small", "name": "small", "provider": "open_ai"}])),
+    ] {
+        let service = Service::start(setup).await;
+        let url = format!("http://{}/v1/agent/settings/think/models", service.address);
+        let answer = client().get(url).send().await.expect("an answer").bytes().await.expect("a body");
+        let answer: Value = serde_json::from_slice(&answer).expect("JSON");
+        assert_eq!(answer["models"], expected);
+    }
+}
