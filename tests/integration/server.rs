@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -281,6 +282,16 @@ impl TestServer {
     pub fn listen(&self, query: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
         client().post(self.url(&format!("/v1/listen?{query}"))).bearer_auth(&self.key).body(body)
     }
+}
+
+/// Waits until the server at `url` knows `key`, which another process has made: it looks for new ones now and then.
+pub async fn until_known(url: &str, key: &str) {
+    let known = async || {
+        let asked = client().get(format!("{url}/v1/auth/token")).bearer_auth(key).send().await;
+        asked.is_ok_and(|answer| answer.status() == 200)
+    };
+    let until = async { while !known().await {} };
+    tokio::time::timeout(Duration::from_secs(30), until).await.expect("the key is known in time");
 }
 
 /// A key of one more organisation.

@@ -13,7 +13,7 @@ use crate::socket::{Said, Socket, connect};
 use crate::speech::{cache, word_errors};
 
 const FOX: &str = "The quick brown fox jumps over the lazy dog.";
-const OPEN: &str = "We are open on Monday. Please call again tomorrow morning.";
+const OPEN: &str = "The office is open on Monday. Please call again tomorrow morning.";
 /// For a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 

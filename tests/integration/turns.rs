@@ -40,7 +40,11 @@ fn changes(messages: &[Value]) -> Vec<(String, u64, String)> {
         let text = |name: &str| message[name].as_str().unwrap_or_else(|| panic!("{message}")).to_owned();
         let [from, to] =
             ["audio_window_start", "audio_window_end"].map(|name| message[name].as_f64().unwrap());
-        assert!(from <= to && end <= to && to - end < 0.26 + 1e-6 || is_open, "{message} after {end}");
+        // A quarter of a second, rounded up to a frame of the detector.
+        assert!(
+            from <= to && end <= to && to - end < 0.25 + 0.032 + 1e-6 || is_open,
+            "{message} after {end}"
+        );
         end = to;
         assert_eq!(message["turn_index"], index, "{message}");
         let confidence = message["end_of_turn_confidence"].as_f64().expect("a number");

@@ -102,6 +102,9 @@ async fn where_a_key_is_asked_for_it_may_be_a_subprotocol() {
     assert_eq!(connect(service.address, PATH, &[("authorization", header.as_str())]).await.status, 101);
 }
 
+const LINE: &str =
+    "One moment, please, while I look up where the parking is and who has the key to the gate today.";
+
 async fn send(socket: &mut Socket, message: Value) {
     socket.text(&message.to_string()).await;
 }
@@ -120,9 +123,9 @@ async fn begun(service: &Service, settings: &Value) -> Socket {
 async fn the_owner_has_the_agent_say_lines_and_changes_it() {
     let service = Service::start(Setup::default()).await;
     let mut socket = begun(&service, &settings()).await;
-    send(&mut socket, json!({"type": "InjectAgentMessage", "message": "One moment, please."})).await;
-    assert_eq!(said(&mut socket).await, "One moment, please.");
-    // While the agent speaks, a line waits, replaces what is said, or is refused.
+    send(&mut socket, json!({"type": "InjectAgentMessage", "message": LINE})).await;
+    assert_eq!(said(&mut socket).await, LINE);
+    // While the agent speaks, which takes a while, a line waits, replaces what is said, or is refused.
     send(&mut socket, json!({"type": "InjectAgentMessage", "message": "This is refused."})).await;
     until(&mut socket, "InjectionRefused").await;
     send(&mut socket, json!({"type": "InjectAgentMessage", "message": "Then this.", "behavior": "queue"}))
