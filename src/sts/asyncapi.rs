@@ -6,13 +6,17 @@ use crate::asyncapi::{Message, Socket, sent};
 use crate::room;
 
 /// The messages of clients: what each is for, and its members.
-fn said() -> [(&'static str, &'static str, Value); 7] {
+fn said() -> [(&'static str, &'static str, Value); 14] {
     let text = json!({"type": "string"});
     let format = |sample_rate: u32| {
         let encoding = json!({"type": "string", "enum": ["linear16", "mulaw"], "default": "linear16"});
         let rate = json!({"type": "integer", "minimum": 8000, "maximum": 48_000, "default": sample_rate});
         json!({"type": "object", "properties": {"encoding": encoding, "sample_rate": rate}})
     };
+    let provider = |members: Value| json!({"type": "object", "properties": {"provider": {"type": "object", "properties": members}}});
+    let function = json!({"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"}, "description": text, "parameters": {"type": "object"},
+    }});
     [
         (
             "Settings",
@@ -32,6 +36,33 @@ fn said() -> [(&'static str, &'static str, Value); 7] {
             "PageContext",
             "The state of the page that the user sees.",
             json!({"page_context": {"type": "object"}}),
+        ),
+        ("UpdatePrompt", "Adds to the agent's instructions.", json!({"prompt": text})),
+        (
+            "UpdateThink",
+            "Other instructions and functions.",
+            json!({"think": {"type": "object", "properties": {"prompt": text, "functions": {"type": "array", "items": function}}}}),
+        ),
+        (
+            "UpdateSpeak",
+            "Another voice or pace.",
+            json!({"speak": provider(json!({"model": text, "speed": {"type": "number", "minimum": 0.7, "maximum": 1.5}}))}),
+        ),
+        (
+            "UpdateListen",
+            "Another silence that ends a turn.",
+            json!({"listen": provider(json!({"eot_timeout_ms": {"type": "integer", "minimum": 500, "maximum": 60_000}}))}),
+        ),
+        (
+            "InjectAgentMessage",
+            "The agent says it.",
+            json!({"message": text, "behavior": {"type": "string", "enum": ["default", "queue", "interrupt"], "default": "default"}}),
+        ),
+        ("ForceEndTurn", "The user's turn is over.", json!({})),
+        (
+            "FunctionCallResponse",
+            "The result of a function that the agent called.",
+            json!({"id": text, "name": text, "content": text}),
         ),
         ("Close", "Ends the session.", json!({})),
     ]
