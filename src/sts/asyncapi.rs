@@ -37,7 +37,7 @@ fn said() -> [(&'static str, &'static str, Value); 14] {
             "The state of the page that the user sees.",
             json!({"page_context": {"type": "object"}}),
         ),
-        ("UpdatePrompt", "Adds to the agent's instructions.", json!({"prompt": text})),
+        ("UpdatePrompt", "Other instructions for the agent.", json!({"prompt": text})),
         (
             "UpdateThink",
             "Other instructions and functions.",
