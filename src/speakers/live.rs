@@ -206,11 +206,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Bounds from above alone: a stream begins before all of its speakers have talked.
     fn count(&self) -> Count {
-        let most = self.options.speakers_expected.or(self.options.max_speakers).unwrap_or(usize::MAX).max(1);
+        let Options { min_speakers, max_speakers, speakers_expected } = self.options;
+        let most = speakers_expected.or(max_speakers).unwrap_or(usize::MAX).max(1);
+        let least = speakers_expected.or(min_speakers).unwrap_or(1).clamp(1, most);
         let saw_two =
             self.heard >= WINDOWS_HEARD_MIN && self.heard_two as f64 >= LOCAL_SHARE * self.heard as f64;
-        Count { least: 1, most, saw_two }
+        Count { least, most, saw_two }
     }
 }

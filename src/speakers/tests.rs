@@ -307,3 +307,26 @@ async fn a_speaker_who_was_silent_for_long_is_known_again() {
     let (labels, _) = streamed(&talks, Options::default()).await;
     assert_eq!(labels[labels.len() - 3..], [0; 3]);
 }
+
+#[tokio::test]
+async fn audio_without_words_can_be_passed_over() {
+    let talks = [(0, 1.0..4.0), (1, 100.0..103.0), (0, 104.0..107.0)];
+    let samples = audio(108.0, &talks);
+    let mut stream = Tones::default().diarizer().stream(Options::default());
+    let mut labels = Vec::new();
+    let mut at = 0;
+    for (talk, silence) in talks.iter().zip([99.0, 103.5, 107.5]) {
+        let to = (talk.1.end + 0.3) * 16_000.0;
+        stream.push(&samples[at..to as usize]);
+        at = to as usize;
+        let mut final_words = words(std::slice::from_ref(talk));
+        stream.label(&mut final_words).await.expect("labels");
+        labels.extend(final_words.iter().map(|word| word.speaker.expect("a speaker").index));
+        // Silence goes on; the pauses between the later talks are too short to matter.
+        let to = ((silence * 16_000.0) as usize).max(at);
+        stream.push(&samples[at..to]);
+        at = to;
+        stream.pass_over(silence);
+    }
+    assert_eq!(labels, [0, 0, 0, 1, 1, 1, 0, 0, 0]);
+}
