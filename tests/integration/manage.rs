@@ -383,6 +383,7 @@ async fn sdks_manage_with_another_address_and_key() {
         let new = NewKey { scopes, ..NewKey::of_a_client(name) };
         let (key, secret) = Store::open(state.path()).and_then(|store| store.insert(new)).expect("a key");
         let server = format!("http://{}", program.address);
+        until_known(&server, secret.expose()).await;
         client.env("SERVER", server).env("KEY", secret.expose()).env("AUDIO", &audio);
         let told = printed(client).await;
         for transcript in told["transcripts"].as_array().expect("a list") {
@@ -425,6 +426,7 @@ async fn sdks_manage_with_another_address_and_key() {
         let new = NewKey { scopes, ..NewKey::of_a_client("Rust and Go") };
         Store::open(state.path()).and_then(|store| store.insert(new)).expect("a key").1
     };
+    until_known(&program.url(""), manager.expose()).await;
     for client in [Some(rust("manage-client")), go("manage")] {
         let Some(mut client) = client else { continue };
         client.arg(format!("http://{}", program.address)).arg(manager.expose());
