@@ -15,7 +15,7 @@ const CALLS_MAX: usize = 16;
 const INSTRUCTIONS: &str = "instructions";
 
 impl Agent {
-    /// What was set before anyone joined; the prompt is in the session's setup.
+    /// The settings from before the first participant; the prompt is in the session's setup.
     pub(super) fn set_up(&mut self, settings: AgentSettings) {
         self.persona.history = settings.history.unwrap_or(true);
         self.persona.context = settings.context.into();
@@ -79,7 +79,7 @@ impl Agent {
         self.warn_unused(&unused);
     }
 
-    /// False if nobody has a voice of that name.
+    /// False if there is no voice of that name.
     fn set_voice(&mut self, speak: Speak) -> bool {
         self.warn_unused(&speak.unused);
         if let Some(name) = &speak.voice {

@@ -1,4 +1,4 @@
-//! What the owner of a session may change while its agent talks: the prompt, the voice, the functions.
+//! The changes that the owner of a session may make while its agent talks: the prompt, the voice, the functions.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub struct Persona {
     pub prompt: Option<Arc<str>>,
     /// Functions of the client that the chat model may call.
     pub functions: Arc<[Function]>,
-    /// What was said before the session.
+    /// The conversation before the session.
     pub context: Arc<[(Author, String)]>,
     /// Silence that ends a turn, whatever was said; none: as configured.
     pub turn_timeout_ms: Option<u64>,

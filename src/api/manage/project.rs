@@ -30,7 +30,7 @@ struct Change {
     name: Option<String>,
 }
 
-/// What was done.
+/// The outcome, for people.
 #[derive(Serialize)]
 pub(super) struct Message {
     pub message: &'static str,
@@ -53,7 +53,7 @@ pub(super) async fn manager(
     Ok(caller)
 }
 
-/// What the path has in the place of `name`.
+/// The part of the path in the place of `name`.
 pub(super) fn capture<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     request.captures.iter().find(|(captured, _)| captured == name).map(|(_, value)| value.as_str())
 }

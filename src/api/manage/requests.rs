@@ -50,7 +50,7 @@ struct Answered {
 
 #[derive(Serialize, Clone)]
 struct Details {
-    /// Of audio, in seconds.
+    /// Seconds of audio.
     duration: f64,
     /// Each channel counted.
     total_audio: f64,
