@@ -34,7 +34,7 @@
 //!    session → sms  room    an agent's session and its text messages; participants' seats
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
 //!                           hyper plumbing
-//! 1  asyncapi  audio  clock  digits  fetch  fields  figures  hub  identity  keys  onnx  outbound  patience  secret  share
+//! 1  asyncapi  audio  clock  digits  fetch  fields  figures  hub  identity  jwt  keys  onnx  outbound  patience  secret  share
 //!    state  telemetry  transcript  usage      ground
 //! ```
 //!
@@ -65,7 +65,8 @@
 //! | secret     | |
 //! | share      | |
 //! | state      | |
-//! | keys       | share, state |
+//! | jwt        | |
+//! | keys       | jwt, share, state |
 //! | telemetry  | |
 //! | usage      | state, telemetry |
 //! | vad        | audio, cpu |
@@ -87,7 +88,7 @@
 //! | api        | asyncapi, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
-//! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
+//! | room       | audio, clock, fields, figures, http, identity, jwt, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
 //! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, vad |
 //! | demo       | http, digits, identity, secret |
@@ -116,6 +117,7 @@ pub mod http;
 pub mod hub;
 mod identity;
 pub mod jobs;
+mod jwt;
 pub mod keys;
 mod knowledge;
 pub mod live;

@@ -84,7 +84,7 @@ pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, 
         parts(Multipart::new(pieces, boundary), &head, known, (kept, &mut room)).await
     };
     let (file, fields) = parts?;
-    // What follows the last boundary means nothing, and the connection goes on after it.
+    // Bytes after the last boundary mean nothing (RFC 2046, section 5.1.1); the connection goes on after them.
     while chunks.next().await?.is_some() {}
     let file =
         file.ok_or_else(|| invalid("file", "You must provide a file: the field `file` of the form."))?;
