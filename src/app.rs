@@ -130,16 +130,18 @@ async fn serve_on(
     tracing::info!(%address, "loading the model; until it is loaded, requests get 503");
     // The operators' listener stays open until the drain ends.
     let served = Shutdown::default();
+    let spool_dir = config.http.spool_dir.clone().unwrap_or_else(|| config.state_dir.join("uploads"));
+    let http = http::Config { spool_dir: Some(spool_dir), ..config.http.clone() };
     let server = async {
         let router = api::starting(doors.clients.clone());
-        let result = http::run(listener, router, &config.http, tenants.clone(), stop.clone()).await;
+        let result = http::run(listener, router, &http, tenants.clone(), stop.clone()).await;
         served.close();
         result
     };
     let for_operators = async {
         let Some(listener) = operators_listener else { return Ok(()) };
         tracing::info!(address = ?listener.local_addr().ok(), "metrics and health without keys");
-        let http = http::Config { tls: None, ..config.http.clone() };
+        let http = http::Config { tls: None, ..http.clone() };
         let router = api::starting(doors.operators.clone());
         http::run(listener, router, &http, tenants.clone(), served.clone()).await
     };

@@ -84,7 +84,7 @@
 //! | knowledge  | fetch, share |
 //! | turn       | audio, onnx |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
-//! | http       | keys, patience, share, telemetry, usage |
+//! | http       | keys, patience, share, state, telemetry, usage |
 //! | api        | asyncapi, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
