@@ -2,6 +2,7 @@
 
 mod audio;
 mod autobahn;
+mod browser;
 mod callers;
 mod captions;
 mod channels;
