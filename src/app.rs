@@ -255,8 +255,9 @@ impl AtWork {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
+                let log = usage.clone();
                 // Opening its models blocks, and the socket must answer meanwhile.
-                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice);
+                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice, log);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -349,6 +350,7 @@ fn voice_agent(
     authenticator: &Authenticator,
     tenants: Tenants,
     voice: Voice,
+    log: Log,
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(serving::VAD_FOLDER));
     if let Err(error) = &vad {
@@ -363,6 +365,7 @@ fn voice_agent(
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),
         tenants,
+        log,
     };
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }

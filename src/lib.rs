@@ -91,7 +91,7 @@
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, jwt, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
-//! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, vad |
+//! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, usage, vad |
 //! | demo       | http, digits, identity, secret |
 //! | console    | http |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
