@@ -120,9 +120,8 @@ export class Conversation {
   #markLatency() {
     const { here, server } = this.#latency;
     this.#latency = null;
-    const title = server === null ? words.latencyHere : words.latencyBoth(server);
-    this.#answer.line.append(element("span", { class: "agent-latency", title }, words.latency(here),
-      server !== null && element("span", { class: "soft" }, words.latencyServer(server))));
+    this.#answer.line.append(element("span", { class: "agent-latency", title: words.latencyMeant },
+      words.latency(here, server)));
   }
 
   #showLevel({ caller, agent }) {
