@@ -79,7 +79,7 @@ export const text = {
       },
       hints: {
         instructions: "Without a chat model on the server, they are passages that the agent may quote.",
-        knowledge: "A document that comes with the session. The agent answers from it, word for word.",
+        knowledge: "Documents that come with the session, one a paragraph. The agent answers from them, word for word.",
         number: "Text messages go there.",
       },
       examples: {
@@ -100,9 +100,9 @@ export const text = {
       failed: "The microphone does not work. Start without it, or choose another one in the browser’s settings.",
     },
     cannot: {
-      livekit: "Rooms of this server are on a LiveKit server (`sts.livekit.url`), which this page does not join. Unset it to "
+      livekit: "Rooms of this server are on a LiveKit server (sts.livekit.url), which this page does not join. Unset it to "
         + "talk here.",
-      disabled: "The voice agent is switched off on this server: set `sts.enabled = true`.",
+      disabled: "The voice agent is switched off on this server: set sts.enabled = true.",
     },
     talk: {
       title: "The talk",
@@ -151,9 +151,9 @@ export const text = {
         ended: "The session has ended.",
         goodbye: "The agent has said goodbye.",
         expired: "The session has ended, because nothing happened for too long.",
-        left: "The session has ended, because nobody was there.",
+        left: "The session has ended, because all participants had left.",
         hung_up: "The caller has hung up.",
-        too_long: "The session has ended, because it reached its time limit (`sts.talk_seconds_max`).",
+        too_long: "The session has ended, because it reached its time limit (sts.talk_seconds_max).",
         room_failed: "The session has ended, because its room failed.",
         lost: "The connection is lost, and the session could not be found again.",
       },
@@ -201,7 +201,7 @@ export const text = {
         sent: "sent",
         failed: "failed",
       },
-      noProvider: "No provider is configured (`sts.twilio`): messages stay queued.",
+      noProvider: "No provider is configured (sts.twilio): messages stay queued.",
       id: "Id",
       status: "State",
       statuses: { created: "created", active: "active", completed: "completed", ended: "ended", failed: "failed" },
@@ -213,11 +213,11 @@ export const text = {
       completion: "Completion",
       hears: "Turns end",
       endOfTurn: { model: "by Smart Turn", silence: "by silence" },
-      noEars: "It hears nothing: install the voice detector with `./setup`.",
+      noEars: "It hears nothing: install the voice detector with ./setup.",
       thinks: "Answers",
-      brains: { endpoint: "by the chat model", embedded: "from what it was given (no `sts.chat.base_url`)" },
+      brains: { endpoint: "by the chat model", embedded: "from what it was given (no sts.chat.base_url)" },
       speaks: "Voice",
-      noVoice: "It only writes: install a voice with `./setup voice`, or set `sts.speech.base_url`.",
+      noVoice: "It only writes: install a voice with ./setup voice, or set sts.speech.base_url.",
       warnings: "Warnings",
     },
   },

@@ -12,7 +12,7 @@ export class Setup {
   element;
 
   #inputs = {};
-  #problem = element("div", {});
+  #problem = element("div", { class: "agent-notes" });
   #begin;
   // What the page can do for a chat model, if there is one.
   #functions = [];
@@ -113,7 +113,8 @@ export class Setup {
   #fields() {
     const value = (name) => this.#inputs[name].value.trim();
     const fields = { instructions: value("instructions"), greeting: value("greeting"), voice: value("voice") };
-    if (value("knowledge")) fields.documents = [{ title: words.fields.knowledge, type: "text", content: value("knowledge") }];
+    const paragraphs = value("knowledge").split(/\n\s*\n/).filter((content) => content.trim() !== "");
+    if (paragraphs.length > 0) fields.documents = paragraphs.map((content) => ({ type: "text", content }));
     fields.website_url = value("website");
     fields.caller_number = value("number");
     if (value("link")) fields.link_catalog = { [FORMS_KEY]: { url: value("link"), title: words.linkTitle } };
