@@ -48,6 +48,120 @@ export const text = {
   },
 
   // Playground
+  clock: (seconds) => {
+    const whole = Math.max(0, Math.floor(seconds));
+    const [hours, minutes, rest] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, String(whole % 60).padStart(2, "0")];
+    return hours > 0 ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
+  },
+  language: (code) => {
+    try {
+      return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
+    } catch {
+      return code;
+    }
+  },
+  microphone: {
+    refused: "The browser did not allow the microphone. Allow it in the address bar, and try again.",
+    missing: "There is no microphone that the browser can use.",
+  },
+  parameters: {
+    title: "Parameters",
+    reset: "Reset all",
+    changed: (count) => `${count} changed`,
+    undo: (name) => `Reset ${name}`,
+    undoShort: "Reset",
+    notSent: "not set",
+    onEachLine: "one on each line",
+    range: (minimum, maximum) => {
+      if (minimum === undefined && maximum === undefined) return "";
+      if (maximum === undefined) return `At least ${minimum}.`;
+      return minimum === undefined ? `At most ${maximum}.` : `${minimum} to ${maximum}.`;
+    },
+    groups: {
+      live: "Results",
+      turns: "Turns",
+      recognition: "Model and language",
+      format: "Text",
+      speakers: "Speakers",
+      terms: "Terms",
+      audio: "Raw audio",
+      delivery: "Request and delivery",
+      others: "Other names, and accepted without effect",
+    },
+  },
+  playground: {
+    about: "Transcribe a file, an address or a recording, and see each word in its place.",
+    source: {
+      title: "Audio",
+      file: "File",
+      address: "Address",
+      record: "Record",
+      drop: "Drop a file here, or choose one",
+      formats: "Any audio or video format; it goes to this server only.",
+      another: "drop or choose another",
+      addressLabel: "Address of the audio",
+      addressHint: "The server fetches it, from public addresses only.",
+      start: "Start recording",
+      end: "Stop recording",
+      recordHint: "The recording stays in this page until you transcribe it.",
+    },
+    size: (bytes) => (bytes < 1e6 ? `${Math.max(1, Math.round(bytes / 1e3))} kB` : `${(bytes / 1e6).toFixed(1)} MB`),
+    run: "Transcribe",
+    progress: "Progress of the upload",
+    uploading: (share) => `Uploading, ${Math.floor(share * 100)} %`,
+    working: "Transcribing…",
+    done: (seconds) => `Done in ${seconds.toFixed(1)} s.`,
+    cancelled: "Cancelled.",
+    unreachable: "The server does not answer.",
+    advice: ({ status, code }) => ({
+      0: "Check that the server runs and that this computer reaches it. Nothing was lost: try again when it is back.",
+      400: "One of the parameters, or the audio, is not as the server needs it. Change what the message names.",
+      401: "Your session has ended. Sign in again.",
+      403: "Your key does not allow this.",
+      404: "This server does not have what was asked for.",
+      408: "The upload took too long. Try again over a faster connection, or let the server fetch an address.",
+      413: "The file is too large or too long for this server. Cut it, or ask the operator to raise the limit.",
+      415: "The server does not know this format. For audio without a container, set encoding and sample_rate under “Raw audio”.",
+      429: "Your organisation uses its whole share of the server. Wait, or let other requests end.",
+      502: "The address could not be fetched. Check that it is public and that it answers.",
+      503: "The server is full at the moment.",
+      504: "The address took too long to answer.",
+    })[status] ?? (code && status >= 500 ? "The server failed. Its log has more under the id of the request." : ""),
+    result: "Transcript",
+    transcript: "Transcript. Arrow keys go from word to word, Enter plays from there.",
+    nothingSaid: "No speech was found.",
+    viewsLabel: "View",
+    views: { paragraphs: "Paragraphs", utterances: "Utterances", tree: "Tree", json: "JSON" },
+    jsonText: "The answer as text",
+    downloads: "Download",
+    follow: "Follow the audio",
+    play: "Play",
+    pause: "Pause",
+    rate: "Speed",
+    position: "Position in the audio",
+    positionOf: (seconds, duration) => `${text.clock(seconds)} of ${text.clock(duration)}`,
+    noAudio: "The audio was fetched by the server: this page cannot play it.",
+    noWaveform: "This browser cannot decode the audio, so there is no waveform. The server could.",
+    later: "The server sends the result to the callback once it is ready.",
+    withoutWords: (seconds) => `voice without words, ${seconds.toFixed(1)} s`,
+    speaker: (number) => `Speaker ${number}`,
+    channel: (number) => `Channel ${number}`,
+    wordTitle: ({ start, confidence }) => `${start.toFixed(2)} s · confidence ${confidence.toFixed(2)}`,
+    facts: ({ metadata = {} }, { words, duration, languages, withoutWords }, took) => [
+      text.clock(duration),
+      `${words.length} ${words.length === 1 ? "word" : "words"}`,
+      ...languages.map((code) => text.language(code)),
+      ...Object.values(metadata.model_info ?? {}).map((model) => model.name),
+      took > 0 && duration > 0 && `${(duration / took).toFixed(1)}× real time`,
+      withoutWords > 0 && text.playground.withoutWords(withoutWords),
+    ].filter(Boolean),
+    code: {
+      title: "The same request",
+      language: "Language",
+      file: "audio.wav",
+      hint: "The environment variable KEY has the key.",
+    },
+  },
 
   // Live
 
