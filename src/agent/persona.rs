@@ -28,11 +28,7 @@ impl Persona {
         let voice = setup.voice.as_deref().and_then(|name| voice.find(name)).map(str::to_owned);
         // They were read when the session started.
         let functions = functions(&setup.functions).unwrap_or_default();
-        Self {
-            manner: Manner { voice, ..Manner::default() },
-            functions: functions.into(),
-            ..Self::default()
-        }
+        Self { manner: Manner { voice, ..Manner::default() }, functions: functions.into(), ..Self::default() }
     }
 
     /// The setup with the prompt in effect.

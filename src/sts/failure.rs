@@ -60,9 +60,7 @@ impl From<session::Error> for Failure {
             session::Error::Field(_)
             | session::Error::Document { .. }
             | session::Error::Functions { .. }
-            | session::Error::PhoneNumber => {
-                Self::new(StatusCode::BAD_REQUEST, "INVALID_FIELD", message)
-            }
+            | session::Error::PhoneNumber => Self::new(StatusCode::BAD_REQUEST, "INVALID_FIELD", message),
         }
     }
 }
