@@ -69,7 +69,10 @@ export async function open(browser, options = {}) {
   const problems = [];
   page.on('pageerror', (error) => problems.push(`exception: ${error.stack ?? error}`));
   page.on('console', (message) => {
-    if (message.type() === 'error') problems.push(`console: ${message.text()} (${message.location().url})`);
+    // A browser reports each refusal; this one says that there is no session yet.
+    const { url } = message.location();
+    if (message.type() !== 'error' || new URL(url, server).pathname === '/console/session') return;
+    problems.push(`console: ${message.text()} (${url})`);
   });
   page.on('request', (request) => {
     const url = new URL(request.url());

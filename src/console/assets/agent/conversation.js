@@ -13,7 +13,7 @@ export class Conversation {
   #talk;
   #lines = element("ol", { class: "agent-lines", role: "log", "aria-label": words.transcript, tabindex: "0" });
   #state = element("span", { class: "badge agent-state", role: "status" }, words.states.connecting);
-  #notes = element("div", { class: "stack" });
+  #notes = element("div", { class: "stack agent-notes" });
   #callerLevel = meter(words.callerLevel);
   #agentLevel = meter(words.agentLevel);
   #controls;
@@ -46,7 +46,8 @@ export class Conversation {
   // What the server says of the start.
   show({ warnings = [] }) {
     for (const warning of warnings) this.#note(warning, "warning");
-    this.element.querySelector("input").focus();
+    this.element.querySelector("input").focus({ preventScroll: true });
+    this.element.scrollIntoView({ block: "nearest" });
   }
 
   #take(message) {
@@ -120,9 +121,8 @@ export class Conversation {
   #markLatency() {
     const { here, server } = this.#latency;
     this.#latency = null;
-    const title = server === null ? words.latencyHere : words.latencyBoth(server);
-    this.#answer.line.append(element("span", { class: "agent-latency", title }, words.latency(here),
-      server !== null && element("span", { class: "soft" }, words.latencyServer(server))));
+    this.#answer.line.append(element("span", { class: "agent-latency", title: words.latencyMeant },
+      words.latency(here, server)));
   }
 
   #showLevel({ caller, agent }) {

@@ -2,7 +2,8 @@
 
 import { element, icon, replace } from "../elements.js";
 import { text } from "../text.js";
-import { voices } from "../voice/service.js";
+import { hasChat, voices } from "../voice/service.js";
+import { FILL_IN } from "./visitor.js";
 
 const words = text.agent.setup;
 const FORMS_KEY = "forms";
@@ -11,8 +12,10 @@ export class Setup {
   element;
 
   #inputs = {};
-  #problem = element("div", {});
+  #problem = element("div", { class: "agent-notes" });
   #begin;
+  // What the page can do for a chat model, if there is one.
+  #functions = [];
 
   // `begin(fields, { hasMicrophone })` is called with the fields of the start.
   constructor(begin) {
@@ -20,11 +23,12 @@ export class Setup {
     this.element = this.#form();
   }
 
-  // Asks which voices there are.
+  // Asks which voices there are, and whether there is a chat model.
   async load() {
     const select = this.#inputs.voice;
     try {
-      const names = await voices();
+      const [names, chats] = await Promise.all([voices(), hasChat()]);
+      this.#functions = chats ? [FILL_IN] : [];
       const options = names.map((name) => element("option", { value: name }, name));
       replace(select, element("option", { value: "" }, names.length === 0 ? words.noVoice : words.ownVoice), options);
     } catch {
@@ -109,7 +113,8 @@ export class Setup {
   #fields() {
     const value = (name) => this.#inputs[name].value.trim();
     const fields = { instructions: value("instructions"), greeting: value("greeting"), voice: value("voice") };
-    if (value("knowledge")) fields.documents = [{ title: words.fields.knowledge, type: "text", content: value("knowledge") }];
+    const paragraphs = value("knowledge").split(/\n\s*\n/).filter((content) => content.trim() !== "");
+    if (paragraphs.length > 0) fields.documents = paragraphs.map((content) => ({ type: "text", content }));
     fields.website_url = value("website");
     fields.caller_number = value("number");
     if (value("link")) fields.link_catalog = { [FORMS_KEY]: { url: value("link"), title: words.linkTitle } };
@@ -117,6 +122,7 @@ export class Setup {
       const rule = { voice_prompt: value("prompt"), sms_catalog_key: FORMS_KEY };
       fields.verification_rules = { patient_information: rule };
     }
+    if (this.#functions.length > 0) fields.functions = this.#functions;
     fields.page_guidance_enabled = this.#inputs.guidance.checked;
     // An empty field is one that the integrator leaves out.
     return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ""));

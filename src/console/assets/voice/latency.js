@@ -28,15 +28,16 @@ export class AnswerClock {
     this.#asked = null;
   }
 
-  // The server's own figure for the answer that follows, in seconds.
+  // The server's own figure, in seconds, for the answer whose sound follows.
   serverSays(seconds) {
     this.#server = seconds;
   }
 
-  // The answer's first sound: {here, server} in seconds; null if the sound answers no turn.
+  // The answer's first sound: {here, server} in seconds; null if the sound answers no turn, such as a greeting's.
   began(now) {
-    const [asked, server] = [this.#asked, this.#server];
+    if (this.#asked === null || this.#server === null) return null;
+    const latency = { here: Math.max(0, now - this.#asked), server: this.#server };
     this.#asked = this.#server = null;
-    return asked === null ? null : { here: Math.max(0, now - asked), server };
+    return latency;
   }
 }

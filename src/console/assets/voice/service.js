@@ -25,6 +25,12 @@ export const verify = (session_id, category, verified) =>
 export const complete = (session_id, message, updated_fields) =>
   act({ action: "completion", session_id, message, updated_fields });
 
+// Whether a chat model answers, which may call functions.
+export async function hasChat() {
+  const response = await fetchPublic("/v1/agent/settings/think/models");
+  return (await response.json()).models.length > 0;
+}
+
 // The names of the voices, the server's own first; none if it has none.
 export async function voices() {
   const response = await fetchPublic("/v1/models", { scheme: "Token" });

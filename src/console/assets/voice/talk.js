@@ -67,6 +67,11 @@ export class Talk extends EventTarget {
     this.#room?.send({ type: "Dtmf", digit });
   }
 
+  // What a function of the page gave, which the chat model called.
+  answer(id, name, content) {
+    this.#room?.send({ type: "FunctionCallResponse", id, name, content });
+  }
+
   end() {
     this.#finish("you");
   }
