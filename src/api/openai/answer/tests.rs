@@ -11,6 +11,7 @@ fn asked(format: ResponseFormat) -> Asked {
         task: Task::Transcribe,
         language: LanguageChoice::Named("en".into()),
         prompt: None,
+        prompt_tokens: 0,
         temperature: 0.0,
         keywords: Arc::default(),
         format,
