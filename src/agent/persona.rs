@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::engine::Term;
-use crate::room::{Author, Function, FunctionCall};
+use crate::room::{Author, Function, FunctionCall, functions};
 use crate::session::Setup;
-use crate::speech::Manner;
+use crate::speech::{Manner, Voice};
 
 /// How the agent of one session thinks and speaks. Cheap to clone.
 #[derive(Clone, Default)]
@@ -28,6 +28,14 @@ pub struct Persona {
 }
 
 impl Persona {
+    /// As the session was set up.
+    pub fn of(setup: &Setup, voice: &Voice) -> Self {
+        let voice = setup.voice.as_deref().and_then(|name| voice.find(name)).map(str::to_owned);
+        // They were read when the session started.
+        let functions = functions(&setup.functions).unwrap_or_default();
+        Self { manner: Manner { voice, ..Manner::default() }, functions: functions.into(), ..Self::default() }
+    }
+
     /// The setup with the prompt in effect.
     pub fn setup(&self, setup: Arc<Setup>) -> Arc<Setup> {
         match &self.prompt {

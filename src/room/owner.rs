@@ -206,14 +206,24 @@ fn think(value: &Value) -> Result<Think, Problem> {
     let functions = match value.get("functions") {
         None | Some(Value::Null) => None,
         Some(functions) => {
-            let functions = functions.as_array().filter(|functions| functions.len() <= FUNCTIONS_MAX);
-            let functions = functions.ok_or("`functions` must be a list of at most 64")?;
-            Some(functions.iter().map(function).collect::<Result<Vec<_>, _>>()?)
+            let listed = functions.as_array().ok_or("`functions` must be a list of at most 64")?;
+            Some(self::functions(listed)?)
         }
     };
     // The server's operator chooses the chat model and where it is.
     let unused = unused(value, &["endpoint", "context_length"], &[]);
     Ok(Think { prompt, functions, unused })
+}
+
+/// Functions that the chat model may call, each `{name, description, parameters}`.
+///
+/// # Errors
+/// [`Problem`].
+pub fn functions(values: &[Value]) -> Result<Vec<Function>, Problem> {
+    if values.len() > FUNCTIONS_MAX {
+        return Err("`functions` must be a list of at most 64");
+    }
+    values.iter().map(function).collect()
 }
 
 fn function(value: &Value) -> Result<Function, Problem> {

@@ -408,10 +408,7 @@ async fn sdks_hear_their_text() {
     ];
     for (name, client) in clients {
         let Some(mut client) = client else { continue };
-        client.args([&address, &server.key]).arg(folder.path()).kill_on_drop(true);
-        let output =
-            tokio::time::timeout(PATIENCE, client.output()).await.expect("in time").expect("it starts");
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        sdks::text(client.args([&address, &server.key]).arg(folder.path())).await;
         let read = |file: &str| std::fs::read(folder.path().join(file)).expect("written");
         assert_said(name, FOX, &server.heard("", read("rest.wav")).await);
         let stream = server.heard("encoding=linear16&sample_rate=24000", read("stream.raw")).await;
@@ -423,10 +420,7 @@ async fn sdks_hear_their_text() {
     ];
     for (name, client) in openai {
         let Some(mut client) = client else { continue };
-        client.args([&address, &server.key]).arg(folder.path()).kill_on_drop(true);
-        let output =
-            tokio::time::timeout(PATIENCE, client.output()).await.expect("in time").expect("it starts");
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        sdks::text(client.args([&address, &server.key]).arg(folder.path())).await;
         let audio = std::fs::read(folder.path().join("speech.mp3")).expect("written");
         assert_said(name, FOX, &server.heard("", audio).await);
     }
@@ -481,12 +475,8 @@ async fn a_client_that_waits_long_for_sound_is_pinged() {
 #[tokio::test]
 async fn an_sdks_client_owns_its_agent() {
     let server = Server::start(&[("VERBATIM_STS__SPEECH__EMBEDDED", "none")]).await;
-    let clients = [("Python", Some(sdks::python("python", "agent.py"))), ("Node", sdks::node("agent.js"))];
-    for (name, client) in clients {
+    for client in [Some(sdks::python("python", "agent.py")), sdks::node("agent.js")] {
         let Some(mut client) = client else { continue };
-        client.args([&server.program.url(""), &server.key]).kill_on_drop(true);
-        let output =
-            tokio::time::timeout(PATIENCE, client.output()).await.expect("in time").expect("it starts");
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        sdks::text(client.args([&server.program.url(""), &server.key])).await;
     }
 }

@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::project::{capture, manager};
+use super::project::manager;
 use crate::api::answer::ARCHITECTURE;
 use crate::api::error;
 use crate::api::services::Services;
@@ -91,7 +91,7 @@ pub(super) async fn of_project(services: Arc<Services>, request: Request) -> Res
 
 pub(super) async fn one_of_project(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     manager(&services, &request, Permission::ProjectRead).await?;
-    named(&services, capture(&request, "model_id").unwrap_or_default())
+    named(&services, request.capture("model_id").unwrap_or_default())
 }
 
 /// The answer with the model of this UUID or name.

@@ -144,7 +144,7 @@ fn segments(segments: &[Segment]) -> Vec<wire::Segment> {
     segments.iter().enumerate().map(segment).collect()
 }
 
-/// What one speaker says without a long pause is a segment.
+/// Segments: the utterances of a speaker, each up to the next long pause.
 pub fn diarized(transcript: &Transcript, names: &[Option<String>]) -> Vec<wire::DiarizedSegment> {
     let words = format::gather(transcript.words());
     let segment = |(index, words): (usize, &[format::Word])| {

@@ -7,9 +7,10 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
+use super::super::line::{self, DONE, End, Left, STOPPING};
 use super::format::TEXT_CHARACTERS_MAX;
 use super::wire::{Message, Said};
 use crate::http::websocket::{self, ReadError, Socket};
@@ -28,17 +29,10 @@ const PING_AFTER: Duration = Duration::from_secs(4);
 /// The limits of the wire format on flushes.
 const FLUSHES_MAX: usize = 20;
 const FLUSHES_WITHIN: Duration = Duration::from_secs(60);
-/// How long a client may take to answer a close frame.
-const GOODBYE: Duration = Duration::from_secs(2);
 /// A message that was not understood is closed with the code of one that is too large.
 const TOO_LARGE: u16 = 1009;
 
-/// How a stream ends: a close code and its reason, in the wire format's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct End(u16, &'static str);
-
-const DONE: End = End(1000, "");
-const STOPPING: End = End(1001, "The server is stopping.");
+// The close codes and reasons of the wire format.
 const NO_TEXT: End = End(1003, "MESSAGE-0000: Input message isn't a supported websocket message type.");
 const UNKNOWN: End = End(1008, "DATA-0000: Input message isn't recognized as a valid command.");
 const TOO_FAST: End = End(1008, "DATA-0001: Too many input characters submitted in recent time window.");
@@ -46,21 +40,6 @@ const TOO_LONG: End = End(TOO_LARGE, "BIG-0001: Input text has too many characte
 const FAILED: End = End(1011, "NET-0000: Internal server error.");
 const IDLE: End = End(1011, "NET-0001: Failed to receive message.");
 const SLOW: End = End(1011, "NET-0002: Failed to send message.");
-
-/// Why the loop ended.
-enum Left {
-    /// Close with this.
-    With(End),
-    /// The client closed, or broke the protocol: answer with this code.
-    Answer(Option<u16>, &'static str),
-    Gone,
-}
-
-impl From<std::io::Error> for Left {
-    fn from(_: std::io::Error) -> Self {
-        Self::Gone
-    }
-}
 
 pub struct Connection {
     socket: Socket,
@@ -94,13 +73,9 @@ impl Connection {
         };
         // Withdraws what is being spoken before the closing handshake.
         self.dictation.clear();
-        let (code, reason, awaits_goodbye) = match left {
-            Left::With(End(code, reason)) => (Some(code), reason, true),
-            Left::Answer(code, reason) => (code, reason, false),
-            Left::Gone => return tracing::info!(reason = "gone", "stream of text ended"),
-        };
+        let (code, reason) = left.told();
         tracing::info!(code, reason, "stream of text ended");
-        let _ = timeout(GOODBYE, farewell(&mut self.socket, code, reason, awaits_goodbye)).await;
+        line::close(&mut self.socket, &left).await;
     }
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
@@ -290,15 +265,4 @@ fn cut() -> Left {
 fn failed(error: &encode::Error) -> Left {
     tracing::warn!(%error, "speech could not be encoded");
     Left::With(FAILED)
-}
-
-/// Sends a close frame, and waits for the client's unless it has come.
-async fn farewell(socket: &mut Socket, code: Option<u16>, reason: &str, awaits_goodbye: bool) {
-    if socket.close(code, reason).await.is_err() {
-        return;
-    }
-    if awaits_goodbye {
-        while !matches!(socket.next().await, Ok(websocket::Message::Close(_)) | Err(_)) {}
-    }
-    socket.linger().await;
 }
