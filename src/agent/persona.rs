@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::engine::Term;
 use crate::room::{Author, Function, FunctionCall, functions};
 use crate::session::Setup;
 use crate::speech::{Manner, Voice};
@@ -18,6 +19,10 @@ pub struct Persona {
     pub context: Arc<[(Author, String)]>,
     /// Silence that ends a turn, whatever was said; none: as configured.
     pub turn_timeout_ms: Option<u64>,
+    /// How sure it must be that a turn is over, 0.5 to 1; none: as the model has it.
+    pub end_threshold: Option<f64>,
+    /// Terms to expect in the speech.
+    pub terms: Arc<[Term]>,
     /// Lines are reported as `History` too.
     pub history: bool,
 }

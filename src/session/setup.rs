@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::error::Error;
 use crate::fields::{self, Fields};
@@ -131,6 +132,8 @@ pub struct Start {
     pub caller_number: Option<String>,
     /// About dropped entries, for the snapshot.
     pub warnings: Vec<String>,
+    /// The public id of the key that starts it, if one does.
+    pub key: Option<Uuid>,
 }
 
 impl Start {
@@ -165,7 +168,7 @@ impl Start {
             client_reference_id: owned("client_reference_id", NAME_BYTES_MAX)?,
             tenant_id: owned("tenant_id", NAME_BYTES_MAX)?,
         };
-        Ok(Self { setup, channel, caller_number, warnings })
+        Ok(Self { setup, channel, caller_number, warnings, key: None })
     }
 }
 

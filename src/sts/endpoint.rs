@@ -26,11 +26,11 @@ const BODY_BYTES_MAX: u64 = 4 << 20;
 
 /// `POST /STS/interactiveAgent` (contract, section 4.2).
 pub async fn interactive_agent(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
-    let tenant = host.access.tenant(&request).await?;
+    let (tenant, key) = host.access.caller(&request).await?;
     let base = host.base(&request.headers, &request.uri);
     let body = read(&request.headers, request.body.charged_to(tenant)).await?;
     let reply = match Action::read(&body)? {
-        Action::Start(start) => begin(&host, tenant, *start, &base).await?,
+        Action::Start(start) => begin(&host, tenant, Start { key, ..*start }, &base).await?,
         Action::Of { session_id, step } => match host.tools.sessions.find(&session_id, tenant)? {
             Asked::Open(handle) => take(&host, &handle, step, &base).await?,
             Asked::Ended if step == Step::Status => status_of_ended(&host, &session_id).await?,
@@ -42,11 +42,11 @@ pub async fn interactive_agent(host: Arc<Host>, request: Request) -> Result<Resp
 
 /// `POST /api/livekit/sts` (contract, section 4.3): starts a session for a browser.
 pub async fn web_session(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
-    let tenant = host.access.tenant(&request).await?;
+    let (tenant, key) = host.access.caller(&request).await?;
     let base = host.base(&request.headers, &request.uri);
     let body = read(&request.headers, request.body.charged_to(tenant)).await?;
     let mut start = Start::read(Fields::of(&body)?)?;
-    start.channel = Channel::Web;
+    (start.channel, start.key) = (Channel::Web, key);
     Ok(answer(StatusCode::OK, &begin(&host, tenant, start, &base).await?))
 }
 

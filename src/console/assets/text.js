@@ -164,6 +164,71 @@ export const text = {
   },
 
   // Live
+  milliseconds: (value) => `${Math.round(value)} ms`,
+  live: {
+    about: "Speak, or let a file speak, and see what the server hears and when.",
+    audio: "Audio",
+    microphone: "Use the microphone",
+    file: "Stream a file in real time",
+    end: "Stop",
+    hold: "Hold the audio",
+    messages: "Send",
+    controls: {
+      Finalize: "Asks for the final result of everything sent so far",
+      ForceEndTurn: "Ends the turn with the audio sent so far",
+      KeepAlive: "Keeps a stream without audio open",
+      CloseStream: "Ends the stream once everything is transcribed",
+    },
+    socket: "Socket",
+    sockets: { "/v1/listen": "v1: results", "/v2/listen": "v2: turns" },
+    nextStream: "Changes hold from the next stream on.",
+    undecodable: "This browser cannot decode the file, so it cannot be streamed in real time. The playground can transcribe it.",
+    speech: "Speech",
+    nothingYet: "What is said appears here: grey while it may change, black once it is final.",
+    interrupted: "The connection was lost here.",
+    lost: (code, reason) => `The connection was lost${code ? ` (${code})` : ""}${reason ? `: ${reason}` : ""}. `
+      + "It is opened again; up to 30 seconds of audio wait for it.",
+    refused: (code, reason) => `The server ended the stream${code && code !== 1006 ? ` (${code})` : ""}${reason ? `: ${reason}` : "."}`,
+    states: {
+      idle: "Not streaming",
+      opening: "Connecting…",
+      open: "Streaming",
+      lost: "Connection lost",
+      refused: "Refused",
+      closed: "Ended",
+    },
+    plotTitle: "The last 30 seconds",
+    plot: "Plot of loudness, endpoints, end-of-turn confidence and latency; the table below has the figures.",
+    legend: {
+      level: "loudness",
+      confidence: "end-of-turn confidence",
+      endpoint: "endpoint",
+      latency: "latency, 1 s at the top",
+    },
+    marks: {
+      SpeechStarted: "speech",
+      UtteranceEnd: "utterance end",
+      speech_final: "endpoint",
+      StartOfTurn: "turn",
+      EagerEndOfTurn: "eager end",
+      TurnResumed: "resumed",
+      EndOfTurn: "end of turn",
+    },
+    stats: ({ seconds, last, interim, final, confidence, dropped }) => [
+      ["Audio", `${seconds.toFixed(1)} s`],
+      last !== null && ["Last latency", text.milliseconds(last)],
+      interim !== null && ["Interim, median", text.milliseconds(interim)],
+      final !== null && ["Final, median", text.milliseconds(final)],
+      confidence !== null && ["End of turn", confidence.toFixed(2)],
+      dropped > 0 && ["Not sent", `${dropped.toFixed(1)} s`],
+    ].filter(Boolean),
+    results: {
+      title: "Results",
+      columns: ["Kind", "Seconds", "Text", "End of turn", "Latency"],
+      kinds: { interim: "interim", final: "final", turn: "turn" },
+      none: "No results yet.",
+    },
+  },
 
   // Voice agent
 
