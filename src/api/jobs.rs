@@ -166,8 +166,8 @@ fn kept_query(query: &str, told: Option<RawFormat>, model: &str) -> String {
 /// The status of a job, for the organisation that owns it; for others it does not exist.
 pub(super) async fn status(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
-    let id = request.captures.iter().find(|(name, _)| name == "request_id");
-    let id = id.and_then(|(_, id)| Uuid::parse_str(id).ok()).ok_or_else(error::no_such_job)?;
+    let id = request.capture("request_id").and_then(|id| Uuid::parse_str(id).ok());
+    let id = id.ok_or_else(error::no_such_job)?;
     let Some(jobs) = &services.jobs else { return Err(error::no_such_job()) };
     let job = jobs.job(JobId(id), caller.tenant).await?.ok_or_else(error::no_such_job)?;
     let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();

@@ -34,6 +34,10 @@ macro_rules! embedded {
 const INDEX: &str = include_str!("assets/index.html");
 /// Path within the folder, and content.
 const FILES: &[(&str, &[u8])] = &embedded![
+    "agent/conversation.js",
+    "agent/facts.js",
+    "agent/setup.js",
+    "agent/visitor.js",
     "api.js",
     "app.js",
     "controls.js",
@@ -45,6 +49,7 @@ const FILES: &[(&str, &[u8])] = &embedded![
     "live/sources.js",
     "live/stream.js",
     "live/view.js",
+    "pages/agent.js",
     "pages/jobs.js",
     "pages/keys.js",
     "pages/live.js",
@@ -69,6 +74,16 @@ const FILES: &[(&str, &[u8])] = &embedded![
     "sign-in.js",
     "style.css",
     "text.js",
+    "voice/capture-worklet.js",
+    "voice/jitter.js",
+    "voice/latency.js",
+    "voice/loudness.js",
+    "voice/playback-worklet.js",
+    "voice/resampler.js",
+    "voice/room.js",
+    "voice/service.js",
+    "voice/sound.js",
+    "voice/talk.js",
 ];
 
 static PAGES: LazyLock<Pages> = LazyLock::new(Pages::new);

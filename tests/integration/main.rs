@@ -12,6 +12,7 @@ mod command_stream;
 mod commands;
 mod confidential;
 mod configured;
+mod console_pages;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod corpus;

@@ -274,6 +274,24 @@ impl TestServer {
         (server, open, first)
     }
 
+    /// Sends again and again until the server has ended every stream.
+    pub async fn send_until_cut(&self, mut send: impl AsyncFnMut()) {
+        let flood = async {
+            loop {
+                send().await;
+            }
+        };
+        let cut = async {
+            while self.live.streams() > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            () = flood => unreachable!("it goes on for ever"),
+            () = cut => {}
+        }
+    }
+
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

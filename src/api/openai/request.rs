@@ -71,6 +71,8 @@ pub struct Asked {
     pub task: Task,
     pub language: LanguageChoice,
     pub prompt: Option<String>,
+    /// Tokens of `prompt` that the model reads.
+    pub prompt_tokens: u64,
     /// 0 to 1.
     pub temperature: f32,
     pub keywords: Arc<[Term]>,
@@ -107,6 +109,7 @@ impl Asked {
         Ok(Self {
             task,
             language: language_choice(&given, model)?,
+            prompt_tokens: given.text("prompt")?.map_or(0, |prompt| model.prompt_tokens.of(prompt) as u64),
             prompt: given.text("prompt")?.map(str::to_owned),
             temperature,
             keywords: keywords(&given)?,

@@ -15,8 +15,8 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 
+use super::error;
 use super::services::Services;
-use super::{State, error};
 use crate::http::websocket::{self, Limits};
 use crate::http::{Body, Failure, Request, Response};
 use crate::speech::encode::Encoder;
@@ -132,12 +132,10 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let format = parameters.wanted.format()?;
     Encoder::new(format, None).map_err(Failure::internal)?;
     let voice = voice(&services, parameters.model.as_deref())?;
-    if services.readiness.state() == State::Draining {
-        return Err(error::stopping());
-    }
+    services.refuse_while_draining()?;
     let speech = services.speech.clone();
     let place = speech.open(caller.tenant)?;
-    let limits = Limits { frame_bytes_max: connection::BYTES_MAX, message_bytes_max: connection::BYTES_MAX };
+    let limits = Limits::of_message(connection::BYTES_MAX);
     let metadata = wire::metadata(request.id, &voice);
     usage::worked(Work { model: Some(answer::model(&voice)), ..Work::default() });
     let manner = Manner { voice: Some(voice), speed: parameters.speed };

@@ -12,6 +12,7 @@ fn model(languages: &[&str]) -> ModelInfo {
         slots: 1,
         encode_batch: 1,
         device: String::new(),
+        prompt_tokens: Default::default(),
     }
 }
 
