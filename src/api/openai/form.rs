@@ -16,6 +16,9 @@ use crate::http::{Body, BodyError, Buffered, Failure, Joined, Keeping, Room};
 
 /// Fields of a form, known or not.
 const FIELDS_MAX: usize = 1000;
+/// Names of unknown fields that are kept, and the characters of each.
+const OTHERS_MAX: usize = 20;
+const NAME_CHARACTERS_MAX: usize = 64;
 /// The length of a text field.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 /// The length of a clip of a speaker, as a data URL: 10 s of uncompressed audio.
@@ -30,6 +33,8 @@ pub struct Form {
     pub file: Fetched,
     /// The other fields that are known, in the order in which they came.
     pub fields: Vec<Field>,
+    /// The names of others: the first [`OTHERS_MAX`].
+    pub others: Vec<String>,
 }
 
 /// A text field.
@@ -58,7 +63,8 @@ pub fn boundary(headers: &HeaderMap) -> Result<String, Failure> {
     })
 }
 
-/// Reads a form of one `file` and the `known` text fields, in any order. Others are dropped as they come.
+/// Reads a form of one `file` and the `known` text fields, in any order. Others are dropped as they come, but for their
+/// names.
 ///
 /// # Errors
 /// 400 for a form that breaks off or that lacks its file, 408, 413, 429 and 503 as for any body.
@@ -83,7 +89,7 @@ pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, 
         });
         parts(Multipart::new(pieces, boundary), &head, known, (kept, &mut room)).await
     };
-    let (file, fields) = parts?;
+    let Parts { file, fields, others } = parts?;
     // Bytes after the last boundary mean nothing (RFC 2046, section 5.1.1); the connection goes on after them.
     while chunks.next().await?.is_some() {}
     let file =
@@ -92,7 +98,13 @@ pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, 
     if bytes.is_empty() {
         return Err(invalid("file", "The file is empty."));
     }
-    Ok(Form { file: Fetched { bytes, held: Box::new((file, room)) }, fields })
+    Ok(Form { file: Fetched { bytes, held: Box::new((file, room)) }, fields, others })
+}
+
+struct Parts {
+    file: Option<Buffered>,
+    fields: Vec<Field>,
+    others: Vec<String>,
 }
 
 async fn parts(
@@ -100,11 +112,14 @@ async fn parts(
     head: &AtomicUsize,
     known: &[&str],
     (kept, room): (Keeping, &mut Room),
-) -> Result<(Option<Buffered>, Vec<Field>), Failure> {
+) -> Result<Parts, Failure> {
     let (mut unused, mut file, mut fields, mut left) = (Some(kept), None, Vec::new(), KEPT_BYTES_MAX);
+    let mut others: Vec<String> = Vec::new();
     for _ in 0..FIELDS_MAX {
         head.store(0, Relaxed);
-        let Some(mut part) = form.next_field().await.map_err(refused)? else { return Ok((file, fields)) };
+        let Some(mut part) = form.next_field().await.map_err(refused)? else {
+            return Ok(Parts { file, fields, others });
+        };
         let (name, key) = part.name().map(split).unwrap_or_default();
         let most = match name.as_str() {
             "file" => {
@@ -118,7 +133,11 @@ async fn parts(
             }
             "known_speaker_references" => CLIP_BYTES_MAX,
             name if known.contains(&name) => TEXT_BYTES_MAX,
-            _ => {
+            name => {
+                let name: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
+                if others.len() < OTHERS_MAX && !others.contains(&name) {
+                    others.push(name);
+                }
                 while next(&mut part, head).await?.is_some() {}
                 continue;
             }
