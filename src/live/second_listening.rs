@@ -213,6 +213,7 @@ fn fits_window(audio: &Range<u64>) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "a list of one stretch")]
 mod tests {
     use super::*;
     use crate::live::span::FRAME;
