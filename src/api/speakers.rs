@@ -83,8 +83,8 @@ pub(super) async fn delete(services: Arc<Services>, request: Request) -> Result<
 }
 
 fn id(request: &Request) -> Result<Uuid, Failure> {
-    let id = request.captures.iter().find(|(name, _)| name == "speaker_id");
-    id.and_then(|(_, id)| Uuid::parse_str(id).ok()).ok_or_else(error::no_such_speaker)
+    let id = request.capture("speaker_id").and_then(|id| Uuid::parse_str(id).ok());
+    id.ok_or_else(error::no_such_speaker)
 }
 
 /// The name, and what describes raw audio.
