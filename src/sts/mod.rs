@@ -162,8 +162,9 @@ impl Sts {
         };
         let livekit = LiveKit::open(&config.livekit)?;
         let signer = Signer::new(secret);
-        let host =
-            Host::new(config.clone(), access, signer, library, livekit, tools, parts.log, parts.is_tls);
+        let (log, is_tls) = (parts.log, parts.is_tls);
+        let parts = host::Parts { access, signer, library, livekit, log, is_tls };
+        let host = Host::new(config.clone(), tools, parts);
         Ok(Self(Arc::new(host)))
     }
 
