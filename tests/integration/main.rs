@@ -11,6 +11,7 @@ mod command_stream;
 mod commands;
 mod confidential;
 mod configured;
+mod console;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod corpus;
