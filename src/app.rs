@@ -155,18 +155,20 @@ async fn serve_on(
     tracing::info!(%address, "loading the model; until it is loaded, requests get 503");
     // The operators' listener stays open until the drain ends.
     let served = Shutdown::default();
+    let spool_dir = config.http.spool_dir.clone().unwrap_or_else(|| config.state_dir.join("uploads"));
+    let http = http::Config { spool_dir: Some(spool_dir), ..config.http.clone() };
     let server = async {
         let router = api::starting(doors.clients.clone());
         let has_console = config.console.enabled && config.console.listen.is_none();
         let router = if has_console { console::pages(router) } else { router };
-        let result = http::run(listener, router, &config.http, tenants.clone(), stop.clone()).await;
+        let result = http::run(listener, router, &http, tenants.clone(), stop.clone()).await;
         served.close();
         result
     };
     let for_operators = async {
         let Some(listener) = operators_listener else { return Ok(()) };
         tracing::info!(address = ?listener.local_addr().ok(), "metrics and health without keys");
-        let http = http::Config { tls: None, ..config.http.clone() };
+        let http = http::Config { tls: None, ..http.clone() };
         let router = api::starting(doors.operators.clone());
         http::run(listener, router, &http, tenants.clone(), served.clone()).await
     };
@@ -174,7 +176,7 @@ async fn serve_on(
         let Some(listener) = console_listener else { return Ok(()) };
         tracing::info!(address = ?listener.local_addr().ok(), "console");
         let router = console::pages(api::starting(doors.console.clone()));
-        http::run(listener, router, &config.http, tenants.clone(), stop.clone()).await
+        http::run(listener, router, &http, tenants.clone(), stop.clone()).await
     };
     let summing_up = async {
         while tokio::time::timeout(SUM_UP_EVERY, served.closing().cancelled()).await.is_err() {
@@ -299,8 +301,9 @@ impl AtWork {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
+                let log = usage.clone();
                 // Opening its models blocks, and the socket must answer meanwhile.
-                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice);
+                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice, log);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -415,6 +418,7 @@ fn voice_agent(
     authenticator: &Authenticator,
     tenants: Tenants,
     voice: Voice,
+    log: Log,
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(serving::VAD_FOLDER));
     if let Err(error) = &vad {
@@ -429,6 +433,7 @@ fn voice_agent(
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),
         tenants,
+        log,
     };
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }

@@ -36,7 +36,7 @@
 //!    session → sms  room    an agent's session and its text messages; participants' seats
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
 //!                           hyper plumbing
-//! 1  asyncapi  audio  clock  digits  fetch  fields  figures  hub  identity  keys  onnx  outbound  patience  secret  share
+//! 1  asyncapi  audio  clock  digits  fetch  fields  figures  hub  identity  jwt  keys  onnx  outbound  patience  secret  share
 //!    state  telemetry  transcript  usage      ground
 //! ```
 //!
@@ -67,7 +67,8 @@
 //! | secret     | |
 //! | share      | |
 //! | state      | |
-//! | keys       | share, state |
+//! | jwt        | |
+//! | keys       | jwt, share, state |
 //! | telemetry  | |
 //! | usage      | state, telemetry |
 //! | vad        | audio, cpu |
@@ -85,13 +86,13 @@
 //! | knowledge  | fetch, share |
 //! | turn       | audio, onnx |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
-//! | http       | keys, patience, share, telemetry, usage |
+//! | http       | keys, patience, share, state, telemetry, usage |
 //! | api        | asyncapi, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
-//! | room       | audio, clock, fields, figures, http, identity, outbound, patience, secret, speech |
+//! | room       | audio, clock, fields, figures, http, identity, jwt, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
-//! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, vad |
+//! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, usage, vad |
 //! | demo       | http, digits, identity, secret |
 //! | console    | engine, http, jobs, keys, registry, telemetry, usage |
 //! | config     | api, audio, console, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
@@ -120,6 +121,7 @@ pub mod http;
 pub mod hub;
 mod identity;
 pub mod jobs;
+mod jwt;
 pub mod keys;
 mod knowledge;
 pub mod live;

@@ -1,7 +1,10 @@
 //! Files of the state directory: readable only by their owner, and written completely or not at all.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -91,4 +94,18 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Those of the file system.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     fs::File::open(path)?.sync_all()
+}
+
+/// Bytes that an unprivileged process may still write to the disk that holds `folder`.
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
+    let mut stats = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `path` is a NUL-terminated string that outlives the call, and `stats` has room for the result.
+    let result = unsafe { libc::statvfs(path.as_ptr(), stats.as_mut_ptr()) };
+    if result != 0 {
+        return None;
+    }
+    // SAFETY: statvfs returned 0, so it has filled `stats` (POSIX.1-2017, fstatvfs).
+    let stats = unsafe { stats.assume_init() };
+    Some(stats.f_bavail.saturating_mul(stats.f_frsize))
 }

@@ -160,22 +160,24 @@ impl Line {
         Ok(self.socket.pong(payload).await?)
     }
 
-    /// Sends a close frame, and waits for the client's unless it has come.
     pub async fn close(&mut self, left: &Left) {
-        let (code, reason, awaits_goodbye) = match *left {
-            Left::With(End(code, reason)) => (Some(code), reason, true),
-            Left::Answer(code, reason) => (code, reason, false),
-            Left::Gone => return,
-        };
-        let farewell = async {
-            if self.socket.close(code, reason).await.is_err() {
-                return;
-            }
-            if awaits_goodbye {
-                while !matches!(self.socket.next().await, Ok(Message::Close(_)) | Err(_)) {}
-            }
-            self.socket.linger().await;
-        };
+        close(&mut self.socket, left).await;
+    }
+}
+
+/// Sends a close frame, and waits for the client's unless it has come.
+pub async fn close(socket: &mut Socket, left: &Left) {
+    let (code, reason) = left.told();
+    let farewell = async {
+        if socket.close(code, reason).await.is_err() {
+            return;
+        }
+        if matches!(left, Left::With(_)) {
+            while !matches!(socket.next().await, Ok(Message::Close(_)) | Err(_)) {}
+        }
+        socket.linger().await;
+    };
+    if !matches!(left, Left::Gone) {
         let _ = timeout(GOODBYE, farewell).await;
     }
 }

@@ -4,12 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use super::error;
 use super::openai::names;
-use super::readiness::{Activity, Readiness};
+use super::readiness::{Activity, Readiness, State};
 use crate::asyncapi::Socket;
 use crate::audio;
 use crate::fetch::Fetcher;
-use crate::http::Authenticator;
+use crate::http::{Authenticator, Failure};
 use crate::jobs::Jobs;
 use crate::registry::Registry;
 use crate::share::{Tenants, Turns};
@@ -118,5 +119,11 @@ impl Services {
             other_paths: parts.other_paths,
             other_sockets: parts.other_sockets,
         }
+    }
+
+    /// # Errors
+    /// 503 once the server stops: a stream that began now would be cut soon.
+    pub(super) fn refuse_while_draining(&self) -> Result<(), Failure> {
+        if self.readiness.state() == State::Draining { Err(error::stopping()) } else { Ok(()) }
     }
 }

@@ -98,6 +98,7 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("http.body_bytes_per_second_min", Whole(0, 1 << 40)),
     ("http.body_bytes_max", Whole(1, 1 << 40)),
     ("http.buffered_bytes_max", Whole(1, 1 << 44)),
+    ("http.spool_dir", Text),
     ("http.headers_max", Whole(16, 1000)),
     ("http.header_bytes_max", Whole(1024, 1 << 20)),
     ("http.streams_max", Whole(1, 10_000)),

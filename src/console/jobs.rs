@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use hyper::StatusCode;
-use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
+use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 use url::form_urlencoded;
 use uuid::Uuid;
@@ -161,10 +161,12 @@ pub async fn result(services: Arc<Services>, _: Admin, request: Request) -> Resu
         return Err(Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", message));
     };
     let mut response = whole("application/json", Bytes::from(result));
-    // An id consists of letters, digits and hyphens.
-    if let Ok(name) = HeaderValue::try_from(format!("attachment; filename=\"{}.json\"", job.id)) {
-        response.headers_mut().insert(CONTENT_DISPOSITION, name);
+    let headers = response.headers_mut();
+    if let Some(own) = job.media_type.and_then(|own| HeaderValue::try_from(own).ok()) {
+        headers.insert(CONTENT_TYPE, own);
     }
+    // No browser shows it: it holds what a client had written.
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     Ok(response)
 }
 

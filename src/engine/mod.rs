@@ -15,6 +15,7 @@ mod answers;
 mod board;
 mod config;
 mod device;
+mod doubtful;
 mod entry;
 mod error;
 mod fairness;
@@ -37,13 +38,14 @@ use crossbeam_channel::{Receiver, Sender};
 
 pub use board::{Condition, Counts};
 pub use config::Config;
+pub use doubtful::{Doubtful, doubtful_phrases, doubtful_runs};
 pub use error::{Error, StartError};
 pub use fallback::Quality;
 pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermit, Reservation};
 pub use machine::Machine;
 pub use model::{
     Alignment, Attempt, EncodeRequest, Hypothesis, MODELS_MAX, ModelId, ModelInfo, SlotId, SpeechModel,
-    StepOutcome, Token,
+    StepOutcome, Token, TokenCount,
 };
 pub use second_listening::{CONTEXT_SAMPLES, LISTENINGS_MAX};
 pub use window::{

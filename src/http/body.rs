@@ -1,5 +1,6 @@
-//! Request bodies: bounded in memory and time, and read only on demand.
+//! Request bodies: bounded in size and time, read only on demand, and kept in memory only while they are small.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,10 +12,13 @@ use hyper::body::{Body as _, Incoming};
 use super::config::Config;
 use super::failure::Failure;
 use super::joined::Joined;
+use super::spool::{Draft, Spool};
 use crate::patience::{Rate, RateTimer};
 use crate::share::{Part, Refused, Share, Tenants};
 
-/// The unit in which memory for bodies is reserved.
+/// A body that grows larger than this moves into a file: half a minute of uncompressed speech stays in memory.
+const IN_MEMORY_BYTES_MAX: usize = 1 << 20;
+/// The unit in which room for bodies is reserved.
 const UNIT_BYTES: u64 = 4096;
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
@@ -25,8 +29,10 @@ pub enum Error {
     TooLarge { limit: u64 },
     #[error("The body came too slowly.")]
     TooSlow,
-    #[error("the memory for bodies is full: {0}")]
+    #[error("the room for bodies is full: {0}")]
     NoRoom(Refused),
+    #[error("a body could not be kept in a file: {0}")]
+    NoFile(io::ErrorKind),
     #[error("The body ended before its announced length, or was malformed.")]
     Broken,
 }
@@ -38,6 +44,7 @@ impl From<Error> for Failure {
             Error::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "PAYLOAD_TOO_LARGE", message),
             Error::TooSlow => Self::new(StatusCode::REQUEST_TIMEOUT, "REQUEST_TIMEOUT", message),
             Error::NoRoom(refused) => Self::refused(refused, BUSY_RETRY),
+            Error::NoFile(_) => Self::busy(BUSY_RETRY).because(message),
             Error::Broken => Self::new(StatusCode::BAD_REQUEST, "Bad Request", message),
         }
     }
@@ -47,8 +54,9 @@ impl From<Error> for Failure {
 pub(super) struct Limits {
     rate: Rate,
     bytes_max: u64,
-    /// In bytes.
-    memory: Share,
+    /// In bytes, in memory and in files.
+    room: Share,
+    spool: Spool,
 }
 
 impl Limits {
@@ -60,7 +68,8 @@ impl Limits {
                 bytes_per_second_min: config.body_bytes_per_second_min,
             },
             bytes_max: config.body_bytes_max,
-            memory: Share::new(config.buffered_bytes_max, tenants),
+            room: Share::new(config.buffered_bytes_max, tenants),
+            spool: Spool::open(config.spool_dir.clone().unwrap_or_else(std::env::temp_dir)),
         }
     }
 }
@@ -101,7 +110,7 @@ pub struct Body {
     declared: Option<u64>,
     is_empty: bool,
     limits: Arc<Limits>,
-    /// 0 for requests without a key, which share one part of the memory.
+    /// 0 for requests without a key, which share one part of the room.
     tenant: u64,
 }
 
@@ -113,7 +122,7 @@ impl Body {
         (Self { unread: unread.clone(), declared, is_empty, limits, tenant: 0 }, unread)
     }
 
-    /// Counts its memory in `tenant`'s share.
+    /// Counts what is kept of it in `tenant`'s share.
     #[must_use]
     pub fn charged_to(mut self, tenant: u64) -> Self {
         self.tenant = tenant;
@@ -145,11 +154,11 @@ impl Body {
     /// As [`Body::collect`].
     pub async fn collect_at_most(self, limit: u64) -> Result<Buffered, Error> {
         let mut chunks = self.chunks_at_most(limit)?;
-        let mut joined = Joined::default();
+        let mut kept = chunks.keep();
         while let Some(piece) = chunks.next().await? {
-            joined.add(piece);
+            kept.add(piece).await?;
         }
-        Ok(Buffered { bytes: joined.finish(), _room: chunks.into_room() })
+        kept.finish().await
     }
 
     /// Reads the body piece by piece, up to the server's limit.
@@ -169,11 +178,11 @@ impl Body {
         let incoming = Some(self.unread.take().ok_or(Error::Broken)?);
         let timer = RateTimer::new(self.limits.rate);
         let Self { unread, limits, tenant, .. } = self;
-        Ok(Chunks { incoming, unread, limits, tenant, timer, limit, received: 0, room: None })
+        Ok(Chunks { incoming, unread, limits, tenant, timer, limit, received: 0 })
     }
 }
 
-/// A body that is read piece by piece. All of it counts against the server's budget for bodies, as if it were kept.
+/// A body that is read piece by piece. What is kept of it is counted by [`Chunks::keep`] and [`Chunks::room`].
 pub struct Chunks {
     /// Taken when this is dropped.
     incoming: Option<Incoming>,
@@ -183,7 +192,6 @@ pub struct Chunks {
     timer: RateTimer,
     limit: u64,
     received: u64,
-    room: Option<Part>,
 }
 
 impl Chunks {
@@ -203,27 +211,18 @@ impl Chunks {
             if self.received > self.limit {
                 return Err(Error::TooLarge { limit: self.limit });
             }
-            self.make_room()?;
             return Ok(Some(data));
         }
     }
 
-    /// The memory that was reserved for what has been read.
-    pub fn into_room(mut self) -> Room {
-        Room { _part: self.room.take() }
+    /// Keeps pieces of this body, in a file once they are large.
+    pub fn keep(&self) -> Keeping {
+        Keeping { room: self.room(), limits: self.limits.clone(), place: Place::Memory(Joined::default()) }
     }
 
-    /// Reserves memory for all that was received.
-    fn make_room(&mut self) -> Result<(), Error> {
-        let wanted = self.received.next_multiple_of(UNIT_BYTES);
-        match &mut self.room {
-            None => self.room = Some(self.limits.memory.take(self.tenant, wanted).map_err(Error::NoRoom)?),
-            Some(room) if room.amount() < wanted => {
-                room.grow(wanted - room.amount()).map_err(Error::NoRoom)?;
-            }
-            Some(_) => {}
-        }
-        Ok(())
+    /// Room for what the caller keeps in memory itself; none yet.
+    pub fn room(&self) -> Room {
+        Room { share: self.limits.room.clone(), tenant: self.tenant, bytes: 0, part: None }
     }
 }
 
@@ -235,12 +234,78 @@ impl Drop for Chunks {
     }
 }
 
-/// Memory of the server's budget for bodies, free again once this is dropped.
+/// Room of the server's budget for bodies, free again once this is dropped.
 pub struct Room {
-    _part: Option<Part>,
+    share: Share,
+    tenant: u64,
+    bytes: u64,
+    part: Option<Part>,
 }
 
-/// A body in memory, counted against the server's budget until it is dropped.
+impl Room {
+    /// Reserves room for so many bytes more.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`].
+    pub fn add(&mut self, bytes: usize) -> Result<(), Error> {
+        self.bytes += bytes as u64;
+        let wanted = self.bytes.next_multiple_of(UNIT_BYTES);
+        match &mut self.part {
+            None => self.part = Some(self.share.take(self.tenant, wanted).map_err(Error::NoRoom)?),
+            Some(part) if part.amount() < wanted => {
+                part.grow(wanted - part.amount()).map_err(Error::NoRoom)?;
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// A body, or a part of one, as it grows.
+pub struct Keeping {
+    limits: Arc<Limits>,
+    room: Room,
+    place: Place,
+}
+
+enum Place {
+    Memory(Joined),
+    File(Draft),
+}
+
+impl Keeping {
+    /// # Errors
+    /// [`Error::NoRoom`], [`Error::NoFile`].
+    pub async fn add(&mut self, piece: Bytes) -> Result<(), Error> {
+        self.room.add(piece.len())?;
+        let failed = |error: io::Error| Error::NoFile(error.kind());
+        match &mut self.place {
+            Place::Memory(joined) if joined.len() + piece.len() <= IN_MEMORY_BYTES_MAX => joined.add(piece),
+            Place::Memory(joined) => {
+                let mut draft = self.limits.spool.create().await.map_err(failed)?;
+                for block in std::mem::take(joined).into_blocks() {
+                    draft.add(&block).await.map_err(failed)?;
+                }
+                draft.add(&piece).await.map_err(failed)?;
+                self.place = Place::File(draft);
+            }
+            Place::File(draft) => draft.add(&piece).await.map_err(failed)?,
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// [`Error::NoFile`].
+    pub async fn finish(self) -> Result<Buffered, Error> {
+        let bytes = match self.place {
+            Place::Memory(joined) => joined.finish(),
+            Place::File(draft) => draft.finish().await.map_err(|error| Error::NoFile(error.kind()))?,
+        };
+        Ok(Buffered { bytes, _room: self.room })
+    }
+}
+
+/// A body in memory or in a file, counted against the server's budget until it is dropped.
 pub struct Buffered {
     bytes: Bytes,
     _room: Room,

@@ -32,9 +32,12 @@ pub struct Config {
     /// The largest body. A larger one is refused by its declared length, or once that much has arrived.
     /// Default 256 MiB, which holds ten minutes of uncompressed studio sound.
     pub body_bytes_max: u64,
-    /// Bytes of bodies in memory, of all requests together; beyond that, clients get 503. While several
-    /// organisations have keys, one may hold four fifths of it. Default 2 GiB.
+    /// Bytes of bodies in memory and in files, of all requests together; beyond that, clients get 503. While
+    /// several organisations have keys, one may hold four fifths of it. Default 2 GiB.
     pub buffered_bytes_max: u64,
+    /// Folder on a local disk for bodies larger than 1 MiB, while they are needed. Default: `uploads` in the
+    /// state directory.
+    pub spool_dir: Option<PathBuf>,
     /// Header fields of a request. Default 100.
     pub headers_max: usize,
     /// Bytes of a request's head. Default 32 KiB.
@@ -73,6 +76,7 @@ impl Default for Config {
             body_bytes_per_second_min: 4096,
             body_bytes_max: 256 << 20,
             buffered_bytes_max: 2 << 30,
+            spool_dir: None,
             headers_max: 100,
             header_bytes_max: 32 << 10,
             streams_max: 128,

@@ -53,6 +53,11 @@ impl Joined {
         }
     }
 
+    /// All pieces, without copying them.
+    pub fn into_blocks(self) -> impl Iterator<Item = Bytes> {
+        std::iter::once(self.only).chain(self.blocks.into_iter().map(BytesMut::freeze))
+    }
+
     fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let spare = self.blocks.last().map_or(0, |block| block.capacity() - block.len());

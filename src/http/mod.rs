@@ -29,13 +29,14 @@ mod router;
 mod server;
 mod service;
 pub mod shutdown;
+mod spool;
 mod stall;
 mod timer;
 mod tls;
 pub mod websocket;
 
 pub use auth::{Authenticator, Caller, Scheme};
-pub use body::{Body, Buffered, Chunks, Error as BodyError, Room};
+pub use body::{Body, Buffered, Chunks, Error as BodyError, Keeping, Room};
 pub use config::{Config, TlsConfig};
 pub use error::Error;
 pub use failure::Failure;

@@ -32,6 +32,13 @@ pub struct Request {
     pub(super) upgrades: Upgrades,
 }
 
+impl Request {
+    /// The part of the path in the place of `name` in the route's pattern.
+    pub fn capture(&self, name: &str) -> Option<&str> {
+        self.captures.iter().find(|(captured, _)| captured == name).map(|(_, value)| value.as_str())
+    }
+}
+
 /// Lets sockets go on after their requests are answered.
 #[derive(Clone)]
 pub(super) struct Upgrades {

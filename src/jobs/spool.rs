@@ -1,10 +1,8 @@
 //! Audio of waiting jobs, one file each.
 
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -59,7 +57,7 @@ pub enum Unread {
 impl Audio for Spool {
     fn has_room(&self, bytes: u64) -> bool {
         // If the system does not report it, writing will.
-        free_bytes(&self.folder).is_none_or(|free| free >= bytes.saturating_add(self.free_bytes_min))
+        state::free_bytes(&self.folder).is_none_or(|free| free >= bytes.saturating_add(self.free_bytes_min))
     }
 
     fn write(&self, id: JobId, bytes: Bytes) -> Answer<'_, [u8; 32]> {
@@ -209,20 +207,6 @@ pub fn is_shortage(error: &io::Error) -> bool {
             error.kind(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::OutOfMemory
         )
-}
-
-/// Bytes that an unprivileged process may still write to the disk that holds `folder`.
-fn free_bytes(folder: &Path) -> Option<u64> {
-    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
-    let mut stats = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `path` is a NUL-terminated string that outlives the call, and `stats` has room for the result.
-    let result = unsafe { libc::statvfs(path.as_ptr(), stats.as_mut_ptr()) };
-    if result != 0 {
-        return None;
-    }
-    // SAFETY: statvfs returned 0, so it has filled `stats` (POSIX.1-2017, fstatvfs).
-    let stats = unsafe { stats.assume_init() };
-    Some(stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
 #[cfg(test)]

@@ -1,26 +1,18 @@
 //! Tokens: what a key's holder gives to a browser instead of the key.
 //!
-//! A token is a JSON Web Token (RFC 7519) in the compact form of a JSON Web Signature (RFC 7515):
-//!
-//! ```text
-//! base64url({"alg":"HS256","typ":"JWT"}) . base64url(claims) . base64url(HMAC-SHA256(key, what stands before))
-//! ```
-//! There is one algorithm, and a header has one spelling: any other header is refused before it is read, `none`
-//! and a public-key algorithm alike (RFC 8725, section 3.1). The signing key is `keys.signing` in the state
-//! directory, made once; without it all tokens are invalid, which their short life makes harmless.
+//! A token is a JSON Web Token ([`crate::jwt`]). The signing key is `keys.signing` in the state directory, made
+//! once; without it all tokens are invalid, which their short life makes harmless.
 //!
 //! A token names the key that it was made with, so it ends with that key, and never allows more.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use data_encoding::BASE64URL_NOPAD;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
-use sha2::Sha256;
 use uuid::Uuid;
 
 use super::scope::Scopes;
 use super::secret::KeyId;
+use crate::jwt;
 
 /// The life of a token whose maker does not say how long it may be.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
@@ -28,8 +20,6 @@ pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
 pub const TTL_MAX: Duration = Duration::from_secs(3600);
 
 pub(super) const SIGNING_KEY_BYTES: usize = 32;
-/// `{"alg":"HS256","typ":"JWT"}`.
-const HEADER: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9";
 /// Longer than any token that is made here.
 const TOKEN_CHARACTERS_MAX: usize = 1024;
 /// How far the clocks of servers that share a state directory may differ. A token may come from that far in
@@ -78,24 +68,15 @@ impl Signer {
             exp: iat.saturating_add(ttl.min(TTL_MAX).as_secs()),
             jti: Uuid::new_v4(),
         };
-        // Texts and numbers always serialize.
-        let claims = serde_json::to_vec(&claims).unwrap_or_default();
-        let signed = format!("{HEADER}.{}", BASE64URL_NOPAD.encode(&claims));
-        let signature = self.mac(&signed).finalize().into_bytes();
-        format!("{signed}.{}", BASE64URL_NOPAD.encode(&signature))
+        jwt::sign(&self.0, &claims)
     }
 
-    /// What `text` says, if it was signed here and is valid at `now`.
+    /// The token in `text`, if it was signed here and is valid at `now`.
     pub fn check(&self, text: &str, now: SystemTime) -> Option<Token> {
-        if !is_token(text) || text.len() > TOKEN_CHARACTERS_MAX {
+        if text.len() > TOKEN_CHARACTERS_MAX {
             return None;
         }
-        let (signed, signature) = text.rsplit_once('.')?;
-        let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).ok()?;
-        // In constant time.
-        self.mac(signed).verify_slice(&signature).ok()?;
-        let (_, claims) = signed.split_once('.')?;
-        let claims: Claims = serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?).ok()?;
+        let claims: Claims = jwt::check(&self.0, text)?;
         let now = unix_seconds(now);
         let is_valid = now < claims.exp
             && claims.iat <= now.saturating_add(CLOCK_SKEW.as_secs())
@@ -107,18 +88,6 @@ impl Signer {
             expires: UNIX_EPOCH + Duration::from_secs(claims.exp),
         })
     }
-
-    fn mac(&self, signed: &str) -> Hmac<Sha256> {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length; this is a bug");
-        mac.update(signed.as_bytes());
-        mac
-    }
-}
-
-/// Whether `text` has the header of a token. A key never has.
-pub(super) fn is_token(text: &str) -> bool {
-    text.strip_prefix(HEADER).is_some_and(|rest| rest.starts_with('.'))
 }
 
 fn unix_seconds(time: SystemTime) -> u64 {
@@ -127,6 +96,7 @@ fn unix_seconds(time: SystemTime) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use data_encoding::BASE64URL_NOPAD;
     use proptest::prelude::*;
 
     use super::super::Secret;
@@ -150,8 +120,7 @@ mod tests {
             BASE64URL_NOPAD.encode(header.as_bytes()),
             BASE64URL_NOPAD.encode(claims.as_bytes())
         );
-        let signature = signer().mac(&signed).finalize().into_bytes();
-        format!("{signed}.{}", BASE64URL_NOPAD.encode(&signature))
+        jwt::with_signature(&signer().0, &signed)
     }
 
     #[test]
@@ -231,7 +200,7 @@ mod tests {
         #[test]
         fn any_text_is_answered(text in any::<String>()) {
             prop_assert_eq!(signer().check(&text, at(0)), None);
-            prop_assert_eq!(signer().check(&format!("{HEADER}.{text}"), at(0)), None);
+            prop_assert_eq!(signer().check(&format!("{}.{text}", jwt::HEADER), at(0)), None);
         }
     }
 }

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use super::scope::Scopes;
 use super::secret::{self, KeyId};
 use super::store::{Pepper, Record, Store};
-use super::token::{Signer, TTL_MAX, Token, is_token};
+use super::token::{Signer, TTL_MAX, Token};
 use super::{Error, public_id};
+use crate::jwt;
 use crate::share::Tenants;
 
 /// The longest that a key revoked or created by another process goes unnoticed.
@@ -100,7 +101,7 @@ impl Verifier {
     /// If the keys cannot be read: then every caller is refused.
     pub async fn verify(&self, key: &str) -> Result<Option<Identity>, Error> {
         let now = SystemTime::now();
-        if is_token(key) {
+        if jwt::is_token(key) {
             let Some(token) = self.shared.signer.check(key, now) else { return Ok(None) };
             return Ok(identity_of(token, &*self.records().await?, now));
         }

@@ -1,19 +1,13 @@
-//! Tokens for joining a room: short-lived JSON Web Tokens (RFC 7519), signed with HMAC-SHA256.
+//! Tokens for joining a room: short-lived JSON Web Tokens ([`crate::jwt`]).
 //!
 //! The claims follow LiveKit (`video.room`, `sub`, `kind`), so that clients that inspect their token find familiar
 //! names.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use sha2::Sha256;
 
 use super::seat::Kind;
+use crate::jwt;
 
-/// The only accepted header: a token cannot choose its algorithm.
-const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 const TOKEN_BYTES_MAX: usize = 2048;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,21 +46,6 @@ impl Claims {
     }
 }
 
-/// Signs `claims`.
-pub fn jwt(secret: &[u8], claims: &impl Serialize) -> String {
-    let claims = serde_json::to_vec(claims).unwrap_or_default();
-    let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(claims));
-    let signature = URL_SAFE_NO_PAD.encode(mac(secret, &signed).finalize().into_bytes());
-    format!("{signed}.{signature}")
-}
-
-fn mac(secret: &[u8], signed: &str) -> Hmac<Sha256> {
-    let mut mac =
-        Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes a key of any length; this is a bug");
-    mac.update(signed.as_bytes());
-    mac
-}
-
 /// Signs tokens and checks them.
 #[derive(Clone)]
 pub struct Signer {
@@ -79,7 +58,7 @@ impl Signer {
     }
 
     pub fn sign(&self, claims: &Claims) -> String {
-        jwt(&self.secret, claims)
+        jwt::sign(&self.secret, claims)
     }
 
     /// The claims of a valid token that has not expired at `now`, in seconds of Unix time.
@@ -87,20 +66,16 @@ impl Signer {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
-        let (signed, signature) = token.rsplit_once('.')?;
-        mac(&self.secret, signed).verify_slice(&URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
-        let (header, claims) = signed.split_once('.')?;
-        let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
-        if header.get("alg").and_then(Value::as_str) != Some("HS256") {
-            return None;
-        }
-        let claims: Claims = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
+        let claims: Claims = jwt::check(&self.secret, token)?;
         (now < claims.exp && claims.video.room_join).then_some(claims)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
     use super::*;
 
     #[test]

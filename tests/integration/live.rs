@@ -425,20 +425,7 @@ async fn a_client_that_takes_nothing_in_is_cut_off() {
     let server = start(Config { write_timeout_ms: 100, ..Config::default() }).await;
     let mut socket = open(&server, RAW).await;
     socket.audio(&[0; 3200]).await;
-    let flood = async {
-        loop {
-            socket.control("Finalize").await;
-        }
-    };
-    let cut = async {
-        while server.live.streams() > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::select! {
-        () = flood => unreachable!("it goes on for ever"),
-        () = cut => {}
-    }
+    server.send_until_cut(async || socket.control("Finalize").await).await;
 }
 
 /// The same stream, as SDKs in browsers open it: nothing but a URL and a subprotocol.

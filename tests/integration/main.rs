@@ -2,6 +2,7 @@
 
 mod audio;
 mod autobahn;
+mod browser;
 mod callers;
 mod captions;
 mod channels;
@@ -12,6 +13,8 @@ mod commands;
 mod confidential;
 mod configured;
 mod console;
+mod console_management;
+mod console_pages;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod corpus;
@@ -48,6 +51,7 @@ mod loading;
 mod manage;
 mod openai;
 mod openai_sdks;
+mod openai_tools;
 mod overlap;
 mod program;
 mod protocol;
@@ -62,6 +66,7 @@ mod several_models;
 mod shares;
 mod socket;
 mod speak;
+mod speak_callbacks;
 mod speakers;
 mod speakers_live;
 mod speech;

@@ -63,11 +63,17 @@ pub fn go(program: &str) -> Option<Command> {
 
 /// The result that a client prints; all use the same form.
 pub async fn printed(mut client: Command) -> Value {
+    let text = text(&mut client).await;
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{client:?}: {error}: {text}"))
+}
+
+/// The text that `client` prints. It must succeed.
+pub async fn text(client: &mut Command) -> String {
     let output = client.stderr(Stdio::piped()).kill_on_drop(true).output();
     let output = tokio::time::timeout(PATIENCE, output).await.expect("in time").expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{client:?}: {errors}");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{client:?}: {error}: {errors}"))
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 #[tokio::test]

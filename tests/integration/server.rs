@@ -197,6 +197,7 @@ impl TestServer {
             slots: 4,
             encode_batch: 4,
             device: "script".into(),
+            prompt_tokens: verbatim::engine::TokenCount::default(),
         };
         let reader =
             Reader { info, gate: setup.gate, says: setup.says, heard: Vec::new(), terms: HashMap::new() };
@@ -272,6 +273,24 @@ impl TestServer {
             tokio::task::yield_now().await;
         }
         (server, open, first)
+    }
+
+    /// Sends again and again until the server has ended every stream.
+    pub async fn send_until_cut(&self, mut send: impl AsyncFnMut()) {
+        let flood = async {
+            loop {
+                send().await;
+            }
+        };
+        let cut = async {
+            while self.live.streams() > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::select! {
+            () = flood => unreachable!("it goes on for ever"),
+            () = cut => {}
+        }
     }
 
     pub fn url(&self, path: &str) -> String {

@@ -1,7 +1,5 @@
 //! `wss /v2/listen` over a real socket: the turns of a conversation, as the clients of the wire format know them.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use verbatim::live::Config;
@@ -381,20 +379,7 @@ async fn a_drain_ends_the_turn_of_every_stream() {
 async fn a_client_that_takes_nothing_in_is_cut_off() {
     let server = start(Config { write_timeout_ms: 100, ..Config::default() }).await;
     let mut socket = open(&server, "").await;
-    let flood = async {
-        loop {
-            socket.control("Configure").await;
-        }
-    };
-    let cut = async {
-        while server.live.streams() > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::select! {
-        () = flood => unreachable!("it goes on for ever"),
-        () = cut => {}
-    }
+    server.send_until_cut(async || socket.control("Configure").await).await;
 }
 
 /// Real speech, through the built program: the model of turns waits for the second half of a sentence, and not for more

@@ -20,7 +20,7 @@ use std::time::SystemTime;
 use uuid::Uuid;
 
 use super::parameters::{CallbackMethod, LiveParameters, Parameters};
-use super::{Services, State, error, language, raw, terms};
+use super::{Services, error, language, raw, terms};
 use crate::engine::TenantId;
 use crate::fetch::{self, without_user};
 use crate::http::websocket::{self, Limits};
@@ -51,6 +51,10 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         return Err(error::no_speakers(asked));
     }
     let callback = callback_address(&services, request.id, &caller, &parameters.common).await?;
+    let voices = match parameters.common.identify_speakers {
+        true => Some(services.voices.latest(caller.tenant).await),
+        false => None,
+    };
     let options = Options {
         format: raw::of_stream(&parameters.common)?,
         multichannel: parameters.common.multichannel,
@@ -62,18 +66,14 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         voice: false,
         voice_threshold: None,
         speakers: parameters.common.speakers(),
-        voices: parameters.common.identify_speakers.then(|| services.voices.of(caller.tenant)),
+        voices,
         prompt: None,
         bias: terms::terms(&parameters.common),
         tenant: TenantId(caller.tenant),
     };
-    if services.readiness.state() == State::Draining {
-        return Err(error::stopping());
-    }
+    services.refuse_while_draining()?;
     let permit = live.admit(TenantId(caller.tenant))?;
-    let config = live.config();
-    let limits =
-        Limits { frame_bytes_max: config.message_bytes_max, message_bytes_max: config.message_bytes_max };
+    let limits = Limits::of_message(live.config().message_bytes_max);
     let asked = Asked { request_id: request.id, created, parameters };
     // Boxed: a task is sized for the largest value it ever holds, and idle streams would pay for it.
     let opening = Box::new((permit, options, asked, callback));

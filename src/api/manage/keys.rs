@@ -9,7 +9,7 @@ use url::form_urlencoded;
 use uuid::Uuid;
 
 use super::date;
-use super::project::{Message, capture, manager};
+use super::project::{Message, manager};
 use crate::api::error;
 use crate::api::json_body::read;
 use crate::api::services::Services;
@@ -210,7 +210,7 @@ async fn of_organisation(services: &Services, tenant: u64) -> Result<Vec<Key>, F
 
 /// The key that the path names: by its UUID, or by its id as the operator sees it.
 fn named<'a>(request: &Request, keys: &'a [Key]) -> Result<&'a Key, Failure> {
-    let name = capture(request, "key_id").unwrap_or_default();
+    let name = request.capture("key_id").unwrap_or_default();
     let (uuid, id) = (Uuid::parse_str(name).ok(), KeyId::parse(name));
     let is_named = |key: &&Key| uuid == Some(public_id::of_key(&key.id)) || id.as_ref() == Some(&key.id);
     keys.iter().find(is_named).ok_or_else(|| error::nothing_such("API key"))

@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use serde::Serialize;
 use uuid::Uuid;
 
-use super::project::{capture, manager};
+use super::project::manager;
 use crate::api::answer::ARCHITECTURE;
 use crate::api::error;
 use crate::api::services::Services;
@@ -52,7 +52,7 @@ struct Model {
     name: String,
     canonical_name: String,
     architecture: &'static str,
-    /// Empty before the model is first loaded.
+    /// Empty if its files don't tell, until the model is first loaded.
     languages: Vec<String>,
     version: String,
     uuid: Uuid,
@@ -67,7 +67,7 @@ impl Model {
             canonical_name: model.name.clone(),
             name: model.name.clone(),
             architecture: ARCHITECTURE,
-            languages: model.info.as_ref().map(|info| info.languages.clone()).unwrap_or_default(),
+            languages: model.languages.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uuid: model.uuid,
             batch: true,
@@ -91,7 +91,7 @@ pub(super) async fn of_project(services: Arc<Services>, request: Request) -> Res
 
 pub(super) async fn one_of_project(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     manager(&services, &request, Permission::ProjectRead).await?;
-    named(&services, capture(&request, "model_id").unwrap_or_default())
+    named(&services, request.capture("model_id").unwrap_or_default())
 }
 
 /// The answer with the model of this UUID or name.

@@ -46,16 +46,11 @@ pub(super) async fn manager(
     permission: Permission,
 ) -> Result<Caller, Failure> {
     let caller = services.authenticator.manager(&request.headers, permission).await?;
-    let named = capture(request, "project_id").and_then(|id| Uuid::parse_str(id).ok());
+    let named = request.capture("project_id").and_then(|id| Uuid::parse_str(id).ok());
     if named != Some(public_id::of_organisation(caller.tenant)) {
         return Err(error::no_such_project());
     }
     Ok(caller)
-}
-
-/// The part of the path in the place of `name`.
-pub(super) fn capture<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
-    request.captures.iter().find(|(captured, _)| captured == name).map(|(_, value)| value.as_str())
 }
 
 pub(super) async fn list(services: Arc<Services>, request: Request) -> Result<Response, Failure> {

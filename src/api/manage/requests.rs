@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::filter;
 use super::period::Period;
-use super::project::{capture, manager};
+use super::project::manager;
 use crate::api::error;
 use crate::api::services::Services;
 use crate::http::{Caller, Failure, Request, Response, json};
@@ -129,7 +129,7 @@ fn number(query: &str, name: &'static str, most: u64) -> Result<Option<u64>, Fai
 
 pub(super) async fn one(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = manager(&services, &request, Permission::UsageRead).await?;
-    let id = capture(&request, "request_id").and_then(|id| Uuid::parse_str(id).ok());
+    let id = request.capture("request_id").and_then(|id| Uuid::parse_str(id).ok());
     let row = match id {
         Some(id) => find(&services, &caller, id).await?,
         None => None,

@@ -33,9 +33,9 @@ struct Usage<R> {
 /// The use of a day.
 #[derive(Serialize)]
 struct Amounts {
-    /// Of audio.
+    /// Hours of audio.
     hours: f64,
-    /// Of audio, each channel counted.
+    /// Hours of audio, each channel counted.
     total_hours: f64,
     agent_hours: f64,
     /// Language models are not the server's.

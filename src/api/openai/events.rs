@@ -67,7 +67,7 @@ pub async fn stream(
     Ok(streamed(EVENTS, pieces(receiver, work.boxed())))
 }
 
-/// What `work` sends, while it is polled here.
+/// The pieces that `work` sends. It runs while the stream is polled.
 fn pieces(
     receiver: UnboundedReceiver<Bytes>,
     work: BoxFuture<'static, ()>,

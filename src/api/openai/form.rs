@@ -1,4 +1,5 @@
-//! Multipart forms (RFC 7578), read as they arrive: the file is kept once, other fields are small.
+//! Multipart forms (RFC 7578), read as they arrive: the file is kept once, outside memory if it is large; other fields are
+//! small.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -11,7 +12,7 @@ use multer::Multipart;
 use super::super::decode::Fetched;
 use super::super::source;
 use super::error::{invalid, malformed};
-use crate::http::{Body, BodyError, Failure, Joined};
+use crate::http::{Body, BodyError, Buffered, Failure, Joined, Keeping, Room};
 
 /// Fields of a form, known or not.
 const FIELDS_MAX: usize = 1000;
@@ -19,6 +20,8 @@ const FIELDS_MAX: usize = 1000;
 const TEXT_BYTES_MAX: usize = 64 << 10;
 /// The length of a clip of a speaker, as a data URL: 10 s of uncompressed audio.
 const CLIP_BYTES_MAX: usize = 8 << 20;
+/// The length of all fields but the file: as many clips as one request may have, and text.
+const KEPT_BYTES_MAX: usize = 4 * CLIP_BYTES_MAX + (1 << 20);
 /// The length of the head of a field, and of what comes before the first one.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
@@ -62,6 +65,7 @@ pub fn boundary(headers: &HeaderMap) -> Result<String, Failure> {
 pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, Failure> {
     let mut chunks = body.chunks()?;
     let head = AtomicUsize::new(0);
+    let (kept, mut room) = (chunks.keep(), chunks.room());
     let parts = {
         let pieces = stream::unfold(&mut chunks, |chunks| async {
             // `multer` reads on as long as more is ready, and would hold the form a second time.
@@ -77,58 +81,71 @@ pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, 
             };
             Some((piece, chunks))
         });
-        parts(Multipart::new(pieces, boundary), &head, known).await
+        parts(Multipart::new(pieces, boundary), &head, known, (kept, &mut room)).await
     };
     let (file, fields) = parts?;
-    // What follows the last boundary means nothing, and the connection goes on after it.
+    // Bytes after the last boundary mean nothing (RFC 2046, section 5.1.1); the connection goes on after them.
     while chunks.next().await?.is_some() {}
     let file =
         file.ok_or_else(|| invalid("file", "You must provide a file: the field `file` of the form."))?;
-    if file.is_empty() {
+    let bytes = file.bytes();
+    if bytes.is_empty() {
         return Err(invalid("file", "The file is empty."));
     }
-    Ok(Form { file: Fetched { bytes: file, held: Box::new(chunks.into_room()) }, fields })
+    Ok(Form { file: Fetched { bytes, held: Box::new((file, room)) }, fields })
 }
 
 async fn parts(
     mut form: Multipart<'_>,
     head: &AtomicUsize,
     known: &[&str],
-) -> Result<(Option<Bytes>, Vec<Field>), Failure> {
-    let (mut file, mut fields) = (None, Vec::new());
+    (kept, room): (Keeping, &mut Room),
+) -> Result<(Option<Buffered>, Vec<Field>), Failure> {
+    let (mut unused, mut file, mut fields, mut left) = (Some(kept), None, Vec::new(), KEPT_BYTES_MAX);
     for _ in 0..FIELDS_MAX {
         head.store(0, Relaxed);
         let Some(mut part) = form.next_field().await.map_err(refused)? else { return Ok((file, fields)) };
         let (name, key) = part.name().map(split).unwrap_or_default();
         let most = match name.as_str() {
-            "file" if file.is_some() => return Err(invalid("file", "The form has the field `file` twice.")),
-            "file" => usize::MAX,
+            "file" => {
+                let twice = || invalid("file", "The form has the field `file` twice.");
+                let mut kept = unused.take().ok_or_else(twice)?;
+                while let Some(piece) = next(&mut part, head).await? {
+                    kept.add(piece).await?;
+                }
+                file = Some(kept.finish().await?);
+                continue;
+            }
             "known_speaker_references" => CLIP_BYTES_MAX,
             name if known.contains(&name) => TEXT_BYTES_MAX,
-            _ => 0,
+            _ => {
+                while next(&mut part, head).await?.is_some() {}
+                continue;
+            }
         };
         let mut bytes = Joined::default();
-        loop {
-            head.store(0, Relaxed);
-            let Some(piece) = part.chunk().await.map_err(refused)? else { break };
-            if most > 0 {
-                bytes.add(piece);
-            }
-            if most > 0 && bytes.len() > most {
+        while let Some(piece) = next(&mut part, head).await? {
+            room.add(piece.len())?;
+            bytes.add(piece);
+            if bytes.len() > most {
                 return Err(invalid(&name, format!("`{name}` is longer than {most} bytes.")));
             }
-        }
-        match (name.as_str(), most) {
-            ("file", _) => file = Some(bytes.finish()),
-            (_, 0) => {}
-            (_, _) => {
-                let value = String::from_utf8(bytes.finish().into());
-                let value = value.map_err(|_| invalid(&name, format!("`{name}` is not text in UTF-8.")))?;
-                fields.push(Field { name, key, value });
+            if bytes.len() > left {
+                let message = format!("The fields beside the file are longer than {KEPT_BYTES_MAX} bytes.");
+                return Err(malformed(message));
             }
         }
+        left -= bytes.len();
+        let value = String::from_utf8(bytes.finish().into());
+        let value = value.map_err(|_| invalid(&name, format!("`{name}` is not text in UTF-8.")))?;
+        fields.push(Field { name, key, value });
     }
     Err(malformed(format!("The form has more than {FIELDS_MAX} fields.")))
+}
+
+async fn next(part: &mut multer::Field<'_>, head: &AtomicUsize) -> Result<Option<Bytes>, Failure> {
+    head.store(0, Relaxed);
+    part.chunk().await.map_err(refused)
 }
 
 /// `name[key]` or `name`.

@@ -5,7 +5,7 @@
 //!  multipart  parameters    as for /v1/listen           └▶ events.rs, as text becomes final
 //! ```
 //! Shapes are those of OpenAI's API reference and its SDKs' types (openai/openai-openapi, openai/openai-python). Failures
-//! of these paths have that API's form: `error.rs` rewrites every [`crate::http::Failure`].
+//! take that API's form too: `error.rs` rewrites every [`crate::http::Failure`].
 
 mod answer;
 pub(super) mod error;

@@ -32,8 +32,7 @@ pub(in crate::api) async fn list(services: Arc<Services>, request: Request) -> R
 /// `GET /v1/models/{model}`: any name that a request may have as its `model`.
 pub(in crate::api) async fn one(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     services.authenticator.holder(&request.headers).await?;
-    let path = request.captures.iter().find(|(name, _)| name == "model").map(|(_, path)| path.as_str());
-    let name = decoded(path.unwrap_or_default());
+    let name = decoded(request.capture("model").unwrap_or_default());
     if is_wire(&request.headers) {
         return manage::models::named(&services, &name);
     }

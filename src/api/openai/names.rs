@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a client's `model` means. Clients name models of the hosted service, such as `whisper-1`.
+/// The meanings of `model` in requests. Clients name models of the hosted service, such as `whisper-1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

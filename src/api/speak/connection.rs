@@ -7,9 +7,10 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tokio::time::timeout;
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
+use super::super::line::{self, DONE, End, Left, STOPPING};
 use super::format::TEXT_CHARACTERS_MAX;
 use super::wire::{Message, Said};
 use crate::http::websocket::{self, ReadError, Socket};
@@ -22,20 +23,16 @@ use crate::usage::{self, Work};
 pub const BYTES_MAX: u64 = 64 << 10;
 /// Bytes of audio in a message.
 const CHUNK_BYTES: usize = 16 << 10;
+/// A client that waits for sound gets a ping after as long without a message. LiveKit's plugin gives up after 10 s, which
+/// a busy machine may need for a piece; a frame of any kind renews its patience.
+const PING_AFTER: Duration = Duration::from_secs(4);
 /// The limits of the wire format on flushes.
 const FLUSHES_MAX: usize = 20;
 const FLUSHES_WITHIN: Duration = Duration::from_secs(60);
-/// How long a client may take to answer a close frame.
-const GOODBYE: Duration = Duration::from_secs(2);
 /// A message that was not understood is closed with the code of one that is too large.
 const TOO_LARGE: u16 = 1009;
 
-/// How a stream ends: a close code and its reason, in the wire format's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct End(u16, &'static str);
-
-const DONE: End = End(1000, "");
-const STOPPING: End = End(1001, "The server is stopping.");
+// The close codes and reasons of the wire format.
 const NO_TEXT: End = End(1003, "MESSAGE-0000: Input message isn't a supported websocket message type.");
 const UNKNOWN: End = End(1008, "DATA-0000: Input message isn't recognized as a valid command.");
 const TOO_FAST: End = End(1008, "DATA-0001: Too many input characters submitted in recent time window.");
@@ -43,21 +40,6 @@ const TOO_LONG: End = End(TOO_LARGE, "BIG-0001: Input text has too many characte
 const FAILED: End = End(1011, "NET-0000: Internal server error.");
 const IDLE: End = End(1011, "NET-0001: Failed to receive message.");
 const SLOW: End = End(1011, "NET-0002: Failed to send message.");
-
-/// Why the loop ended.
-enum Left {
-    /// Close with this.
-    With(End),
-    /// The client closed, or broke the protocol: answer with this code.
-    Answer(Option<u16>, &'static str),
-    Gone,
-}
-
-impl From<std::io::Error> for Left {
-    fn from(_: std::io::Error) -> Self {
-        Self::Gone
-    }
-}
 
 pub struct Connection {
     socket: Socket,
@@ -70,6 +52,8 @@ pub struct Connection {
     flushes: VecDeque<Instant>,
     /// Answers to flushes and clears are numbered.
     sequence_id: u64,
+    /// When the last frame was sent, or the client began to wait for one.
+    sent: Instant,
     /// How to close once everything is spoken; none while text may come.
     end: Option<End>,
 }
@@ -77,7 +61,8 @@ pub struct Connection {
 impl Connection {
     pub fn new(socket: Socket, dictation: Dictation, format: Format, metadata: Message) -> Self {
         let (encoder, flushes, sequence_id, end) = (None, VecDeque::new(), 0, None);
-        Self { socket, dictation, format, metadata, encoder, flushes, sequence_id, end }
+        let sent = Instant::now();
+        Self { socket, dictation, format, metadata, encoder, flushes, sequence_id, sent, end }
     }
 
     /// Runs the stream to its end.
@@ -88,13 +73,9 @@ impl Connection {
         };
         // Withdraws what is being spoken before the closing handshake.
         self.dictation.clear();
-        let (code, reason, awaits_goodbye) = match left {
-            Left::With(End(code, reason)) => (Some(code), reason, true),
-            Left::Answer(code, reason) => (code, reason, false),
-            Left::Gone => return tracing::info!(reason = "gone", "stream of text ended"),
-        };
+        let (code, reason) = left.told();
         tracing::info!(code, reason, "stream of text ended");
-        let _ = timeout(GOODBYE, farewell(&mut self.socket, code, reason, awaits_goodbye)).await;
+        line::close(&mut self.socket, &left).await;
     }
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
@@ -130,6 +111,7 @@ impl Connection {
                     Ok(spoken) => self.give(spoken).await,
                     Err(_) => Err(Left::With(FAILED)),
                 },
+                () = sleep_until((self.sent + PING_AFTER).into()), if !is_silent => self.ping().await,
                 () = stop.cancelled(), if self.end.is_none() => {
                     self.finish(STOPPING);
                     Ok(())
@@ -168,11 +150,18 @@ impl Connection {
                 Err(Left::With(TOO_LONG))
             }
             Said::Speak { text } => {
+                let was_silent = self.dictation.is_silent();
                 self.dictation.push(&text).map_err(|_| Left::With(TOO_FAST))?;
+                if was_silent {
+                    self.sent = Instant::now();
+                }
                 usage::worked(Work { characters: text.chars().count() as u64, ..Work::default() });
                 Ok(())
             }
             Said::Flush if self.may_flush(Instant::now()) => {
+                if self.dictation.is_silent() {
+                    self.sent = Instant::now();
+                }
                 self.dictation.flush();
                 Ok(())
             }
@@ -245,13 +234,21 @@ impl Connection {
             let sent = within(self.write_timeout(), self.socket.send_binary(chunk)).await;
             // A frame was begun, so no close frame can follow.
             sent.ok_or_else(cut)??;
+            self.sent = Instant::now();
         }
         Ok(())
+    }
+
+    async fn ping(&mut self) -> Result<(), Left> {
+        let sent = within(self.write_timeout(), self.socket.ping()).await;
+        self.sent = Instant::now();
+        Ok(sent.ok_or_else(cut)??)
     }
 
     async fn send(&mut self, message: &Message) -> Result<(), Left> {
         let text = serde_json::to_string(message).map_err(std::io::Error::other)?;
         let sent = within(self.write_timeout(), self.socket.send_text(text)).await;
+        self.sent = Instant::now();
         Ok(sent.ok_or_else(cut)??)
     }
 
@@ -268,15 +265,4 @@ fn cut() -> Left {
 fn failed(error: &encode::Error) -> Left {
     tracing::warn!(%error, "speech could not be encoded");
     Left::With(FAILED)
-}
-
-/// Sends a close frame, and waits for the client's unless it has come.
-async fn farewell(socket: &mut Socket, code: Option<u16>, reason: &str, awaits_goodbye: bool) {
-    if socket.close(code, reason).await.is_err() {
-        return;
-    }
-    if awaits_goodbye {
-        while !matches!(socket.next().await, Ok(websocket::Message::Close(_)) | Err(_)) {}
-    }
-    socket.linger().await;
 }

@@ -14,7 +14,7 @@ pub(super) use asyncapi::socket;
 use std::sync::Arc;
 
 use super::parameters::TurnParameters;
-use super::{Services, State, error, language, raw, terms};
+use super::{Services, error, language, raw, terms};
 use crate::engine::{LanguageChoice, TenantId};
 use crate::http::websocket::{self, Limits};
 use crate::http::{Failure, Request, Response};
@@ -54,13 +54,9 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         bias: terms::terms(&parameters.common),
         tenant: TenantId(caller.tenant),
     };
-    if services.readiness.state() == State::Draining {
-        return Err(error::stopping());
-    }
+    services.refuse_while_draining()?;
     let permit = live.admit(TenantId(caller.tenant))?;
-    let config = live.config();
-    let limits =
-        Limits { frame_bytes_max: config.message_bytes_max, message_bytes_max: config.message_bytes_max };
+    let limits = Limits::of_message(live.config().message_bytes_max);
     let asked = Asked { request_id: request.id, parameters, is_multilingual };
     // Boxed: a task is sized for the largest value it ever holds, and idle streams would pay for it.
     let opening = Box::new((permit, options, asked));

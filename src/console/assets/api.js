@@ -148,12 +148,13 @@ export async function token() {
  * A request to the public API.
  *
  * @param {string} path as `/v1/listen?model=base`
- * @param {RequestInit} [init]
+ * @param {RequestInit & { scheme?: string }} [init] `scheme`: "Token" for answers in the wire format, where clients of
+ *   OpenAI get another
  * @returns {Promise<Response>} a successful answer, its body unread
  */
-export async function fetchPublic(path, init = {}) {
+export async function fetchPublic(path, { scheme = "Bearer", ...init } = {}) {
   const headers = new Headers(init.headers);
-  headers.set("authorization", `Bearer ${await token()}`);
+  headers.set("authorization", `${scheme} ${await token()}`);
   return request(path, { ...init, headers, credentials: "omit" });
 }
 

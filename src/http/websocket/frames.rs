@@ -12,6 +12,13 @@ pub struct Limits {
     pub message_bytes_max: u64,
 }
 
+impl Limits {
+    /// For messages that may come in one frame.
+    pub const fn of_message(bytes_max: u64) -> Self {
+        Self { frame_bytes_max: bytes_max, message_bytes_max: bytes_max }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     Text(String),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::room::token::jwt;
+use crate::jwt;
 use crate::secret::Secret;
 
 /// The account at the server.
@@ -72,7 +72,7 @@ impl Account {
     ) -> String {
         let nbf = now.saturating_sub(EARLY_SECONDS);
         let claims = Claims { iss: &self.key, sub, nbf, exp: now + seconds, kind, video };
-        jwt(self.secret.expose().as_bytes(), &claims)
+        jwt::sign(self.secret.expose().as_bytes(), &claims)
     }
 
     /// A caller's token: the right to speak and hear. `now`: seconds of Unix time, here and below.

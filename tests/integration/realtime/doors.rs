@@ -1,7 +1,5 @@
 //! Who is let in, and how sessions end.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use verbatim::live::Config;
 
@@ -80,20 +78,7 @@ async fn two_organisations_have_their_own_words_and_their_share() {
 async fn a_client_that_takes_nothing_in_is_cut_off() {
     let server = start(Config { write_timeout_ms: 100, ..Config::default() }).await;
     let (mut socket, _) = open(&server).await;
-    let flood = async {
-        loop {
-            socket.text("nonsense").await;
-        }
-    };
-    let cut = async {
-        while server.live.streams() > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::select! {
-        () = flood => unreachable!("it goes on for ever"),
-        () = cut => {}
-    }
+    server.send_until_cut(async || socket.text("nonsense").await).await;
 }
 
 #[tokio::test]

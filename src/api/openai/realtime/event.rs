@@ -136,7 +136,7 @@ pub struct Language {
     pub code: String,
 }
 
-/// What was used: seconds of audio.
+/// The seconds of audio that an item used.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Usage {

@@ -32,7 +32,7 @@ use url::form_urlencoded;
 
 use super::error::{invalid, no_such_model};
 use super::models::is_served;
-use crate::api::{Services, State, error};
+use crate::api::Services;
 use crate::engine::TenantId;
 use crate::http::websocket::{self, Limits, offered_protocols};
 use crate::http::{Caller, Failure, Request, Response};
@@ -56,17 +56,14 @@ pub async fn realtime(services: Arc<Services>, request: Request) -> Result<Respo
     if let Some(model) = named.as_deref().filter(|model| !is_served(&services, model)) {
         return Err(no_such_model(model));
     }
-    if services.readiness.state() == State::Draining {
-        return Err(error::stopping());
-    }
+    services.refuse_while_draining()?;
     let deadline = Deadline::after(services.processing_timeout);
     let model = services.models.choose(named.as_deref(), Some(deadline)).await?;
     let (settings, model) =
         secret::settings(&services, Settings::new(named), model, update.as_deref()).await?;
     let live = model.live();
     let permit = live.admit(TenantId(caller.tenant))?;
-    let message_bytes_max = live.config().realtime_message_bytes_max;
-    let limits = Limits { frame_bytes_max: message_bytes_max, message_bytes_max };
+    let limits = Limits::of_message(live.config().realtime_message_bytes_max);
     let is_beta = is_beta(&request.headers);
     // Boxed: a task is sized for the largest value it ever holds, and idle sessions would pay for it.
     let asked = Box::new(Asked { permit, tenant: caller.tenant, is_beta, settings, model });

@@ -11,6 +11,8 @@ const STATES = ["queued", "running", "delivering", "delivered", "dead"];
 const KINDS = { queued: "", running: "accent", delivering: "warning", delivered: "good", dead: "bad" };
 const REFRESH_MS = 5000;
 const LIMIT = 200;
+/** Of results that are not JSON. */
+const ENDINGS = { "text/plain": "txt", "text/vtt": "vtt", "application/x-subrip": "srt" };
 
 const stateBadge = (state) => element("span", { class: "badge", dataset: { kind: KINDS[state] ?? "" } },
   words.stateOf[state] ?? state);
@@ -168,7 +170,8 @@ class JobsPage extends HTMLElement {
   async #save(job) {
     try {
       const response = await callRaw("GET", `/console/api/jobs/${job.id}/result`);
-      save(`${job.id}.json`, await response.blob());
+      const type = (response.headers.get("content-type") ?? "").split(";")[0].trim();
+      save(`${job.id}.${ENDINGS[type] ?? "json"}`, await response.blob());
     } catch (error) {
       notify(error.message, "bad");
     }
