@@ -25,7 +25,8 @@ async fn stays_in_rooms_and_telephone_calls_are_logged_under_the_key_that_starte
     caller.send(json!({"type": "Close"})).await;
     assert_eq!(caller.goodbye().await, 1000);
     let stays = service.stays(1).await;
-    assert_eq!((stays[0].0.as_str(), stays[0].1), ("/STS/rooms/{room}", 1.0), "{stays:?}");
+    let (path, seconds) = &stays[0];
+    assert!(path == "/STS/rooms/{room}" && (0.9..=1.0).contains(seconds), "{stays:?}");
 
     let mut call = Call::dial(&service, &start("phone").await, "%2B14155550100").await;
     call.speak(&SECOND).await;
