@@ -40,7 +40,7 @@ export class Plot {
   #scale = element("div", { class: "plot-scale", "aria-hidden": "true" });
   #axis = element("div", { class: "plot-axis", "aria-hidden": "true" });
   #tip = element("div", { class: "plot-tip", hidden: true });
-  #table = element("div", { class: "table" });
+  #table = element("div", { class: "table", role: "region", tabindex: "0" });
   #title;
   node;
 
@@ -51,6 +51,7 @@ export class Plot {
     this.#least = least;
     this.#title = title;
     this.#svg.setAttribute("aria-label", title);
+    this.#table.setAttribute("aria-label", title);
     const details = element("details", { class: "plot-figures", ontoggle: () => this.#drawTable() },
       element("summary", {}, text.plot.figures), this.#table);
     const area = element("div", { class: "plot-area", onpointermove: (event) => this.#point(event),

@@ -32,7 +32,8 @@ class OperationsPage extends HTMLElement {
   #series = {};
   #problem = element("div", {});
   #stats = element("dl", { class: "grid operations-stats" });
-  #models = element("div", { class: "card" });
+  #modelRows = element("tbody", {});
+  #version = element("span", { class: "fine" });
   #plots = PLOTS.map(({ name, series, ...options }) => ({ plot: new Plot(words.plots[name].title, words.plots[name].about,
     series.map((name) => ({ name, label: words.series[name] })), options) }));
   #panels = Object.fromEntries(TABS.map((name) => [name, element("div", {
@@ -45,7 +46,7 @@ class OperationsPage extends HTMLElement {
     }, words.tabs[name]));
     const list = element("div", { class: "segments", role: "tablist", "aria-label": text.pages.operations,
       onkeydown: (event) => this.#move(event, tabs) }, tabs);
-    replace(this.#panels.overview, this.#stats, this.#models,
+    replace(this.#panels.overview, this.#stats, this.#models(),
       element("div", { class: "operations-plots" }, this.#plots.map(({ plot }) => plot.node)));
     replace(this, element("header", { class: "page-head" },
       element("div", {}, element("h1", {}, text.pages.operations), element("p", {}, words.about)), list),
@@ -116,6 +117,15 @@ class OperationsPage extends HTMLElement {
     }
   }
 
+  #models() {
+    const head = [words.model, words.state, words.device, words.slots, words.uses];
+    return element("div", { class: "card" },
+      element("div", { class: "card-head" }, element("h2", {}, words.models), this.#version),
+      element("div", { class: "table", role: "region", tabindex: "0", "aria-label": words.models }, element("table", {},
+        element("thead", {}, element("tr", {}, head.map((name) => element("th", { scope: "col" }, name)))),
+        this.#modelRows)));
+  }
+
   #draw(figures) {
     const last = (name) => this.#series[name]?.at(-1) ?? 0;
     const hour = (name) => (this.#series[name] ?? []).reduce((sum, value) => sum + value, 0);
@@ -133,19 +143,15 @@ class OperationsPage extends HTMLElement {
     ];
     replace(this.#stats, stats.map(([name, value, about]) => element("div", { class: "card stat" },
       element("dt", {}, name), element("dd", { class: "stat-value" }, value), element("dd", { class: "fine" }, about))));
-    const head = [words.model, words.state, words.device, words.slots, words.uses];
-    replace(this.#models, element("div", { class: "card-head" }, element("h2", {}, words.models),
-      element("span", { class: "fine" }, words.version(figures.version))),
-    element("div", { class: "table" }, element("table", {},
-      element("thead", {}, element("tr", {}, head.map((name) => element("th", { scope: "col" }, name)))),
-      element("tbody", {}, figures.models.map((model) => element("tr", {},
-        element("td", {}, element("strong", {}, model.name), " ",
-          model.is_default && element("span", { class: "badge" }, words.isDefault)),
-        element("td", {}, element("span", { class: "badge", dataset: { kind: MODEL_KINDS[model.state] ?? "" } },
-          words.modelIs[model.state] ?? model.state)),
-        element("td", {}, model.device ?? "–"),
-        element("td", {}, model.slots ?? "–"),
-        element("td", {}, model.is_default ? "–" : model.uses)))))));
+    replace(this.#version, words.version(figures.version));
+    replace(this.#modelRows, figures.models.map((model) => element("tr", {},
+      element("td", {}, element("strong", {}, model.name), " ",
+        model.is_default && element("span", { class: "badge" }, words.isDefault)),
+      element("td", {}, element("span", { class: "badge", dataset: { kind: MODEL_KINDS[model.state] ?? "" } },
+        words.modelIs[model.state] ?? model.state)),
+      element("td", {}, model.device ?? "–"),
+      element("td", {}, model.slots ?? "–"),
+      element("td", {}, model.is_default ? "–" : model.uses))));
     for (const { plot } of this.#plots) plot.draw(this.#times, this.#series);
   }
 
