@@ -19,7 +19,7 @@ pub const LIMITS: Limits = Limits { frame_bytes_max: 256 << 10, message_bytes_ma
 const GOODBYE: Duration = Duration::from_secs(2);
 
 const CLOSE_NORMAL: u16 = 1000;
-const CLOSE_RESTART: u16 = 1012;
+pub const CLOSE_RESTART: u16 = 1012;
 const CLOSE_INTERNAL: u16 = 1011;
 pub const CLOSE_ENDED: u16 = 4000;
 const CLOSE_IDLE: u16 = 4008;
@@ -43,24 +43,41 @@ pub enum Opening {
     Settings(Box<Settings>),
 }
 
-/// The connection is over. Holds the close code; none if the peer is gone.
-struct Over(Option<u16>);
+/// Why the connection is over.
+enum Over {
+    /// Close with this code.
+    With(u16),
+    /// The client has closed, with this code if any.
+    Closed(Option<u16>),
+    Gone,
+}
 
 impl From<std::io::Error> for Over {
     fn from(_: std::io::Error) -> Self {
-        Self(None)
+        Self::Gone
     }
 }
 
 impl From<audio::Error> for Over {
     fn from(_: audio::Error) -> Self {
-        Self(Some(CLOSE_INTERNAL))
+        Self::With(CLOSE_INTERNAL)
     }
 }
 
 /// Ends the connection if the agent is gone.
 fn there(is_there: bool) -> Result<(), Over> {
-    if is_there { Ok(()) } else { Err(Over(Some(CLOSE_ENDED))) }
+    if is_there { Ok(()) } else { Err(Over::With(CLOSE_ENDED)) }
+}
+
+/// Sends a close frame, and gives the client time to read it: `code` answers the client's own frame, or ends the
+/// connection.
+pub async fn goodbye(mut socket: Socket, code: Option<u16>) {
+    let farewell = async {
+        if socket.close(code, "").await.is_ok() {
+            socket.linger().await;
+        }
+    };
+    let _ = tokio::time::timeout(GOODBYE, farewell).await;
 }
 
 impl Connection {
@@ -74,13 +91,13 @@ impl Connection {
     /// Serves the connection until either side ends it.
     pub async fn run(mut self, opening: Opening) {
         self.is_owner = matches!(opening, Opening::Settings(_));
-        let Err(Over(code)) = self.serve(opening).await;
-        let Self { mut socket, seat, .. } = self;
+        let Err(over) = self.serve(opening).await;
+        let Self { socket, seat, .. } = self;
         drop(seat);
-        if let Some(code) = code
-            && socket.close(Some(code), "").await.is_ok()
-        {
-            let _ = tokio::time::timeout(GOODBYE, socket.linger()).await;
+        match over {
+            Over::With(code) => goodbye(socket, Some(code)).await,
+            Over::Closed(code) => goodbye(socket, code).await,
+            Over::Gone => {}
         }
     }
 
@@ -93,14 +110,14 @@ impl Connection {
         loop {
             tokio::select! {
                 message = self.socket.next_by(&mut self.idle) => {
-                    let message = message.ok_or(Over(Some(CLOSE_IDLE)))?;
+                    let message = message.ok_or(Over::With(CLOSE_IDLE))?;
                     self.idle.renew();
                     self.take(message).await?;
                 }
                 outbound = self.seat.from_agent.recv() => {
-                    self.give(outbound.ok_or(Over(Some(CLOSE_ENDED)))?).await?;
+                    self.give(outbound.ok_or(Over::With(CLOSE_ENDED))?).await?;
                 }
-                () = self.stop.cancelled() => return Err(Over(Some(CLOSE_RESTART))),
+                () = self.stop.cancelled() => return Err(Over::With(CLOSE_RESTART)),
             }
         }
     }
@@ -120,12 +137,9 @@ impl Connection {
             }
             Ok(Message::Ping(payload)) => return Ok(self.socket.pong(payload).await?),
             Ok(Message::Pong) => return Ok(()),
-            Ok(Message::Close(code)) => {
-                self.socket.close(code, "").await?;
-                return Err(Over(None));
-            }
-            Err(ReadError::Violation(violation)) => return Err(Over(Some(violation.code))),
-            Err(ReadError::Gone) => return Err(Over(None)),
+            Ok(Message::Close(code)) => return Err(Over::Closed(code)),
+            Err(ReadError::Violation(violation)) => return Err(Over::With(violation.code)),
+            Err(ReadError::Gone) => return Err(Over::Gone),
         };
         let is_there = match Said::read(&text) {
             Ok(Said::KeepAlive) => true,
@@ -137,7 +151,7 @@ impl Connection {
             Ok(Said::Digit(digit)) => self.seat.send(Inbound::Digit(digit)).await,
             Ok(Said::Played(mark)) => self.seat.send(Inbound::Played(mark)).await,
             Ok(Said::PageContext(context)) => self.seat.send(Inbound::PageContext(context)).await,
-            Ok(Said::Close) => return Err(Over(Some(CLOSE_NORMAL))),
+            Ok(Said::Close) => return Err(Over::With(CLOSE_NORMAL)),
             // A session may be started with functions, which its clients run.
             Ok(Said::Order(order))
                 if self.is_owner || matches!(*order, Order::FunctionCallResponse { .. }) =>
@@ -174,7 +188,7 @@ impl Connection {
                 self.socket.send_text(Sent::Clear.to_json()).await?;
             }
             // An event has already told the client why.
-            Outbound::End => return Err(Over(Some(CLOSE_ENDED))),
+            Outbound::End => return Err(Over::With(CLOSE_ENDED)),
         }
         Ok(())
     }

@@ -151,6 +151,14 @@ impl Sessions {
         Ok(handle)
     }
 
+    /// Whether `tenant` may have one more session now.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::OverShare`].
+    pub fn has_room(&self, tenant: u64) -> Result<(), Error> {
+        self.room_for(&self.book(), tenant, 0)
+    }
+
     /// Whether `tenant` may have one more session, which holds `bytes`.
     fn room_for(&self, book: &Book, tenant: u64, bytes: u64) -> Result<(), Error> {
         let Limits { open_max, held_bytes_max, .. } = self.shared.limits;

@@ -12,13 +12,14 @@ use uuid::Uuid;
 
 use super::host::Host;
 use crate::clock::now;
-use crate::http::websocket::{self, Message, Socket, offered_protocols};
+use crate::http::websocket::{self, Message, ReadError, Socket, offered_protocols};
 use crate::http::{Failure, Request, Response, json as answer};
 use crate::patience::Patience;
-use crate::room::websocket::{CLOSE_ENDED, Connection, LIMITS, Opening};
+use crate::room::websocket::{CLOSE_ENDED, CLOSE_RESTART, Connection, LIMITS, Opening, goodbye};
 use crate::room::{Claims, Message as Sent, Said, Seat};
 use crate::session::{Channel, Session, Setup, Start};
 
+/// From the `Welcome`. No other message prolongs it: a socket without a session counts in no share.
 const SETTINGS_WAIT: Duration = Duration::from_secs(10);
 const CLOSE_REFUSED: u16 = 1008;
 
@@ -57,12 +58,14 @@ pub async fn join_room(host: Arc<Host>, request: Request) -> Result<Response, Fa
 /// key.
 pub async fn converse(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let (tenant, agreed) = host.access.websocket_tenant(&request).await?;
+    // The session begins with the settings. A full server says so while it can still say when to come again.
+    host.tools.sessions.has_room(tenant)?;
     let id = request.id;
     websocket::accept(request, LIMITS, agreed, move |socket, stop| async move {
-        if let Err((mut socket, reason)) = begin(&host, socket, tenant, id, stop).await {
-            let error = Sent::Error { code: "INVALID_SETTINGS", description: &reason };
+        if let Err((mut socket, failure)) = begin(&host, socket, tenant, id, stop).await {
+            let error = Sent::Error { code: failure.code(), description: failure.message() };
             let _ = socket.send_text(error.to_json()).await;
-            let _ = socket.close(Some(CLOSE_REFUSED), "").await;
+            goodbye(socket, Some(CLOSE_REFUSED)).await;
         }
     })
 }
@@ -81,27 +84,41 @@ async fn begin(
     tenant: u64,
     id: Uuid,
     stop: CancellationToken,
-) -> Result<(), (Socket, String)> {
+) -> Result<(), (Socket, Failure)> {
     let welcome = Sent::Welcome { request_id: id, session_id: "", room_name: "" };
     if socket.send_text(welcome.to_json()).await.is_err() {
         return Ok(());
     }
     let mut patience = Patience::new(SETTINGS_WAIT);
     let settings = loop {
-        let Some(message) = socket.next_by(&mut patience).await else {
-            return Err((socket, "no Settings came in time".into()));
+        let message = tokio::select! {
+            message = socket.next_by(&mut patience) => message,
+            () = stop.cancelled() => {
+                goodbye(socket, Some(CLOSE_RESTART)).await;
+                return Ok(());
+            }
         };
-        patience.renew();
+        let Some(message) = message else {
+            return Err((socket, invalid("no Settings came in time")));
+        };
         match message {
             Ok(Message::Text(text)) => match Said::read(&text) {
                 Ok(Said::Settings(settings)) => break settings,
                 Ok(Said::KeepAlive) => {}
-                Ok(_) => return Err((socket, "the first message must be Settings".into())),
-                Err(problem) => return Err((socket, problem.into())),
+                Ok(_) => return Err((socket, invalid("the first message must be Settings"))),
+                Err(problem) => return Err((socket, invalid(problem))),
             },
             Ok(Message::Ping(payload)) => drop(socket.pong(payload).await),
             Ok(Message::Pong | Message::Binary(_)) => {}
-            Ok(Message::Close(_)) | Err(_) => return Ok(()),
+            Ok(Message::Close(code)) => {
+                goodbye(socket, code).await;
+                return Ok(());
+            }
+            Err(ReadError::Violation(violation)) => {
+                goodbye(socket, Some(violation.code)).await;
+                return Ok(());
+            }
+            Err(ReadError::Gone) => return Ok(()),
         }
     };
     let setup = Setup {
@@ -112,14 +129,18 @@ async fn begin(
     let start = Start { setup, channel: Channel::Web, caller_number: None, warnings: Vec::new(), key: None };
     let handle = match host.tools.sessions.create(tenant, start).await {
         Ok(handle) => handle,
-        Err(error) => return Err((socket, error.to_string())),
+        Err(error) => return Err((socket, error.into())),
     };
     host.read_sources(handle.clone());
     match host.join_as_owner(&handle, "sdk", settings.agent.clone()).await {
         Ok(seat) => connection(host, socket, seat, stop).run(Opening::Settings(settings)).await,
-        Err(error) => return Err((socket, error.to_string())),
+        Err(error) => return Err((socket, error.into())),
     }
     Ok(())
+}
+
+fn invalid(problem: &'static str) -> Failure {
+    Failure::new(StatusCode::BAD_REQUEST, "INVALID_SETTINGS", problem)
 }
 
 /// The token in the query, as a subprotocol after `token`, or as a bearer token.

@@ -174,7 +174,6 @@ async fn what_cannot_be_spoken_is_refused_with_a_reason() {
             "Payload Too Large",
             "Input text exceeds maximum character limit of 2000.",
         ),
-        ("callback=https://a.example/", FOX, 501, "NOT_IMPLEMENTED", "callback"),
     ] {
         let answer = server.speak(query, text).send().await.expect("an answer");
         assert_eq!(answer.status(), status, "{query}");

@@ -98,7 +98,7 @@ fn transcribe() -> Value {
         json!({"model": "whisper-1", "response_format": "verbose_json", "timestamp_granularities": ["word"]});
     let json = content(&["OpenAiTranscription", "OpenAiVerbose", "OpenAiDiarized"]);
     let text = json!({"schema": {"type": "string"}});
-    let events = json!({"schema": {"type": "string"}, "example":
+    let events = json!({"schema": {"description": "Server-sent events; `data` of each is a JSON object."}, "example":
         "data: {\"type\":\"transcript.text.delta\",\"delta\":\"Hello.\"}\n\ndata: {\"type\":\"transcript.text.done\",\"text\":\"Hello.\"}\n\n"});
     let mut responses = json!({
         "200": {"description": "The transcript, in the format asked for.", "content": {
@@ -152,7 +152,7 @@ fn speech() -> Value {
     });
     let body = json!({"type": "object", "properties": properties, "required": ["model", "input", "voice"]});
     let example = json!({"model": "tts-1", "input": "We are open from nine to five.", "voice": "alloy"});
-    let events = json!({"schema": {"type": "string"}, "example":
+    let events = json!({"schema": {"description": "Server-sent events; `data` of each is a JSON object."}, "example":
         "data: {\"type\":\"speech.audio.delta\",\"audio\":\"…\"}\n\ndata: {\"type\":\"speech.audio.done\",\"usage\":{}}\n\n"});
     let mut responses = json!({
         "200": {"description": "The speech, while the rest of it is still being spoken.", "content": {
