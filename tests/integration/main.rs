@@ -12,6 +12,8 @@ mod command_stream;
 mod commands;
 mod confidential;
 mod configured;
+mod console;
+mod console_management;
 mod console_pages;
 #[path = "../contract/mod.rs"]
 mod contract;
