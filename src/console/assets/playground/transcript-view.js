@@ -42,7 +42,7 @@ export function transcriptView(onjump) {
       if (place === lit) made.dataset.lit = "true";
       if (place === current) focusable(made, true);
       elements.set(place, made);
-      return [index === 0 ? "" : space(word), languageMark(word, block.words[index - 1]), made];
+      return [index === 0 ? "" : space(word), languageMark(word, all[place - 1]), made];
     });
     replace(block.body, pieces);
   }
