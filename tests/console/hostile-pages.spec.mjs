@@ -53,7 +53,10 @@ test('playground: names of files, transcripts, errors, addresses', async () => {
       await assertShows(page, [name], 'the chooser');
     }
     await run.click();
-    await page.locator('.transcript .word').nth(WORDS.length - 1).waitFor();
+    // Words are drawn when they come into sight.
+    await page.locator('.transcript').waitFor();
+    await page.locator('.transcript').evaluate((transcript) => transcript.scrollIntoView());
+    await page.locator('.transcript .word').first().waitFor();
     await assertShows(page, CORPUS, 'the transcript');
     await page.evaluate(() => document.querySelectorAll('details').forEach((details) => { details.open = true; }));
     await assertUnharmed(page, 'the transcript');

@@ -40,3 +40,8 @@ async fn pages_of_other_origins_get_nothing() {
 async fn pages_are_for_keyboards_and_screen_readers_too() {
     spec("access", Browser::chromium(), &[]).await;
 }
+
+#[tokio::test]
+async fn firefox_opens_all_pages_and_talks() {
+    spec("firefox-pages", Browser::firefox(), &[]).await;
+}
