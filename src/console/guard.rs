@@ -149,7 +149,9 @@ mod tests {
                 .iter()
                 .map(|&(name, value)| (HeaderName::from_static(name), value.parse::<HeaderValue>().unwrap()));
             let mut headers = HeaderMap::new();
-            fields.for_each(|(name, value)| drop(headers.append(name, value)));
+            fields.for_each(|(name, value)| {
+                headers.append(name, value);
+            });
             super::is_own(&headers, Some(&named), is_safe)
         };
         let (site, origin) = (("sec-fetch-site", "same-origin"), ("origin", "http://127.0.0.1:8000"));

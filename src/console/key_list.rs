@@ -1,6 +1,7 @@
 //! `/console/api/keys`: the keys of all organisations.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -118,8 +119,8 @@ pub async fn list(services: Arc<Services>, admin: Admin, _: Request) -> Result<R
         let keys = store.list()?;
         let mut names = HashMap::new();
         for key in &keys {
-            if !names.contains_key(&key.tenant) {
-                names.insert(key.tenant, store.organisation_name(key.tenant)?);
+            if let Entry::Vacant(place) = names.entry(key.tenant) {
+                place.insert(store.organisation_name(key.tenant)?);
             }
         }
         Ok((keys, names))

@@ -1,5 +1,7 @@
 //! The contract of every [`Store`], with a clock that the test owns; and jobs across restarts.
 
+mod attempts;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
