@@ -28,6 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
 use crate::config::Config;
+use crate::console;
 use crate::engine::{self, Engine, LanguageChoice, Machine};
 use crate::fetch::Fetcher;
 use crate::http::{self, Authenticator, Shutdown};
@@ -133,7 +134,7 @@ async fn serve_on(
     let spool_dir = config.http.spool_dir.clone().unwrap_or_else(|| config.state_dir.join("uploads"));
     let http = http::Config { spool_dir: Some(spool_dir), ..config.http.clone() };
     let server = async {
-        let router = api::starting(doors.clients.clone());
+        let router = console::pages(api::starting(doors.clients.clone()));
         let result = http::run(listener, router, &http, tenants.clone(), stop.clone()).await;
         served.close();
         result
@@ -254,8 +255,9 @@ impl AtWork {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
+                let log = usage.clone();
                 // Opening its models blocks, and the socket must answer meanwhile.
-                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice);
+                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice, log);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -293,7 +295,7 @@ impl AtWork {
             agents = Some(tokio::spawn(sts.run(stop_agents.clone())));
         }
         doors.operators.set(api::operators_router(services));
-        doors.clients.set(router);
+        doors.clients.set(console::pages(router));
         let models = AbortOnDropHandle::new(models);
         Ok(Self { jobs, stop_jobs, agents, stop_agents, usage, models })
     }
@@ -348,6 +350,7 @@ fn voice_agent(
     authenticator: &Authenticator,
     tenants: Tenants,
     voice: Voice,
+    log: Log,
 ) -> Result<Sts, Error> {
     let vad = Vad::load(&config.model_dir.join(serving::VAD_FOLDER));
     if let Err(error) = &vad {
@@ -362,6 +365,7 @@ fn voice_agent(
         is_loopback: config.listen.ip().is_loopback(),
         is_tls: config.http.tls.is_some(),
         tenants,
+        log,
     };
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }

@@ -23,7 +23,8 @@
 //! ```text
 //! 6  main → cli → app       composition root, the only one that names everything; config
 //! 5  api  sts  demo         endpoints, wire types, error → status; `sts::Host` joins session, room and agent;
-//!                           demo is an integrator's backend, which knows a service by its address
+//!    console                demo is an integrator's backend, which knows a service by its address; console is
+//!                           the pages in a browser, and their routes
 //! 4  transcribe  live  jobs whole audio → transcript; audio as it comes → words; work delivered later
 //!    → registry             the served models, by name
 //!    agent                  the voice agent: turns, floor, proofs, replies
@@ -90,8 +91,9 @@
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, jwt, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
-//! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, vad |
+//! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, usage, vad |
 //! | demo       | http, digits, identity, secret |
+//! | console    | http |
 //! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
 //! | app        | all |
 //! | cli        | all |
@@ -104,6 +106,7 @@ pub mod audio;
 pub mod cli;
 mod clock;
 pub mod config;
+pub mod console;
 pub mod cpu;
 pub mod cuda;
 pub mod demo;

@@ -3,6 +3,10 @@
 //!
 //! Source of the input format: `pipecat-ai` 1.14, `audio/turn/smart_turn` (BSD-2-Clause).
 
+mod judgement;
+
+pub use judgement::Judgement;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +22,7 @@ pub const SAMPLES: usize = 8 * SAMPLE_RATE as usize;
 const FRAMES: usize = SAMPLES / HOP_SAMPLES;
 const BANDS: usize = 80;
 /// Probability from which a turn counts as complete.
-const THRESHOLD: f32 = 0.5;
+pub const THRESHOLD: f32 = 0.5;
 
 /// How the end of a turn is recognised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,11 +85,6 @@ impl TurnModel {
         let Threads { workers, asked } = &*self.0;
         let turn = asked.fetch_add(1, Ordering::Relaxed) % workers.len();
         workers.get(turn)?.ask(so_far).await?
-    }
-
-    /// Whether a speaker who paused after `so_far` has finished. None if the model cannot tell.
-    pub async fn is_complete(&self, so_far: Pcm) -> Option<bool> {
-        Some(self.probability(so_far).await? >= THRESHOLD)
     }
 }
 

@@ -156,6 +156,7 @@ impl Agent {
     fn new(tools: Arc<Tools>, handle: Arc<Handle>) -> Self {
         let (to_self, inward) = mpsc::channel(64);
         let now = Instant::now();
+        let persona = Persona::of(&handle.setup(), &tools.voice);
         Self {
             events: handle.watch(),
             is_greeted: handle.read(|session| !session.transcript.is_empty()),
@@ -167,7 +168,7 @@ impl Agent {
             hearing: Hearing::default(),
             talk: Talk::default(),
             questions: Questions::default(),
-            persona: Persona::default(),
+            persona,
             calls: Calls::default(),
             keypad: Keypad::default(),
             page: Page::default(),

@@ -6,11 +6,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::conversation::{Agent, Inward, Paused};
 use super::ear::{Ear, Noticed};
+use super::recognizer::Whose;
 use super::reply::{Job, Plan};
 use super::responder::{is_backchannel, secured};
 use crate::audio::Pcm;
 use crate::room::{Message, Outbound};
 use crate::session::{AgentState, Caution, EndReason, MASK, concealed, is_all_digits};
+use crate::turn::{Judgement, THRESHOLD};
 use crate::vad::Utterance;
 
 const UNHEARD: &str = "I'm sorry, I could not hear that. Could you say it again?";
@@ -20,7 +22,7 @@ impl Agent {
     pub(super) async fn listen(&mut self, seat: u64, samples: &[f32]) {
         let Some(vad) = &self.tools.vad else { return };
         let turn = &self.tools.settings.turn;
-        let judged = self.tools.turn_model.is_some();
+        let judged = self.tools.turn_model.is_some() || self.persona.end_threshold.is_some();
         let ear = self.hearing.ears.entry(seat).or_insert_with(|| Ear::new(vad, turn, judged));
         for noticed in ear.listen(samples) {
             match noticed {
@@ -41,17 +43,25 @@ impl Agent {
     fn judge(&self, seat: u64, so_far: Pcm, pause: u64) {
         let (tools, to_self) = (self.tools.clone(), self.to_self.clone());
         let wait_ms = self.persona.turn_timeout_ms.unwrap_or(tools.settings.turn.wait_ms);
+        let threshold = self.persona.end_threshold;
         self.tools.tasks.spawn(async move {
             let turn = &tools.settings.turn;
             let began = Instant::now();
-            let complete = match &tools.turn_model {
-                Some(model) => model.is_complete(so_far).await,
+            let probability = match &tools.turn_model {
+                Some(model) => model.probability(so_far).await,
                 None => None,
             };
-            let silence_ms = match complete {
-                Some(true) => 0,
-                Some(false) => wait_ms,
-                None => turn.silence_ms,
+            let silence_ms = match (threshold, probability) {
+                (Some(threshold), _) => {
+                    let after = Duration::from_millis(turn.pause_ms).as_secs_f64();
+                    let complete = |p: f32| Judgement::Complete { probability: p.into(), after };
+                    let judgement = probability.map_or(Judgement::Unknown, complete);
+                    let silence = judgement.silence_until(threshold);
+                    silence.map_or(wait_ms, |seconds| ((seconds * 1000.0) as u64).min(wait_ms))
+                }
+                (None, Some(probability)) if probability >= THRESHOLD => 0,
+                (None, Some(_)) => wait_ms,
+                (None, None) => turn.silence_ms,
             };
             let wait = Duration::from_millis(silence_ms.saturating_sub(turn.pause_ms));
             tokio::select! {
@@ -68,7 +78,8 @@ impl Agent {
         self.absence.quiet_since = Instant::now();
         self.message(&Message::UserStoppedSpeaking);
         self.hearing.unheard += 1;
-        let recognition = (self.tools.recognize)(utterance, self.handle.tenant);
+        let whose = Whose { tenant: self.handle.tenant, terms: self.persona.terms.clone() };
+        let recognition = (self.tools.recognize)(utterance, whose);
         let (to_self, ended) = (self.to_self.clone(), Instant::now());
         self.tools.tasks.spawn(async move {
             let text = recognition.await;

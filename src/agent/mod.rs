@@ -33,6 +33,6 @@ mod verify;
 pub use chat::{Chat, ChatError};
 pub use config::{ChatConfig, Turn, Verification};
 pub use conversation::run;
-pub use recognizer::{Recognize, recognizer};
+pub use recognizer::{Recognize, Whose, recognizer};
 pub use tools::{Settings, Tools};
 pub use verify::{Verifier, VerifyError};

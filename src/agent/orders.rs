@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::conversation::Agent;
+use super::conversation::{Agent, Hearing};
 use super::reply::{Job, Plan};
+use crate::engine::Term;
 use crate::knowledge::{Knowledge, passages};
 use crate::room::{AgentSettings, Behavior, FunctionCall, Listen, Message, Order, Speak, Think};
 
 /// Functions that may be asked for one question.
 const CALLS_MAX: usize = 16;
+/// The weight of a key term, as on `/v1/listen`.
+const KEYTERM_WEIGHT: f32 = 1.0;
 /// The source of the passages that the instructions are.
 const INSTRUCTIONS: &str = "instructions";
 
@@ -101,6 +104,16 @@ impl Agent {
         self.warn_unused(&listen.unused);
         if listen.turn_timeout_ms.is_some() {
             self.persona.turn_timeout_ms = listen.turn_timeout_ms;
+        }
+        if listen.end_threshold.is_some() {
+            self.persona.end_threshold = listen.end_threshold;
+            // The others were made without a judge of their pauses, perhaps.
+            let Hearing { ears, speaking, .. } = &mut self.hearing;
+            ears.retain(|seat, _| speaking.contains(seat));
+        }
+        if let Some(keyterms) = listen.keyterms {
+            let terms = keyterms.into_iter().map(|text| Term { text, weight: KEYTERM_WEIGHT });
+            self.persona.terms = terms.collect();
         }
     }
 

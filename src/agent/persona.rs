@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::room::{Author, Function, FunctionCall};
+use crate::engine::Term;
+use crate::room::{Author, Function, FunctionCall, functions};
 use crate::session::Setup;
-use crate::speech::Manner;
+use crate::speech::{Manner, Voice};
 
 /// How the agent of one session thinks and speaks. Cheap to clone.
 #[derive(Clone, Default)]
@@ -18,11 +19,23 @@ pub struct Persona {
     pub context: Arc<[(Author, String)]>,
     /// Silence that ends a turn, whatever was said; none: as configured.
     pub turn_timeout_ms: Option<u64>,
+    /// How sure it must be that a turn is over, 0.5 to 1; none: as the model has it.
+    pub end_threshold: Option<f64>,
+    /// Terms to expect in the speech.
+    pub terms: Arc<[Term]>,
     /// Lines are reported as `History` too.
     pub history: bool,
 }
 
 impl Persona {
+    /// As the session was set up.
+    pub fn of(setup: &Setup, voice: &Voice) -> Self {
+        let voice = setup.voice.as_deref().and_then(|name| voice.find(name)).map(str::to_owned);
+        // They were read when the session started.
+        let functions = functions(&setup.functions).unwrap_or_default();
+        Self { manner: Manner { voice, ..Manner::default() }, functions: functions.into(), ..Self::default() }
+    }
+
     /// The setup with the prompt in effect.
     pub fn setup(&self, setup: Arc<Setup>) -> Arc<Setup> {
         match &self.prompt {

@@ -6,12 +6,20 @@ use futures_util::future::BoxFuture;
 
 use crate::audio::SAMPLE_RATE;
 use crate::engine::{
-    Class, DecodingOptions, Engine, Error, LanguageChoice, TenantId, WINDOW_SAMPLES, Window,
+    Class, DecodingOptions, Engine, Error, LanguageChoice, TenantId, Term, WINDOW_SAMPLES, Window,
 };
 use crate::vad::{SURE_SPEECH, Utterance};
 
-/// Recognises one utterance of one tenant: its text, empty if nothing was said. The error is for the log.
-pub type Recognize = Arc<dyn Fn(Utterance, u64) -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
+/// Recognises one utterance: its text, empty if nothing was said. The error is for the log.
+pub type Recognize =
+    Arc<dyn Fn(Utterance, Whose) -> BoxFuture<'static, Result<String, String>> + Send + Sync>;
+
+/// The tenant of an utterance, and the terms that it expects there.
+#[derive(Debug, Clone, Default)]
+pub struct Whose {
+    pub tenant: u64,
+    pub terms: Arc<[Term]>,
+}
 
 /// A frame below this is silence. It is lower than where a turn ends: faint last syllables are kept.
 const FAINT: f32 = 0.05;
@@ -20,10 +28,10 @@ const PAD_SAMPLES: usize = SAMPLE_RATE as usize * 2 / 5;
 
 /// Recognises utterances with `engine`, ahead of whole files.
 pub fn recognizer(engine: Engine, language: LanguageChoice) -> Recognize {
-    Arc::new(move |utterance, tenant| {
+    Arc::new(move |utterance, whose| {
         let (engine, language) = (engine.clone(), language.clone());
         Box::pin(async move {
-            let text = text(&engine, language, &utterance, TenantId(tenant)).await;
+            let text = text(&engine, language, &utterance, whose).await;
             text.map_err(|error| error.to_string())
         })
     })
@@ -34,11 +42,12 @@ async fn text(
     engine: &Engine,
     language: LanguageChoice,
     utterance: &Utterance,
-    tenant: TenantId,
+    Whose { tenant, terms }: Whose,
 ) -> Result<String, Error> {
+    let tenant = TenantId(tenant);
     let pcm = utterance.pcm.slice(0..utterance.end(FAINT) + PAD_SAMPLES);
     let admission = engine.admit(tenant, pcm.duration_seconds())?;
-    let mut options = DecodingOptions { language, ..DecodingOptions::default() };
+    let mut options = DecodingOptions { language, bias: terms, ..DecodingOptions::default() };
     let mut text = String::new();
     let mut next = Some(0).filter(|_| !pcm.is_empty());
     while let Some(start) = next {

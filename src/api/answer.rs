@@ -212,7 +212,7 @@ impl<'a> Channel<'a> {
             transcript: self.text(shown),
             confidence: Probability::new(format::confidence(shown)),
             words: asked.words.then(|| self.words(shown)),
-            paragraphs: divides.then(|| paragraphs(shown)),
+            paragraphs: divides.then(|| paragraphs(shown, self.names)),
             languages: multilingual.then(|| spoken(transcript)),
         };
         wire::Channel {
@@ -295,6 +295,7 @@ pub(super) fn search<'a>(
 fn utterances(asked: &Asked<'_>, channels: &[Channel<'_>]) -> Vec<wire::Utterance> {
     let split = asked.parameters.utterance_split_seconds.unwrap_or(format::SPLIT_SECONDS);
     let of_channel = |(index, channel): (usize, &Channel<'_>)| {
+        let named = |words: &[Word]| name(words.first().and_then(speaker), channel.names);
         let utterance = |(place, words): (usize, &[Word])| wire::Utterance {
             start: Seconds::new(words.first().map_or(0.0, |word| word.start)),
             end: Seconds::new(words.last().map_or(0.0, |word| word.end)),
@@ -303,8 +304,8 @@ fn utterances(asked: &Asked<'_>, channels: &[Channel<'_>]) -> Vec<wire::Utteranc
             transcript: channel.text(words),
             words: channel.words(words),
             speaker: words.first().and_then(speaker),
-            speaker_name: words.first().and_then(|word| name(word, channel.names)).map(name_of),
-            speaker_name_confidence: words.first().and_then(|word| name(word, channel.names)).map(sureness),
+            speaker_name: named(words).map(name_of),
+            speaker_name_confidence: named(words).map(sureness),
             // The same answer has the same ids, however often it is made.
             id: Uuid::new_v5(&asked.request_id, format!("utterance {index} {place}").as_bytes()),
         };
@@ -315,13 +316,16 @@ fn utterances(asked: &Asked<'_>, channels: &[Channel<'_>]) -> Vec<wire::Utteranc
     utterances
 }
 
-fn paragraphs(words: &[Word]) -> wire::Paragraphs {
+/// `names`: of speakers, by number.
+fn paragraphs(words: &[Word], names: &[Option<Identified>]) -> wire::Paragraphs {
     let paragraphs = format::paragraphs(words);
     let sentence = |sentence: &format::Sentence| wire::Sentence {
         text: sentence.text.clone(),
         start: Seconds::new(sentence.start),
         end: Seconds::new(sentence.end),
         speaker: sentence.speaker,
+        speaker_name: name(sentence.speaker, names).map(name_of),
+        speaker_name_confidence: name(sentence.speaker, names).map(sureness),
     };
     let paragraph = |paragraph: &format::Paragraph| wire::Paragraph {
         sentences: paragraph.sentences.iter().map(sentence).collect(),
@@ -329,6 +333,8 @@ fn paragraphs(words: &[Word]) -> wire::Paragraphs {
         start: Seconds::new(paragraph.start),
         end: Seconds::new(paragraph.end),
         speaker: paragraph.speaker,
+        speaker_name: name(paragraph.speaker, names).map(name_of),
+        speaker_name_confidence: name(paragraph.speaker, names).map(sureness),
     };
     wire::Paragraphs {
         transcript: format::paragraphs_text(&paragraphs),
@@ -340,8 +346,8 @@ fn speaker(word: &Word) -> Option<usize> {
     word.speaker.map(|speaker| speaker.index)
 }
 
-fn name<'a>(word: &Word, names: &'a [Option<Identified>]) -> Option<&'a Identified> {
-    names.get(speaker(word)?)?.as_ref()
+fn name(speaker: Option<usize>, names: &[Option<Identified>]) -> Option<&Identified> {
+    names.get(speaker?)?.as_ref()
 }
 
 fn name_of(identified: &Identified) -> String {
@@ -354,7 +360,7 @@ fn sureness(identified: &Identified) -> Probability {
 
 /// `punctuated`: with `punctuated_word`; `names`: of speakers, by number.
 pub(super) fn word(shown: &Word, punctuated: bool, names: &[Option<Identified>]) -> wire::Word {
-    let identified = name(shown, names);
+    let identified = name(speaker(shown), names);
     wire::Word {
         word: shown.bare.clone(),
         start: Seconds::new(shown.start),

@@ -1,5 +1,5 @@
 //! Requests with `callback`, which are acknowledged at once and answered later; and `GET
-//! /v1/listen/jobs/{request_id}`.
+//! /v1/listen/jobs/{request_id}`. Texts to speak are accepted in `speak/callback.rs`.
 //!
 //! A job keeps the request's query, without the callback, and parses it again when it runs. So anything that
 //! would be refused then is refused here, unless the server changes in between. It keeps the name of its model
@@ -8,11 +8,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use hyper::{HeaderMap, StatusCode};
-use sha2::{Digest as _, Sha256};
+use hyper::StatusCode;
 use url::{Url, form_urlencoded};
 use uuid::Uuid;
 
@@ -21,16 +19,15 @@ use super::model::MODEL_FAILED;
 use super::parameters::CallbackMethod;
 use super::services::Services;
 use super::source::{self, Source};
+use super::speak::callback;
+use super::submission::{idempotency, jobs_for};
 use super::transcription::{Understood, Urgency, fetch, transcribe};
 use super::{Parameters, error, raw, wire};
 use crate::audio::{Bare, RawFormat};
 use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
-use crate::jobs::{Again, Fault, Idempotency, Input, JobId, Order, Setback, Task, Work};
+use crate::jobs::{Again, Fault, Input, JobId, Order, Setback, Task, Work};
 use crate::{audio, fetch as fetching, jobs, usage};
-
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
-const IDEMPOTENCY_KEY_MAX: usize = 255;
 
 /// The pause before a job runs again that the server had no capacity for.
 const BUSY_PAUSE: Duration = Duration::from_secs(5);
@@ -42,22 +39,12 @@ pub(super) async fn accept(
     caller: Caller,
     understood: Understood,
 ) -> Result<Response, Failure> {
-    let (Some(jobs), Some(callback)) = (&services.jobs, understood.parameters.callback.clone()) else {
-        return Err(error::not_implemented(
-            "Callbacks are not served here: send the request without `callback`.",
-        ));
+    let Some(callback) = understood.parameters.callback.clone() else {
+        return Err(Failure::internal("a request without callback"));
     };
-    jobs.check_callback(&callback).await.map_err(|error| error::invalid_callback(&error))?;
-    let idempotency_key = idempotency_key(&request.headers)?;
-    // A client that sends its submission again gets the existing job, whether or not there is room for
-    // another.
-    let is_known = match &idempotency_key {
-        Some(key) => jobs.is_known(caller.tenant, key).await?,
-        None => false,
-    };
-    if !is_known {
-        jobs.has_room(caller.tenant, request.body.declared_bytes().unwrap_or(0)).await?;
-    }
+    let declared = request.body.declared_bytes().unwrap_or(0);
+    let (jobs, idempotency_key) =
+        jobs_for(services, &callback, &request.headers, (&caller, declared)).await?;
     usage::is_async();
     let _active = services.activity.begin();
 
@@ -84,13 +71,12 @@ pub(super) async fn accept(
             (jobs::Source::Url(url), None)
         }
     };
-    let idempotency = match idempotency_key {
-        None => None,
-        Some(key) => {
-            let audio = body.as_ref().map(Buffered::bytes).unwrap_or_default();
-            Some(Idempotency { key, fingerprint: fingerprint(asked, &source, audio).await? })
-        }
+    let audio = body.as_ref().map(Buffered::bytes).unwrap_or_default();
+    let url = match &source {
+        jobs::Source::Url(url) => url.clone(),
+        jobs::Source::Spooled { .. } => String::new(),
     };
+    let idempotency = idempotency(idempotency_key, asked, url, audio).await?;
     let order = Order {
         id: JobId(understood.request_id),
         accepted: understood.created,
@@ -108,36 +94,6 @@ pub(super) async fn accept(
     };
     let JobId(request_id) = jobs.submit(order, body.as_ref().map(|body| body.bytes())).await?;
     Ok(json(StatusCode::OK, &wire::Acknowledgement { request_id }))
-}
-
-/// The client's name for its submission: sent again under the same name, it is the same job
-/// (draft-ietf-httpapi-idempotency-key-header).
-///
-/// # Errors
-/// 400 unless it is 1 to 255 visible characters.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
-    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-    match value.to_str() {
-        Ok(key) if (1..=IDEMPOTENCY_KEY_MAX).contains(&key.len()) => Ok(Some(key.to_owned())),
-        _ => Err(error::invalid_header(IDEMPOTENCY_KEY, "expected 1 to 255 visible characters")),
-    }
-}
-
-/// A hash of the whole submission. Its callback is part of that, and may hold a password: so only the hash is
-/// kept.
-async fn fingerprint(query: String, source: &jobs::Source, audio: Bytes) -> Result<[u8; 32], Failure> {
-    let url = match source {
-        jobs::Source::Url(url) => url.clone(),
-        jobs::Source::Spooled { .. } => String::new(),
-    };
-    let digest = move || {
-        let mut hash = Sha256::new();
-        // Neither can hold a line break.
-        hash.update(format!("{query}\n{url}\n"));
-        hash.update(&audio);
-        hash.finalize().into()
-    };
-    tokio::task::spawn_blocking(digest).await.map_err(Failure::internal)
 }
 
 /// The name of a job's model, in its kept query.
@@ -186,7 +142,7 @@ pub(super) async fn status(services: Arc<Services>, request: Request) -> Result<
     Ok(json(StatusCode::OK, &status))
 }
 
-/// The work of [`crate::jobs`]: the same transcription as for a request that waits for its answer.
+/// The work of [`crate::jobs`]: the same transcription as for a request that waits for its answer, or the same speech.
 pub struct JobWork(Arc<Services>);
 
 impl JobWork {
@@ -237,11 +193,31 @@ impl JobWork {
         let answer = answer.map_err(|failure| setback(task, &failure))?;
         serde_json::to_vec(&answer).map_err(|error| setback(task, &Failure::internal(error)))
     }
+
+    async fn speak(&self, task: &Task, voice: &str, input: Input) -> Result<Vec<u8>, Setback> {
+        let spoken = async {
+            match input {
+                Input::Audio(text) => callback::spoken(&self.0, task.tenant, &task.query, voice, &text).await,
+                Input::Url(_) => Err(Failure::internal("a text is never a URL")),
+            }
+        };
+        spoken.await.map_err(|failure| setback(task, &failure))
+    }
 }
 
 impl Work for JobWork {
     fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>> {
-        usage::within(self.0.usage.ticket_of_job(task.id.0), self.transcribe(task, input)).boxed()
+        let work = async move {
+            match callback::voice_of_job(&task.query) {
+                Some(voice) => self.speak(task, &voice, input).await,
+                None => self.transcribe(task, input).await,
+            }
+        };
+        usage::within(self.0.usage.ticket_of_job(task.id.0), work).boxed()
+    }
+
+    fn media_type(&self, task: &Task) -> Option<String> {
+        callback::media_type(&task.query)
     }
 
     fn given_up(&self, task: &Task, fault: Fault) -> Vec<u8> {

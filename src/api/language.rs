@@ -75,6 +75,7 @@ mod tests {
             slots: 1,
             encode_batch: 1,
             device: String::new(),
+            prompt_tokens: Default::default(),
         }
     }
 

@@ -39,6 +39,7 @@ mod sockets;
 mod source;
 mod speak;
 mod speakers;
+mod submission;
 mod terms;
 mod transcription;
 mod turns;

@@ -21,7 +21,7 @@ pub use error::{CallbackProblem, Error};
 pub use live::{LIVE_TABLE, Live, LiveParameters, RedactMode, Redaction};
 pub use table::{Effect, Kind, Parameter, TABLE};
 pub use turns::{OF_TURNS, TURNS_TABLE, TurnParameters};
-pub use values::{CallbackMethod, DetectLanguage, Encoding, Keyword};
+pub use values::{CallbackMethod, DetectLanguage, Encoding, Keyword, callback_url};
 
 use values::{Once, Reader};
 

@@ -17,10 +17,8 @@ use crate::engine::{self, TenantId};
 use crate::http::{Failure, Request, Response, empty, json};
 use crate::patience::Deadline;
 use crate::speakers::Options;
-use crate::voices::{Voice, enrolled};
+use crate::voices::{CLIP_SECONDS_MAX, Voice, enrolled};
 
-/// A clip may be longer than it need be, but no recording.
-const CLIP_SECONDS_MAX: f64 = 120.0;
 const CLIP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `POST /v1/speakers?name=…`: enrols the voice of a clip. The clip itself is not kept.
@@ -31,6 +29,7 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
     let diarizer = services.diarizer.clone().ok_or_else(error::no_enrolment)?;
     let (name, parameters) = asked(request.uri.query().unwrap_or_default())?;
     let raw = raw::of_request(&request.headers, &parameters)?;
+    services.voices.latest(caller.tenant).await;
     let name = services.voices.check(caller.tenant, &name)?;
     let tenant = TenantId(caller.tenant);
     // Nothing is transcribed, so any model's engine will do.
@@ -58,7 +57,7 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
 pub(super) async fn list(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
     caller.require_key()?;
-    let speakers = services.voices.of(caller.tenant).iter().map(answer).collect();
+    let speakers = services.voices.latest(caller.tenant).await.iter().map(answer).collect();
     Ok(json(StatusCode::OK, &wire::EnrolledSpeakers { speakers }))
 }
 
@@ -67,7 +66,7 @@ pub(super) async fn one(services: Arc<Services>, request: Request) -> Result<Res
     let caller = services.authenticator.caller(&request.headers).await?;
     caller.require_key()?;
     let id = id(&request)?;
-    let voices = services.voices.of(caller.tenant);
+    let voices = services.voices.latest(caller.tenant).await;
     let voice = voices.iter().find(|voice| voice.id == id).ok_or_else(error::no_such_speaker)?;
     Ok(json(StatusCode::OK, &answer(voice)))
 }

@@ -145,7 +145,7 @@ pub(super) async fn transcribe(
     let recognised = recognise(services, wanted, &origin, audio).await?;
     let names: Vec<_> = match parameters.identify_speakers {
         true => {
-            let voices = services.voices.of(tenant.0);
+            let voices = services.voices.latest(tenant.0).await;
             recognised.speakers.iter().map(|speakers| identify(&voices, &speakers.voices)).collect()
         }
         false => Vec::new(),

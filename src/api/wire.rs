@@ -247,6 +247,11 @@ pub struct Paragraph {
     pub end: Seconds,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<usize>,
+    /// As in [`Word`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_name_confidence: Option<Probability>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -256,6 +261,11 @@ pub struct Sentence {
     pub end: Seconds,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speaker: Option<usize>,
+    /// As in [`Word`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speaker_name_confidence: Option<Probability>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

@@ -110,7 +110,8 @@ pub(super) fn registry(transcriber: Transcriber, live: Live, machine: Machine, c
         wait: seconds(config.engine.max_wait_seconds),
     };
     let models = served.iter().map(|(_, model)| (*model).to_owned()).collect();
-    let loader = ModelLoader { machine, models, config: config.clone() };
+    let languages = served.iter().map(|(_, model)| languages(model, config)).collect();
+    let loader = ModelLoader { machine, models, languages, config: config.clone() };
     Registry::of_several((transcriber, live), names, &others, timing, std::sync::Arc::new(loader))
 }
 
@@ -127,7 +128,14 @@ struct ModelLoader {
     machine: Machine,
     /// As configured, by number.
     models: Vec<String>,
+    /// Those of each model, if its folder is there.
+    languages: Vec<Option<Vec<String>>>,
     config: Config,
+}
+
+fn languages(model: &str, config: &Config) -> Option<Vec<String>> {
+    let folder = hub::folder(model, &config.model_dir).ok()?;
+    Source::Folder(folder).languages()
 }
 
 impl ModelLoader {
@@ -168,5 +176,9 @@ impl Loader for ModelLoader {
             })
         };
         load.boxed()
+    }
+
+    fn languages(&self, place: usize) -> Option<Vec<String>> {
+        self.languages.get(place).cloned().flatten()
     }
 }

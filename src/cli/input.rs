@@ -1,13 +1,16 @@
 //! Input files of commands, checked before anything slow begins.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use anyhow::{anyhow, ensure};
 
 /// An upper bound on files in progress, beyond any machine.
 const COUNT_MAX: usize = 100_000;
+
+/// Larger files are refused unread.
+const FILE_BYTES_MAX: u64 = 4 << 30;
 
 /// Whether `path` is standard input.
 pub fn is_standard(path: &Path) -> bool {
@@ -34,6 +37,18 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
         File::open(path).map_err(unreadable)?;
     }
     Ok(())
+}
+
+/// A whole file; `-` is standard input.
+///
+/// # Errors
+/// It cannot be read, or is larger than [`FILE_BYTES_MAX`].
+pub fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let input: &mut dyn Read = if is_standard(path) { &mut std::io::stdin() } else { &mut File::open(path)? };
+    input.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    ensure!(bytes.len() as u64 <= FILE_BYTES_MAX, "larger than {FILE_BYTES_MAX} bytes");
+    Ok(bytes)
 }
 
 /// Parses a count from the command line: of files at once, or of rounds.

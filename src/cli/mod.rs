@@ -19,6 +19,7 @@ mod serve;
 mod signals;
 mod stream;
 mod transcribe;
+mod voices;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -105,6 +106,9 @@ enum Command {
     /// Create, list and revoke API keys.
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Enrol, list and delete voices, by which speakers get their names (`identify_speakers`).
+    #[command(subcommand)]
+    Voices(voices::Command),
     /// List, show and redeliver jobs (requests with a callback), and show their signing secret.
     #[command(subcommand)]
     Jobs(jobs::Command),
@@ -194,6 +198,10 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
             Ok(streamed?)
         }
         Command::Keys(command) => Ok(keys::run(&config, command)?),
+        Command::Voices(command) => {
+            log(&quiet(&config, &line.settings))?;
+            Ok(runtime()?.block_on(signals::interruptible(voices::run(&config, command)))??)
+        }
         Command::Jobs(command) => Ok(runtime()?.block_on(jobs::run(&config, command))?),
         Command::Models(command) => {
             log(&quiet(&config, &line.settings))?;

@@ -5,7 +5,6 @@ mod speakers;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use futures_util::{StreamExt, stream};
 use tokio::sync::Semaphore;
 
 use self::progress::Progress;
+pub use self::speakers::diarizer;
 use super::input;
 use super::output::{ClosedOutput, Failure, complain, print};
 use crate::api::{Parameters, language};
@@ -27,9 +27,6 @@ use crate::format::captions;
 use crate::speakers::{Diarization, Diarizer, Options, Turn};
 use crate::transcribe::{TranscribeOptions, Transcriber};
 use crate::transcript::Transcript;
-
-/// Larger files are refused unread.
-const FILE_BYTES_MAX: u64 = 4 << 30;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -238,7 +235,7 @@ impl Work {
         let options = DecodeOptions { raw: None, split_channels: false, limits: self.config.audio.clone() };
         let path = file.to_owned();
         let turn = self.reading.acquire().await?;
-        let decode = move || anyhow::Ok(audio::decode(read(&path)?.into(), &options)?);
+        let decode = move || anyhow::Ok(audio::decode(input::read(&path)?.into(), &options)?);
         let decoded = tokio::task::spawn_blocking(decode).await??;
         drop(turn);
         let sound = decoded.channels.into_iter().next().context("no audio")?;
@@ -290,16 +287,6 @@ fn headed(file: &Path, text: &str, format: OutputFormat) -> String {
             format!("WEBVTT\n\nNOTE {name}\n\n{captions}")
         }
     }
-}
-
-/// A whole file; `-` is standard input.
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let input: &mut dyn Read =
-        if input::is_standard(path) { &mut std::io::stdin() } else { &mut std::fs::File::open(path)? };
-    input.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    ensure!(bytes.len() as u64 <= FILE_BYTES_MAX, "larger than {FILE_BYTES_MAX} bytes");
-    Ok(bytes)
 }
 
 fn write(output: Option<&Path>, text: &str) -> anyhow::Result<()> {

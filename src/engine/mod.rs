@@ -43,7 +43,7 @@ pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermi
 pub use machine::Machine;
 pub use model::{
     Alignment, Attempt, EncodeRequest, Hypothesis, MODELS_MAX, ModelId, ModelInfo, SlotId, SpeechModel,
-    StepOutcome, Token,
+    StepOutcome, Token, TokenCount,
 };
 pub use second_listening::{CONTEXT_SAMPLES, LISTENINGS_MAX};
 pub use window::{

@@ -1,5 +1,8 @@
 //! The interface between the engine and a speech model. Whisper implements it on a device; tests script it.
 
+use std::fmt;
+use std::sync::Arc;
+
 use super::error::Error;
 use super::window::{DecodingOptions, LanguageChoice, Task};
 use crate::audio::{Pcm, SAMPLE_RATE};
@@ -42,6 +45,35 @@ pub struct ModelInfo {
     pub encode_batch: usize,
     /// For people: `cpu, bf16, 2 threads`.
     pub device: String,
+    /// The tokens that a prompt is to the model, of which it reads only the last ones.
+    pub prompt_tokens: TokenCount,
+}
+
+/// Counts the tokens of a text.
+#[derive(Clone)]
+pub struct TokenCount(Arc<dyn Fn(&str) -> usize + Send + Sync>);
+
+impl TokenCount {
+    pub fn new(count: impl Fn(&str) -> usize + Send + Sync + 'static) -> Self {
+        Self(Arc::new(count))
+    }
+
+    pub fn of(&self, text: &str) -> usize {
+        (self.0)(text)
+    }
+}
+
+/// Each word is a token.
+impl Default for TokenCount {
+    fn default() -> Self {
+        Self::new(|text| text.split_whitespace().count())
+    }
+}
+
+impl fmt::Debug for TokenCount {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("TokenCount")
+    }
 }
 
 impl ModelInfo {

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::failure::Failure;
 use super::websocket::offered_protocols;
@@ -58,6 +59,13 @@ pub struct Caller {
     pub is_token: bool,
     /// When the key or the token expires.
     pub expires: Option<SystemTime>,
+}
+
+impl Caller {
+    /// The id by which the key is known outside.
+    pub fn public_key(&self) -> Uuid {
+        public_id::of_key(&self.key)
+    }
 }
 
 impl Caller {

@@ -42,7 +42,7 @@ pub use error::Error;
 pub use failure::Failure;
 pub use joined::Joined;
 pub use request::Request;
-pub use response::{ReplyBody, Response, empty, json, streamed, text};
+pub use response::{ReplyBody, Response, empty, json, streamed, text, whole};
 pub use router::{FailureForm, Handler, Later, Router};
 pub use server::{listen, run};
 pub use shutdown::Shutdown;

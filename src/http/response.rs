@@ -39,6 +39,14 @@ pub fn text(content_type: &'static str, body: String) -> Response {
     response
 }
 
+/// An answer of bytes that are there already.
+pub fn whole(content_type: &'static str, body: Bytes) -> Response {
+    let body = Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync();
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
 /// An answer whose body comes piece by piece. The stream is dropped when the client disconnects.
 pub fn streamed(content_type: &'static str, pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response {
     let frames = pieces.map(|piece| Ok(Frame::data(piece)));

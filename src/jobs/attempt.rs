@@ -53,7 +53,8 @@ fn message(secret: &SigningSecret, delivery: Delivery, now: SystemTime) -> Messa
     let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let signature = secret.sign(&id, timestamp, &delivery.body);
     let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let media_type = delivery.media_type.as_deref().and_then(|own| HeaderValue::from_str(own).ok());
+    headers.insert(CONTENT_TYPE, media_type.unwrap_or(HeaderValue::from_static("application/json")));
     headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from(timestamp));
     headers.insert(ATTEMPT, HeaderValue::from(u64::from(delivery.attempts) + 1));
     let texts = [

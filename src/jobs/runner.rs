@@ -25,6 +25,12 @@ pub trait Work: Send + Sync + 'static {
     /// Transcribes `input` as `task` asks. Dropping the future abandons the work.
     fn run<'a>(&'a self, task: &'a Task, input: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>>;
 
+    /// The media type of a result of `task`; `None` for JSON, which errors always are.
+    fn media_type(&self, task: &Task) -> Option<String> {
+        let _ = task;
+        None
+    }
+
     /// The body that the receiver gets if the server gives the job up.
     fn given_up(&self, task: &Task, fault: Fault) -> Vec<u8>;
 }
@@ -123,10 +129,7 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
         }
         Some(After::Finish(finished)) => {
             let outcome = if finished.error.is_some() { "failed" } else { "finished" };
-            let finish = || {
-                let finished = Finished { body: finished.body.clone(), error: finished.error.clone() };
-                shared.store.finish(id, shared.world.now(), finished)
-            };
+            let finish = || shared.store.finish(id, shared.world.now(), finished.clone());
             if insist(&stop, finish).await.is_some() {
                 shared.audio.remove(id);
                 shared.drain_rate.note(Resource::Bytes, tenant, bytes, shared.world.now());
@@ -160,7 +163,7 @@ async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
     let Run { id, accepted, tenant, query, words, url, stamp, failures } = run;
     let task = Task { id, accepted, tenant, query, words, watch: Watch::new(shared.store.clone(), id) };
     let given_up = |fault: Fault, error: &str| {
-        After::Finish(Finished { body: work.given_up(&task, fault), error: Some(error.to_owned()) })
+        After::Finish(Finished::failed(work.given_up(&task, fault), error.to_owned()))
     };
     if failures >= shared.config.runs_max {
         tracing::error!(%id, failures, "job given up");
@@ -169,7 +172,7 @@ async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
     let last = failures + 1 >= shared.config.runs_max;
     let again = |error: String, body: Option<Vec<u8>>| match body {
         _ if !last => After::Again { after: rerun_after(failures, shared.world.chance()), error },
-        Some(body) => After::Finish(Finished { body, error: Some(error) }),
+        Some(body) => After::Finish(Finished::failed(body, error)),
         None => given_up(Fault::Failed, &error),
     };
     let input = match url {
@@ -194,9 +197,11 @@ async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
     let limit = Duration::from_millis(shared.config.run_timeout_ms);
     let result = AssertUnwindSafe(patience::within(limit, work.run(&task, input))).catch_unwind().await;
     match result {
-        Ok(Some(Ok(body))) => After::Finish(Finished { body, error: None }),
+        Ok(Some(Ok(body))) => {
+            After::Finish(Finished { body, media_type: work.media_type(&task), error: None })
+        }
         Ok(Some(Err(Setback { error, body, again: when }))) => match when {
-            Again::Never => After::Finish(Finished { body, error: Some(error) }),
+            Again::Never => After::Finish(Finished::failed(body, error)),
             Again::Later => again(error, Some(body)),
             Again::Busy(after) => After::Busy { after },
         },

@@ -193,9 +193,9 @@ impl Store for Sqlite {
         self.transact(move |db| {
             db.execute(
                 "UPDATE jobs SET phase = 'waiting', due_ms = ?2, finished_ms = ?2, body = ?3, error = ?4,
-                        query = '', url = NULL, audio_bytes = 0
+                        media_type = ?5, query = '', url = NULL, audio_bytes = 0
                  WHERE id = ?1 AND phase = 'running'",
-                params![id.to_string(), unix_ms(now), finished.body, finished.error],
+                params![id.to_string(), unix_ms(now), finished.body, finished.error, finished.media_type],
             )?;
             Ok(())
         })
@@ -216,7 +216,8 @@ impl Store for Sqlite {
                          AND receiver NOT IN (SELECT value FROM json_each(?2))
                          AND tenant NOT IN (SELECT value FROM json_each(?3))
                      ORDER BY due_ms LIMIT 1)
-                 RETURNING id, tenant, key, callback, method, receiver, body, tried, attempts, finished_ms",
+                 RETURNING id, tenant, key, callback, method, receiver, body, tried, attempts, finished_ms,
+                     media_type",
                 params![
                     unix_ms(now),
                     list(serde_json::to_string(&busy_receivers)),
@@ -234,6 +235,7 @@ impl Store for Sqlite {
                         tried: row.get(7)?,
                         attempts: row.get(8)?,
                         finished: time(row.get(9)?),
+                        media_type: row.get(10)?,
                     })
                 },
             )

@@ -193,11 +193,21 @@ pub struct Run {
 }
 
 /// The outcome of a run.
+#[derive(Clone)]
 pub struct Finished {
     /// The receiver gets exactly these bytes, each time.
     pub body: Vec<u8>,
+    /// That of `body`; `None` for JSON.
+    pub media_type: Option<String>,
     /// The code of the error in `body`; `None` for a transcript.
     pub error: Option<String>,
+}
+
+impl Finished {
+    /// A job that ends with the error in `body`.
+    pub fn failed(body: Vec<u8>, error: String) -> Self {
+        Self { body, media_type: None, error: Some(error) }
+    }
 }
 
 /// A result to send now.
@@ -210,6 +220,8 @@ pub struct Delivery {
     /// Host and port of `callback`.
     pub receiver: String,
     pub body: Vec<u8>,
+    /// That of `body`; `None` for JSON.
+    pub media_type: Option<String>,
     /// Attempts before this one, since the job was made or last redriven.
     pub tried: u32,
     /// Attempts before this one, in total.

@@ -221,7 +221,7 @@ async fn a_full_disk_refuses_for_now_leaves_nothing_behind_and_loses_nothing() {
     // A result that there is no room for is lost no more than its job is.
     let claimed = fixture.sqlite.claim(fixture.now()).await.expect("claimed").expect("a job");
     let finish = || {
-        let finished = Finished { body: vec![b'r'; MUCH], error: None };
+        let finished = Finished { body: vec![b'r'; MUCH], media_type: None, error: None };
         fixture.sqlite.finish(claimed.id, fixture.now(), finished)
     };
     let failed = finish().await;

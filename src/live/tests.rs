@@ -40,6 +40,7 @@ fn live(organisations: usize) -> Live {
         slots: 4,
         encode_batch: 4,
         device: "none".into(),
+        prompt_tokens: Default::default(),
     };
     let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(Box::new(Idle(info)));
     let engine = Engine::start(&engine::Config::default(), load).expect("it loads");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::weights::{self, Dimensions, Shape};
-use super::whisper::{Lengths, Whisper};
+use super::whisper::{Lengths, Whisper, languages_of};
 use super::{Config, Error, Footprint, footprint};
 use crate::engine::SpeechModel;
 
@@ -40,6 +40,14 @@ impl Source {
     /// A folder without weights or with damaged ones, or a missing device.
     pub fn footprint(&self, config: &Config) -> Result<Option<Footprint>, Error> {
         footprint::footprint(|| self.dimensions(), config)
+    }
+
+    /// The languages that the model knows, as far as its files tell without the weights.
+    pub fn languages(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Folder(folder) => languages_of(folder),
+            Self::Synthetic(..) => None,
+        }
     }
 
     fn dimensions(&self) -> Result<Dimensions, Error> {

@@ -51,6 +51,8 @@ pub struct Status {
     pub state: &'static str,
     /// Requests and streams that use it; those of the default aren't counted.
     pub uses: usize,
+    /// Its languages; empty if its files don't tell, until it has been loaded.
+    pub languages: Vec<String>,
     /// Once it has been loaded.
     pub info: Option<ModelInfo>,
 }
@@ -213,7 +215,10 @@ impl Registry {
                     State::TooLarge => ("too_large", 0),
                 };
                 let (name, info) = (name.to_owned(), info.clone());
-                Status { name, uuid, is_default: place == 0, state, uses, info }
+                let told = || self.shared.loader.as_ref().and_then(|loader| loader.languages(place));
+                let loaded = info.as_ref().map(|info| info.languages.clone());
+                let languages = loaded.or_else(told).unwrap_or_default();
+                Status { name, uuid, is_default: place == 0, state, uses, languages, info }
             })
             .collect()
     }

@@ -18,6 +18,9 @@ use crate::transcribe::Transcriber;
 pub trait Loader: Send + Sync + 'static {
     /// Loads the model with this number and checks that it works. `beside`: the numbers of those that are loaded.
     fn load(&self, place: usize, beside: Vec<usize>) -> BoxFuture<'_, Result<Engine, LoadError>>;
+
+    /// The languages of the model with this number, as far as they are known without loading it. Does not block.
+    fn languages(&self, place: usize) -> Option<Vec<String>>;
 }
 
 /// Everything that clones of the registry share.

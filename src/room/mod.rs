@@ -26,7 +26,7 @@ pub mod websocket;
 
 pub use config::Config;
 pub use message::{FunctionCall, Message, Said, page_context};
-pub use owner::{AgentSettings, Author, Behavior, Function, Listen, Order, Speak, Think};
+pub use owner::{AgentSettings, Author, Behavior, Function, Listen, Order, Speak, Think, functions};
 pub use reception::{Invitation, NoSeat, Reception, RoomEnd, RoomLimits};
 pub use seat::{Inbound, Kind, Outbound, Participant, Seat, agent_channel};
 pub use token::{Claims, Signer};

@@ -15,6 +15,10 @@ const NAME_BYTES_MAX: usize = 128;
 const CONTEXT_MAX: usize = 100;
 /// The paces of the wire format.
 const SPEEDS: std::ops::RangeInclusive<f64> = 0.7..=1.5;
+/// The confidence that ends a turn.
+const END_THRESHOLDS: std::ops::RangeInclusive<f64> = 0.5..=1.0;
+/// As on `/v1/listen`.
+const KEYTERMS_MAX: usize = 500;
 /// How long a turn may be silent before it ends, in milliseconds.
 const TURN_TIMEOUTS_MS: std::ops::RangeInclusive<u64> = 500..=60_000;
 
@@ -66,6 +70,10 @@ pub struct Speak {
 pub struct Listen {
     /// Silence that ends a turn, whatever was said.
     pub turn_timeout_ms: Option<u64>,
+    /// How sure it must be that a turn is over.
+    pub end_threshold: Option<f64>,
+    /// Terms to expect in the speech, instead of those before.
+    pub keyterms: Option<Vec<String>>,
     pub unused: Vec<&'static str>,
 }
 
@@ -198,14 +206,24 @@ fn think(value: &Value) -> Result<Think, Problem> {
     let functions = match value.get("functions") {
         None | Some(Value::Null) => None,
         Some(functions) => {
-            let functions = functions.as_array().filter(|functions| functions.len() <= FUNCTIONS_MAX);
-            let functions = functions.ok_or("`functions` must be a list of at most 64")?;
-            Some(functions.iter().map(function).collect::<Result<Vec<_>, _>>()?)
+            let listed = functions.as_array().ok_or("`functions` must be a list of at most 64")?;
+            Some(self::functions(listed)?)
         }
     };
     // The server's operator chooses the chat model and where it is.
     let unused = unused(value, &["endpoint", "context_length"], &[]);
     Ok(Think { prompt, functions, unused })
+}
+
+/// Functions that the chat model may call, each `{name, description, parameters}`.
+///
+/// # Errors
+/// [`Problem`].
+pub fn functions(values: &[Value]) -> Result<Vec<Function>, Problem> {
+    if values.len() > FUNCTIONS_MAX {
+        return Err("`functions` must be a list of at most 64");
+    }
+    values.iter().map(function).collect()
 }
 
 fn function(value: &Value) -> Result<Function, Problem> {
@@ -258,9 +276,29 @@ fn listen(value: &Value) -> Result<Listen, Problem> {
             Some(timeout.ok_or("`eot_timeout_ms` must be from 500 to 60000")?)
         }
     };
-    let names =
-        ["keyterms", "keyterm", "eot_threshold", "eager_eot_threshold", "smart_format", "language_hint"];
-    Ok(Listen { turn_timeout_ms, unused: unused(value, &[], &names) })
+    let end_threshold = match provider.get("eot_threshold") {
+        None | Some(Value::Null) => None,
+        Some(threshold) => {
+            let threshold = threshold.as_f64().filter(|threshold| END_THRESHOLDS.contains(threshold));
+            Some(threshold.ok_or("`eot_threshold` must be from 0.5 to 1")?)
+        }
+    };
+    let keyterms = ["keyterms", "keyterm"].into_iter().filter_map(|name| provider.get(name));
+    let keyterms = keyterms.filter(|terms| !terms.is_null()).map(terms).next().transpose()?;
+    // The answer is begun when a turn ends: an end that is only likely begins nothing.
+    let names = ["eager_eot_threshold", "smart_format", "language_hint", "language_hints"];
+    Ok(Listen { turn_timeout_ms, end_threshold, keyterms, unused: unused(value, &[], &names) })
+}
+
+/// A term or several.
+fn terms(value: &Value) -> Result<Vec<String>, Problem> {
+    let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    let term = |item: &Value| {
+        let text = item.as_str().map(str::trim)?;
+        (1..=NAME_BYTES_MAX).contains(&text.len()).then(|| text.to_owned())
+    };
+    let terms = (items.len() <= KEYTERMS_MAX).then(|| items.iter().map(term).collect::<Option<Vec<_>>>());
+    terms.flatten().ok_or("`keyterms` must be at most 500 texts, of at most 128 bytes each")
 }
 
 /// Which of these members are there, of `value` and of its provider.
@@ -296,7 +334,7 @@ mod tests {
                     {"type": "History", "function_calls": []},
                 ]},
                 "listen": {"provider": {"type": "deepgram", "version": "v2", "model": "flux-general-en", "eot_timeout_ms": 3000,
-                    "keyterms": ["Verbatim"], "smart_format": false}},
+                    "eot_threshold": 0.8, "eager_eot_threshold": 0.4, "keyterms": ["Verbatim"], "smart_format": false}},
                 "think": [{"provider": {"type": "open_ai", "model": "gpt-4o-mini"}, "prompt": "Be kind.",
                     "endpoint": {"url": "https://a.example"}, "functions": [{"name": "weather", "description": "Tells it."}]}],
                 "speak": {"provider": {"type": "deepgram", "model": "aura-2-zeus-en", "speed": 0.9}},
@@ -311,7 +349,11 @@ mod tests {
         let speak = settings.speak.expect("speak");
         assert_eq!((speak.voice.as_deref(), speak.speed), (Some("aura-2-zeus-en"), Some(0.9)));
         let listen = settings.listen.expect("listen");
-        assert_eq!((listen.turn_timeout_ms, listen.unused), (Some(3000), vec!["keyterms"]));
+        assert_eq!((listen.turn_timeout_ms, listen.end_threshold), (Some(3000), Some(0.8)));
+        assert_eq!(
+            (listen.keyterms, listen.unused),
+            (Some(vec!["Verbatim".into()]), vec!["eager_eot_threshold"])
+        );
     }
 
     #[test]
@@ -335,6 +377,9 @@ mod tests {
             json!({"type": "UpdateThink", "think": {"functions": [{"name": "a", "endpoint": {"url": "http://10.0.0.1"}}]}}),
             json!({"type": "UpdateSpeak", "speak": {"provider": {"speed": 9}}}),
             json!({"type": "UpdateListen", "listen": {"provider": {"eot_timeout_ms": 1}}}),
+            json!({"type": "UpdateListen", "listen": {"provider": {"eot_threshold": 0.2}}}),
+            json!({"type": "UpdateListen", "listen": {"provider": {"keyterms": [""]}}}),
+            json!({"type": "UpdateListen", "listen": {"provider": {"keyterms": 7}}}),
             json!({"type": "InjectAgentMessage", "message": " "}),
             json!({"type": "InjectAgentMessage", "message": "a", "behavior": "shout"}),
             json!({"type": "FunctionCallResponse", "name": "a"}),

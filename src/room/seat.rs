@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::owner::{AgentSettings, Order};
+use crate::audio::SAMPLE_RATE;
 
 /// Inbound messages by which an agent may lag behind.
 const INBOUND_MAX: usize = 256;
@@ -89,19 +91,22 @@ pub struct Seat {
     number: u64,
     to_agent: mpsc::Sender<Inbound>,
     pub from_agent: mpsc::Receiver<Outbound>,
-    leave: Option<Box<dyn FnOnce() + Send + Sync>>,
+    /// Samples of audio that the participant sent.
+    heard: AtomicU64,
+    leave: Option<Box<dyn FnOnce(f64) + Send + Sync>>,
 }
 
 impl Seat {
-    /// A seat and the agent's view of it. `leave` runs when the seat is dropped.
+    /// A seat and the agent's view of it. `leave` runs when the seat is dropped, with the seconds of audio that came.
     pub fn new(
         number: u64,
         kind: Kind,
         to_agent: mpsc::Sender<Inbound>,
-        leave: impl FnOnce() + Send + Sync + 'static,
+        leave: impl FnOnce(f64) + Send + Sync + 'static,
     ) -> (Self, Participant) {
         let (output, from_agent) = mpsc::channel(OUTBOUND_MAX);
-        let seat = Self { number, to_agent, from_agent, leave: Some(Box::new(leave)) };
+        let seat =
+            Self { number, to_agent, from_agent, heard: AtomicU64::new(0), leave: Some(Box::new(leave)) };
         (seat, Participant { seat: number, kind, output })
     }
 
@@ -112,6 +117,7 @@ impl Seat {
 
     /// Sends audio at [`crate::audio::SAMPLE_RATE`] to the agent; false if the agent is gone.
     pub async fn audio(&self, samples: Vec<f32>) -> bool {
+        self.heard.fetch_add(samples.len() as u64, Ordering::Relaxed);
         samples.is_empty() || self.send(Inbound::Audio { seat: self.number, samples }).await
     }
 }
@@ -119,7 +125,7 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some(leave) = self.leave.take() {
-            leave();
+            leave(*self.heard.get_mut() as f64 / f64::from(SAMPLE_RATE));
         }
     }
 }
@@ -131,7 +137,7 @@ pub fn is_key(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
@@ -140,7 +146,8 @@ mod tests {
         let left = Arc::new(AtomicUsize::new(0));
         let (to_agent, mut inbound) = agent_channel();
         let counted = left.clone();
-        let leave = move || {
+        let leave = move |seconds: f64| {
+            assert!((seconds * f64::from(SAMPLE_RATE) - 1.0).abs() < 1e-9, "one sample: {seconds}");
             counted.fetch_add(1, Ordering::Relaxed);
         };
         let (mut seat, participant) = Seat::new(7, Kind::Phone, to_agent, leave);

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::media::{Incoming, Outgoing};
 use super::message::{INPUT, Message as Sent, OUTPUT, Said, Settings};
+use super::owner::Order;
 use super::seat::{Inbound, Outbound, Seat};
 use crate::audio;
 use crate::http::websocket::{Limits, Message, ReadError, Socket};
@@ -151,7 +152,12 @@ impl Connection {
             Ok(Said::Played(mark)) => self.seat.send(Inbound::Played(mark)).await,
             Ok(Said::PageContext(context)) => self.seat.send(Inbound::PageContext(context)).await,
             Ok(Said::Close) => return Err(Over::With(CLOSE_NORMAL)),
-            Ok(Said::Order(order)) if self.is_owner => self.seat.send(Inbound::Order(order)).await,
+            // A session may be started with functions, which its clients run.
+            Ok(Said::Order(order))
+                if self.is_owner || matches!(*order, Order::FunctionCallResponse { .. }) =>
+            {
+                self.seat.send(Inbound::Order(order)).await
+            }
             Ok(Said::Order(order)) => {
                 let problem = format!("`{}` is for the session's owner", order.kind());
                 let warning = Sent::Warning { code: "NOT_ALLOWED", description: &problem };

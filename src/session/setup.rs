@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::error::Error;
 use crate::fields::{self, Fields};
@@ -20,12 +21,13 @@ const LINE_BYTES_MAX: usize = 8 << 10;
 const NAME_BYTES_MAX: usize = 200;
 const DOCUMENTS_MAX: usize = 100;
 const ENTRIES_MAX: usize = 200;
+const FUNCTIONS_MAX: usize = 64;
 /// Unknown fields that warnings name, and characters shown of each name.
 const UNKNOWN_NAMED_MAX: usize = 20;
 const UNKNOWN_SHOWN_CHARACTERS: usize = 80;
 
 /// All fields of a start. `session_id` belongs to the other actions, but some clients send it with every request.
-const FIELDS: [&str; 17] = [
+const FIELDS: [&str; 19] = [
     "action",
     "instructions",
     "greeting",
@@ -39,6 +41,8 @@ const FIELDS: [&str; 17] = [
     "channel",
     "sms_enabled",
     "page_guidance_enabled",
+    "voice",
+    "functions",
     "integration_id",
     "client_reference_id",
     "tenant_id",
@@ -86,6 +90,11 @@ pub struct Setup {
     pub verification_rules: BTreeMap<String, Rule>,
     pub sms_enabled: Option<bool>,
     pub page_guidance_enabled: bool,
+    /// The name of a voice, as clients know it.
+    pub voice: Option<String>,
+    /// Functions that the chat model may call and the room's clients run, as they were sent.
+    #[serde(default)]
+    pub functions: Vec<Value>,
     pub integration_id: Option<String>,
     pub client_reference_id: Option<String>,
     pub tenant_id: Option<String>,
@@ -123,6 +132,8 @@ pub struct Start {
     pub caller_number: Option<String>,
     /// About dropped entries, for the snapshot.
     pub warnings: Vec<String>,
+    /// The public id of the key that starts it, if one does.
+    pub key: Option<Uuid>,
 }
 
 impl Start {
@@ -151,11 +162,13 @@ impl Start {
             verification_rules: entries(fields, "verification_rules", &mut warnings, rule)?,
             sms_enabled: fields.flag("sms_enabled")?,
             page_guidance_enabled: fields.flag("page_guidance_enabled")?.unwrap_or(false),
+            voice: owned("voice", NAME_BYTES_MAX)?,
+            functions: fields.array("functions", FUNCTIONS_MAX)?.to_vec(),
             integration_id: owned("integration_id", NAME_BYTES_MAX)?,
             client_reference_id: owned("client_reference_id", NAME_BYTES_MAX)?,
             tenant_id: owned("tenant_id", NAME_BYTES_MAX)?,
         };
-        Ok(Self { setup, channel, caller_number, warnings })
+        Ok(Self { setup, channel, caller_number, warnings, key: None })
     }
 }
 
@@ -354,6 +367,8 @@ mod tests {
             (json!({"verification_rules": 5}), "verification_rules"),
             (json!({"sms_enabled": "maybe"}), "sms_enabled"),
             (json!({"page_guidance_enabled": 1}), "page_guidance_enabled"),
+            (json!({"voice": 1}), "voice"),
+            (json!({"functions": {}}), "functions"),
             (json!({"channel": "fax"}), "channel"),
             (json!({"caller_number": "555"}), "caller_number"),
             (json!({"tenant_id": {}}), "tenant_id"),

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::concealed::{Caution, Given};
 use super::error::Error;
@@ -55,6 +56,9 @@ pub struct Session {
     pub room: String,
     /// The tenant that owns it.
     pub tenant: u64,
+    /// The public id of the key that started it; none if it needed none, or is of an earlier version.
+    #[serde(default)]
+    pub key: Option<Uuid>,
     pub channel: Channel,
     pub status: Status,
     pub created: Millis,
@@ -176,6 +180,7 @@ impl Session {
             id: new_id(),
             room: new_room(),
             tenant,
+            key: start.key,
             channel: start.channel,
             status: Status::Created,
             created: now,

@@ -5,6 +5,8 @@
 //! sentence ─▶ pieces ─▶ wording ─▶ Remote | Kokoro (phonemes) | Program ─▶ samples at VOICE_RATE ─▶ encode
 //! ```
 //! Agents speak by a [`Voice`] themselves. [`Speech`] speaks for clients, as many as there is time for.
+//!
+//! [callbacks]: crate::jobs
 #![doc = include_str!("README.md")]
 
 mod config;

@@ -5,8 +5,67 @@
 /// and it sounds hurried.
 const LETTERS_MIN: usize = 14;
 
-/// Cuts `sentence` at pauses. Text after a cut begins with a letter, so that `May 5, 2026` stays whole.
+/// A longer piece is cut between words as well: its first sound would come so late that listeners give up. Pipecat's
+/// services wait 3 s for sound.
+const LETTERS_MAX: usize = 60;
+/// Words before which speakers take a breath, the better places first.
+const BREATHS: [&[&str]; 2] = [
+    &[
+        "and", "but", "or", "nor", "so", "because", "although", "though", "while", "when", "where", "if",
+        "unless", "until", "since", "which", "who", "that", "then", "than",
+    ],
+    &[
+        "in", "on", "at", "by", "for", "from", "with", "without", "about", "before", "after", "between",
+        "through", "into", "beside", "over", "under", "during", "as", "to",
+    ],
+];
+
+/// Cuts `sentence` where one pauses, and long stretches without a pause between words.
 pub fn of(sentence: &str) -> Vec<&str> {
+    at_pauses(sentence).into_iter().flat_map(at_words).collect()
+}
+
+/// Cuts `piece` between words until no part is too long, as far as it goes.
+fn at_words(piece: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut rest = piece;
+    while let Some(cut) = breath(rest) {
+        let (part, others) = rest.split_at(cut);
+        parts.push(part.trim_end());
+        rest = others;
+    }
+    parts.push(rest);
+    parts
+}
+
+/// Where to take a breath in a piece that is too long: in bytes, before a word. Only between words of letters, so that
+/// numbers stay whole.
+fn breath(piece: &str) -> Option<usize> {
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).count();
+    let all = letters(piece);
+    if all <= LETTERS_MAX {
+        return None;
+    }
+    let ends_with_letter = |text: &str| text.ends_with(char::is_alphabetic);
+    let starts = piece.char_indices().zip(piece.chars().skip(1)).filter_map(|((at, c), next)| {
+        (c.is_whitespace() && next.is_alphabetic()).then_some(at + c.len_utf8())
+    });
+    let places = starts.filter_map(|at| {
+        let (before, after) = piece.split_at(at);
+        let so_far = letters(before);
+        let is_room = (LETTERS_MIN..=LETTERS_MAX).contains(&so_far) && all - so_far >= LETTERS_MIN;
+        if !is_room || !ends_with_letter(before.trim_end()) {
+            return None;
+        }
+        let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default().to_lowercase();
+        let rank = BREATHS.iter().position(|words| words.contains(&&*word)).unwrap_or(BREATHS.len());
+        Some((BREATHS.len() - rank, at))
+    });
+    places.max().map(|(_, at)| at)
+}
+
+/// Cuts `sentence` at pauses. Text after a cut begins with a letter, so that `May 5, 2026` stays whole.
+fn at_pauses(sentence: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = sentence;
     let mut letters = 0;
@@ -56,10 +115,29 @@ mod tests {
                 &["It costs about $1,000,000 at the most:no more."],
             ),
             ("Nothing else was needed, was it?", &["Nothing else was needed, was it?"]),
+            (
+                "The office that we moved into last year stands right beside the old railway station and has room for \
+                 everyone who works with us on most days of the week.",
+                &[
+                    "The office that we moved into last year stands right",
+                    "beside the old railway station and has room for everyone",
+                    "who works with us on most days of the week.",
+                ],
+            ),
             ("", &[""]),
         ] {
             assert_eq!(of(sentence), pieces, "{sentence}");
         }
+    }
+
+    #[test]
+    fn numbers_stay_whole_and_one_long_word_too() {
+        let number = "1 ".repeat(80);
+        assert_eq!(of(&number), [number.as_str()]);
+        let word = "a".repeat(200);
+        assert_eq!(of(&word), [word.as_str()]);
+        let plain = "word ".repeat(60);
+        assert!(of(&plain).iter().all(|piece| piece.len() <= 80), "{:?}", of(&plain));
     }
 
     proptest! {

@@ -8,6 +8,8 @@ use hyper::header::{
     AUTHORIZATION, FORWARDED, HeaderMap, HeaderName, HeaderValue, SEC_WEBSOCKET_PROTOCOL, VIA,
 };
 
+use uuid::Uuid;
+
 use super::config::Auth;
 use crate::http::{Authenticator, Failure, Request, authority};
 
@@ -73,10 +75,19 @@ impl Access {
     /// # Errors
     /// 401, 403.
     pub async fn tenant(&self, request: &Request) -> Result<u64, Failure> {
+        Ok(self.caller(request).await?.0)
+    }
+
+    /// As [`Self::tenant`], with the public id of the key, if one is shown.
+    ///
+    /// # Errors
+    /// 401, 403.
+    pub async fn caller(&self, request: &Request) -> Result<(u64, Option<Uuid>), Failure> {
         if !request.headers.contains_key(AUTHORIZATION) && self.is_open(request)? {
-            return Ok(LOCAL);
+            return Ok((LOCAL, None));
         }
-        Ok(self.authenticator.caller(&request.headers).await?.tenant)
+        let caller = self.authenticator.caller(&request.headers).await?;
+        Ok((caller.tenant, Some(caller.public_key())))
     }
 
     /// Like [`Self::tenant`], for a WebSocket, with the subprotocol to agree to.

@@ -126,7 +126,7 @@ async fn begin(
         greeting: settings.greeting.clone(),
         ..Setup::default()
     };
-    let start = Start { setup, channel: Channel::Web, caller_number: None, warnings: Vec::new() };
+    let start = Start { setup, channel: Channel::Web, caller_number: None, warnings: Vec::new(), key: None };
     let handle = match host.tools.sessions.create(tenant, start).await {
         Ok(handle) => handle,
         Err(error) => return Err((socket, error.into())),

@@ -16,9 +16,9 @@ use super::wire::{
 use crate::fields::Fields;
 use crate::http::{Body, Failure, Request, Response, json as answer};
 use crate::knowledge::unread_website;
-use crate::room::{Invitation, Kind};
+use crate::room::{Invitation, Kind, functions};
 use crate::session::{
-    self, AgentState, Asked, Channel, Checked, Handle, Notice, Remains, Source, Start, Status,
+    self, AgentState, Asked, Channel, Checked, Handle, Notice, Remains, Setup, Source, Start, Status,
 };
 
 /// Largest body in bytes: documents may come with a start.
@@ -26,11 +26,11 @@ const BODY_BYTES_MAX: u64 = 4 << 20;
 
 /// `POST /STS/interactiveAgent` (contract, section 4.2).
 pub async fn interactive_agent(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
-    let tenant = host.access.tenant(&request).await?;
+    let (tenant, key) = host.access.caller(&request).await?;
     let base = host.base(&request.headers, &request.uri);
     let body = read(&request.headers, request.body.charged_to(tenant)).await?;
     let reply = match Action::read(&body)? {
-        Action::Start(start) => begin(&host, tenant, *start, &base).await?,
+        Action::Start(start) => begin(&host, tenant, Start { key, ..*start }, &base).await?,
         Action::Of { session_id, step } => match host.tools.sessions.find(&session_id, tenant)? {
             Asked::Open(handle) => take(&host, &handle, step, &base).await?,
             Asked::Ended if step == Step::Status => status_of_ended(&host, &session_id).await?,
@@ -42,11 +42,11 @@ pub async fn interactive_agent(host: Arc<Host>, request: Request) -> Result<Resp
 
 /// `POST /api/livekit/sts` (contract, section 4.3): starts a session for a browser.
 pub async fn web_session(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
-    let tenant = host.access.tenant(&request).await?;
+    let (tenant, key) = host.access.caller(&request).await?;
     let base = host.base(&request.headers, &request.uri);
     let body = read(&request.headers, request.body.charged_to(tenant)).await?;
     let mut start = Start::read(Fields::of(&body)?)?;
-    start.channel = Channel::Web;
+    (start.channel, start.key) = (Channel::Web, key);
     Ok(answer(StatusCode::OK, &begin(&host, tenant, start, &base).await?))
 }
 
@@ -65,6 +65,7 @@ async fn begin(host: &Arc<Host>, tenant: u64, mut start: Start, base: &str) -> R
     if let Some(Err(reason)) = start.setup.website_url.as_deref().map(|url| host.library.judge(url)) {
         start.warnings.push(unread_website(&reason));
     }
+    start.warnings.extend(unusable(host, &start.setup)?);
     let handle = host.tools.sessions.create(tenant, start).await?;
     host.read_sources(handle.clone());
     let mut started = Started {
@@ -81,6 +82,24 @@ async fn begin(host: &Arc<Host>, tenant: u64, mut start: Start, base: &str) -> R
         started.web = Some(web_room(host, &handle, base).await?);
     }
     Ok(value(&started))
+}
+
+/// Warnings about a voice and functions that this server cannot use.
+///
+/// # Errors
+/// [`session::Error::Functions`].
+fn unusable(host: &Host, setup: &Setup) -> Result<Vec<String>, Error> {
+    functions(&setup.functions).map_err(|problem| session::Error::Functions { problem })?;
+    let voice = &host.tools.voice;
+    let is_unknown = |name: &str| !voice.voices().is_empty() && voice.find(name).is_none();
+    let mut warnings = Vec::new();
+    if setup.voice.as_deref().is_some_and(is_unknown) {
+        warnings.push("there is no `voice` of that name; the agent keeps its own".to_owned());
+    }
+    if host.tools.chat.is_none() && !setup.functions.is_empty() {
+        warnings.push("`functions` are called by a chat model, and this server has none".to_owned());
+    }
+    Ok(warnings)
 }
 
 async fn web_room(host: &Arc<Host>, handle: &Arc<Handle>, base: &str) -> Result<WebRoom, Error> {

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
-use hyper::Uri;
 use hyper::header::HeaderMap;
+use hyper::{StatusCode, Uri};
 use tokio::sync::mpsc;
 use tokio_util::sync::WaitForCancellationFuture;
+use uuid::Uuid;
 
 use super::access::Access;
 use super::config::Config;
@@ -23,6 +24,7 @@ use crate::room::{
     AgentSettings, Claims, Inbound, Kind, NoSeat, Reception, RoomEnd, RoomLimits, Seat, Signer, agent_channel,
 };
 use crate::session::{self, EndReason, Handle, Media, PARTICIPANTS_MAX, read_sources};
+use crate::usage::{self, Holder, Log, ROOM, TELEPHONE, Ticket, Work};
 
 /// Ended sessions whose messages are sent at the same time after a restart.
 const DELIVERIES: usize = 16;
@@ -35,6 +37,8 @@ pub struct Host {
     /// None: browsers join rooms on this server.
     pub livekit: Option<LiveKit>,
     pub tools: Arc<Tools>,
+    /// Notes the stays of participants.
+    pub log: Log,
     /// Whether the server itself serves TLS.
     pub is_tls: bool,
     /// The running agents, by session.
@@ -49,10 +53,11 @@ impl Host {
         library: Library,
         livekit: Option<LiveKit>,
         tools: Tools,
+        log: Log,
         is_tls: bool,
     ) -> Self {
         let (tools, agents) = (Arc::new(tools), Mutex::default());
-        Self { config, access, signer, library, livekit, tools, is_tls, agents }
+        Self { config, access, signer, library, livekit, tools, log, is_tls, agents }
     }
 
     /// The address at which clients reach this server, `https://voice.example`: the configured one, or the one in
@@ -107,10 +112,14 @@ impl Host {
     ) -> Result<Seat, session::Error> {
         let number = handle.enter(identity, kind.name())?;
         let to_agent = self.agent_of(handle);
+        let ticket = self.ticket(handle, kind, settings.is_some());
         let leave = {
             let (handle, to_agent, identity) = (handle.clone(), to_agent.clone(), identity.to_owned());
             let tasks = self.tools.tasks.clone();
-            move || {
+            move |audio_seconds| {
+                if let Some(ticket) = ticket {
+                    ticket.worked(Work { audio_seconds, channels: 1, ..Work::default() });
+                }
                 handle.leave(number);
                 tasks.spawn(async move {
                     // If the agent is gone, the session has ended.
@@ -126,6 +135,25 @@ impl Host {
         handle.joined(identity, kind.name()).await?;
         seat.send(Inbound::Joined(participant)).await;
         Ok(seat)
+    }
+
+    /// The entry of a participant's stay in the log of requests: that of its WebSocket, or one of its own where a media
+    /// server has the connection. `is_owner`: its own key opened the session just now.
+    fn ticket(&self, handle: &Handle, kind: Kind, is_owner: bool) -> Option<Ticket> {
+        let path = match kind {
+            Kind::Web => ROOM,
+            Kind::Phone => TELEPHONE,
+        };
+        let elsewhere = || {
+            let ticket = self.log.ticket(Uuid::new_v4(), path, None)?;
+            ticket.answered(StatusCode::SWITCHING_PROTOCOLS.as_u16());
+            Some(ticket)
+        };
+        let ticket = usage::current().or_else(elsewhere)?;
+        if let (false, Some(key)) = (is_owner, handle.read(|session| session.key)) {
+            ticket.held_by(Holder { tenant: handle.tenant, key });
+        }
+        Some(ticket)
     }
 
     /// The way to the session's agent, which is started if there is none.

@@ -21,7 +21,7 @@ pub mod openapi;
 mod twilio;
 mod wire;
 
-pub use crate::agent::{Recognize, recognizer};
+pub use crate::agent::{Recognize, Whose, recognizer};
 pub use config::{Auth, Config};
 
 use std::path::{Path, PathBuf};
@@ -45,6 +45,7 @@ use crate::share::Tenants;
 use crate::sms::{Courier, SmsError};
 use crate::speech::Voice;
 use crate::turn::TurnModel;
+use crate::usage::Log;
 use crate::vad::Vad;
 use access::Access;
 use host::Host;
@@ -68,6 +69,8 @@ pub struct Parts {
     pub is_tls: bool,
     /// The tenants that share the service.
     pub tenants: Tenants,
+    /// The log of requests.
+    pub log: Log,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -159,7 +162,8 @@ impl Sts {
         };
         let livekit = LiveKit::open(&config.livekit)?;
         let signer = Signer::new(secret);
-        let host = Host::new(config.clone(), access, signer, library, livekit, tools, parts.is_tls);
+        let host =
+            Host::new(config.clone(), access, signer, library, livekit, tools, parts.log, parts.is_tls);
         Ok(Self(Arc::new(host)))
     }
 

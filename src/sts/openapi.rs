@@ -42,6 +42,8 @@ fn interactive_agent() -> Value {
                 "details": {"type": "object"},
                 "status": {"type": "string"},
                 "message": {"type": "string"},
+                "voice": {"type": "string", "description": "Of a start: a name as for `/v1/speak`."},
+                "functions": functions(),
             },
         })),
         "responses": answers(),
@@ -66,9 +68,26 @@ fn web_session() -> Value {
                         "content": {"type": "string"},
                     },
                 }},
+                "voice": {"type": "string", "description": "A name as for `/v1/speak`."},
+                "functions": functions(),
             },
         })),
         "responses": answers(),
+    })
+}
+
+fn functions() -> Value {
+    json!({
+        "type": "array", "maxItems": 64,
+        "description": "Of a start: what the chat model may call, and the room's clients run.",
+        "items": {
+            "type": "object", "required": ["name"],
+            "properties": {
+                "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"},
+                "description": {"type": "string"},
+                "parameters": {"type": "object"},
+            },
+        },
     })
 }
 

@@ -47,6 +47,11 @@ pub const FEATURES: [&str; 34] = [
 const TAGS_MAX: usize = 20;
 const TAG_CHARACTERS_MAX: usize = 128;
 
+/// The path of a participant's stay in an agent's room, on this server or on a LiveKit server.
+pub const ROOM: &str = "/STS/rooms/{room}";
+/// The path of a telephone call with an agent.
+pub const TELEPHONE: &str = "/api/twilio/media";
+
 /// The kind of work that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
@@ -78,7 +83,7 @@ impl Endpoint {
             | "/v1/audio/translations"
             | "/v1/realtime" => Some(Self::Listen),
             "/v1/speak" | "/v2/speak" | "/v1/audio/speech" => Some(Self::Speak),
-            "/v1/agent/converse" => Some(Self::Agent),
+            "/v1/agent/converse" | ROOM | TELEPHONE => Some(Self::Agent),
             _ => None,
         }
     }

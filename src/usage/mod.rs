@@ -18,7 +18,7 @@ mod ticket;
 mod writer;
 
 pub use config::Config;
-pub use entry::{CLIENT_LEFT, Endpoint, Entry, FEATURES, Holder, Method, Model, Work};
+pub use entry::{CLIENT_LEFT, Endpoint, Entry, FEATURES, Holder, Method, Model, ROOM, TELEPHONE, Work};
 pub use log::Log;
 pub use query::{Fields, Filter, Grouping, Row, SUMS_MAX, Sum};
 pub use ticket::{Route, Ticket, current, ended, held_by, is_async, within, worked};

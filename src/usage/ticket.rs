@@ -34,6 +34,21 @@ struct Draft {
     work: Work,
 }
 
+impl Draft {
+    fn held_by(&mut self, holder: Holder) {
+        if let About::Request { holder: known, .. } = &mut self.about {
+            *known = Some(holder);
+        }
+    }
+
+    fn worked(&mut self, work: Work) {
+        self.work.audio_seconds += work.audio_seconds;
+        self.work.characters += work.characters;
+        self.work.channels = self.work.channels.max(work.channels);
+        self.work.model = work.model.or(self.work.model.take());
+    }
+}
+
 enum About {
     /// A request, which is logged if its holder is known.
     Request { route: Route, holder: Option<Holder>, created: SystemTime, is_async: bool },
@@ -67,6 +82,16 @@ impl Ticket {
     /// The status of the answer.
     pub fn answered(&self, code: u16) {
         self.change(|draft| draft.code = Some(code));
+    }
+
+    /// As [`held_by`].
+    pub fn held_by(&self, holder: Holder) {
+        self.change(|draft| draft.held_by(holder));
+    }
+
+    /// As [`worked`].
+    pub fn worked(&self, work: Work) {
+        self.change(|draft| draft.worked(work));
     }
 
     fn change(&self, change: impl FnOnce(&mut Draft)) {
@@ -123,11 +148,7 @@ pub fn current() -> Option<Ticket> {
 
 /// The request has valid credentials.
 pub fn held_by(holder: Holder) {
-    note(|draft| {
-        if let About::Request { holder: known, .. } = &mut draft.about {
-            *known = Some(holder);
-        }
-    });
+    note(|draft| draft.held_by(holder));
 }
 
 /// The request is answered later, to a callback.
@@ -141,12 +162,7 @@ pub fn is_async() {
 
 /// Work was done for the request; of several works, seconds and characters add up.
 pub fn worked(work: Work) {
-    note(|draft| {
-        draft.work.audio_seconds += work.audio_seconds;
-        draft.work.characters += work.characters;
-        draft.work.channels = draft.work.channels.max(work.channels);
-        draft.work.model = work.model.or(draft.work.model.take());
-    });
+    note(|draft| draft.worked(work));
 }
 
 /// The request ended like this after its answer.

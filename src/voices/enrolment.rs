@@ -2,6 +2,8 @@
 
 use crate::speakers::Diarization;
 
+/// The longest clip, in seconds: it may be longer than it need be, but is no recording.
+pub const CLIP_SECONDS_MAX: f64 = 120.0;
 /// Speech of the speaker that a clip must hold, in seconds.
 const CLIP_SECONDS_MIN: f64 = 3.0;
 /// Speech that others may have, in seconds and as a part of all: diarization is not always right.

@@ -9,7 +9,7 @@ mod sealing;
 mod store;
 
 pub use config::Config;
-pub use enrolment::{Unfit, enrolled};
+pub use enrolment::{CLIP_SECONDS_MAX, Unfit, enrolled};
 pub use matching::{Identified, Naming, identify};
 pub use name::NAME_CHARACTERS_MAX;
 pub use store::{Voice, Voices};

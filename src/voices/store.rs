@@ -3,12 +3,15 @@
 //! A deleted voice's file is renamed to a draft, then overwritten, then removed; drafts are erased at the start as well. On a
 //! disk that writes elsewhere (an SSD, a file system with snapshots), remains stay until it reuses the blocks; they are
 //! encrypted.
+//!
+//! Several processes may use a folder, a server and `verbatim voices` beside it: who writes locks it, and a reader looks
+//! when an organisation's folder last changed.
 
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +25,10 @@ const FOLDER: &str = "voices";
 const KEY: &str = "voices.key";
 /// Extension of a file that is being written or erased.
 const DRAFT: &str = "draft";
+/// The times of file systems stand still for some milliseconds; a later change may bear the time of one that is younger.
+const TICK: Duration = Duration::from_millis(100);
+/// How long a request waits for the disk to tell what other processes have changed.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A person's voice, as one organisation has enrolled it.
 #[derive(Clone, PartialEq)]
@@ -57,13 +64,22 @@ struct Shared {
     most: usize,
     /// By organisation, oldest first. Locked only to read or change a list, never during I/O: async threads take it.
     known: Mutex<HashMap<u64, Arc<[Voice]>>>,
-    /// Held while files change; taken before `known`.
-    writing: Mutex<()>,
+    /// Held while files change or are read again; taken before `known`.
+    files: Mutex<Seen>,
+}
+
+/// For each organisation, when its folder had last changed before it was read.
+type Seen = HashMap<u64, SystemTime>;
+
+/// A turn at changing the files: no other thread has one, and no other process.
+struct Turn<'a> {
+    seen: MutexGuard<'a, Seen>,
+    _lock: fs::File,
 }
 
 impl Voices {
     /// Opens the voices in `state_dir`, and creates what is missing. A file that cannot be read, or does not open, is left
-    /// out, with an error in the log. One process at a time may use a folder.
+    /// out, with an error in the log. Waits while another process changes them.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Key`].
@@ -72,21 +88,81 @@ impl Voices {
         let file = |source| Error::File { path: folder.clone(), source };
         state::make_directory(&folder).map_err(file)?;
         let key = config.key_file.clone().unwrap_or_else(|| state_dir.join(KEY));
+        // A draft that another process is writing must not be taken for one that was left behind.
+        let _lock = locked(&folder).map_err(file)?;
         let files = files(&folder).map_err(file)?;
         let sealer = Sealer::open(&key, !files.is_empty())?;
         let known = read_all(files, &sealer);
         Ok(Self(Arc::new(Shared {
             most: config.max_per_organisation,
             known: Mutex::new(known),
-            writing: Mutex::new(()),
+            files: Mutex::default(),
             folder,
             sealer,
         })))
     }
 
-    /// The voices of `tenant`, oldest first.
+    /// The voices of `tenant`, oldest first, as far as this process knows them: without I/O.
     pub fn of(&self, tenant: u64) -> Arc<[Voice]> {
         self.known().get(&tenant).cloned().unwrap_or_default()
+    }
+
+    /// The same, with what other processes have changed; if the disk does not tell in time, without.
+    pub async fn latest(&self, tenant: u64) -> Arc<[Voice]> {
+        let voices = self.clone();
+        let look = tokio::task::spawn_blocking(move || voices.look(tenant));
+        let looked = tokio::time::timeout(LOOK_TIMEOUT, look).await;
+        looked.ok().and_then(Result::ok).unwrap_or_else(|| self.of(tenant))
+    }
+
+    /// As [`Self::latest`], but blocks.
+    fn look(&self, tenant: u64) -> Arc<[Voice]> {
+        let seen = match self.0.files.try_lock() {
+            Ok(seen) => Some(seen),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            // On a disk that stalls, one thread waits, and not one for each request.
+            Err(TryLockError::WouldBlock) => None,
+        };
+        if let Some(mut seen) = seen
+            && let Err(error) = self.read_again(tenant, &mut seen)
+        {
+            tracing::error!(kind = %error.kind(), "a folder of voices cannot be read; those known stay in use");
+        }
+        self.of(tenant)
+    }
+
+    /// Reads the files of `tenant` if its folder has changed.
+    fn read_again(&self, tenant: u64, seen: &mut Seen) -> io::Result<()> {
+        let folder = self.0.folder.join(tenant.to_string());
+        let changed = match fs::metadata(&folder).and_then(|folder| folder.modified()) {
+            Ok(changed) => changed,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.known().remove(&tenant);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if seen.get(&tenant) == Some(&changed) {
+            return Ok(());
+        }
+        let voices = read_all(self::voices(tenant, &folder)?, &self.0.sealer).remove(&tenant);
+        match voices {
+            Some(voices) => self.known().insert(tenant, voices),
+            None => self.known().remove(&tenant),
+        };
+        if changed.elapsed().is_ok_and(|age| age >= TICK) {
+            seen.insert(tenant, changed);
+        } else {
+            seen.remove(&tenant);
+        }
+        Ok(())
+    }
+
+    /// The organisations with voices, in order.
+    pub fn organisations(&self) -> Vec<u64> {
+        let mut organisations: Vec<u64> = self.known().keys().copied().collect();
+        organisations.sort_unstable();
+        organisations
     }
 
     /// Checks, before anything is computed, whether `tenant` may enrol a voice under `name`; returns the name without
@@ -123,10 +199,13 @@ impl Voices {
         // Numbers and texts always serialize.
         let plain = serde_json::to_vec(&content).unwrap_or_default();
         let sealed = self.0.sealer.seal(tenant, id, &plain)?;
-        let _writing = self.writing();
+        let mut turn = self.turn()?;
+        let folder = self.0.folder.join(tenant.to_string());
+        // Another process may have taken the name.
+        self.read_again(tenant, &mut turn.seen)
+            .map_err(|source| Error::File { path: folder.clone(), source })?;
         let voices = self.of(tenant);
         self.has_room(&voices, &content.name)?;
-        let folder = self.0.folder.join(tenant.to_string());
         let (path, draft) = (folder.join(id.to_string()), folder.join(format!("{id}.{DRAFT}")));
         let write = || {
             state::make_directory(&folder)?;
@@ -155,7 +234,7 @@ impl Voices {
     /// [`Error::File`]. The voice may be in use no longer, with remains on disk: the next call, or the next start, erases
     /// them.
     pub fn remove(&self, tenant: u64, id: Uuid) -> Result<bool, Error> {
-        let _writing = self.writing();
+        let _turn = self.turn()?;
         let folder = self.0.folder.join(tenant.to_string());
         let (path, draft) = (folder.join(id.to_string()), folder.join(format!("{id}.{DRAFT}")));
         match fs::rename(&path, &draft) {
@@ -188,9 +267,19 @@ impl Voices {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn writing(&self) -> MutexGuard<'_, ()> {
-        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for the threads and processes that change the files.
+    fn turn(&self) -> Result<Turn<'_>, Error> {
+        let seen = self.0.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = |source| Error::File { path: self.0.folder.clone(), source };
+        Ok(Turn { seen, _lock: locked(&self.0.folder).map_err(file)? })
     }
+}
+
+/// `folder`, which no other process changes until this is dropped.
+fn locked(folder: &Path) -> io::Result<fs::File> {
+    let file = fs::File::open(folder)?;
+    file.lock()?;
+    Ok(file)
 }
 
 impl Content {
@@ -233,15 +322,27 @@ fn files(folder: &Path) -> io::Result<Vec<Sealed>> {
 fn files_of(tenant: u64, folder: &Path, files: &mut Vec<Sealed>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == DRAFT) {
-            if let Err(error) = erase(&path) {
-                tracing::error!(path = %path.display(), kind = %error.kind(), "a draft of a voice cannot be erased");
-            }
-        } else if let Some(id) = name_of(&path).and_then(|name| Uuid::parse_str(name).ok()) {
-            files.push(Sealed { tenant, id, path });
+        if path.extension().is_some_and(|extension| extension == DRAFT)
+            && let Err(error) = erase(&path)
+        {
+            tracing::error!(path = %path.display(), kind = %error.kind(), "a draft of a voice cannot be erased");
         }
     }
+    files.extend(voices(tenant, folder)?);
     Ok(())
+}
+
+/// The files of one organisation's voices.
+fn voices(tenant: u64, folder: &Path) -> io::Result<Vec<Sealed>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        // The name of a draft is no id.
+        if let Some(id) = name_of(&path).and_then(|name| Uuid::parse_str(name).ok()) {
+            found.push(Sealed { tenant, id, path });
+        }
+    }
+    Ok(found)
 }
 
 fn read_all(files: Vec<Sealed>, sealer: &Sealer) -> HashMap<u64, Arc<[Voice]>> {

@@ -1,15 +1,17 @@
 //! The snippets of the documents, `tests/examples`, against the built program: each as a reader would run it, with the
 //! interpreters and SDKs of `sdks.rs`. `tests/documents.rs` checks that the documents show these very files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
+use verbatim::audio::{DecodeOptions, Limits, decode};
 
 use crate::hosts;
+use crate::live_audio::wave;
 use crate::program::Program;
 use crate::receiver::Receiver;
 use crate::sdks::{node, python, rust};
@@ -48,6 +50,21 @@ fn assert_heard(name: &str, transcript: &str) {
     assert!(word_errors(SAID, transcript.trim()) <= 1, "{name}: {transcript}");
 }
 
+/// The WAVE file `path`, of 16 kHz, with 24,000 samples a second.
+fn at_24_khz(path: &Path) -> Vec<u8> {
+    let bytes = std::fs::read(path).expect("readable");
+    let options = DecodeOptions { raw: None, split_channels: false, limits: Limits::default() };
+    let sound = decode(bytes.into(), &options).expect("decoded").channels[0].clone();
+    let samples = sound.pcm(..).samples().to_vec();
+    let sample = |at: usize| samples.get(at).copied().unwrap_or_default();
+    let between = |n: usize| {
+        let (at, share) = (n * 2 / 3, (n * 2 % 3) as f32 / 3.0);
+        sample(at) * (1.0 - share) + sample(at + 1) * share
+    };
+    let stretched: Vec<i16> = (0..samples.len() * 3 / 2).map(|n| (between(n) * 32_767.0) as i16).collect();
+    wave(24_000, stretched.len() as u32 * 2, &stretched)
+}
+
 #[tokio::test]
 async fn snippets_of_the_documents_run() {
     let state = TempDir::new().expect("a folder");
@@ -82,6 +99,12 @@ async fn snippets_of_the_documents_run() {
     for name in ["file.sh", "url.sh"] {
         assert_heard(name, transcript(&object(name, &run(name, shell(name)).await)));
     }
+
+    let realtime = state.path().join("24khz.wav");
+    std::fs::write(&realtime, at_24_khz(&audio)).expect("written");
+    let mut snippet = python("openai", "../examples/realtime.py");
+    snippet.env("AUDIO_24KHZ", &realtime);
+    assert_heard("realtime.py", &run("realtime.py", snippet).await);
 
     let acknowledged = object("callback.sh", &run("callback.sh", shell("callback.sh")).await);
     let started = object("agent.sh", &run("agent.sh", shell("agent.sh")).await);

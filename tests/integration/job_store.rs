@@ -59,7 +59,7 @@ async fn set_decoding(store: &dyn Store, number: u128, is_decoding: bool) {
 }
 
 async fn finish(store: &dyn Store, number: u128, now: SystemTime) {
-    let finished = Finished { body: b"result".to_vec(), error: None };
+    let finished = Finished { body: b"result".to_vec(), media_type: None, error: None };
     store.finish(JobId(Uuid::from_u128(number)), now, finished).await.unwrap();
 }
 
@@ -205,7 +205,7 @@ async fn of_two_who_finish_a_job_the_first_one_counts() {
     assert_eq!(state(&store, 1).await, State::Queued, "no task runs it");
     claim(&store, at(0)).await.unwrap();
     finish(&store, 1, at(1)).await;
-    let late = Finished { body: b"another".to_vec(), error: Some("X".into()) };
+    let late = Finished { body: b"another".to_vec(), media_type: None, error: Some("X".into()) };
     store.finish(JobId(Uuid::from_u128(1)), at(2), late).await.unwrap();
     store.give_back(JobId(Uuid::from_u128(1)), at(2)).await.unwrap();
     let delivery = store.claim_delivery(at(2), vec![], vec![]).await.unwrap().unwrap();
@@ -473,7 +473,7 @@ async fn jobs_of_the_first_format_are_read_and_keys_are_their_tenants_own() {
             "DROP INDEX jobs_idempotency; ALTER TABLE jobs DROP COLUMN idempotency_key;
              ALTER TABLE jobs DROP COLUMN fingerprint; ALTER TABLE jobs DROP COLUMN sha256;
              ALTER TABLE jobs DROP COLUMN decoding; ALTER TABLE jobs DROP COLUMN interruptions;
-             PRAGMA user_version = 1;",
+             ALTER TABLE jobs DROP COLUMN media_type; PRAGMA user_version = 1;",
         )
         .unwrap();
     drop(database);

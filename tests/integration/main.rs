@@ -2,6 +2,7 @@
 
 mod audio;
 mod autobahn;
+mod browser;
 mod callers;
 mod captions;
 mod channels;
@@ -11,6 +12,7 @@ mod command_stream;
 mod commands;
 mod confidential;
 mod configured;
+mod console_pages;
 #[path = "../contract/mod.rs"]
 mod contract;
 mod corpus;
@@ -47,6 +49,7 @@ mod loading;
 mod manage;
 mod openai;
 mod openai_sdks;
+mod openai_tools;
 mod overlap;
 mod program;
 mod protocol;
@@ -61,6 +64,7 @@ mod several_models;
 mod shares;
 mod socket;
 mod speak;
+mod speak_callbacks;
 mod speakers;
 mod speakers_live;
 mod speech;

@@ -9,6 +9,8 @@ use tokio::net::TcpStream;
 pub struct Socket {
     pub stream: TcpStream,
     input: Vec<u8>,
+    /// The pings that came, all of which were answered.
+    pub pings: usize,
 }
 
 /// A message of the server.
@@ -17,6 +19,8 @@ pub enum Said {
     Message(Value),
     Audio(Vec<u8>),
     Pong(Vec<u8>),
+    /// Answered by [`Socket::said`], which does not return it.
+    Ping(Vec<u8>),
     Close(u16, String),
     /// The connection ended without a goodbye.
     Gone,
@@ -70,7 +74,7 @@ pub async fn connect(address: SocketAddr, path: &str, headers: &[(&str, &str)]) 
     if status == 101 {
         assert_eq!(handshake.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
         assert_eq!(handshake.header("sec-websocket-extensions"), None);
-        handshake.socket = Some(Socket { stream, input });
+        handshake.socket = Some(Socket { stream, input, pings: 0 });
     } else {
         let length: usize =
             handshake.header("content-length").and_then(|text| text.parse().ok()).expect("a length");
@@ -128,8 +132,14 @@ impl Socket {
 
     pub async fn said(&mut self) -> Said {
         loop {
-            if let Some(said) = self.frame_said() {
-                return said;
+            match self.frame_said() {
+                Some(Said::Ping(payload)) => {
+                    self.pings += 1;
+                    self.frame(0x8A, &payload).await;
+                    continue;
+                }
+                Some(said) => return said,
+                None => {}
             }
             if matches!(self.stream.read_buf(&mut self.input).await, Ok(0) | Err(_)) {
                 return Said::Gone;
@@ -154,6 +164,7 @@ impl Socket {
         Some(match first {
             0x81 => Said::Message(serde_json::from_slice(&payload).expect("JSON")),
             0x82 => Said::Audio(payload),
+            0x89 => Said::Ping(payload),
             0x8A => Said::Pong(payload),
             0x88 => match payload.split_at_checked(2) {
                 Some((code, reason)) => Said::Close(
@@ -180,7 +191,7 @@ impl Socket {
         loop {
             match self.said().await {
                 Said::Message(message) => messages.push(message),
-                Said::Audio(_) | Said::Pong(_) => {}
+                Said::Audio(_) | Said::Pong(_) | Said::Ping(_) => {}
                 end => return (messages, end),
             }
         }

@@ -174,7 +174,6 @@ async fn what_cannot_be_spoken_is_refused_with_a_reason() {
             "Payload Too Large",
             "Input text exceeds maximum character limit of 2000.",
         ),
-        ("callback=https://a.example/", FOX, 501, "NOT_IMPLEMENTED", "callback"),
     ] {
         let answer = server.speak(query, text).send().await.expect("an answer");
         assert_eq!(answer.status(), status, "{query}");
@@ -427,9 +426,57 @@ async fn sdks_hear_their_text() {
     }
 }
 
+/// What tests/sdks/speak_plugins.py has spoken.
+const BOTH: &str = "The quick brown fox jumps over the lazy dog. The office is open on Monday, please call again tomorrow \
+                    morning.";
+
+#[tokio::test]
+async fn plugins_hear_their_text_while_it_is_spoken() {
+    let server = Server::start(&[]).await;
+    let folder = TempDir::new().expect("a folder");
+    let mut client = sdks::python("plugins", "speak_plugins.py");
+    client.args([&server.program.url(""), &server.key]).arg(folder.path()).kill_on_drop(true);
+    let output = tokio::time::timeout(PATIENCE, client.output()).await.expect("in time").expect("it starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let told = String::from_utf8(output.stdout).expect("text");
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 8, "{told}{errors}");
+    for line in lines {
+        let (name, times) = line.split_once(' ').expect("a name");
+        let times: Vec<f64> = times.split(' ').map(|time| time.parse().expect("seconds")).collect();
+        // The first of three pieces is a third of the work.
+        assert!(times[0] < times[1] * 0.85, "{line}: the first sound comes with the last");
+        let audio = std::fs::read(folder.path().join(format!("{name}.wav"))).expect("written");
+        let heard = server.heard("", audio).await;
+        assert!(word_errors(BOTH, &heard) <= 2, "{name}: {heard}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_waits_long_for_sound_is_pinged() {
+    // A voice that takes in texts and never speaks.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let base = format!("http://{}/v1", silent.local_addr().expect("an address"));
+    let settings =
+        [("VERBATIM_STS__SPEECH__BASE_URL", base.as_str()), ("VERBATIM_STS__SPEECH__EMBEDDED", "none")];
+    let server = Server::start(&settings).await;
+    let token = format!("Token {}", server.key);
+    let handshake = connect(server.program.address, "/v1/speak", &[("authorization", &token)]).await;
+    let mut socket = handshake.socket.expect("a stream");
+    assert_eq!(socket.message().await["type"], "Metadata");
+    send(&mut socket, json!({"type": "Speak", "text": FOX})).await;
+    send(&mut socket, json!({"type": "Flush"})).await;
+    let end = tokio::time::timeout(PATIENCE, socket.said()).await.expect("in time");
+    assert!(matches!(end, Said::Close(1011, _)), "{end:?}");
+    assert!((1..=3).contains(&socket.pings), "{} pings", socket.pings);
+}
+
 #[tokio::test]
 async fn an_sdks_client_owns_its_agent() {
     let server = Server::start(&[("VERBATIM_STS__SPEECH__EMBEDDED", "none")]).await;
-    let mut client = sdks::python("python", "agent.py");
-    sdks::text(client.args([&server.program.url(""), &server.key])).await;
+    for client in [Some(sdks::python("python", "agent.py")), sdks::node("agent.js")] {
+        let Some(mut client) = client else { continue };
+        sdks::text(client.args([&server.program.url(""), &server.key])).await;
+    }
 }

@@ -57,7 +57,7 @@ fn conversation() -> (Vec<i16>, Vec<(usize, Range<f64>)>) {
 struct Service {
     program: Program,
     key: String,
-    _state: TempDir,
+    state: TempDir,
 }
 
 impl Service {
@@ -71,7 +71,7 @@ impl Service {
         ];
         let settings = [&fixed, settings].concat();
         let program = Program::start_with(state.path(), &cache("models/base"), &settings).await;
-        Self { program, key, _state: state }
+        Self { program, key, state }
     }
 
     fn listen(&self, query: &str, body: Vec<u8>) -> RequestBuilder {
@@ -84,6 +84,16 @@ impl Service {
         assert_eq!(status, 200, "{query}: {body}");
         body
     }
+}
+
+/// `verbatim voices …` beside the service: its exit code, and what it prints and reports.
+fn command(service: &Service, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
+    command.arg("voices").args(arguments).env("HOME", service.state.path());
+    command.env("VERBATIM_STATE_DIR", service.state.path()).env("VERBATIM_MODEL_DIR", cache("models"));
+    let output = command.output().expect("it runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
 fn words(alternative: &Value) -> &Vec<Value> {
@@ -178,6 +188,55 @@ async fn each_channel_has_speakers_of_its_own() {
     for channel in channels {
         assert_eq!(speakers(&channel["alternatives"][0]), BTreeSet::from([0]), "{body}");
     }
+}
+
+#[tokio::test]
+async fn voices_of_the_command_line_name_speakers_in_a_running_server() {
+    if !are_installed() {
+        return;
+    }
+    let service = Service::start(&[]).await;
+    let clip = cache("speech/austen_0870.wav");
+    let add = ["add", "Ada Reader", clip.to_str().expect("text")];
+    let (code, id, error) = command(&service, &add);
+    assert_eq!(code, Some(0), "{error}");
+    let id = id.trim();
+    let (code, _, error) = command(&service, &add);
+    assert_eq!(code, Some(1), "the name is taken: {error}");
+    let (_, listed, _) = command(&service, &["list"]);
+    let line = listed.lines().find(|line| line.ends_with("Ada Reader")).expect("it is listed");
+    assert!(line.starts_with(id), "{listed}");
+    let speakers = client().get(service.program.url("/v1/speakers")).bearer_auth(&service.key);
+    let (_, speakers) = answer(speakers).await;
+    assert_eq!(speakers["speakers"][0]["speaker_id"], id, "{speakers}");
+
+    let query = "identify_speakers=true&paragraphs=true&utterances=true";
+    let reading = bytes(&samples("austen_0890.wav"));
+    let body = service.heard(query, reading.clone()).await;
+    let found = alternative(&body);
+    let paragraph = &found["paragraphs"]["paragraphs"][0];
+    for part in [paragraph, &paragraph["sentences"][0], &found["words"][0], &body["results"]["utterances"][0]]
+    {
+        assert_eq!((&part["speaker"], &part["speaker_name"]), (&0.into(), &"Ada Reader".into()), "{body}");
+        assert_eq!(part["speaker_name_confidence"], found["words"][0]["speaker_name_confidence"], "{body}");
+    }
+    let unnamed = service.heard("diarize=true&paragraphs=true", reading.clone()).await;
+    assert!(!unnamed.to_string().contains("speaker_name"), "{unnamed}");
+
+    let second = new_key(service.state.path());
+    let (code, _, error) = command(&service, &["add", "Bo", clip.to_str().expect("text")]);
+    assert!(code == Some(1) && error.contains("--organisation"), "{error}");
+    let (code, _, error) = command(&service, &["add", "Bo", "/no/such.wav", "--organisation", "1"]);
+    assert_eq!(code, Some(2), "no organisation has this number: {error}");
+    let others = client().get(service.program.url("/v1/speakers")).bearer_auth(&second);
+    assert_eq!(answer(others).await.1["speakers"], serde_json::json!([]));
+
+    let (code, _, error) = command(&service, &["remove", id]);
+    assert_eq!(code, Some(0), "{error}");
+    let (code, _, error) = command(&service, &["remove", id]);
+    assert!(code == Some(1) && error.contains("there is no voice"), "{error}");
+    let body = service.heard(query, reading).await;
+    assert!(!body.to_string().contains("Ada Reader"), "{body}");
 }
 
 #[tokio::test]

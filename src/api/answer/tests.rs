@@ -11,6 +11,7 @@ fn model() -> ModelInfo {
         slots: 1,
         encode_batch: 1,
         device: String::new(),
+        prompt_tokens: Default::default(),
     }
 }
 

@@ -51,6 +51,10 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         return Err(error::no_speakers(asked));
     }
     let callback = callback_address(&services, request.id, &caller, &parameters.common).await?;
+    let voices = match parameters.common.identify_speakers {
+        true => Some(services.voices.latest(caller.tenant).await),
+        false => None,
+    };
     let options = Options {
         format: raw::of_stream(&parameters.common)?,
         multichannel: parameters.common.multichannel,
@@ -62,7 +66,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         voice: false,
         voice_threshold: None,
         speakers: parameters.common.speakers(),
-        voices: parameters.common.identify_speakers.then(|| services.voices.of(caller.tenant)),
+        voices,
         prompt: None,
         bias: terms::terms(&parameters.common),
         tenant: TenantId(caller.tenant),

@@ -52,7 +52,7 @@ struct Model {
     name: String,
     canonical_name: String,
     architecture: &'static str,
-    /// Empty before the model is first loaded.
+    /// Empty if its files don't tell, until the model is first loaded.
     languages: Vec<String>,
     version: String,
     uuid: Uuid,
@@ -67,7 +67,7 @@ impl Model {
             canonical_name: model.name.clone(),
             name: model.name.clone(),
             architecture: ARCHITECTURE,
-            languages: model.info.as_ref().map(|info| info.languages.clone()).unwrap_or_default(),
+            languages: model.languages.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uuid: model.uuid,
             batch: true,

@@ -64,11 +64,12 @@ pub fn answer(asked: &Asked, transcript: &Transcript, names: &[Option<String>], 
 pub fn done(asked: &Asked, transcript: &Transcript, damaged: bool) -> wire::Event {
     let tokens = transcript.segments.iter().flat_map(text_tokens).count() as u64;
     let audio_tokens = (transcript.duration.max(0.0) * AUDIO_TOKENS_PER_SECOND).ceil() as u64;
+    let input_tokens = asked.prompt_tokens + audio_tokens;
     let usage = wire::Usage::Tokens {
-        input_tokens: audio_tokens,
-        input_token_details: wire::InputTokens { text_tokens: 0, audio_tokens },
+        input_tokens,
+        input_token_details: wire::InputTokens { text_tokens: asked.prompt_tokens, audio_tokens },
         output_tokens: tokens,
-        total_tokens: audio_tokens + tokens,
+        total_tokens: input_tokens + tokens,
     };
     wire::Event::Done {
         text: transcript.text(),

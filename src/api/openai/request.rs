@@ -71,6 +71,8 @@ pub struct Asked {
     pub task: Task,
     pub language: LanguageChoice,
     pub prompt: Option<String>,
+    /// Tokens of `prompt` that the model reads.
+    pub prompt_tokens: u64,
     /// 0 to 1.
     pub temperature: f32,
     pub keywords: Arc<[Term]>,
@@ -93,7 +95,8 @@ impl Asked {
         let given = Given(fields);
         given.text("model")?;
         let format = response_format(&given, task)?;
-        let [words, segments] = granularities(&given, format)?;
+        let mut warnings = chunking(&given)?;
+        let [words, segments] = granularities(&given, format, &mut warnings)?;
         let log_probabilities = includes_log_probabilities(&given, format)?;
         let streams = given.flag("stream")?;
         let streamed = [ResponseFormat::Json, ResponseFormat::Text, ResponseFormat::DiarizedJson];
@@ -103,10 +106,10 @@ impl Asked {
         }
         let known_speakers = known_speakers(&given, format)?;
         let temperature = given.number("temperature", 0.0..=1.0)?.unwrap_or(0.0) as f32;
-        let warnings = chunking(&given)?;
         Ok(Self {
             task,
             language: language_choice(&given, model)?,
+            prompt_tokens: given.text("prompt")?.map_or(0, |prompt| model.prompt_tokens.of(prompt) as u64),
             prompt: given.text("prompt")?.map(str::to_owned),
             temperature,
             keywords: keywords(&given)?,
@@ -188,8 +191,12 @@ fn response_format(given: &Given, task: Task) -> Result<ResponseFormat, Failure>
     })
 }
 
-/// Whether words and segments are wanted.
-fn granularities(given: &Given, format: ResponseFormat) -> Result<[bool; 2], Failure> {
+/// Whether words and segments are wanted. Vercel's AI SDK asks for segments whatever the format is, so `json` has a warning.
+fn granularities(
+    given: &Given,
+    format: ResponseFormat,
+    warnings: &mut Vec<String>,
+) -> Result<[bool; 2], Failure> {
     const NAME: &str = "timestamp_granularities";
     let mut wanted = [false, false];
     for value in given.list(NAME, 10)?.into_iter().filter(|value| !value.is_empty()) {
@@ -202,11 +209,15 @@ fn granularities(given: &Given, format: ResponseFormat) -> Result<[bool; 2], Fai
     if wanted == [false, false] {
         return Ok([false, true]);
     }
-    if format != ResponseFormat::VerboseJson {
-        let message = "`timestamp_granularities` works with `response_format=verbose_json`.";
-        return Err(unsupported(NAME, message));
+    const MESSAGE: &str = "`timestamp_granularities` works with `response_format=verbose_json`.";
+    match format {
+        ResponseFormat::VerboseJson => Ok(wanted),
+        ResponseFormat::Json => {
+            warnings.push(MESSAGE.to_owned());
+            Ok([false, true])
+        }
+        _ => Err(unsupported(NAME, MESSAGE)),
     }
-    Ok(wanted)
 }
 
 fn includes_log_probabilities(given: &Given, format: ResponseFormat) -> Result<bool, Failure> {

@@ -77,9 +77,12 @@ pub fn schemas() -> Value {
         "Paragraphs": object(json!({"transcript": text, "paragraphs": list(of("Paragraph"))})),
         "Paragraph": object(json!({
             "sentences": list(of("Sentence")), "num_words": count, "start": number, "end": number,
-            "speaker?": count,
+            "speaker?": count, "speaker_name?": text, "speaker_name_confidence?": share,
         })),
-        "Sentence": object(json!({"text": text, "start": number, "end": number, "speaker?": count})),
+        "Sentence": object(json!({
+            "text": text, "start": number, "end": number,
+            "speaker?": count, "speaker_name?": text, "speaker_name_confidence?": share,
+        })),
         "Search": object(json!({"query": text, "hits": list(of("Hit"))})),
         "Hit": object(json!({"confidence": share, "start": number, "end": number, "snippet": text})),
         "Utterance": object(json!({

@@ -37,6 +37,9 @@ fn query(is_stream: bool) -> Vec<Value> {
 fn request() -> Value {
     let text = json!({"type": "string", "minLength": 1, "maxLength": TEXT_CHARACTERS_MAX});
     let body = json!({"type": "object", "properties": {"text": text}, "required": ["text"]});
+    let acknowledgement = json!({
+        "type": "object", "properties": {"request_id": {"type": "string", "format": "uuid"}}, "required": ["request_id"],
+    });
     let example = json!({"text": "We are open from nine to five."});
     json!({
         "operationId": "speak",
@@ -55,14 +58,18 @@ fn request() -> Value {
                     "dg-model-uuid": {"schema": {"type": "string", "format": "uuid"}},
                     "dg-char-count": {"schema": {"type": "integer"}, "description": "Characters of the text."},
                 },
-                "content": {"audio/*": {"schema": {"type": "string", "format": "binary"}}},
+                "content": {
+                    "audio/*": {"schema": {"type": "string", "format": "binary"}},
+                    // With `callback`.
+                    "application/json": {"schema": acknowledgement},
+                },
             },
             "4XX": failure("An invalid request; the message says what to change."),
             "400": failure("An unknown voice, an unsupported format, or no text."),
             "401": failure("No valid key."),
             "413": failure("The text is too long."),
             "429": busy("The organisation holds its share of the server."),
-            "501": failure("The server has no voice; or `callback`, which is not served."),
+            "501": failure("The server has no voice; or, with `callback`, no jobs."),
             "503": busy("Busy."),
             "5XX": failure("The server's fault."),
         },

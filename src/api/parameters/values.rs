@@ -92,6 +92,25 @@ pub enum CallbackMethod {
     Put,
 }
 
+/// The address of a callback.
+///
+/// # Errors
+/// [`Error::Callback`].
+pub fn callback_url(value: &str) -> Result<url::Url, Error> {
+    url_of(value, &["http", "https"])
+}
+
+fn url_of(value: &str, schemes: &'static [&'static str]) -> Result<url::Url, Error> {
+    let url = url::Url::parse(value).map_err(|_| Error::Callback(CallbackProblem::Syntax))?;
+    if !schemes.contains(&url.scheme()) {
+        return Err(Error::Callback(CallbackProblem::Scheme(schemes)));
+    }
+    if !url.has_host() {
+        return Err(Error::Callback(CallbackProblem::Syntax));
+    }
+    Ok(url)
+}
+
 /// A keyword to expect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Keyword {
@@ -305,7 +324,8 @@ impl Reader<'_> {
     }
 
     pub(super) fn callback(&self, into: &mut Option<url::Url>) -> Result<(), Error> {
-        self.url(&["http", "https"], into)
+        *into = Some(callback_url(self.value)?);
+        Ok(())
     }
 
     pub(super) fn url(
@@ -313,14 +333,7 @@ impl Reader<'_> {
         schemes: &'static [&'static str],
         into: &mut Option<url::Url>,
     ) -> Result<(), Error> {
-        let url = url::Url::parse(self.value).map_err(|_| Error::Callback(CallbackProblem::Syntax))?;
-        if !schemes.contains(&url.scheme()) {
-            return Err(Error::Callback(CallbackProblem::Scheme(schemes)));
-        }
-        if !url.has_host() {
-            return Err(Error::Callback(CallbackProblem::Syntax));
-        }
-        *into = Some(url);
+        *into = Some(url_of(self.value, schemes)?);
         Ok(())
     }
 

@@ -75,6 +75,31 @@ pub async fn begin(services: &Services, order: Order) -> Result<(Speaking, Heade
     Ok((speaking, headers))
 }
 
+/// Speaks all of `order`: the audio of known length.
+///
+/// # Errors
+/// As [`speak`].
+pub async fn whole(services: &Services, order: Order) -> Result<Vec<u8>, Failure> {
+    let Order { tenant, text, voice, speed, format } = order;
+    let manner = Manner { voice: Some(voice.clone()), speed };
+    let mut utterance = services.speech.begin(tenant, &text, manner)?;
+    let mut samples = first(&mut utterance).await?;
+    while let Some(more) = utterance.next().await {
+        samples.extend(more?);
+    }
+    let encode = move || {
+        let mut encoder = Encoder::new(format, Some(samples.len()))?;
+        let mut bytes = encoder.push(&samples)?;
+        bytes.extend(encoder.finish()?);
+        Ok::<_, encode::Error>(bytes)
+    };
+    let encoded = tokio::task::spawn_blocking(encode).await.map_err(Failure::internal)?;
+    let bytes = encoded.map_err(Failure::internal)?;
+    let characters = text.chars().count() as u64;
+    usage::worked(Work { characters, model: Some(model(&voice)), ..Work::default() });
+    Ok(bytes)
+}
+
 /// A voice, as the log of requests has it.
 pub fn model(voice: &str) -> usage::Model {
     usage::Model { id: uuid(voice), name: voice.to_owned() }

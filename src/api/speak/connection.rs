@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::super::line::{self, DONE, End, Left, STOPPING};
@@ -22,6 +23,9 @@ use crate::usage::{self, Work};
 pub const BYTES_MAX: u64 = 64 << 10;
 /// Bytes of audio in a message.
 const CHUNK_BYTES: usize = 16 << 10;
+/// A client that waits for sound gets a ping after as long without a message. LiveKit's plugin gives up after 10 s, which
+/// a busy machine may need for a piece; a frame of any kind renews its patience.
+const PING_AFTER: Duration = Duration::from_secs(4);
 /// The limits of the wire format on flushes.
 const FLUSHES_MAX: usize = 20;
 const FLUSHES_WITHIN: Duration = Duration::from_secs(60);
@@ -48,6 +52,8 @@ pub struct Connection {
     flushes: VecDeque<Instant>,
     /// Answers to flushes and clears are numbered.
     sequence_id: u64,
+    /// When the last frame was sent, or the client began to wait for one.
+    sent: Instant,
     /// How to close once everything is spoken; none while text may come.
     end: Option<End>,
 }
@@ -55,7 +61,8 @@ pub struct Connection {
 impl Connection {
     pub fn new(socket: Socket, dictation: Dictation, format: Format, metadata: Message) -> Self {
         let (encoder, flushes, sequence_id, end) = (None, VecDeque::new(), 0, None);
-        Self { socket, dictation, format, metadata, encoder, flushes, sequence_id, end }
+        let sent = Instant::now();
+        Self { socket, dictation, format, metadata, encoder, flushes, sequence_id, sent, end }
     }
 
     /// Runs the stream to its end.
@@ -104,6 +111,7 @@ impl Connection {
                     Ok(spoken) => self.give(spoken).await,
                     Err(_) => Err(Left::With(FAILED)),
                 },
+                () = sleep_until((self.sent + PING_AFTER).into()), if !is_silent => self.ping().await,
                 () = stop.cancelled(), if self.end.is_none() => {
                     self.finish(STOPPING);
                     Ok(())
@@ -142,11 +150,18 @@ impl Connection {
                 Err(Left::With(TOO_LONG))
             }
             Said::Speak { text } => {
+                let was_silent = self.dictation.is_silent();
                 self.dictation.push(&text).map_err(|_| Left::With(TOO_FAST))?;
+                if was_silent {
+                    self.sent = Instant::now();
+                }
                 usage::worked(Work { characters: text.chars().count() as u64, ..Work::default() });
                 Ok(())
             }
             Said::Flush if self.may_flush(Instant::now()) => {
+                if self.dictation.is_silent() {
+                    self.sent = Instant::now();
+                }
                 self.dictation.flush();
                 Ok(())
             }
@@ -219,13 +234,21 @@ impl Connection {
             let sent = within(self.write_timeout(), self.socket.send_binary(chunk)).await;
             // A frame was begun, so no close frame can follow.
             sent.ok_or_else(cut)??;
+            self.sent = Instant::now();
         }
         Ok(())
+    }
+
+    async fn ping(&mut self) -> Result<(), Left> {
+        let sent = within(self.write_timeout(), self.socket.ping()).await;
+        self.sent = Instant::now();
+        Ok(sent.ok_or_else(cut)??)
     }
 
     async fn send(&mut self, message: &Message) -> Result<(), Left> {
         let text = serde_json::to_string(message).map_err(std::io::Error::other)?;
         let sent = within(self.write_timeout(), self.socket.send_text(text)).await;
+        self.sent = Instant::now();
         Ok(sent.ok_or_else(cut)??)
     }
 

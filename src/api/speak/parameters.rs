@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
-use url::form_urlencoded;
+use url::{Url, form_urlencoded};
 
 use super::format::{CONTAINERS, ENCODINGS, STREAM_ENCODINGS, Wanted};
-use crate::api::parameters::Error;
+use crate::api::parameters::{CallbackMethod, Error, callback_url};
 
 /// The paces of the wire format.
 const SPEEDS: RangeInclusive<f32> = 0.7..=1.5;
@@ -33,8 +33,12 @@ pub const TABLE: [Parameter; 10] = [
     Parameter { name: "speed", about: "A factor of the pace, 0.7 to 1.5.", is_of_streams: true },
     Parameter { name: "tag", about: "A label of the request.", is_of_streams: true },
     Parameter { name: "mip_opt_out", about: "No text is ever kept to train on.", is_of_streams: true },
-    Parameter { name: "callback", about: "Answered with 501.", is_of_streams: false },
-    Parameter { name: "callback_method", about: "For `callback`.", is_of_streams: false },
+    Parameter {
+        name: "callback",
+        about: "Where to send the speech; the request is answered at once.",
+        is_of_streams: false,
+    },
+    Parameter { name: "callback_method", about: "The HTTP method for sending it.", is_of_streams: false },
 ];
 
 /// The parameters of a request. Absent ones have their documented defaults.
@@ -44,7 +48,8 @@ pub struct Parameters {
     pub model: Option<String>,
     pub wanted: Wanted,
     pub speed: f32,
-    pub has_callback: bool,
+    pub callback: Option<Url>,
+    pub callback_method: CallbackMethod,
 }
 
 impl Parameters {
@@ -67,7 +72,13 @@ impl Parameters {
     }
 
     fn read(query: &str, encodings: &[&'static str]) -> Result<Self, Error> {
-        let mut all = Self { model: None, wanted: Wanted::default(), speed: 1.0, has_callback: false };
+        let mut all = Self {
+            model: None,
+            wanted: Wanted::default(),
+            speed: 1.0,
+            callback: None,
+            callback_method: CallbackMethod::Post,
+        };
         let (mut seen, mut tags) = (HashSet::new(), 0);
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let invalid = |expected| Error::Value {
@@ -126,7 +137,13 @@ impl Parameters {
                 {
                     return Err(invalid("true or false"));
                 }
-                "callback" => all.has_callback = true,
+                "callback" => all.callback = Some(callback_url(&value)?),
+                "callback_method" if value.eq_ignore_ascii_case("put") => {
+                    all.callback_method = CallbackMethod::Put;
+                }
+                "callback_method" if !value.eq_ignore_ascii_case("post") => {
+                    return Err(invalid("POST or PUT"));
+                }
                 _ => {}
             }
         }
@@ -181,6 +198,9 @@ mod tests {
             "speed=NaN",
             "speed=2",
             "mip_opt_out=perhaps",
+            "callback=here",
+            "callback=ftp://a.example/",
+            "callback=https://a.example/&callback_method=GET",
             "model=a&model=b",
         ] {
             assert!(Parameters::parse(query).is_err(), "{query}");

@@ -162,6 +162,12 @@ impl Socket {
         self.send(Frame::new(true, OpCode::Pong, None, Payload::Borrowed(&payload))).await
     }
 
+    /// # Errors
+    /// As [`Self::send_text`].
+    pub async fn ping(&mut self) -> io::Result<()> {
+        self.send(Frame::new(true, OpCode::Ping, None, Payload::Borrowed(&[]))).await
+    }
+
     /// Sends a close frame; `code` `None` answers a close frame without a code. `reason` has at most 123
     /// bytes.
     ///

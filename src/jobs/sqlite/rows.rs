@@ -12,9 +12,9 @@ use crate::jobs::store::{Job, JobId, Phase};
 ///
 /// `due_ms`: when the job runs or is sent next. `receiver`: host and port of `callback`, which is deleted on
 /// delivery, as `query` and `url` are when the result exists. `idempotency_key`: stands for one job of its
-/// tenant, as long as the job is remembered. `sha256`: the hash of the audio on disk. `line.rs` documents the
+/// tenant, as long as the job is remembered. `sha256`: the hash of the audio on disk. `media_type`: that of `body`, if it is not JSON. `line.rs` documents the
 /// other columns of the last format.
-pub const FORMATS: [&str; 3] = [
+pub const FORMATS: [&str; 4] = [
     "
     CREATE TABLE jobs (
         id          TEXT PRIMARY KEY,
@@ -51,6 +51,8 @@ pub const FORMATS: [&str; 3] = [
     ALTER TABLE jobs ADD COLUMN sha256 BLOB;
     ALTER TABLE jobs ADD COLUMN decoding INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE jobs ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0;",
+    "
+    ALTER TABLE jobs ADD COLUMN media_type TEXT;",
 ];
 
 /// The columns that [`read_job`] reads.

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::event::{Kind, Trigger, TurnEvent};
-use super::thresholds::{Judgement, Thresholds};
+use super::thresholds::Thresholds;
 use crate::live::event::Results;
 use crate::transcript::Word;
+use crate::turn::Judgement;
 
 /// At most so many seconds of audio lie between two events: 8 frames.
 const UPDATE_SECONDS: f64 = 0.25;

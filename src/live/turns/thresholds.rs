@@ -1,13 +1,6 @@
-//! The thresholds by which a turn ends, and the confidence that is held against them. Pure.
+//! The thresholds by which a turn ends. Pure.
 
 use std::time::Duration;
-
-/// After so much silence, an end by silence alone is as probable as 1 − 1/e. At 0.6 s it is 0.7: by default a turn ends
-/// after the same silence as a voice agent's (`sts.turn.silence_ms`).
-const SILENCE_SECONDS: f64 = 0.5;
-/// The same after a pause that a model judged. What the model calls unfinished reaches 0.7 after 2 s, as with a voice agent
-/// (`sts.turn.wait_ms`).
-const JUDGED_SECONDS: f64 = 1.66;
 
 /// When a turn ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,35 +23,10 @@ impl Thresholds {
     }
 }
 
-/// The judgement on a pause.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Judgement {
-    /// A model judges it, and has not answered yet.
-    Awaited,
-    /// The model's probability, 0 to 1, that the speaker has finished, and the silence that it heard, in seconds.
-    Complete { probability: f64, after: f64 },
-    /// There is no model, or it cannot tell: silence decides.
-    Unknown,
-}
-
-impl Judgement {
-    /// How probable it is that no more speech comes after so many seconds of `silence`: 0 to 1, and never falling while the
-    /// silence goes on. The judgement and the silence since are taken for independent signs.
-    pub fn confidence(self, silence: f64) -> f64 {
-        let goes_on = |silence: f64, scale: f64| (-silence.max(0.0) / scale).exp();
-        match self {
-            Self::Awaited => 0.0,
-            Self::Complete { probability, after } => {
-                1.0 - (1.0 - probability.clamp(0.0, 1.0)) * goes_on(silence - after, JUDGED_SECONDS)
-            }
-            Self::Unknown => 1.0 - goes_on(silence, SILENCE_SECONDS),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::turn::Judgement;
 
     /// The silence at which a turn ends by default.
     fn ends_after(judgement: Judgement) -> f64 {

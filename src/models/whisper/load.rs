@@ -12,10 +12,10 @@ use super::rules::Rules;
 use super::sequence::Sequences;
 use super::synthetic::Lengths;
 use super::tokenizer::Tokenizer;
-use super::{Slot, Whisper};
+use super::{Slot, Whisper, prompt_tokens, prompt_tokens_max};
 use crate::cpu::{Instructions, Level, Threads};
 use crate::cuda::{self, StageTimes};
-use crate::engine::ModelInfo;
+use crate::engine::{ModelInfo, TokenCount};
 use crate::models::weights::{self, Dimensions, Shape};
 use crate::models::{
     AudioCacheType, AudioContext, ComputeType, Config, Error, SYNTHETIC, devices, footprint,
@@ -254,6 +254,9 @@ impl Whisper {
             generation.alignment_heads(weights.decoder_layers.len(), weights.decoder_heads)?;
         let languages = tokenizer.languages.iter().map(|(code, _)| code.clone()).collect::<Vec<_>>();
         let described = hardware.name();
+        let tokenizer = Arc::new(tokenizer);
+        let (reader, most) = (tokenizer.clone(), prompt_tokens_max(text_positions as usize));
+        let prompt_tokens = TokenCount::new(move |text| prompt_tokens(&reader, text).len().min(most));
         let info = ModelInfo {
             uuid: ModelInfo::uuid_of(&name),
             name,
@@ -265,6 +268,7 @@ impl Whisper {
                 _ if is_fp8 => format!("{described}, {compute_type:?}, audio in fp8").to_lowercase(),
                 _ => format!("{described}, {compute_type:?}").to_lowercase(),
             },
+            prompt_tokens,
         };
         let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
         let slots = info.slots;
@@ -284,7 +288,7 @@ impl Whisper {
             lengths: None,
             biases: Vec::new(),
             info,
-            tokenizer: Arc::new(tokenizer),
+            tokenizer,
         })
     }
 }

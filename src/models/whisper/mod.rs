@@ -23,6 +23,7 @@ use self::backend::{AlignmentRequest, Backend, Start};
 use self::bias::Bias;
 use self::decoder::Run;
 pub use self::synthetic::Lengths;
+pub use self::tokenizer::languages_of;
 pub use crate::audio::LogMel;
 
 use self::features::HOP_SAMPLES;
@@ -71,6 +72,16 @@ struct Slot {
     task: Task,
 }
 
+/// The tokens of a text before the audio.
+fn prompt_tokens(tokenizer: &Tokenizer, text: &str) -> Vec<TokenId> {
+    tokenizer.encode(&format!(" {}", text.trim()))
+}
+
+/// Of more tokens, the last so many are read.
+fn prompt_tokens_max(text_positions: usize) -> usize {
+    text_positions / 2 - 1
+}
+
 impl Whisper {
     /// Start of transcript, language, task: the tokens that open a transcript.
     fn opening(&self, slot: &Slot) -> Vec<TokenId> {
@@ -87,12 +98,11 @@ impl Whisper {
 
     /// The tokens before the opening: the end of `text`, if any.
     fn prompt(&self, text: Option<&str>) -> Vec<TokenId> {
-        let mut tokens =
-            text.map(|text| self.tokenizer.encode(&format!(" {}", text.trim()))).unwrap_or_default();
+        let mut tokens = text.map(|text| prompt_tokens(&self.tokenizer, text)).unwrap_or_default();
         if tokens.is_empty() {
             return tokens;
         }
-        let room = self.text_positions / 2 - 1;
+        let room = prompt_tokens_max(self.text_positions);
         tokens.drain(..tokens.len().saturating_sub(room));
         tokens.insert(0, self.tokenizer.special.start_of_previous);
         tokens

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use serde::Deserialize;
+
 use crate::models::Error;
 use crate::transcript::script;
 
@@ -16,6 +18,23 @@ const ASCII_PUNCTUATION: &str = r##"!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~"##;
 
 /// Seconds between neighbouring timestamp tokens.
 pub const SECONDS_PER_TIMESTAMP: f64 = 0.02;
+
+/// Timestamps: 0.00 to 30.00.
+const TIMESTAMPS: TokenId = 1501;
+/// The vocabulary from which a model is multilingual.
+const MULTILINGUAL_MIN: TokenId = 51_865;
+
+/// The part of `tokenizer.json` that has the special tokens.
+#[derive(Deserialize)]
+struct AddedTokens {
+    added_tokens: Vec<AddedToken>,
+}
+
+#[derive(Deserialize)]
+struct AddedToken {
+    id: TokenId,
+    content: String,
+}
 
 /// Ids of the special tokens.
 #[derive(Debug, Clone)]
@@ -39,6 +58,23 @@ pub struct Tokenizer {
     pub special: Special,
     /// Language code and its token, in token order. Empty for an English-only model.
     pub languages: Vec<(String, TokenId)>,
+}
+
+/// The language codes of the model in `folder`, in the order of its tokens, from `tokenizer.json` alone; `["en"]` if it
+/// knows English only. `None` if the file cannot be read.
+pub fn languages_of(folder: &Path) -> Option<Vec<String>> {
+    let text = std::fs::read(folder.join("tokenizer.json")).ok()?;
+    let AddedTokens { mut added_tokens } = serde_json::from_slice(&text).ok()?;
+    added_tokens.sort_by_key(|token| token.id);
+    let find = |name: &str| added_tokens.iter().find(|token| token.content == name).map(|token| token.id);
+    let (first, last) = (find("<|startoftranscript|>")?, find("<|translate|>")?);
+    // As in [`Tokenizer::parse`].
+    if find("<|notimestamps|>")? + 1 + TIMESTAMPS < MULTILINGUAL_MIN {
+        return Some(vec!["en".into()]);
+    }
+    let between = added_tokens.iter().filter(|token| (first + 1..last).contains(&token.id));
+    let code = |token: &AddedToken| Some(token.content.strip_prefix("<|")?.strip_suffix("|>")?.to_owned());
+    Some(between.filter_map(code).collect())
 }
 
 impl Tokenizer {
@@ -76,14 +112,14 @@ impl Tokenizer {
             no_timestamps,
             timestamp_begin: no_timestamps + 1,
         };
-        // 1501 timestamps, 0.00 to 30.00, close the vocabulary.
-        let expected = special.timestamp_begin as usize + 1501;
+        // The timestamps close the vocabulary.
+        let expected = (special.timestamp_begin + TIMESTAMPS) as usize;
         if vocabulary != expected {
             return Err(bad(format!("it describes {expected} tokens, the weights have {vocabulary}")));
         }
         // openai/whisper: only models with the larger vocabulary know other languages; the tokens
         // are in the English-only files too.
-        let is_multilingual = vocabulary >= 51_865;
+        let is_multilingual = expected >= MULTILINGUAL_MIN as usize;
         let mut languages: Vec<(String, TokenId)> = ids
             .iter()
             .filter(|&(_, id)| {

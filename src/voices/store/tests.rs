@@ -235,3 +235,57 @@ fn a_damaged_key_is_an_error() {
     fs::write(dir.path().join(KEY), b"short").unwrap();
     assert!(matches!(Voices::open(dir.path(), &Config::default()), Err(Error::Key { .. })));
 }
+
+#[tokio::test]
+async fn another_process_may_add_and_delete_voices() {
+    let dir = tempfile::tempdir().unwrap();
+    // Two stores share nothing but the folder, as two processes do.
+    let (server, command) = (open(dir.path()), open(dir.path()));
+    let ada = command.add(1, "Ada", embedding()).unwrap();
+    assert!(server.of(1).is_empty());
+    assert_eq!(&*server.latest(1).await, std::slice::from_ref(&ada));
+    assert!(matches!(open(dir.path()).add(1, "Ada", embedding()), Err(Error::NameTaken)));
+    let bo = server.add(1, "Bo", embedding()).unwrap();
+    assert!(matches!(command.add(1, "Bo", embedding()), Err(Error::NameTaken)));
+    assert_eq!(command.latest(1).await.len(), 2);
+    assert!(command.remove(1, ada.id).unwrap() && command.remove(1, bo.id).unwrap());
+    assert!(server.latest(1).await.is_empty());
+    assert!(server.organisations().is_empty());
+}
+
+#[tokio::test]
+async fn files_are_read_again_only_if_the_folder_has_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let voices = open(dir.path());
+    let ada = voices.add(1, "Ada", embedding()).unwrap();
+    let folder = dir.path().join(FOLDER).join("1");
+    let long_ago = SystemTime::now() - Duration::from_secs(60);
+    let date = |time| fs::File::open(&folder).unwrap().set_modified(time).unwrap();
+    date(long_ago);
+    assert_eq!(voices.latest(1).await.len(), 1);
+    let path = folder.join(ada.id.to_string());
+    fs::remove_file(&path).unwrap();
+    date(long_ago);
+    assert_eq!(voices.latest(1).await.len(), 1, "the folder looks as it did");
+    date(long_ago + Duration::from_secs(1));
+    assert!(voices.latest(1).await.is_empty());
+}
+
+#[test]
+fn a_draft_that_another_process_writes_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let voices = open(dir.path());
+    voices.add(1, "Ada", embedding()).unwrap();
+    let draft = dir.path().join(FOLDER).join("1").join(format!("{}.{DRAFT}", Uuid::new_v4()));
+    let turn = voices.turn().unwrap();
+    fs::write(&draft, b"half").unwrap();
+    let opener = std::thread::spawn({
+        let dir = dir.path().to_owned();
+        move || open(&dir).of(1).len()
+    });
+    // It waits for the turn to end, and cannot be done before.
+    assert!(!opener.is_finished() && draft.exists());
+    fs::remove_file(&draft).unwrap();
+    drop(turn);
+    assert_eq!(opener.join().unwrap(), 1);
+}

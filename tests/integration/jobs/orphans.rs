@@ -266,7 +266,8 @@ async fn a_job_of_a_format_without_hashes_runs() {
     database
         .execute_batch(
             "ALTER TABLE jobs DROP COLUMN sha256; ALTER TABLE jobs DROP COLUMN decoding;
-             ALTER TABLE jobs DROP COLUMN interruptions; PRAGMA user_version = 2;",
+             ALTER TABLE jobs DROP COLUMN interruptions; ALTER TABLE jobs DROP COLUMN media_type;
+             PRAGMA user_version = 2;",
         )
         .unwrap();
     drop(database);

@@ -22,7 +22,7 @@ use crate::server::Door;
 use crate::speech::word_errors;
 
 /// The model's reaction to a question.
-pub(super) enum Turn {
+pub enum Turn {
     /// Sends these events, each when the test has allowed one more.
     Events(Vec<Value>),
     Fails,
@@ -30,16 +30,16 @@ pub(super) enum Turn {
     Breaks,
 }
 
-pub(super) struct Model {
+pub struct Model {
     asked: Asked,
     /// So many more events may go out.
-    pub(super) allowed: Arc<Semaphore>,
-    url: String,
+    pub allowed: Arc<Semaphore>,
+    pub url: String,
     _door: Door,
 }
 
 impl Model {
-    pub(super) async fn start(turns: Vec<Turn>) -> Self {
+    pub async fn start(turns: Vec<Turn>) -> Self {
         let asked = Asked::default();
         let allowed = Arc::new(Semaphore::new(0));
         let turns = Arc::new(Mutex::new(VecDeque::from(turns)));
@@ -87,11 +87,11 @@ impl Model {
     }
 }
 
-pub(super) fn text(content: &str) -> Value {
+pub fn text(content: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {"content": content}}]})
 }
 
-pub(super) fn tool(name: &str, arguments: &str) -> Value {
+pub fn tool(name: &str, arguments: &str) -> Value {
     let call = json!({"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}});
     json!({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
 }

@@ -1,10 +1,11 @@
-//! Functions that a client of `/v1/agent/converse` runs for the chat model.
+//! Functions that clients run for the chat model: those of `/v1/agent/converse`, and pages in the room of a session.
 
 use serde_json::{Value, json};
 
 use super::endpoints::{Model, Turn, text, tool};
+use super::room::Caller;
 use super::service::{Service, Setup};
-use crate::server::client;
+use crate::server::{client, refusal};
 use crate::socket::{Said, Socket, connect};
 
 async fn until(socket: &mut Socket, kind: &str) -> Value {
@@ -74,6 +75,54 @@ async fn the_client_runs_a_function_and_the_model_goes_on_with_its_answer() {
     assert_eq!(question, &json!({"role": "user", "content": "How is the weather?"}));
     assert_eq!(call["tool_calls"][0]["function"]["arguments"], "{\"city\":\"Bath\"}");
     assert_eq!(result, &json!({"role": "tool", "tool_call_id": "call_1", "content": "rain"}));
+}
+
+#[tokio::test]
+async fn a_page_runs_the_functions_that_its_session_was_started_with() {
+    let model = Model::start(vec![
+        Turn::Events(vec![tool("fill_in", r#"{"city":"Bath"}"#)]),
+        Turn::Events(vec![text("Your city is filled in.")]),
+    ])
+    .await;
+    model.allowed.add_permits(2);
+    let mut setup = Setup::default();
+    model.give(&mut setup);
+    let service = Service::start(setup).await;
+    let functions = json!([{"name": "fill_in", "parameters": {"type": "object"}}]);
+    let (_, start) = service.session(json!({"greeting": "Hello.", "functions": functions})).await;
+    assert_eq!(start["warnings"], json!([]));
+    let mut caller = Caller::greeted(&service, &start).await;
+    caller.write("I live in Bath.").await;
+    let asked = caller.message("FunctionCallRequest").await;
+    assert_eq!(asked["functions"][0]["arguments"], "{\"city\":\"Bath\"}");
+    let answer =
+        json!({"type": "FunctionCallResponse", "id": "call_1", "name": "fill_in", "content": "done"});
+    caller.send(answer.clone()).await;
+    assert_eq!(caller.listen().await, "Your city is filled in.");
+    // An answer to no call is told so, and the other orders stay the owner's.
+    caller.send(answer).await;
+    assert_eq!(caller.message("Warning").await["code"], "UNKNOWN_FUNCTION_CALL");
+    caller.send(json!({"type": "UpdatePrompt", "prompt": "Be rude."})).await;
+    assert_eq!(caller.message("Warning").await["code"], "NOT_ALLOWED");
+}
+
+#[tokio::test]
+async fn a_start_says_what_of_voice_and_functions_is_of_no_use() {
+    let service = Service::start(Setup::default()).await;
+    let functions = json!([{"name": "fill_in"}]);
+    let (_, start) = service.session(json!({"voice": "af_heart", "functions": functions})).await;
+    // Without any voice, a name is as good as another.
+    assert_eq!(
+        start["warnings"],
+        json!(["`functions` are called by a chat model, and this server has none"])
+    );
+    for wrong in
+        [json!([{"name": "a b"}]), json!([{"name": "a", "endpoint": {"url": "http://10.0.0.1"}}]), json!([7])]
+    {
+        let body = json!({"action": "start", "functions": wrong});
+        let (status, code) = refusal(service.request(&body)).await;
+        assert_eq!((status, code.as_str()), (400, "INVALID_FIELD"), "{body}");
+    }
 }
 
 #[tokio::test]

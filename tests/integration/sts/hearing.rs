@@ -2,7 +2,7 @@
 
 use verbatim::audio::Pcm;
 use verbatim::engine::{Config, Engine, LanguageChoice, SpeechModel, WINDOW_SAMPLES};
-use verbatim::sts::recognizer;
+use verbatim::sts::{Whose, recognizer};
 use verbatim::vad::{FRAME_SAMPLES, Utterance};
 
 use crate::scripted::{Call, Script, ScriptedModel};
@@ -29,7 +29,7 @@ async fn all_speech_of_an_utterance_is_recognised_and_no_silence() {
         let load = move || Ok::<Box<dyn SpeechModel>, std::convert::Infallible>(Box::new(model));
         let engine = Engine::start(&Config::default(), load).expect("a scripted model loads");
         let recognize = recognizer(engine, LanguageChoice::Detect { among: Vec::new(), expected: None });
-        let text = recognize(utterance(spoken_seconds), 1).await;
+        let text = recognize(utterance(spoken_seconds), Whose { tenant: 1, ..Whose::default() }).await;
         assert_eq!(text.as_deref(), Ok(expected));
         let calls = calls.lock().expect("no test panics while it holds this");
         let encoded: Vec<_> = calls

@@ -6,7 +6,7 @@ mod converse;
 mod crowd;
 pub mod doubles;
 mod ended;
-mod endpoints;
+pub mod endpoints;
 mod functions;
 mod hearing;
 mod knowledge;

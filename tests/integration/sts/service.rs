@@ -15,6 +15,7 @@ use verbatim::keys::{Store, Verifier};
 use verbatim::speech::{EmbeddedVoice, Voice};
 use verbatim::sts::config::EndOfTurn;
 use verbatim::sts::{self, Auth, Config, Recognize, Sts};
+use verbatim::usage::Log;
 use verbatim::vad::Vad;
 
 use crate::server::{Door, answer, client, new_key, routes};
@@ -98,6 +99,7 @@ impl Service {
             is_loopback: setup.is_loopback,
             is_tls: false,
             tenants,
+            log: Log::default(),
         };
         let nearby = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
         let fetch = setup.fetch.unwrap_or(nearby);

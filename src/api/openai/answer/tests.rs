@@ -11,6 +11,7 @@ fn asked(format: ResponseFormat) -> Asked {
         task: Task::Transcribe,
         language: LanguageChoice::Named("en".into()),
         prompt: None,
+        prompt_tokens: 0,
         temperature: 0.0,
         keywords: Arc::default(),
         format,
@@ -118,11 +119,12 @@ fn a_translation_is_english_and_has_no_usage() {
 
 #[test]
 fn the_last_event_counts_tokens() {
-    let event = serde_json::to_value(done(&asked(ResponseFormat::Json), &transcript(), false)).expect("JSON");
+    let asked_with_prompt = Asked { prompt_tokens: 5, ..asked(ResponseFormat::Json) };
+    let event = serde_json::to_value(done(&asked_with_prompt, &transcript(), false)).expect("JSON");
     assert_eq!((&event["type"], &event["text"]), (&json!("transcript.text.done"), &json!("\"Hello,\" Ada.")));
     let usage = json!({
-        "type": "tokens", "input_tokens": 1575, "input_token_details": {"text_tokens": 0, "audio_tokens": 1575},
-        "output_tokens": 2, "total_tokens": 1577,
+        "type": "tokens", "input_tokens": 1580, "input_token_details": {"text_tokens": 5, "audio_tokens": 1575},
+        "output_tokens": 2, "total_tokens": 1582,
     });
     assert_eq!(event["usage"], usage);
     let silence = Transcript { segments: Vec::new(), ..transcript() };

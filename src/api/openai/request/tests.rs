@@ -12,6 +12,7 @@ fn model(languages: &[&str]) -> ModelInfo {
         slots: 1,
         encode_batch: 1,
         device: String::new(),
+        prompt_tokens: Default::default(),
     }
 }
 
@@ -99,7 +100,6 @@ fn what_makes_no_sense_names_its_parameter() {
         ("stream", "perhaps"),
         ("include", "everything"),
         ("timestamp_granularities", "minute"),
-        ("timestamp_granularities", "word"),
         ("chunking_strategy", "manual"),
         ("chunking_strategy", "{\"type\":\"server_vad\",\"threshold\":\"loud\"}"),
         ("chunking_strategy[threshold]", "0.5"),
@@ -109,8 +109,22 @@ fn what_makes_no_sense_names_its_parameter() {
     }
     assert_eq!(refused(&[("model", "a"), ("model", "b")]), "model");
     assert_eq!(refused(&[("stream", "true"), ("response_format", "srt")]), "stream");
+    let captions = [("timestamp_granularities[]", "segment"), ("response_format", "srt")];
+    assert_eq!(refused(&captions), "timestamp_granularities");
     assert_eq!(refused(&[("include[]", "logprobs"), ("response_format", "text")]), "include");
     assert_eq!(refused(&[("known_speaker_names[]", "a")]), "known_speaker_names");
+}
+
+#[test]
+fn granularities_of_plain_json_get_a_warning() {
+    let asked = parse(&[("timestamp_granularities[]", "segment")]);
+    assert!(!asked.words && asked.warnings.len() == 1, "{:?}", asked.warnings);
+}
+
+#[test]
+fn tokens_of_the_prompt_are_counted() {
+    assert_eq!(parse(&[("prompt", "Jane Austen, 1811")]).prompt_tokens, 3);
+    assert_eq!(parse(&[]).prompt_tokens, 0);
 }
 
 #[test]

@@ -1,0 +1,10 @@
+import { element, replace } from "../elements.js";
+import { text } from "../text.js";
+
+class Page extends HTMLElement {
+  connectedCallback() {
+    replace(this, element("header", { class: "page-head" }, element("div", {}, element("h1", {}, text.pages.operations))));
+  }
+}
+
+customElements.define("page-operations", Page);

@@ -1,0 +1,71 @@
+// The shape of a recording: decoded by the browser, then read in slices so that the page answers meanwhile.
+
+/** The lowest rate that every browser decodes to (Web Audio API, section 1.6): enough for a picture. */
+const SAMPLE_RATE = 8000;
+const SLICE_MS = 8;
+/** Samples between two looks at the clock. */
+const STEP = 1 << 16;
+/** The loudness is kept for spans of this length. */
+export const SPAN_SECONDS = 0.05;
+const COUNT_MAX = 6000;
+
+/**
+ * @typedef {object} Peaks
+ * @property {number} duration in seconds
+ * @property {Float32Array} peaks from 0 to 1, evenly spread over the duration
+ * @property {Float32Array} loudness the root of the mean square, for each `SPAN_SECONDS`
+ *
+ * @param {Blob} blob
+ * @param {AbortSignal} signal
+ * @returns {Promise<Peaks | null>} `null` if the browser knows no such format
+ */
+export async function peaksOf(blob, signal) {
+  const bytes = await blob.arrayBuffer();
+  let audio;
+  try {
+    audio = await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(bytes);
+  } catch {
+    return null;
+  }
+  signal.throwIfAborted();
+  const channels = Array.from({ length: audio.numberOfChannels }, (_, index) => audio.getChannelData(index));
+  const { length, duration } = audio;
+  const span = Math.round(SPAN_SECONDS * SAMPLE_RATE);
+  const loudness = new Float32Array(Math.ceil(length / span));
+  const peaks = new Float32Array(Math.max(1, Math.min(COUNT_MAX, Math.ceil(length / 80))));
+  const perPeak = length / peaks.length;
+  let until = performance.now() + SLICE_MS;
+  for (let from = 0; from < length; from += STEP) {
+    if (performance.now() > until) {
+      await pause();
+      signal.throwIfAborted();
+      until = performance.now() + SLICE_MS;
+    }
+    const to = Math.min(length, from + STEP);
+    for (const channel of channels) {
+      for (let index = from; index < to; index++) {
+        const sample = channel[index];
+        const size = sample < 0 ? -sample : sample;
+        const place = (index / perPeak) | 0;
+        if (size > peaks[place]) peaks[place] = size;
+        loudness[(index / span) | 0] += sample * sample;
+      }
+    }
+  }
+  for (let index = 0; index < loudness.length; index++) {
+    loudness[index] = Math.sqrt(loudness[index] / (span * channels.length));
+  }
+  return { duration, peaks, loudness };
+}
+
+/** Lets the page do what waits: a message comes after input and painting, unlike a promise. */
+export function pause() {
+  return new Promise((done) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      done();
+    };
+    port2.postMessage(null);
+  });
+}
