@@ -120,7 +120,7 @@ pub mod http;
 pub mod hub;
 mod identity;
 pub mod jobs;
-mod jwt;
+pub mod jwt;
 pub mod keys;
 mod knowledge;
 pub mod live;
