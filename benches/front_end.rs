@@ -103,6 +103,7 @@ async fn parts(state: &std::path::Path) -> (api::Parts, String) {
         slots: 64,
         encode_batch: 64,
         device: "none".into(),
+        prompt_tokens: verbatim::engine::TokenCount::default(),
     };
     let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(Box::new(FixedLatency(info)));
     let engine = Engine::start(&engine::Config::unbounded(), load).expect("a double loads");

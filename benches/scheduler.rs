@@ -95,6 +95,7 @@ fn engine(steps: Option<Steps>) -> Engine {
         slots: SLOTS,
         encode_batch: SLOTS,
         device: "none".into(),
+        prompt_tokens: verbatim::engine::TokenCount::default(),
     };
     let model = Nothing { info, steps };
     let load = move || Ok::<Box<dyn SpeechModel>, Infallible>(Box::new(model));

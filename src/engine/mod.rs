@@ -15,6 +15,7 @@ mod answers;
 mod board;
 mod config;
 mod device;
+mod doubtful;
 mod entry;
 mod error;
 mod fairness;
@@ -37,6 +38,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 pub use board::{Condition, Counts};
 pub use config::Config;
+pub use doubtful::{Doubtful, doubtful_phrases, doubtful_runs};
 pub use error::{Error, StartError};
 pub use fallback::Quality;
 pub use load::{Audio, AudioPermit, LoadSnapshot, MemoryReservation, RequestPermit, Reservation};

@@ -30,7 +30,7 @@ impl Spool {
     /// Removes what earlier processes left in `folder`, which need not exist.
     pub fn open(folder: PathBuf) -> Self {
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        for entry in entries.filter(|entry| is_momentary(entry)) {
+        for entry in entries.filter(is_momentary) {
             if let Err(error) = fs::remove_file(entry.path()) {
                 tracing::warn!(kind = %error.kind(), "cannot remove an upload of an earlier process");
             }

@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::activity::Activity;
-use super::agreement::Agreement;
 use super::closing::{Close, Reason, Work};
-use super::context::Context;
 use super::event::{Event, Results};
 use super::intake::{Intake, Mark};
-use super::second_listening::SecondListening;
+use super::progress::{OpenSpan, Past};
+use super::second_listening::{self, SecondListening};
 use super::settings::Settings;
 use super::span::{FRAME, Span, placed_beside_silence, to_samples, to_seconds};
 use super::utterance::Utterance;
@@ -47,32 +46,6 @@ pub struct Request {
     pub options: DecodingOptions,
 }
 
-/// The open span and its recognition so far.
-struct OpenSpan {
-    span: Span,
-    agreement: Agreement,
-    /// The end of this span's last window so far.
-    asked: u64,
-    /// All words of the span if it ends as it is, and the end of the window that they were heard in.
-    complete: Option<(u64, Vec<Word>)>,
-}
-
-impl OpenSpan {
-    fn new(span: Span) -> Self {
-        Self { asked: span.start, span, agreement: Agreement::default(), complete: None }
-    }
-}
-
-/// The spans before: their words and the events sent.
-struct Past {
-    context: Context,
-    last_word_end: f64,
-    utterance: Utterance,
-    /// Seconds.
-    voice_without_words: f64,
-    has_ended: bool,
-}
-
 pub struct Channel {
     index: usize,
     settings: Settings,
@@ -101,13 +74,7 @@ impl Channel {
             position: 0,
             open: OpenSpan::new(Span::new(0)),
             work: Work::Idle,
-            past: Past {
-                context: Context::default(),
-                last_word_end: 0.0,
-                utterance,
-                voice_without_words: 0.0,
-                has_ended: false,
-            },
+            past: Past::new(utterance),
         }
     }
 
@@ -194,10 +161,21 @@ impl Channel {
             }
             Some(silence) if self.settings.gap.is_some_and(|gap| silence >= gap) => Reason::Gap,
             Some(_) if at - self.open.span.window_start(at).min(at) >= LONG => Reason::Long,
-            None if at - self.open.span.start >= SILENT => Reason::Silence,
+            None if at - self.open.span.start >= SILENT && !self.may_be_speaking(at) => Reason::Silence,
             _ => return None,
         };
         Some(Close { at, reason })
+    }
+
+    /// Whether a sound without voice that may be speech goes on at `at`.
+    fn may_be_speaking(&self, at: u64) -> bool {
+        let span = self.open.span.start..at;
+        self.hears_by_level() && at - span.start < LONG && self.intake.levels().goes_on(span)
+    }
+
+    /// Turns depend on when there is voice, so they have no words without.
+    fn hears_by_level(&self) -> bool {
+        !self.settings.voice
     }
 
     /// Takes the next frame.
@@ -228,14 +206,12 @@ impl Channel {
     /// Closes the span, or returns a request for the audio of it that is not recognised yet.
     fn close(&mut self, close: Close, events: &mut VecDeque<Event>) -> Option<Request> {
         if !self.open.span.is_voiced() {
-            self.work = Work::Idle;
-            self.emit(close, Vec::new(), events);
-            return None;
+            return self.listen_again(close, Vec::new(), SecondListening::new(0), events);
         }
         let covered = self.open.span.voice_end().map_or(0, |end| (end + COVER).min(close.at));
         if close.reason != Reason::Long {
-            if let Some((_, words)) = self.open.complete.take_if(|(end, _)| *end >= covered) {
-                return self.finish(close, words, events);
+            if let Some((end, words)) = self.open.complete.take_if(|(end, _)| *end >= covered) {
+                return self.finish(close, words, end.saturating_sub(self.window_start(end)), events);
             }
             if let Work::Open { start, end } = self.work
                 && end >= covered
@@ -329,24 +305,28 @@ impl Channel {
                 if let Some(rest) = rest {
                     return self.closing(close, rest, words);
                 }
-                self.finish(close, words, events)
+                self.finish(close, words, end.saturating_sub(start), events)
             }
             Work::ListeningAgain { close, mut words, mut listening, audio } => {
-                let options = DecodingOptions::default().for_second_listening();
-                let is_certain = recognition.is_certain(&options);
-                let heard = if is_certain { self.placed(recognition, audio.start) } else { Vec::new() };
-                listening.take(heard, &options, &self.open.span, &mut words);
+                let options = listening.options(self.settings.decoding(false));
+                let is_understood = listening.is_understood(&recognition, &options);
+                let language = recognition.language.code.clone();
+                let heard = if is_understood { self.placed(recognition, audio.start) } else { Vec::new() };
+                if listening.take(heard, &options, &self.open.span, &mut words) {
+                    self.heard_language.get_or_insert(language);
+                }
                 self.listen_again(close, words, listening, events)
             }
         }
     }
 
-    /// Closes a span whose windows are recognised, once voice without words was listened to again: among other speech
-    /// the model passes over sentences that are quieter, or that are said twice.
+    /// Closes a span whose windows are recognised, the last of them of `window` samples, once what may be wrong in it was
+    /// heard again.
     fn finish(
         &mut self,
         mut close: Close,
         mut words: Vec<Word>,
+        window: u64,
         events: &mut VecDeque<Event>,
     ) -> Option<Request> {
         if close.reason == Reason::Long {
@@ -358,7 +338,7 @@ impl Channel {
             let at = to_seconds(close.at);
             words.retain(|word| word.start.midpoint(word.end) < at);
         }
-        self.listen_again(close, words, SecondListening::default(), events)
+        self.listen_again(close, words, SecondListening::new(window), events)
     }
 
     fn listen_again(
@@ -368,15 +348,22 @@ impl Channel {
         mut listening: SecondListening,
         events: &mut VecDeque<Event>,
     ) -> Option<Request> {
-        let stretches = || self.open.span.without_words(&words, close.at).stretches;
-        let Some(audio) = listening.next(stretches, self.intake.available()) else {
+        let heard = second_listening::Heard {
+            span: &self.open.span,
+            end: close.at,
+            words: &words,
+            before: &self.past.context.words(),
+            levels: Some(self.intake.levels()).filter(|_| self.hears_by_level()),
+            available: self.intake.available(),
+        };
+        let Some(audio) = listening.next(&heard) else {
             self.work = Work::Idle;
             self.emit(close, words, events);
             return None;
         };
         let mut request = self.request(audio.start, audio.end, false);
-        request.options = request.options.for_second_listening();
-        if let Some(code) = &self.heard_language {
+        request.options = listening.options(request.options);
+        if let Some(code) = self.heard_language.as_ref().filter(|_| listening.knows_language()) {
             request.options.language = LanguageChoice::Named(code.clone());
         }
         self.work = Work::ListeningAgain { close, words, listening, audio };
@@ -401,6 +388,9 @@ impl Channel {
         in_order(&mut words);
         self.past.voice_without_words += self.open.span.without_words(&words, close.at).voiced_seconds;
         let origin = self.open.span.window_start(self.position);
+        // Words without voice may lie before.
+        let origin = words.first().map_or(origin, |word| origin.min(to_samples(word.start)));
+        let origin = origin.max(self.intake.available().start);
         let audio = self.intake.pcm(origin..to_samples(to.max(from)).max(origin));
         let placed = placed_beside_silence(&words, from..to.max(from), origin, &audio);
         if let Some(last) = placed.last() {
@@ -487,6 +477,9 @@ impl Channel {
         if self.settings.voice {
             own = own.min(self.kept_for_turns());
         }
-        self.intake.forget(self.past.context.start().map_or(own, |start| start.min(own)));
+        let span = self.open.span.start;
+        let loud = self.intake.levels().loud_since(span).filter(|_| self.hears_by_level());
+        let kept = [self.past.context.start(), loud].into_iter().flatten().fold(own, u64::min);
+        self.intake.forget(kept, span);
     }
 }

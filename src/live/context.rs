@@ -58,6 +58,11 @@ impl Context {
         first.filter(|first| end <= first + LONGEST_WINDOW).unwrap_or(start)
     }
 
+    /// The words of those spans.
+    pub fn words(&self) -> Vec<Word> {
+        self.spans.iter().flat_map(|span| &span.words).cloned().collect()
+    }
+
     /// The first sample that may be needed again.
     pub fn start(&self) -> Option<u64> {
         self.spans.first().map(|span| span.start)

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::activity::Activity;
+use super::levels::Levels;
 use super::recording::Recording;
 use super::span::FRAME;
 use crate::audio::Pcm;
@@ -27,6 +28,7 @@ impl Mark {
 pub struct Intake {
     voice: Activity,
     audio: Recording,
+    levels: Levels,
     /// One for each frame that the channel has not looked at yet.
     probabilities: VecDeque<f32>,
     marks: VecDeque<Mark>,
@@ -34,11 +36,18 @@ pub struct Intake {
 
 impl Intake {
     pub fn new(voice: Activity) -> Self {
-        Self { voice, audio: Recording::default(), probabilities: VecDeque::new(), marks: VecDeque::new() }
+        Self {
+            voice,
+            audio: Recording::default(),
+            levels: Levels::default(),
+            probabilities: VecDeque::new(),
+            marks: VecDeque::new(),
+        }
     }
 
     pub fn push(&mut self, samples: &[f32]) {
         self.audio.push(samples);
+        self.levels.push(samples);
         self.probabilities.extend(self.voice.push(samples));
     }
 
@@ -74,8 +83,13 @@ impl Intake {
         self.audio.pcm(range)
     }
 
-    /// Drops the audio before `position`.
-    pub fn forget(&mut self, position: u64) {
+    pub fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    /// Drops the audio before `position`, and the levels that say nothing about a span that begins at `span`.
+    pub fn forget(&mut self, position: u64, span: u64) {
         self.audio.forget(position);
+        self.levels.forget(span);
     }
 }

@@ -23,7 +23,7 @@ pub fn endpointing(begin: Option<f32>) -> Endpointing {
 /// Voice of fewer frames, none of them [`SURE_SPEECH`], is a click.
 const MIN_VOICED_FRAMES: usize = 4;
 /// Audio kept around voice: consonants are faint.
-const PAD_SAMPLES: u64 = SAMPLE_RATE as u64 * 2 / 5;
+pub const PAD_SAMPLES: u64 = SAMPLE_RATE as u64 * 2 / 5;
 /// A gap of so many seconds between words counts as much as silence in the detector.
 const WIDE_GAP: f64 = 0.5;
 

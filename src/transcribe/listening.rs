@@ -9,59 +9,12 @@ use super::spans::Plan;
 use super::times::in_file;
 use super::window_plan::WindowPlan;
 use super::{Channel, Transcriber, Work, coverage};
-use crate::audio::SAMPLE_RATE;
-use crate::engine::{CONTEXT_SAMPLES, Error, LISTENINGS_MAX, LanguageChoice, WINDOW_SAMPLES};
-use crate::transcript::{DetectedLanguage, Segment, Word, mean_log_probability, phrases};
+use crate::engine::{
+    CONTEXT_SAMPLES, Doubtful, Error, LISTENINGS_MAX, LanguageChoice, WINDOW_SAMPLES, doubtful_phrases,
+    doubtful_runs,
+};
+use crate::transcript::{DetectedLanguage, Segment, Word};
 use crate::vad::speech_like;
-
-/// The mean log-probability of a phrase below which it is heard again. With what comes before them, such phrases are 1 % of
-/// clean speech; below -0.3 they are 4 %, and 9 % fewer words are wrong in noise instead of 5 %.
-const DOUBTFUL: f32 = -0.4;
-/// How much surer the model must be of what it hears then, as a mean log-probability, and how many of the words there must
-/// be at least: silence is surer than words.
-const SURER: f32 = 0.1;
-const KEPT_WORDS: f32 = 0.6;
-/// Silence that is kept before and after a phrase.
-const AROUND_SAMPLES: usize = SAMPLE_RATE as usize * 2 / 5;
-/// After a longer silence the phrase before is no context: 2 s.
-const NEAR_SAMPLES: usize = 2 * SAMPLE_RATE as usize;
-/// The longest audio that ends with a phrase: 25 s.
-const AUDIO_SAMPLES: usize = 25 * SAMPLE_RATE as usize;
-
-/// A phrase that is to be heard again, in samples of the file.
-#[derive(Debug, PartialEq)]
-struct Phrase {
-    /// It and the silence around it.
-    place: Range<usize>,
-    /// It with what comes before it.
-    audio: Range<usize>,
-    words: usize,
-    log_probability: f32,
-}
-
-/// The phrases among `words` of whose words the model is unsure. The phrase before each goes with it, if it is near.
-fn doubtful_phrases(words: &[Word], samples: usize) -> Vec<Phrase> {
-    let sample = |seconds: f64| ((seconds * f64::from(SAMPLE_RATE)).max(0.0) as usize).min(samples);
-    let phrases = phrases(words);
-    let phrase = |index: usize| {
-        let range = phrases[index].clone();
-        let spoken = &words[range.clone()];
-        let (start, end) = (sample(spoken.first()?.start), sample(spoken.last()?.end));
-        let log_probability = mean_log_probability(spoken);
-        let before = index.checked_sub(1).map(|before| &phrases[before]);
-        let last_end = before.map_or(0, |before| sample(words[before.end - 1].end));
-        let next_start = words.get(range.end).map_or(samples, |next| sample(next.start));
-        let place = last_end.max(start.saturating_sub(AROUND_SAMPLES))..next_start.min(end + AROUND_SAMPLES);
-        let near = before.filter(|_| start.saturating_sub(last_end) <= NEAR_SAMPLES);
-        let context = near.map_or(place.start, |before| {
-            sample(words[before.start].start).saturating_sub(AROUND_SAMPLES / 2)
-        });
-        let audio = context.max(place.end.saturating_sub(AUDIO_SAMPLES)).min(place.start)..place.end;
-        let is_doubtful = log_probability < DOUBTFUL && audio.len() <= WINDOW_SAMPLES && !place.is_empty();
-        is_doubtful.then_some(Phrase { place, audio, words: spoken.len(), log_probability })
-    };
-    (0..phrases.len()).filter_map(phrase).collect()
-}
 
 impl Transcriber {
     /// Recognises voice that has no words again, by itself: among other speech the model passes over sentences that
@@ -123,9 +76,9 @@ impl Transcriber {
         Ok(Vec::new())
     }
 
-    /// Recognises phrases of whose words the model is unsure once more, with a little of what comes before them: cut
-    /// elsewhere, it hears many of them otherwise, and what it is surer of is right more often.
-    pub(super) async fn hear_doubtful_phrases(
+    /// Recognises words of which the model is unsure once more, first whole phrases, then what is left of such words in
+    /// them: cut elsewhere, it hears many of them otherwise, and what it is surer of is right more often.
+    pub(super) async fn hear_doubtful(
         &self,
         plan: &WindowPlan,
         channel: Channel<'_>,
@@ -133,29 +86,30 @@ impl Transcriber {
         segments: &mut Vec<Segment>,
         work: &Work<'_>,
     ) -> Result<(), Error> {
-        let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
-        let mut doubtful = doubtful_phrases(&words, channel.sound.len());
-        // Nearly the same audio again would tell nearly the same.
-        doubtful.retain(|phrase| phrase.audio.len() < plan.samples() / 10 * 9);
-        let heard = doubtful.iter().map(|phrase| self.phrase(phrase, channel, language, work));
-        for (phrase, found) in doubtful.iter().zip(try_join_all(heard).await?) {
-            if let Some(found) = found {
-                coverage::remove(segments, &phrase.place);
-                coverage::put(segments, found);
+        for find in [doubtful_phrases, doubtful_runs] {
+            let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
+            let mut doubtful = find(&words, 0..channel.sound.len());
+            doubtful.retain(|doubtful| doubtful.differs_from(plan.samples()));
+            let heard = doubtful.iter().map(|doubtful| self.surer(doubtful, channel, language, work));
+            for (doubtful, found) in doubtful.iter().zip(try_join_all(heard).await?) {
+                if let Some(found) = found {
+                    coverage::remove(segments, &doubtful.place);
+                    coverage::put(segments, found);
+                }
             }
         }
         Ok(())
     }
 
-    /// What is heard in `phrase` now, if the model is surer of it.
-    async fn phrase(
+    /// What is heard in place of the `doubtful` words now, if the model is surer of it.
+    async fn surer(
         &self,
-        phrase: &Phrase,
+        doubtful: &Doubtful,
         Channel { sound, probabilities }: Channel<'_>,
         language: &DetectedLanguage,
         work: &Work<'_>,
     ) -> Result<Option<Vec<Segment>>, Error> {
-        let plan = WindowPlan::new([phrase.audio.clone()]);
+        let plan = WindowPlan::new([doubtful.audio.clone()]);
         let mut window = self.window(plan.pcm(sound), work.options, &work.options.language, Some(language));
         window.options.temperatures.truncate(1);
         let options = window.options.clone();
@@ -164,10 +118,10 @@ impl Transcriber {
             return Ok(None);
         }
         let of_file = |segment| in_file(segment, &plan, probabilities);
-        let found = coverage::within(recognition.segments.into_iter().map(of_file).collect(), &phrase.place);
-        let words = || found.iter().flat_map(|segment| &segment.words);
-        let is_surer = mean_log_probability(words()) >= phrase.log_probability + SURER;
-        Ok((is_surer && words().count() as f32 >= KEPT_WORDS * phrase.words as f32).then_some(found))
+        let found =
+            coverage::within(recognition.segments.into_iter().map(of_file).collect(), &doubtful.place);
+        let words: Vec<&Word> = found.iter().flat_map(|segment| &segment.words).collect();
+        Ok(doubtful.gives_way_to(&words).then_some(found))
     }
 
     /// Asks the model about sound in which the detector hears no voice: words stay where the model itself hears
@@ -214,41 +168,5 @@ impl Transcriber {
         let segments = recognition.segments.into_iter();
         let segments = segments.map(|segment| in_file(segment, &plan, probabilities)).collect();
         Ok(Some(Heard { plan, language, segments, voice_without_words: 0.0, in_pieces: false }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: usize = SAMPLE_RATE as usize;
-
-    fn word(start: f64, end: f64, probability: f32) -> Word {
-        Word { text: " a".into(), start, end, probability, speaker: None }
-    }
-
-    #[test]
-    fn a_doubtful_phrase_is_heard_with_the_one_before_it() {
-        let words = [word(2.0, 3.0, 0.9), word(4.0, 4.5, 0.3), word(4.5, 5.0, 0.5), word(8.0, 9.0, 0.9)];
-        let found = doubtful_phrases(&words, 20 * SECOND);
-        assert_eq!(found.len(), 1, "{found:?}");
-        let Phrase { place, audio, words: count, .. } = &found[0];
-        assert_eq!((place, *count), (&(4 * SECOND - AROUND_SAMPLES..5 * SECOND + AROUND_SAMPLES), 2));
-        assert_eq!(*audio, 2 * SECOND - AROUND_SAMPLES / 2..place.end);
-        assert_eq!(doubtful_phrases(&[], 0), []);
-        let apart = [word(2.0, 3.0, 0.9), word(8.0, 9.0, 0.3)];
-        let found = doubtful_phrases(&apart, 20 * SECOND);
-        assert_eq!(found[0].audio, found[0].place, "after a long silence");
-    }
-
-    #[test]
-    fn the_audio_of_a_phrase_stays_in_the_file_and_fits_a_window() {
-        let first = doubtful_phrases(&[word(0.1, 0.9, 0.1)], SECOND);
-        assert_eq!((first[0].place.clone(), first[0].audio.clone()), (0..SECOND, 0..SECOND));
-        let words = [word(0.0, 20.0, 0.9), word(21.0, 30.0, 0.2)];
-        let second = doubtful_phrases(&words, 40 * SECOND);
-        assert!(second[0].audio.len() <= AUDIO_SAMPLES, "{second:?}");
-        let long = [word(0.0, 40.0, 0.1)];
-        assert_eq!(doubtful_phrases(&long, 60 * SECOND), [], "longer than a window");
     }
 }

@@ -31,7 +31,7 @@ use crate::engine::{
 };
 use crate::telemetry::metrics;
 use crate::transcript::{DetectedLanguage, Segment, Transcript, Word, in_order};
-use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions};
+use crate::vad::{FRAME_SAMPLES, SURE_SPEECH, Vad, VadOptions, is_in_pieces};
 
 /// Windows of one request in the engine at once, for each of its slots: enough to keep all slots busy while the
 /// next windows are made, and the most that take up memory.
@@ -39,8 +39,6 @@ const WINDOWS_PER_SLOT: usize = 2;
 
 /// A window with fewer frames of sure speech may hold no speech at all.
 const SURE_FRAMES_MIN: usize = 3;
-/// Of a window in which fewer frames are surely speech, one of so many, the detector may have found mere pieces of speech.
-const SURE_SHARE: usize = 5;
 
 /// Cheap handle: clones share the engine.
 #[derive(Clone)]
@@ -339,13 +337,12 @@ impl Transcriber {
         let language = language.unwrap_or_else(unknown_language);
         if work.options.task == Task::Transcribe {
             self.listen_again(whole, channel, &language, &mut segments, work).await?;
-            self.hear_doubtful_phrases(whole, channel, &language, &mut segments, work).await?;
+            self.hear_doubtful(whole, channel, &language, &mut segments, work).await?;
         }
         let words: Vec<Word> = segments.iter().flat_map(|segment| &segment.words).cloned().collect();
         let voice_without_words =
             coverage::seconds_without_words(whole.pieces(), channel.probabilities, &words);
-        let in_pieces =
-            sure_frames(whole, channel.probabilities) * SURE_SHARE < whole.samples() / FRAME_SAMPLES;
+        let in_pieces = is_in_pieces(sure_frames(whole, channel.probabilities), whole.samples());
         Ok(Heard { plan: whole.clone(), language, segments, voice_without_words, in_pieces })
     }
 

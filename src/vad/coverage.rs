@@ -19,6 +19,9 @@ const FAINT_SPEECH: f32 = 0.2;
 /// Sound of a word before and after such frames, in seconds: consonants are faint.
 const FAINT: f64 = 0.1;
 
+/// Of audio in which fewer frames are surely speech, one of so many, the detector may have found mere pieces of speech.
+const SURE_SHARE: usize = 5;
+
 const FRAME_SECONDS: f64 = FRAME_SAMPLES as f64 / SAMPLE_RATE as f64;
 
 /// A stretch of voice that nothing accounts for.
@@ -28,6 +31,12 @@ pub struct Unaccounted {
     pub frames: Range<usize>,
     /// Frames of voice.
     pub voiced: usize,
+}
+
+/// Whether the detector was nowhere sure of voice in so many samples, or in a small part of them: there may be speech
+/// around what it found.
+pub fn is_in_pieces(sure_frames: usize, samples: usize) -> bool {
+    sure_frames * SURE_SHARE < samples / FRAME_SAMPLES
 }
 
 /// The stretches of voice among `frames` that lie outside of the `accounted` seconds. `probabilities`: of speech in

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::audio::{SAMPLE_RATE, Sound};
 
 /// Samples of a level: 10 ms.
-pub(super) const LEVEL_SAMPLES: usize = SAMPLE_RATE as usize / 100;
+pub const LEVEL_SAMPLES: usize = SAMPLE_RATE as usize / 100;
 const PER_SECOND: f64 = 100.0;
 
 /// A shorter silence belongs to speech: the closure of a stop.

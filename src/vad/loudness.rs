@@ -18,6 +18,8 @@ const ABOVE_FLOOR: f32 = 12.0;
 const FLOOR_TENTH: usize = 10;
 /// ... and no quieter than this, in decibels below full scale.
 const LEAST_FLOOR: f32 = -70.0;
+/// No speech is quieter than this, in decibels below full scale.
+pub const LEAST_SPEECH_LEVEL: f32 = LEAST_FLOOR + ABOVE_FLOOR;
 /// Levels with one floor: 10 s. It is that of those before and after, too.
 const FLOOR_LEVELS: usize = 10 * PER_SECOND;
 

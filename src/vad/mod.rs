@@ -23,11 +23,11 @@ mod spectrum;
 pub mod synthetic;
 mod utterance;
 
-pub use coverage::{unaccounted, voiced_part};
-pub use edges::{beside_silence, levels, levels_of};
+pub use coverage::{is_in_pieces, unaccounted, voiced_part};
+pub use edges::{LEVEL_SAMPLES, beside_silence, levels, levels_of};
 pub use endpoint::{Endpointer, Endpointing, SURE_SPEECH, Step};
 pub use error::Error;
-pub use loudness::speech_like;
+pub use loudness::{LEAST_SPEECH_LEVEL, speech_like};
 pub use silero::{FRAME_SAMPLES, Vad, VadStream};
 pub use spans::{VadOptions, smoothed, smoothed_at, speech_spans};
 pub use utterance::Utterance;

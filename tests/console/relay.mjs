@@ -8,6 +8,7 @@ export class Relay {
   #sockets = new Set();
   #listener = null;
   #port = 0;
+  #isHeld = false;
 
   /** Accepts connections, on the same port as before if there was one. */
   async start() {
@@ -23,10 +24,16 @@ export class Relay {
         });
         from.pipe(to);
       }
+      if (this.#isHeld) inside.pause();
     });
     await new Promise((listening) => this.#listener.listen(this.#port, '127.0.0.1', listening));
     this.#port = this.#listener.address().port;
     return `http://127.0.0.1:${this.#port}`;
+  }
+
+  /** Takes no more bytes from connections that begin now, as a slow network does. */
+  hold(isHeld) {
+    this.#isHeld = isHeld;
   }
 
   /** Breaks all connections and refuses new ones. */

@@ -287,14 +287,24 @@ async fn speech_after_long_noise_is_heard_and_written() {
 /// The detector knows voices, and hears a part of a whisper at most.
 #[tokio::test]
 async fn a_whisper_is_written() {
+    let scene = whispered_scene();
+    scene.assert_written("whisper", scene.transcribe().await.words());
+}
+
+#[tokio::test]
+async fn a_stream_writes_a_whisper() {
+    let scene = whispered_scene();
+    scene.assert_written("whisper", &scene.stream().await);
+}
+
+fn whispered_scene() -> Scene {
     let clip = read("speech/jfk.wav");
     let whisper = level(&whispered(clip.samples()), SPOKEN);
     let scene = Scene::default().wait(0.5);
     let start = scene.seconds();
     let mut scene = scene.play(&whisper);
     scene.sentences.push(Sentence { text: text("jfk"), seconds: start..scene.seconds() });
-    let scene = scene.wait(0.5).over_noise(1e-4);
-    scene.assert_written("whisper", scene.transcribe().await.words());
+    scene.wait(0.5).over_noise(1e-4)
 }
 
 #[tokio::test]

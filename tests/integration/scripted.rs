@@ -88,6 +88,7 @@ impl ScriptedModel {
             slots,
             encode_batch: script.encode_batch.unwrap_or(2),
             device: "script".into(),
+            prompt_tokens: verbatim::engine::TokenCount::default(),
         };
         let align_gate = script.align_gate.take().map(|gate| Arc::new(Mutex::new(gate)));
         Self { info, script, align_gate, slots: HashMap::new(), calls: Arc::default() }

@@ -197,6 +197,7 @@ impl TestServer {
             slots: 4,
             encode_batch: 4,
             device: "script".into(),
+            prompt_tokens: verbatim::engine::TokenCount::default(),
         };
         let reader =
             Reader { info, gate: setup.gate, says: setup.says, heard: Vec::new(), terms: HashMap::new() };

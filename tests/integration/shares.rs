@@ -159,6 +159,7 @@ async fn uploads_that_do_not_come_take_no_room() {
         slots: 1,
         encode_batch: 1,
         device: "none".into(),
+        prompt_tokens: verbatim::engine::TokenCount::default(),
     };
     let engine = engine::Config { max_wait_seconds: 0.1, ..engine::Config::default() };
     let model = Some(Box::new(Slow(info)) as Box<dyn SpeechModel + Send>);

@@ -115,7 +115,7 @@ impl Peer {
         loop {
             match self.socket.said().await {
                 Said::Pong(_) => return true,
-                Said::Message(_) | Said::Audio(_) => {}
+                Said::Message(_) | Said::Audio(_) | Said::Ping(_) => {}
                 Said::Close(..) | Said::Gone => return false,
             }
         }

@@ -46,6 +46,7 @@ impl Listener {
             slots: 4,
             encode_batch: 4,
             device: "script".into(),
+            prompt_tokens: verbatim::engine::TokenCount::default(),
         };
         Self { info, heard: Vec::new(), script: None }
     }

@@ -38,6 +38,16 @@ fn transcript(words: &[&str]) -> Transcript {
 }
 
 fn answer(query: &str, words: bool, transcripts: &[Transcript]) -> serde_json::Value {
+    answer_with_names(query, words, transcripts, &[])
+}
+
+/// `names`: those of each channel's speakers.
+fn answer_with_names(
+    query: &str,
+    words: bool,
+    transcripts: &[Transcript],
+    names: &[Vec<Option<Identified>>],
+) -> serde_json::Value {
     let parameters = Parameters::parse(query).unwrap();
     let asked = Asked {
         request_id: Uuid::from_u128(1),
@@ -51,7 +61,7 @@ fn answer(query: &str, words: bool, transcripts: &[Transcript]) -> serde_json::V
         source_channels: 2,
         damaged: false,
         transcripts,
-        names: &[],
+        names,
         model: &model(),
     };
     serde_json::to_value(response(&asked, &heard)).unwrap()
@@ -315,6 +325,33 @@ fn speakers_are_named_by_words_utterances_sentences_and_paragraphs() {
     spoken.sort_unstable();
     let expected = [(0, 0), (0, 0), (0, 1), (1, 0), (1, 0), (1, 1)];
     assert_eq!(spoken, expected.map(|(channel, speaker)| (Some(channel), Some(speaker))));
+}
+
+#[test]
+fn names_stand_wherever_numbers_do_and_with_those_who_have_one_alone() {
+    let said = conversation(&[(0, &[" It's", " late."]), (1, &[" Right."])]);
+    let ada = Identified { name: "Ada".into(), confidence: 0.75 };
+    let query = "identify_speakers=true&paragraphs=true&utterances=true";
+    let answer = answer_with_names(query, true, &[said], &[vec![None, Some(ada)]]);
+    let alternative = &answer["results"]["channels"][0]["alternatives"][0];
+    let paragraphs = &alternative["paragraphs"];
+    assert_eq!(paragraphs["transcript"], "\nSpeaker 0: It's late.\n\nSpeaker 1: Right.");
+    let parts = |speaker: usize| {
+        let paragraph = &paragraphs["paragraphs"][speaker];
+        let word = &alternative["words"][speaker * 2];
+        [paragraph, &paragraph["sentences"][0], word, &answer["results"]["utterances"][speaker]]
+    };
+    for part in parts(1) {
+        assert_eq!((&part["speaker"], &part["speaker_name"]), (&1.into(), &"Ada".into()), "{part}");
+        assert_eq!(part["speaker_name_confidence"], 0.75, "{part}");
+    }
+    for part in parts(0) {
+        assert_eq!(part["speaker"], 0, "{part}");
+        assert!(
+            part.get("speaker_name").is_none() && part.get("speaker_name_confidence").is_none(),
+            "{part}"
+        );
+    }
 }
 
 #[test]

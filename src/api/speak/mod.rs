@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use hyper::header::{HeaderName, HeaderValue};
 
-use super::error;
 use super::services::Services;
 use crate::http::websocket::{self, Limits};
 use crate::http::{Failure, Request, Response};

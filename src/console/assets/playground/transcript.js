@@ -44,8 +44,12 @@ export function transcriptOf(answer) {
 }
 
 function wordsOf(channel, index) {
-  return (channel.alternatives?.[0]?.words ?? []).map((word) => ({
-    text: word.punctuated_word ?? word.word,
+  const { words = [], transcript = "" } = channel.alternatives?.[0] ?? {};
+  // Words are bare unless punctuation was asked for; the transcript has them as they are written.
+  const written = transcript.split(/\s+/).filter(Boolean);
+  const isWritten = written.length === words.length;
+  return words.map((word, place) => ({
+    text: word.punctuated_word ?? (isWritten ? written[place] : word.word),
     start: word.start,
     end: word.end,
     confidence: word.confidence,

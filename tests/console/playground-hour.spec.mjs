@@ -1,0 +1,206 @@
+// The playground with an hour-long transcript, by the keyboard alone, in both colours, on a phone and a wide screen; and
+// what its first load weighs.
+
+import assert from 'node:assert/strict';
+import test, { after, before } from 'node:test';
+
+import { assertNoProblems, launch, open, shot, signIn, speech, until } from './harness.mjs';
+
+const WORDS = 10_000;
+const SECONDS = 3600;
+const LONG_TASK_MS = 100;
+const FIRST_LOAD_BYTES = 150 << 10;
+let browser;
+
+before(async () => {
+  browser = await launch();
+});
+
+after(() => browser.close());
+
+/** An answer of `/v1/listen` with three speakers and two languages. Runs in the page. */
+function made({ count, seconds }) {
+  const vocabulary = 'the server hears each of these words and says when it was spoken by whom'.split(' ');
+  const step = seconds / count;
+  const words = Array.from({ length: count }, (_, index) => {
+    const word = vocabulary[(index * 7) % vocabulary.length];
+    const isEnd = index % 17 === 16;
+    return {
+      word, start: index * step, end: (index + 0.8) * step, confidence: 0.4 + ((index * 37) % 60) / 100,
+      punctuated_word: isEnd ? `${word}.` : word, speaker: Math.floor(index / 60) % 3,
+      language: Math.floor(index / 900) % 2 === 0 ? 'en' : 'de',
+    };
+  });
+  const alternative = { transcript: words.map((word) => word.punctuated_word).join(' '), confidence: 0.8, words, languages: ['en', 'de'] };
+  return {
+    metadata: { request_id: 'made', duration: seconds, channels: 1, model_info: { made: { name: 'made' } } },
+    results: { channels: [{ alternatives: [alternative] }] },
+  };
+}
+
+/** An hour of sound: mono, 8-bit, 4000 samples a second. Runs in the page. */
+function hour(seconds) {
+  const rate = 4000;
+  const bytes = new Uint8Array(44 + rate * seconds);
+  const view = new DataView(bytes.buffer);
+  const put = (at, text) => [...text].forEach((sign, index) => { bytes[at + index] = sign.charCodeAt(0); });
+  put(0, 'RIFF');
+  view.setUint32(4, bytes.length - 8, true);
+  put(8, 'WAVEfmt ');
+  view.setUint32(16, 16, true);
+  view.setUint16(20, 1, true);
+  view.setUint16(22, 1, true);
+  view.setUint32(24, rate, true);
+  view.setUint32(28, rate, true);
+  view.setUint16(32, 1, true);
+  view.setUint16(34, 8, true);
+  put(36, 'data');
+  view.setUint32(40, rate * seconds, true);
+  for (let index = 44; index < bytes.length; index++) bytes[index] = 128 + 90 * Math.sin(index / 9) * Math.sin(index / 9000);
+  return new Blob([bytes], { type: 'audio/wav' });
+}
+
+async function playground(options) {
+  const opened = await open(browser, options);
+  await signIn(opened.page, 'playground');
+  await opened.page.getByLabel('smart_format', { exact: true }).waitFor();
+  return opened;
+}
+
+test('an hour of 10,000 words makes no task longer than 100 ms', async () => {
+  const { page, problems, context } = await playground();
+  await page.evaluate(`window.made = ${made}; window.hour = ${hour};`);
+  await page.evaluate((seconds) => { window.blob = window.hour(seconds); }, SECONDS);
+  await page.evaluate(({ count, seconds }) => { window.answer = window.made({ count, seconds }); }, { count: WORDS, seconds: SECONDS });
+  await page.evaluate(() => {
+    window.long = [];
+    new PerformanceObserver((list) => window.long.push(...list.getEntries().map((entry) => entry.duration)))
+      .observe({ type: 'longtask', buffered: false });
+  });
+  const longest = async (what) => {
+    const tasks = await page.evaluate(() => window.long.splice(0));
+    const most = Math.max(0, ...tasks);
+    console.log(`${what}: the longest task took ${most} ms`);
+    assert.ok(most <= LONG_TASK_MS, `${what}: ${tasks}`);
+  };
+  await page.evaluate(() => setTimeout(() => {
+    document.querySelector('page-playground').show(window.answer, 'hour.wav', { blob: window.blob });
+  }));
+  await page.locator('.word').first().waitFor();
+  await until(page, () => Number(document.querySelector('[role=slider]').getAttribute('aria-valuemax')) > 3599);
+  const elements = await page.locator('.word').count();
+  assert.ok(elements < WORDS / 5, `${elements} words are elements`);
+  await longest('showing it');
+  assert.equal(await page.getByText('10000 words').count(), 1);
+  assert.equal(await page.locator('.block').count(), Math.ceil(WORDS / 60));
+
+  // To its end by the scroll bar, in steps, as fast as frames come.
+  const lit = await page.evaluate(async () => {
+    const list = document.querySelector('.transcript');
+    while (list.scrollTop + list.clientHeight < list.scrollHeight - 2) {
+      list.scrollTop += 3000;
+      await new Promise(requestAnimationFrame);
+    }
+    return list.scrollTop;
+  });
+  assert.ok(lit > 10_000);
+  await page.locator('.word[data-word="9999"]').waitFor();
+  await longest('scrolling');
+
+  await page.locator('.word[data-word="9999"]').click();
+  await until(page, () => document.querySelector('.word[data-lit]')?.dataset.word === '9999');
+  await page.getByRole('slider').press('Home');
+  await until(page, () => document.querySelector('.word[data-lit]')?.dataset.word === '0');
+  await page.getByRole('button', { name: 'Play', exact: true }).click();
+  await until(page, () => Number(document.querySelector('.word[data-lit]')?.dataset.word) >= 4);
+  await page.getByRole('button', { name: 'Pause', exact: true }).click();
+  await longest('jumping and playing');
+
+  for (const view of ['Utterances', 'Tree', 'JSON']) {
+    await page.getByRole('group', { name: 'View' }).getByRole('button', { name: view }).click();
+    await longest(view);
+  }
+  for (const name of ['JSON', 'Text', 'SRT', 'VTT']) {
+    const download = page.waitForEvent('download');
+    await page.getByRole('group', { name: 'Download' }).getByRole('button', { name }).click();
+    await download;
+    await longest(`downloading ${name}`);
+  }
+  assertNoProblems(problems);
+  await context.close();
+});
+
+test('the first load is small', async () => {
+  const { page, context } = await playground();
+  const bytes = await page.evaluate(() => performance.getEntries()
+    .filter((entry) => entry.entryType === 'navigation' || /\/console\/[0-9a-z]+\//.test(entry.name))
+    .reduce((sum, entry) => sum + entry.encodedBodySize, 0));
+  console.log(`${bytes} bytes`);
+  assert.ok(bytes > 10_000 && bytes <= FIRST_LOAD_BYTES, `${bytes} bytes`);
+  await context.close();
+});
+
+test('everything is reached by the keyboard', async () => {
+  const { page, problems, context } = await playground();
+  const focused = () => page.evaluate(() => {
+    const at = document.activeElement;
+    return at.getAttribute('aria-label') ?? at.labels?.[0]?.textContent ?? at.textContent;
+  });
+  const tabTo = async (wanted) => {
+    for (let step = 0; step < 120; step++) {
+      if (wanted.test(await focused())) return;
+      await page.keyboard.press('Tab');
+    }
+    assert.fail(`${wanted} has no focus after 120 steps: ${await focused()}`);
+  };
+  await tabTo(/Drop a file/);
+  const chooser = page.waitForEvent('filechooser');
+  await page.keyboard.press('Space');
+  await (await chooser).setFiles(speech('austen_0930.wav'));
+  await tabTo(/^Transcribe$/);
+  await page.keyboard.press('Enter');
+  await page.locator('.word').first().waitFor();
+  await tabTo(/Position in the audio/);
+  await page.keyboard.press('End');
+  await until(page, () => document.querySelector('audio').currentTime > 3);
+  await tabTo(/^Play$/);
+  await tabTo(/^He$/i);
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('Enter');
+  const third = parseFloat(await page.locator('.word').nth(2).getAttribute('title'));
+  await until(page, (start) => Math.abs(document.querySelector('audio').currentTime - start) < 0.02, third);
+  await tabTo(/^SRT$/);
+  const download = page.waitForEvent('download');
+  await page.keyboard.press('Enter');
+  assert.equal((await download).suggestedFilename(), 'austen_0930.srt');
+  await tabTo(/^diarize$/);
+  await page.keyboard.press('Space');
+  await until(page, () => location.hash.includes('diarize=true'));
+  assertNoProblems(problems);
+  await context.close();
+});
+
+test('it fits phones and wide screens, light and dark', async () => {
+  for (const [name, width, height] of [['narrow', 390, 844], ['wide', 1600, 1000]]) {
+    for (const colorScheme of ['light', 'dark']) {
+      const { page, problems, context } = await playground({ viewport: { width, height }, colorScheme });
+      await page.evaluate(`window.made = ${made}; window.hour = ${hour};`);
+      await page.evaluate(() => {
+        const answer = window.made({ count: 600, seconds: 300 });
+        answer.metadata.voice_without_words = 2.5;
+        const { words } = answer.results.channels[0].alternatives[0];
+        for (const word of words.slice(200)) Object.assign(word, { start: word.start + 6, end: word.end + 6, language: 'de' });
+        document.querySelector('page-playground').show(answer, 'five-minutes.wav', { blob: window.hour(306) });
+      });
+      await page.locator('.wave-mark').waitFor();
+      await page.locator('.word').nth(30).click();
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(overflow <= 0, `${name}: ${overflow} pixels wider than the window`);
+      await page.locator('.result').scrollIntoViewIfNeeded();
+      await shot(page, `playground-result-${name}-${colorScheme}`);
+      assertNoProblems(problems);
+      await context.close();
+    }
+  }
+});
