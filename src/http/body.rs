@@ -69,7 +69,10 @@ impl Limits {
             },
             bytes_max: config.body_bytes_max,
             room: Share::new(config.buffered_bytes_max, tenants),
-            spool: Spool::open(config.spool_dir.clone().unwrap_or_else(std::env::temp_dir)),
+            spool: match &config.spool_dir {
+                Some(folder) => Spool::open(folder.clone()),
+                None => Spool::at(std::env::temp_dir()),
+            },
         }
     }
 }

@@ -78,7 +78,7 @@ fn form() -> impl Strategy<Value = Vec<u8>> {
         format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n{value}\r\n")
     });
     (any::<u8>(), proptest::collection::vec(field, 0..6))
-        .prop_map(|(size, fields)| [&[size], fields.concat().as_bytes(), b"--x--\r\n"].concat())
+        .prop_map(|(size, fields)| [&[size][..], fields.concat().as_bytes(), b"--x--\r\n"].concat())
 }
 
 /// Claims, more or less as the server makes them.

@@ -9,7 +9,7 @@ use sha2::Sha256;
 use uuid::Uuid;
 use verbatim::keys::{KeyId, Store};
 
-use super::{Owner, SOCKETS, Surfaces, has_its_form, new_key, told};
+use super::{Owner, SOCKETS, Surfaces, filled, has_its_form, new_key, told};
 
 /// Operations that need no key. Some of them need something else: a room's token, a provider's signature.
 const OPEN: [(&str, &str); 10] = [
@@ -27,6 +27,7 @@ const OPEN: [(&str, &str); 10] = [
 /// Operations for every key, whatever its scopes.
 const FOR_EVERY_KEY: [(&str, &str); 3] =
     [("get", "/v1/auth/token"), ("get", "/v1/models"), ("get", "/v1/models/{model}")];
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 /// It opens none of the routes.
 const IDLE_SCOPE: &str = "billing:write";
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
@@ -42,41 +43,31 @@ impl Operation {
         (&self.method, &self.path)
     }
 
-    /// The path with something in its places; a socket's with its query.
-    fn path(&self, project: &str) -> String {
-        let mut path = self.path.replace("{project_id}", project).replace("{model}", "tiny.en");
-        while let Some((before, rest)) = path.split_once('{') {
-            let after = rest.split_once('}').expect("a bracket's end").1;
-            path = format!("{before}{}{after}", Uuid::from_u128(1));
-        }
-        path
-    }
-
     fn is_socket(&self) -> bool {
-        self.method == "get" && SOCKETS.iter().any(|socket| socket.split('?').next() == Some(&self.path))
+        self.method == "get"
+            && SOCKETS.iter().any(|socket| socket.split('?').next() == Some(self.path.as_str()))
     }
 
     /// Status and body with this key.
     async fn ask(&self, surfaces: &Surfaces, project: &str, key: Option<&str>) -> (u16, Value) {
         if self.is_socket() {
-            let socket = SOCKETS.iter().find(|socket| socket.split('?').next() == Some(&self.path));
+            let socket = SOCKETS.iter().find(|socket| socket.split('?').next() == Some(self.path.as_str()));
             let handshake = surfaces.handshake(socket.expect("a socket"), key).await;
             return (handshake.status, handshake.body);
         }
-        let (status, body, _) = told(surfaces.request(&self.method, &self.path(project), key)).await;
+        let (status, body, _) = told(surfaces.request(&self.method, &filled(&self.path, project), key)).await;
         (status, body)
     }
 }
 
 async fn operations(surfaces: &Surfaces) -> Vec<Operation> {
     let document = surfaces.json("/openapi.json").await;
-    let methods = ["get", "post", "put", "patch", "delete"];
     let paths = document["paths"].as_object().expect("paths");
     let operations: Vec<Operation> = paths
         .iter()
         .flat_map(|(path, item)| {
             let item = item.as_object().expect("operations");
-            item.iter().filter(|(method, _)| methods.contains(&method.as_str())).map(move |(method, told)| {
+            item.iter().filter(|(method, _)| METHODS.contains(&method.as_str())).map(move |(method, told)| {
                 let is_open = told.get("security").is_some_and(|security| *security == json!([]));
                 Operation { method: method.clone(), path: path.clone(), is_open }
             })

@@ -12,6 +12,7 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use tempfile::TempDir;
+use uuid::Uuid;
 use verbatim::keys::{NewKey, Scopes, Store, public_id};
 
 use crate::program::Program;
@@ -74,7 +75,7 @@ impl Surfaces {
     pub async fn gauge(&self, operator: &str, name: &str) -> f64 {
         let page = self.request("get", "/metrics", Some(operator)).send().await.expect("an answer");
         let page = page.text().await.expect("text");
-        let values = page.lines().filter(|line| line.starts_with(name) && !line.starts_with('#'));
+        let values = page.lines().filter(|line| line.starts_with(name));
         values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 }
@@ -100,6 +101,16 @@ pub async fn told(request: RequestBuilder) -> (u16, Value, Option<u64>) {
     let status = response.status().as_u16();
     let body = response.bytes().await.expect("a whole body");
     (status, serde_json::from_slice(&body).unwrap_or_default(), after)
+}
+
+/// A path of the document with something in its places.
+pub fn filled(path: &str, project: &str) -> String {
+    let mut path = path.replace("{project_id}", project).replace("{model}", "tiny.en");
+    while let Some((before, rest)) = path.split_once('{') {
+        let after = rest.split_once('}').expect("a bracket's end").1;
+        path = format!("{before}{}{after}", Uuid::from_u128(1));
+    }
+    path
 }
 
 /// Whether `body` is a failure in the form that the clients of `path` read.
