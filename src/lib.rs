@@ -121,7 +121,7 @@ pub mod http;
 pub mod hub;
 mod identity;
 pub mod jobs;
-mod jwt;
+pub mod jwt;
 pub mod keys;
 mod knowledge;
 pub mod live;
