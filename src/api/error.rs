@@ -320,7 +320,7 @@ impl From<keys::Error> for Failure {
             keys::Error::Label => invalid_member("comment", &message),
             keys::Error::Tags => invalid_member("tags", &message),
             keys::Error::NoScope => invalid_member("scopes", &message),
-            keys::Error::Expired => invalid_member("expiration_date", &message),
+            keys::Error::Expired | keys::Error::Endless => invalid_member("expiration_date", &message),
             keys::Error::Name => invalid_member("name", &message),
             keys::Error::Escalation => Self::new(
                 StatusCode::FORBIDDEN,
@@ -344,7 +344,10 @@ impl From<keys::Error> for Failure {
 
 impl From<usage::Error> for Failure {
     fn from(error: usage::Error) -> Self {
-        Self::internal(error)
+        match error {
+            usage::Error::Busy => Self::too_many(READER_RETRY).because(error),
+            error => Self::internal(error),
+        }
     }
 }
 

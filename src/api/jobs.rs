@@ -6,7 +6,7 @@
 //! too: if that is no longer served when it runs, it gets the default, with a warning.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -24,6 +24,7 @@ use super::submission::{idempotency, jobs_for};
 use super::transcription::{Understood, Urgency, fetch, transcribe};
 use super::{Parameters, error, raw, wire};
 use crate::audio::{Bare, RawFormat};
+use crate::clock::rfc3339;
 use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
 use crate::jobs::{Again, Fault, Input, JobId, Order, Setback, Task, Work};
@@ -126,14 +127,13 @@ pub(super) async fn status(services: Arc<Services>, request: Request) -> Result<
     let id = id.ok_or_else(error::no_such_job)?;
     let Some(jobs) = &services.jobs else { return Err(error::no_such_job()) };
     let job = jobs.job(JobId(id), caller.tenant).await?.ok_or_else(error::no_such_job)?;
-    let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
     let status = wire::Job {
         request_id: id,
         state: job.state.name(),
-        created: time(job.accepted),
-        next: job.due.map(time),
-        finished: job.finished.map(time),
-        ended: job.ended.map(time),
+        created: rfc3339(job.accepted),
+        next: job.due.map(rfc3339),
+        finished: job.finished.map(rfc3339),
+        ended: job.ended.map(rfc3339),
         runs: job.runs,
         attempts: job.attempts,
         last_error: job.error,

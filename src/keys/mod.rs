@@ -48,6 +48,8 @@ pub enum Error {
     NoScope,
     #[error("a key must expire in the future")]
     Expired,
+    #[error("a key must expire before the year 10000, or never")]
+    Endless,
     #[error("no key belongs to this organisation")]
     Organisation,
     #[error("an organisation may have {KEYS_MAX} keys")]
