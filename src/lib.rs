@@ -13,6 +13,7 @@
 //! | [`speech`]: text to speech | [`usage`]: the log of requests |
 //! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
 //! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
+//! | [`console`]: pages in the browser | |
 //! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
 //!
 //! # Layout
@@ -93,8 +94,8 @@
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
 //! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, usage, vad |
 //! | demo       | http, digits, identity, secret |
-//! | console    | http |
-//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
+//! | console    | engine, http, jobs, keys, registry, telemetry, usage |
+//! | config     | api, audio, console, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
 //! | app        | all |
 //! | cli        | all |
 
@@ -120,7 +121,7 @@ pub mod http;
 pub mod hub;
 mod identity;
 pub mod jobs;
-mod jwt;
+pub mod jwt;
 pub mod keys;
 mod knowledge;
 pub mod live;

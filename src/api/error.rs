@@ -59,6 +59,8 @@ use crate::{audio, engine, fetch, jobs, keys, live, speakers, speech, usage, voi
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
 const READER_RETRY: Duration = Duration::from_secs(1);
+/// About one sentence of a voice that is slow because there is much to do.
+const VOICE_RETRY: Duration = Duration::from_secs(30);
 /// While another program locks the job database, or memory is short: about one such wait.
 const DATABASE_RETRY: Duration = Duration::from_secs(5);
 
@@ -282,6 +284,9 @@ impl From<speech::Full> for Failure {
 impl From<speech::SayError> for Failure {
     fn from(error: speech::SayError) -> Self {
         match error {
+            speech::SayError::Unspoken(late @ speech::Unspoken::TooLate) => {
+                Self::busy(VOICE_RETRY).because(late)
+            }
             speech::SayError::Unspoken(error) => Self::internal(error),
             speech::SayError::TooLate => Self::new(
                 StatusCode::GATEWAY_TIMEOUT,

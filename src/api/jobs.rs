@@ -19,7 +19,7 @@ use super::model::MODEL_FAILED;
 use super::parameters::CallbackMethod;
 use super::services::Services;
 use super::source::{self, Source};
-use super::speak::callback;
+use super::speak::callback::{self, ACCEPTED_VOICE};
 use super::submission::{idempotency, jobs_for};
 use super::transcription::{Understood, Urgency, fetch, transcribe};
 use super::{Parameters, error, raw, wire};
@@ -104,7 +104,7 @@ const ACCEPTED_MODEL: &str = "accepted_model";
 /// audio, if a header named it; and with the model that the job was accepted for.
 fn kept_query(query: &str, told: Option<RawFormat>, model: &str) -> String {
     let is_kept = |name: &str| match name {
-        "callback" | "callback_method" | ACCEPTED_MODEL => false,
+        "callback" | "callback_method" | ACCEPTED_MODEL | ACCEPTED_VOICE => false,
         "sample_rate" | "channels" => told.is_none(),
         _ => true,
     };
@@ -269,6 +269,7 @@ mod tests {
             "callback=https%3A%2F%2Fuser%3Asecret%40c.example%2F&tag=a%26b&callback_method=put&tag=c+d&x";
         let kept = kept_query(query, None, "base");
         assert!(!kept.contains("secret") && !kept.contains("callback"), "{kept}");
+        assert_eq!(callback::voice_of_job(&kept_query("accepted_voice=x", None, "base")), None);
         let whole = Parameters::parse(query).unwrap();
         let expected = Parameters { callback: None, callback_method: CallbackMethod::Post, ..whole };
         assert_eq!(Parameters::parse(&kept).unwrap(), expected);

@@ -1,5 +1,6 @@
 //! [`Store`] on SQLite: `jobs.sqlite3` in the state directory, readable by its owner only.
 
+mod attempts;
 mod line;
 mod opening;
 mod rows;
@@ -13,8 +14,8 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavio
 use super::capacity::{Bounds, Usage};
 use super::error::Error;
 use super::store::{
-    Acceptance, Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, Stamp,
-    State, Store, Submission,
+    Acceptance, Answer, Attempt, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source,
+    Stamp, State, Store, Submission,
 };
 use crate::clock::{from_unix_ms, unix_ms};
 use rows::{JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver};
@@ -247,6 +248,11 @@ impl Store for Sqlite {
     fn attempted(&self, id: JobId, now: SystemTime, next: Next, keep_result: bool) -> Answer<'_, ()> {
         self.transact(move |db| {
             let (id, now) = (id.to_string(), unix_ms(now));
+            let error = match &next {
+                Next::Delivered => None,
+                Next::Again { error, .. } | Next::Dead { error } => Some(error),
+            };
+            attempts::add(db, &id, now, error)?;
             match next {
                 // If the result is an error, that error stays.
                 Next::Delivered => db.execute(
@@ -296,6 +302,10 @@ impl Store for Sqlite {
         })
     }
 
+    fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>> {
+        self.transact(move |db| attempts::list(db, &id.to_string()))
+    }
+
     fn list(&self, state: Option<State>, limit: u32) -> Answer<'_, Vec<Job>> {
         self.transact(move |db| {
             let phases =
@@ -331,6 +341,7 @@ impl Store for Sqlite {
                 "DELETE FROM jobs WHERE phase IN ('delivered', 'dead') AND ended_ms < ?1",
                 [unix_ms(jobs)],
             )?;
+            attempts::purge(db)?;
             Ok(())
         })
     }

@@ -46,7 +46,7 @@ impl Store {
         if self.of_organisation(maker.tenant)?.len() >= KEYS_MAX {
             return Err(Error::TooMany);
         }
-        self.insert(NewKey { tenant: Some(maker.tenant), is_operator: false, ..new })
+        self.insert(NewKey { tenant: Some(maker.tenant), is_operator: false, is_admin: false, ..new })
     }
 
     /// Revokes a key of `tenant`.
@@ -135,9 +135,10 @@ mod tests {
         for scopes in ["usage:read", "member", "usage:write keys:read"] {
             assert!(matches!(store.insert_for(&maker, with(scopes)), Err(Error::Escalation)), "{scopes}");
         }
-        let (made, _) =
-            store.insert_for(&maker, NewKey { is_operator: true, ..with("usage:write") }).unwrap();
-        assert_eq!((made.tenant, made.is_operator), (maker.tenant, false));
+        let (made, _) = store
+            .insert_for(&maker, NewKey { is_operator: true, is_admin: true, ..with("usage:write") })
+            .unwrap();
+        assert_eq!((made.tenant, made.is_operator, made.is_admin), (maker.tenant, false, false));
 
         let end = SystemTime::now() + Duration::from_secs(60);
         let (passing, _) = store.insert(NewKey { expires: Some(end), ..with("member") }).unwrap();

@@ -40,6 +40,9 @@ pub struct Key {
     pub tenant: u64,
     /// Whether it is an operator's: such a key also reads the metrics of all tenants.
     pub is_operator: bool,
+    /// Whether it opens the console, which manages the keys, jobs and settings of all tenants. Only the command line
+    /// makes such a key.
+    pub is_admin: bool,
     pub scopes: Scopes,
     pub tags: Vec<String>,
     pub created: SystemTime,
@@ -49,6 +52,15 @@ pub struct Key {
 }
 
 impl Key {
+    /// `admin`, `operator` or `caller`.
+    pub fn role(&self) -> &'static str {
+        match (self.is_admin, self.is_operator) {
+            (true, _) => "admin",
+            (false, true) => "operator",
+            (false, false) => "caller",
+        }
+    }
+
     /// Whether it is neither revoked nor expired.
     pub fn is_active(&self, now: SystemTime) -> bool {
         self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
@@ -63,6 +75,7 @@ pub struct NewKey {
     /// The organisation of other keys; a new one if it is `None`.
     pub tenant: Option<u64>,
     pub is_operator: bool,
+    pub is_admin: bool,
     /// At least one.
     pub scopes: Scopes,
     /// In the future, and before the year 10000.
@@ -78,6 +91,7 @@ impl NewKey {
             label: label.to_owned(),
             tenant: None,
             is_operator: false,
+            is_admin: false,
             scopes: Scopes::of_a_client(),
             expires: None,
             tags: Vec::new(),
@@ -113,6 +127,7 @@ pub(super) struct Record {
     pub tag: Tag,
     pub tenant: u64,
     pub is_operator: bool,
+    pub is_admin: bool,
     pub scopes: Scopes,
     pub expires: Option<SystemTime>,
 }
@@ -167,6 +182,15 @@ impl Store {
         self.insert(NewKey { is_operator: true, scopes, ..NewKey::of_a_client(label) })
     }
 
+    /// As [`Self::create`], for an admin: the key of a new organisation that opens the console.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_admin(&self, label: &str) -> Result<(Key, Secret), Error> {
+        let scopes = Scopes::of_an_owner();
+        self.insert(NewKey { is_admin: true, scopes, ..NewKey::of_a_client(label) })
+    }
+
     /// As [`Self::create`], with all that can be said about a key.
     ///
     /// # Errors
@@ -185,8 +209,8 @@ impl Store {
         let secret = Secret::generate();
         let (created, expires) = (unix_ms(now), new.expires.map(unix_ms));
         self.connection.execute(
-            "INSERT INTO keys (id, label, tenant, tag, created_unix_ms, operator, scopes, expires_unix_ms, tags)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO keys (id, label, tenant, tag, created_unix_ms, operator, scopes, expires_unix_ms, tags, admin)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 secret.id().as_str(),
                 new.label,
@@ -198,6 +222,7 @@ impl Store {
                 expires,
                 // A list of texts always serializes.
                 serde_json::to_string(&new.tags).unwrap_or_default(),
+                new.is_admin,
             ],
         )?;
         let key = Key {
@@ -205,6 +230,7 @@ impl Store {
             label: new.label,
             tenant,
             is_operator: new.is_operator,
+            is_admin: new.is_admin,
             scopes: new.scopes,
             tags: new.tags,
             created: from_unix_ms(created),
@@ -256,7 +282,7 @@ impl Store {
 
     pub(super) fn active(&self) -> Result<HashMap<KeyId, Record>, Error> {
         let mut statement = self.connection.prepare(
-            "SELECT id, tag, tenant, operator, scopes, expires_unix_ms FROM keys WHERE revoked_unix_ms IS NULL",
+            "SELECT id, tag, tenant, operator, scopes, expires_unix_ms, admin FROM keys WHERE revoked_unix_ms IS NULL",
         )?;
         let records = statement
             .query_map([], |row| {
@@ -265,6 +291,7 @@ impl Store {
                     tag: row.get(1)?,
                     tenant: row.get::<_, i64>(2)?.cast_unsigned(),
                     is_operator,
+                    is_admin: row.get(6)?,
                     scopes: scopes(row, 4, is_operator)?,
                     expires: row.get::<_, Option<i64>>(5)?.map(from_unix_ms),
                 };
@@ -285,7 +312,7 @@ impl Store {
 
 /// Selects what [`read_key`] reads.
 pub(super) const KEY: &str = "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms, operator, scopes,
-    expires_unix_ms, tags FROM keys";
+    expires_unix_ms, tags, admin FROM keys";
 
 pub(super) fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
     let is_operator = row.get(5)?;
@@ -294,6 +321,7 @@ pub(super) fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
         label: row.get(1)?,
         tenant: row.get::<_, i64>(2)?.cast_unsigned(),
         is_operator,
+        is_admin: row.get(9)?,
         scopes: scopes(row, 6, is_operator)?,
         tags: serde_json::from_str(&row.get::<_, String>(8)?).unwrap_or_default(),
         created: from_unix_ms(row.get(3)?),

@@ -1,8 +1,9 @@
 //! The log, for those who write to it and those who read it.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -65,6 +66,11 @@ impl Log {
         self.0.as_ref().map(|open| Ticket::later(open.queue.clone(), id))
     }
 
+    /// Whether requests are logged.
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Returns when all entries so far are written, or after two seconds.
     pub async fn flush(&self) {
         if let Some(open) = &self.0 {
@@ -88,6 +94,14 @@ impl Log {
     /// As [`Self::requests`].
     pub async fn sums(&self, filter: Filter, grouping: Option<Grouping>) -> Result<Vec<Sum>, Error> {
         self.read(filter.tenant, move |database| query::sums(database, &filter, grouping)).await
+    }
+
+    /// When each key was last used, of the newest [`super::LAST_USES_MAX`] requests.
+    ///
+    /// # Errors
+    /// As [`Self::requests`].
+    pub async fn last_uses(&self) -> Result<HashMap<Uuid, SystemTime>, Error> {
+        self.read(query::last_uses).await
     }
 
     /// The values that occur in the requests of a filter.

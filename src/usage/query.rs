@@ -1,5 +1,6 @@
 //! Queries of the log: requests, and sums by day.
 
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use rusqlite::types::Value;
@@ -12,6 +13,8 @@ use crate::clock::{from_unix_ms, unix_ms};
 
 /// Sums that one answer holds.
 pub const SUMS_MAX: usize = 10_000;
+/// Requests that are looked at for the last use of each key.
+pub const LAST_USES_MAX: u32 = 100_000;
 /// Values of a field that one answer holds.
 const VALUES_MAX: u32 = 1000;
 
@@ -259,6 +262,17 @@ pub(super) fn fields(Database(connection): &Database, filter: &Filter) -> rusqli
         methods: texts("method", "")?,
         features,
     })
+}
+
+pub(super) fn last_uses(Database(connection): &Database) -> rusqlite::Result<HashMap<Uuid, SystemTime>> {
+    let mut statement = connection.prepare(
+        "SELECT key, max(created_ms)
+         FROM (SELECT key, created_ms FROM requests ORDER BY created_ms DESC LIMIT ?1) GROUP BY key",
+    )?;
+    let uses = statement.query_map([LAST_USES_MAX], |row| {
+        Ok((uuid(row, 0)?.unwrap_or_default(), from_unix_ms(row.get(1)?)))
+    })?;
+    uses.collect()
 }
 
 fn uuid(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<Option<Uuid>> {

@@ -11,9 +11,10 @@ use crate::jobs::store::{Job, JobId, Phase};
 ///
 /// `due_ms`: when the job runs or is sent next. `receiver`: host and port of `callback`, which is deleted on
 /// delivery, as `query` and `url` are when the result exists. `idempotency_key`: stands for one job of its
-/// tenant, as long as the job is remembered. `sha256`: the hash of the audio on disk. `media_type`: that of `body`, if it is not JSON. `line.rs` documents the
-/// other columns of the last format.
-pub const FORMATS: [&str; 4] = [
+/// tenant, as long as the job is remembered. `sha256`: the hash of the audio on disk. `media_type`: that of `body`, if
+/// it is not JSON. `attempts`: deliveries that ended, by the number of the attempt. `line.rs` documents the other
+/// columns.
+pub const FORMATS: [&str; 5] = [
     "
     CREATE TABLE jobs (
         id          TEXT PRIMARY KEY,
@@ -52,16 +53,24 @@ pub const FORMATS: [&str; 4] = [
     ALTER TABLE jobs ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0;",
     "
     ALTER TABLE jobs ADD COLUMN media_type TEXT;",
+    "
+    CREATE TABLE attempts (
+        job      TEXT NOT NULL,
+        number   INTEGER NOT NULL,
+        ended_ms INTEGER NOT NULL,
+        error    TEXT,
+        PRIMARY KEY (job, number)
+    ) STRICT, WITHOUT ROWID;",
 ];
 
 /// The columns that [`read_job`] reads.
 pub const JOB: &str =
     "SELECT id, tenant, phase, receiver, accepted_ms, due_ms, runs, attempts, error, finished_ms,
-    ended_ms, body FROM jobs";
+    ended_ms, body, media_type FROM jobs";
 /// The same without the body, which may be large.
 pub const JOB_WITHOUT_RESULT: &str =
     "SELECT id, tenant, phase, receiver, accepted_ms, due_ms, runs, attempts,
-    error, finished_ms, ended_ms, NULL FROM jobs";
+    error, finished_ms, ended_ms, NULL, media_type FROM jobs";
 
 pub fn read_job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let phase = phase(row, 2)?;
@@ -79,6 +88,7 @@ pub fn read_job(row: &Row<'_>) -> rusqlite::Result<Job> {
         finished: row.get::<_, Option<i64>>(9)?.map(from_unix_ms),
         ended: row.get::<_, Option<i64>>(10)?.map(from_unix_ms),
         result: row.get(11)?,
+        media_type: row.get(12)?,
     })
 }
 
