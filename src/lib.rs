@@ -68,12 +68,12 @@
 //! | share      | |
 //! | state      | |
 //! | jwt        | |
-//! | keys       | jwt, share, state |
+//! | keys       | clock, jwt, share, state |
 //! | telemetry  | |
-//! | usage      | state, telemetry |
+//! | usage      | clock, share, state, telemetry |
 //! | vad        | audio, cpu |
 //! | speakers   | audio, cpu, share, vad, transcript, telemetry |
-//! | voices     | speakers, state |
+//! | voices     | clock, speakers, state |
 //! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |
@@ -82,12 +82,12 @@
 //! | transcribe | audio, patience, share, speakers, vad, engine, transcript, telemetry |
 //! | live       | audio, share, speakers, turn, vad, voices, engine, transcript, telemetry, usage |
 //! | registry   | engine, live, patience, telemetry, transcribe |
-//! | jobs       | fetch, patience, share, state, telemetry |
+//! | jobs       | clock, fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
 //! | turn       | audio, onnx |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
 //! | http       | keys, patience, share, state, telemetry, usage |
-//! | api        | asyncapi, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
+//! | api        | asyncapi, clock, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, jwt, outbound, patience, secret, speech |
@@ -121,7 +121,7 @@ pub mod http;
 pub mod hub;
 mod identity;
 pub mod jobs;
-mod jwt;
+pub mod jwt;
 pub mod keys;
 mod knowledge;
 pub mod live;

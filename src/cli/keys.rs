@@ -1,16 +1,14 @@
 //! `verbatim keys …`: API keys of the state directory.
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 
 use super::output::{note, print, state_dir};
+use crate::clock::is_writable;
 use crate::config::Config;
 use crate::keys::{KeyId, NewKey, Scopes, Store};
-
-/// As late as a date of four digits can be.
-const LATEST_SECONDS: u64 = 253_402_300_799;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -102,7 +100,7 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
 fn expiry(text: &str) -> Result<SystemTime, String> {
     let after = humantime::parse_duration(text).ok().and_then(|after| SystemTime::now().checked_add(after));
     let at = || humantime::parse_rfc3339_weak(text.trim_end_matches('Z')).ok();
-    let time = after.or_else(at).filter(|time| *time < UNIX_EPOCH + Duration::from_secs(LATEST_SECONDS));
+    let time = after.or_else(at).filter(|time| is_writable(*time));
     time.ok_or("must be a time from now on, such as 30d, or one in UTC, such as 2027-01-31T12:00:00Z".into())
 }
 

@@ -67,6 +67,7 @@ const FILES: &[(&str, &[u8])] = &embedded![
     "playground/peaks.js",
     "playground/player.js",
     "playground/result.js",
+    "playground/slices.js",
     "playground/source.js",
     "playground/transcript-view.js",
     "playground/transcript.js",

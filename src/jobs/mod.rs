@@ -1,4 +1,4 @@
-//! Jobs: transcriptions whose results are delivered later, to an address that the client names.
+//! Jobs: transcriptions, and texts to speak, whose results are delivered later, to an address that the client names.
 //!
 //! ```text
 //! submit ─▶ audio on disk ─▶ row on disk ─▶ acknowledged

@@ -17,7 +17,8 @@ use super::store::{
     Acceptance, Answer, Attempt, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source,
     Stamp, State, Store, Submission,
 };
-use rows::{JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver, time, unix_ms};
+use crate::clock::{from_unix_ms, unix_ms};
+use rows::{JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver};
 
 /// Cheap to clone. The connection is used on the blocking pool only.
 #[derive(Clone)]
@@ -153,7 +154,7 @@ impl Store for Sqlite {
                 |row| {
                     Ok(Run {
                         id: self::id(row, 0)?,
-                        accepted: time(row.get(1)?),
+                        accepted: from_unix_ms(row.get(1)?),
                         tenant: row.get::<_, i64>(2)?.cast_unsigned(),
                         query: row.get(3)?,
                         words: row.get(4)?,
@@ -235,7 +236,7 @@ impl Store for Sqlite {
                         body: row.get(6)?,
                         tried: row.get(7)?,
                         attempts: row.get(8)?,
-                        finished: time(row.get(9)?),
+                        finished: from_unix_ms(row.get(9)?),
                         media_type: row.get(10)?,
                     })
                 },
@@ -291,7 +292,7 @@ impl Store for Sqlite {
                 params![phase.name(), unix_ms(now)],
                 |row| row.get(0),
             )?;
-            Ok(due.map(time))
+            Ok(due.map(from_unix_ms))
         })
     }
 
@@ -357,7 +358,7 @@ impl Store for Sqlite {
                 |row| row.get(0),
             )?;
             let audio_bytes = held(db, 0)?.bytes;
-            Ok(Census { phases, oldest: oldest.map(time), audio_bytes })
+            Ok(Census { phases, oldest: oldest.map(from_unix_ms), audio_bytes })
         })
     }
 }

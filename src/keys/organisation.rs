@@ -7,7 +7,8 @@ use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params}
 use super::Error;
 use super::scope::Permission;
 use super::secret::{KeyId, Secret};
-use super::store::{KEY, Key, NewKey, Store, is_printable, read_key, unix_ms};
+use super::store::{KEY, Key, NewKey, Store, is_printable, read_key};
+use crate::clock::unix_ms;
 
 /// Keys of an organisation that are not revoked.
 pub const KEYS_MAX: usize = 1000;

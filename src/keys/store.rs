@@ -5,7 +5,7 @@ mod format;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -15,6 +15,7 @@ use super::Error;
 use super::scope::Scopes;
 use super::secret::{KeyId, Secret};
 use super::token::{SIGNING_KEY_BYTES, Signer};
+use crate::clock::{from_unix_ms, is_writable, unix_ms};
 use crate::state;
 
 pub const LABEL_CHARACTERS_MAX: usize = 100;
@@ -77,7 +78,7 @@ pub struct NewKey {
     pub is_admin: bool,
     /// At least one.
     pub scopes: Scopes,
-    /// In the future.
+    /// In the future, and before the year 10000.
     pub expires: Option<SystemTime>,
     /// At most [`TAGS_MAX`], each of 1 to [`TAG_CHARACTERS_MAX`] printable characters.
     pub tags: Vec<String>,
@@ -109,6 +110,9 @@ impl NewKey {
         }
         if self.expires.is_some_and(|expires| expires <= now) {
             return Err(Error::Expired);
+        }
+        if self.expires.is_some_and(|expires| !is_writable(expires)) {
+            return Err(Error::Endless);
         }
         Ok(())
     }
@@ -190,8 +194,8 @@ impl Store {
     /// As [`Self::create`], with all that can be said about a key.
     ///
     /// # Errors
-    /// [`Error::Label`], [`Error::Tags`], [`Error::NoScope`], [`Error::Expired`], [`Error::Organisation`],
-    /// [`Error::Database`].
+    /// [`Error::Label`], [`Error::Tags`], [`Error::NoScope`], [`Error::Expired`], [`Error::Endless`],
+    /// [`Error::Organisation`], [`Error::Database`].
     pub fn insert(&self, new: NewKey) -> Result<(Key, Secret), Error> {
         let now = SystemTime::now();
         let new = NewKey { label: new.label.trim().to_owned(), ..new };
@@ -332,9 +336,19 @@ fn scopes(row: &Row<'_>, column: usize, is_operator: bool) -> rusqlite::Result<S
     Ok(if is_operator { Scopes::of_an_owner() } else { Scopes::from_stored(&stored) })
 }
 
-/// Whether `text` has 1 to `most` characters, none of which controls a terminal.
+/// Whether `text` has 1 to `most` characters, none of which controls a terminal or the order in which text is shown.
 pub(super) fn is_printable(text: &str, most: usize) -> bool {
-    (1..=most).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+    (1..=most).contains(&text.chars().count()) && !text.chars().any(|c| c.is_control() || is_format(c))
+}
+
+/// Unicode's general categories Cf, Zl and Zp (version 16): such characters hide, reorder or break what is beside them.
+fn is_format(character: char) -> bool {
+    matches!(
+        u32::from(character),
+        0xAD | 0x600..=0x605 | 0x61C | 0x6DD | 0x70F | 0x890..=0x891 | 0x8E2 | 0x180E | 0x200B..=0x200F
+            | 0x2028..=0x202E | 0x2060..=0x2064 | 0x2066..=0x206F | 0xFEFF | 0xFFF9..=0xFFFB | 0x110BD | 0x110CD
+            | 0x13430..=0x1343F | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A | 0xE0001 | 0xE0020..=0xE007F
+    )
 }
 
 /// The random bytes in the file at `path`, which is made if it is missing.
@@ -360,15 +374,6 @@ impl Pepper {
         mac.update(key.as_bytes());
         mac.finalize().into_bytes().into()
     }
-}
-
-pub(super) fn unix_ms(time: SystemTime) -> i64 {
-    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn from_unix_ms(ms: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(ms.unsigned_abs())
 }
 
 #[cfg(test)]

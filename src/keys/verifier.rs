@@ -50,8 +50,8 @@ struct Shared {
     tenants: Tenants,
     /// Locked only on the blocking pool: SQLite reads the disk.
     store: Mutex<Store>,
-    /// For changes: a connection does not notice its own.
-    writer: Mutex<Store>,
+    /// For changes: a connection does not notice its own. Those who wait for it take up no thread of the pool.
+    writer: Arc<tokio::sync::Mutex<Store>>,
     /// Held while one caller refreshes; the others wait for its result instead of reading as well.
     snapshot: tokio::sync::Mutex<Snapshot>,
 }
@@ -83,7 +83,7 @@ impl Verifier {
             pepper: store.pepper().clone(),
             signer: store.signer().clone(),
             tenants,
-            writer: Mutex::new(store.reopen()?),
+            writer: Arc::new(tokio::sync::Mutex::new(store.reopen()?)),
             store: Mutex::new(store),
             snapshot: tokio::sync::Mutex::new(snapshot),
         };
@@ -173,10 +173,8 @@ impl Verifier {
         &self,
         work: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let shared = self.shared.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            work(&shared.writer.lock().unwrap_or_else(PoisonError::into_inner))
-        });
+        let writer = self.shared.writer.clone().lock_owned().await;
+        let done = tokio::task::spawn_blocking(move || work(&writer));
         let done = done.await.map_err(|_| Error::Interrupted)?;
         self.shared.snapshot.lock().await.is_stale = true;
         done

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(dictation.next().await, Ok(Spoken::Audio(Vec::new())));
         assert_eq!(dictation.next().await, Ok(Spoken::Flushed));
         dictation.push("A word. ").expect("room");
-        assert_eq!(dictation.next().await, Err(Unspoken), "there is no voice");
+        assert_eq!(dictation.next().await, Err(Unspoken::Failed), "there is no voice");
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use super::sentences::Sentences;
 use super::voice::{Manner, Unspoken, Voice};
 use super::wav::VOICE_RATE;
 use crate::patience::Deadline;
-use crate::share::{Part, Refused, Share, Tenants, Turns};
+use crate::share::{Part, Refused, Share, Tenants, Turn, Turns};
 use crate::telemetry::metrics;
 
 /// The time to wait before another try for a stream.
@@ -173,6 +173,15 @@ pub struct Utterance {
 }
 
 impl Utterance {
+    /// A turn at a processor, as the voice takes it: for the encoding of the speech.
+    ///
+    /// # Errors
+    /// [`SayError::TooLate`].
+    pub async fn turn(&self) -> Result<Turn, SayError> {
+        let turn = self.speech.0.turns.take(self.tenant);
+        self.deadline.wait(turn).await.ok_or(SayError::TooLate)
+    }
+
     /// Whether all of it was spoken.
     pub fn is_over(&self) -> bool {
         self.pieces.is_empty()

@@ -35,6 +35,8 @@ pub enum Error {
     Newer { found: i64, known: i64 },
     #[error("the log of requests cannot be read")]
     Read(#[from] rusqlite::Error),
+    #[error("too many requests of the organisation read the log")]
+    Busy,
     #[error("the thread of the log did not start, or failed")]
     Thread,
 }

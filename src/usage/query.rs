@@ -7,8 +7,9 @@ use rusqlite::types::Value;
 use rusqlite::{Row as SqlRow, params_from_iter};
 use uuid::Uuid;
 
-use super::database::{Database, from_unix_ms, unix_ms};
+use super::database::Database;
 use super::entry::{Endpoint, FEATURES, Method};
+use crate::clock::{from_unix_ms, unix_ms};
 
 /// Sums that one answer holds.
 pub const SUMS_MAX: usize = 10_000;

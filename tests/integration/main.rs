@@ -74,6 +74,7 @@ mod standing_still;
 mod stopping;
 mod streams;
 mod sts;
+mod surfaces;
 mod synthetic;
 mod tones;
 mod turns;

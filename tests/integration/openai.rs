@@ -129,8 +129,8 @@ async fn the_text_is_streamed_as_it_becomes_final() {
     let server = TestServer::start(Setup { gate: Some(gate), ..Setup::default() }).await;
     // Two windows: the first may be recognised now, the second later.
     open.send(()).expect("the model waits");
-    let mut response =
-        transcribe(&server, &file(7, 40.0), &[("stream", "true")]).send().await.expect("events");
+    let fields = [("stream", "true"), ("prompt", "Jane Austen, 1811")];
+    let mut response = transcribe(&server, &file(7, 40.0), &fields).send().await.expect("events");
     assert_eq!(response.headers()["content-type"], "text/event-stream; charset=utf-8");
     let first = response.chunk().await.expect("readable").expect("an event");
     assert_eq!(first, "data: {\"type\":\"transcript.text.delta\",\"delta\":\"Number 7.\"}\n\n");
@@ -150,7 +150,9 @@ async fn the_text_is_streamed_as_it_becomes_final() {
         (&events[1]["type"], &events[1]["text"]),
         (&json!("transcript.text.done"), &json!("Number 7. Number 7."))
     );
-    assert_eq!((events.len(), &events[1]["usage"]["input_tokens"]), (2, &json!(2000)));
+    let usage = &events[1]["usage"];
+    assert_eq!((events.len(), &usage["input_tokens"]), (2, &json!(2003)));
+    assert_eq!(usage["input_token_details"], json!({"text_tokens": 3, "audio_tokens": 2000}));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::commands::{home, run, verbatim};
@@ -173,6 +173,16 @@ async fn a_model_is_loaded_on_first_use_unloaded_when_idle_and_loaded_again() {
     let key = &new_key(state.path());
     let settings = [("VERBATIM_MODELS__LOAD", "first_use"), ("VERBATIM_MODELS__IDLE_SECONDS", "1")];
     let program = serving(state.path(), "tiny.en", &settings).await;
+    assert_eq!(state_of(&program, "tiny.en").await, "unloaded");
+    // Its files tell what it knows, without its weights.
+    let models = client().get(program.url("/v1/models")).header("authorization", format!("Token {key}"));
+    let (_, models) = answer(models.header("user-agent", "@deepgram/sdk/5")).await;
+    let languages = |place: usize| models["stt"][place]["languages"].as_array().map(Vec::len);
+    assert_eq!(
+        (&models["stt"][1]["name"], &models["stt"][1]["languages"]),
+        (&json!("tiny.en"), &json!(["en"]))
+    );
+    assert!(languages(0) > Some(90), "{models}");
     assert_eq!(state_of(&program, "tiny.en").await, "unloaded");
 
     // A stream keeps its model, however long it lasts.

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::stream::{self, Stream, StreamExt as _};
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use multer::Multipart;
@@ -64,35 +64,66 @@ pub fn boundary(headers: &HeaderMap) -> Result<String, Failure> {
 /// 400 for a form that breaks off or that lacks its file, 408, 413, 429 and 503 as for any body.
 pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, Failure> {
     let mut chunks = body.chunks()?;
-    let head = AtomicUsize::new(0);
-    let (kept, mut room) = (chunks.keep(), chunks.room());
-    let parts = {
-        let pieces = stream::unfold(&mut chunks, |chunks| async {
-            // `multer` reads on as long as more is ready, and would hold the form a second time.
-            tokio::task::yield_now().await;
-            let piece: Result<Bytes, Box<dyn std::error::Error + Send + Sync>> = match chunks.next().await {
-                Ok(piece) => {
-                    let piece = piece?;
-                    // It searches all that it holds for the end of a head, again for each piece.
-                    let before = head.fetch_add(piece.len(), Relaxed);
-                    if before > HEAD_BYTES_MAX { Err(HeadTooLong.into()) } else { Ok(piece) }
-                }
-                Err(error) => Err(error.into()),
-            };
-            Some((piece, chunks))
-        });
-        parts(Multipart::new(pieces, boundary), &head, known, (kept, &mut room)).await
-    };
-    let (file, fields) = parts?;
-    // Bytes after the last boundary mean nothing (RFC 2046, section 5.1.1); the connection goes on after them.
+    let kept = (chunks.keep(), chunks.room());
+    let pieces = stream::unfold(&mut chunks, |chunks| async {
+        let piece = chunks.next().await.transpose()?;
+        Some((piece, chunks))
+    });
+    let parts = gather(pieces, boundary, known, kept).await?;
+    // What follows the last boundary means nothing, and the connection goes on after it.
     while chunks.next().await?.is_some() {}
-    let file =
-        file.ok_or_else(|| invalid("file", "You must provide a file: the field `file` of the form."))?;
-    let bytes = file.bytes();
-    if bytes.is_empty() {
-        return Err(invalid("file", "The file is empty."));
+    parts.form()
+}
+
+/// As [`read`], of pieces that are here already.
+///
+/// # Errors
+/// As [`read`].
+pub async fn of_pieces(pieces: Vec<Bytes>, boundary: &str, known: &[&str]) -> Result<Form, Failure> {
+    let pieces = stream::iter(pieces.into_iter().map(Ok));
+    gather(pieces, boundary.to_owned(), known, Keeping::alone()).await?.form()
+}
+
+/// What a form has brought.
+struct Parts {
+    file: Option<Buffered>,
+    fields: Vec<Field>,
+    room: Room,
+}
+
+impl Parts {
+    fn form(self) -> Result<Form, Failure> {
+        let file = self
+            .file
+            .ok_or_else(|| invalid("file", "You must provide a file: the field `file` of the form."))?;
+        let bytes = file.bytes();
+        if bytes.is_empty() {
+            return Err(invalid("file", "The file is empty."));
+        }
+        Ok(Form { file: Fetched { bytes, held: Box::new((file, self.room)) }, fields: self.fields })
     }
-    Ok(Form { file: Fetched { bytes, held: Box::new((file, room)) }, fields })
+}
+
+async fn gather(
+    pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send,
+    boundary: String,
+    known: &[&str],
+    (kept, mut room): (Keeping, Room),
+) -> Result<Parts, Failure> {
+    let head = AtomicUsize::new(0);
+    let pieces = pieces.then(|piece| async {
+        // `multer` reads on as long as more is ready, and would hold the form a second time.
+        tokio::task::yield_now().await;
+        let piece: Result<Bytes, Box<dyn std::error::Error + Send + Sync>> = match piece {
+            // It searches all that it holds for the end of a head, again for each piece.
+            Ok(piece) if head.fetch_add(piece.len(), Relaxed) > HEAD_BYTES_MAX => Err(HeadTooLong.into()),
+            Ok(piece) => Ok(piece),
+            Err(error) => Err(error.into()),
+        };
+        piece
+    });
+    let (file, fields) = parts(Multipart::new(pieces, boundary), &head, known, (kept, &mut room)).await?;
+    Ok(Parts { file, fields, room })
 }
 
 async fn parts(

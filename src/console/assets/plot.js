@@ -50,6 +50,7 @@ export class Plot {
     this.#format = format;
     this.#least = least;
     this.#title = title;
+    this.#svg.setAttribute("aria-label", title);
     this.#table.setAttribute("aria-label", title);
     const details = element("details", { class: "plot-figures", ontoggle: () => this.#drawTable() },
       element("summary", {}, text.plot.figures), this.#table);

@@ -1,11 +1,10 @@
 //! How jobs are stored in the table.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use rusqlite::Row;
 use url::Url;
 use uuid::Uuid;
 
+use crate::clock::from_unix_ms;
 use crate::jobs::store::{Job, JobId, Phase};
 
 /// Statements that turn each format of the database into the next; the first starts from nothing.
@@ -75,19 +74,19 @@ pub const JOB_WITHOUT_RESULT: &str =
 
 pub fn read_job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let phase = phase(row, 2)?;
-    let due = time(row.get(5)?);
+    let due = from_unix_ms(row.get(5)?);
     Ok(Job {
         id: id(row, 0)?,
         tenant: row.get::<_, i64>(1)?.cast_unsigned(),
         state: phase.state(),
         receiver: row.get(3)?,
-        accepted: time(row.get(4)?),
+        accepted: from_unix_ms(row.get(4)?),
         due: matches!(phase, Phase::Queued | Phase::Waiting).then_some(due),
         runs: row.get(6)?,
         attempts: row.get(7)?,
         error: row.get(8)?,
-        finished: row.get::<_, Option<i64>>(9)?.map(time),
-        ended: row.get::<_, Option<i64>>(10)?.map(time),
+        finished: row.get::<_, Option<i64>>(9)?.map(from_unix_ms),
+        ended: row.get::<_, Option<i64>>(10)?.map(from_unix_ms),
         result: row.get(11)?,
         media_type: row.get(12)?,
     })
@@ -115,13 +114,4 @@ fn unreadable(column: usize, problem: &'static str) -> rusqlite::Error {
 pub fn receiver(callback: &Url) -> String {
     let port = callback.port_or_known_default().unwrap_or_default();
     format!("{}:{port}", callback.host_str().unwrap_or_default())
-}
-
-pub fn unix_ms(time: SystemTime) -> i64 {
-    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
-}
-
-pub fn time(ms: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(ms.unsigned_abs())
 }

@@ -93,14 +93,7 @@ pub async fn transcription_session(services: Arc<Services>, request: Request) ->
 async fn holder(services: &Services, request: &Request) -> Result<Identity, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
     caller.require_key()?;
-    Ok(Identity {
-        key: caller.key,
-        tenant: caller.tenant,
-        is_operator: caller.is_operator,
-        scopes: caller.scopes,
-        is_token: caller.is_token,
-        expires: caller.expires,
-    })
+    Ok(caller.identity)
 }
 
 /// The settings that an update of this kind makes, and the update for the secret.
@@ -174,7 +167,7 @@ pub async fn settings(
     let Some(text) = update else { return Ok((settings, model)) };
     let event = request::Request::read(text).event.map_err(failure)?;
     let request::Event::Update(update) = event else { return Ok((settings, model)) };
-    let model = update::chosen(services, &update, &model).await.map_err(failure)?;
+    let model = update::chosen(services, update.model(), &model).await.map_err(failure)?;
     update::update(services, &model, &mut settings, &update).map_err(failure)?;
     Ok((settings, model))
 }
