@@ -90,7 +90,7 @@ impl Source {
 }
 
 /// Seconds at the ends that an encoder may have added, and that are left out.
-const TRIMMED_SECONDS: f64 = 0.25;
+const TRIMMED_SECONDS: f64 = 0.5;
 
 /// Decodes the first audio track into `gather`, and those that are chained to it; calls `decoded` after
 /// each packet, even if it yields nothing.

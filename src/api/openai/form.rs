@@ -162,7 +162,7 @@ async fn parts(
             name if known.contains(&name) => TEXT_BYTES_MAX,
             name => {
                 let name: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
-                if others.len() < OTHERS_MAX && !others.contains(&name) {
+                if others.len() < OTHERS_MAX && !name.is_empty() && !others.contains(&name) {
                     others.push(name);
                 }
                 while next(&mut part, head).await?.is_some() {}
