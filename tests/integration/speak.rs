@@ -105,7 +105,6 @@ async fn an_mp3_is_as_long_as_its_speech() {
         decode(bytes.into(), &options).expect("audio").duration_seconds
     };
     let (mp3, wav) = (seconds("encoding=mp3").await, seconds("encoding=linear16").await);
-    // A frame, and the codec's delay.
     assert!((mp3 - wav).abs() < 0.08, "{mp3} s, and {wav} s of samples");
 }
 
