@@ -114,7 +114,7 @@ fn time(time: SystemTime) -> String {
 
 pub async fn list(services: Arc<Services>, admin: Admin, _: Request) -> Result<Response, Failure> {
     let usage = &services.parts.usage;
-    let uses = usage.last_uses().await?;
+    let uses = usage.last_uses(admin.identity.tenant).await?;
     let read = services.parts.verifier.with_store(|store| {
         let keys = store.list()?;
         let mut names = HashMap::new();

@@ -96,12 +96,13 @@ impl Log {
         self.read(filter.tenant, move |database| query::sums(database, &filter, grouping)).await
     }
 
-    /// When each key was last used, of the newest [`super::LAST_USES_MAX`] requests.
+    /// When each key of all organisations was last used, of the newest [`super::LAST_USES_MAX`] requests. The reader's
+    /// turn is one of `tenant`.
     ///
     /// # Errors
     /// As [`Self::requests`].
-    pub async fn last_uses(&self) -> Result<HashMap<Uuid, SystemTime>, Error> {
-        self.read(query::last_uses).await
+    pub async fn last_uses(&self, tenant: u64) -> Result<HashMap<Uuid, SystemTime>, Error> {
+        self.read(tenant, query::last_uses).await
     }
 
     /// The values that occur in the requests of a filter.
