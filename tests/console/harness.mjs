@@ -100,8 +100,7 @@ export const until = (page, check, argument) =>
 export async function shot(page, name) {
   if (!process.env.SHOTS) return;
   mkdirSync(process.env.SHOTS, { recursive: true });
-  // With its caret as it is: hiding it takes an inline style, which the policy of the page blocks.
-  await page.screenshot({ caret: 'initial', path: path.join(process.env.SHOTS, `${name}.png`) });
+  await page.screenshot({ path: path.join(process.env.SHOTS, `${name}.png`) });
 }
 
 export function assertNoProblems(problems) {
