@@ -98,7 +98,8 @@ impl Log {
         self.read(filter.tenant, move |database| query::sums(database, &filter, grouping)).await
     }
 
-    /// When each key was last used, of the newest [`super::LAST_USES_MAX`] requests.
+    /// When each key of all organisations was last used, of the newest [`super::LAST_USES_MAX`] requests. The reader's
+    /// turn is one of `tenant`.
     ///
     /// # Errors
     /// As [`Self::requests`].
