@@ -7,7 +7,7 @@ import test from 'node:test';
 
 import { CORPUS } from './corpus.mjs';
 import { assertUnharmed, guarded, shown } from './guarded.mjs';
-import { assertNoProblems, launch, signIn, speech, until } from './harness.mjs';
+import { assertNoProblems, key, launch, server, signIn, speech, until } from './harness.mjs';
 
 const WORDS = CORPUS.flatMap((said, index) => [
   { word: said, punctuated_word: said, start: index, end: index + 0.5, confidence: 0.1 + index / 100, speaker: index % 3, language: said },
@@ -107,7 +107,16 @@ function poisoned(value, next, name = '') {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, poisoned(item, next, key)]));
 }
 
+/** A job whose result can be delivered nowhere. */
+async function makeJob() {
+  const answer = await fetch(`${server}/v1/listen?callback=${encodeURIComponent('https://nowhere.example/done')}`, {
+    method: 'POST', headers: { authorization: `Bearer ${key}` }, body: readFileSync(speech('en_hello_world.wav')),
+  });
+  assert.equal(answer.status, 200, await answer.text());
+}
+
 test('keys, jobs and operations: every text of the server', async () => {
+  await makeJob();
   await withPage(async ({ page, problems }) => {
     await signIn(page, 'keys');
     const goTo = async (name) => {
