@@ -109,7 +109,7 @@ function poisoned(value, next, name = '') {
 
 /** A job whose result can be delivered nowhere. */
 async function makeJob() {
-  const answer = await fetch(`${server}/v1/listen?callback=${encodeURIComponent('https://nowhere.example/done')}`, {
+  const answer = await fetch(`${server}/v1/listen?callback=${encodeURIComponent('http://127.0.0.1:1/done')}`, {
     method: 'POST', headers: { authorization: `Bearer ${key}` }, body: readFileSync(speech('en_hello_world.wav')),
   });
   assert.equal(answer.status, 200, await answer.text());
