@@ -7,7 +7,7 @@ import test from 'node:test';
 
 import { CORPUS } from './corpus.mjs';
 import { assertUnharmed, guarded, shown } from './guarded.mjs';
-import { assertNoProblems, launch, signIn, speech, until } from './harness.mjs';
+import { assertNoProblems, key, launch, server, signIn, speech, until } from './harness.mjs';
 
 const WORDS = CORPUS.flatMap((said, index) => [
   { word: said, punctuated_word: said, start: index, end: index + 0.5, confidence: 0.1 + index / 100, speaker: index % 3, language: said },
@@ -99,40 +99,46 @@ test('live: what is heard', async () => {
 /** Members whose values decide how an answer is shown: a page may trust the server with these. */
 const FORM = /^(id|.*_id|state|status|kind|type|class|level|scope|scopes|at|.*_at|created|expires.*|last_.*|time|.*time|method|source|device|reason|code)$/;
 
-/** The same answer with `said` in the place of its texts. */
-function poisoned(value, said, name = '') {
-  if (typeof value === 'string') return FORM.test(name) ? value : said;
-  if (Array.isArray(value)) return value.map((item) => poisoned(item, said, name));
+/** The same answer with hostile texts in the place of its own, one after another. */
+function poisoned(value, next, name = '') {
+  if (typeof value === 'string') return FORM.test(name) ? value : next();
+  if (Array.isArray(value)) return value.map((item) => poisoned(item, next, name));
   if (value === null || typeof value !== 'object') return value;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, poisoned(item, said, key)]));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, poisoned(item, next, key)]));
+}
+
+/** A job whose result can be delivered nowhere. */
+async function makeJob() {
+  const answer = await fetch(`${server}/v1/listen?callback=${encodeURIComponent('http://127.0.0.1:1/done')}`, {
+    method: 'POST', headers: { authorization: `Bearer ${key}` }, body: readFileSync(speech('en_hello_world.wav')),
+  });
+  assert.equal(answer.status, 200, await answer.text());
 }
 
 test('keys, jobs and operations: every text of the server', async () => {
+  await makeJob();
   await withPage(async ({ page, problems }) => {
     await signIn(page, 'keys');
-    // So that there is a job with an address, and an error.
-    await page.evaluate(async () => {
-      const { fetchPublic } = await import(new URL('api.js', document.querySelector('script[src$="app.js"]').src));
-      const body = JSON.stringify({ url: 'http://127.0.0.1:1/x.wav' });
-      const headers = { 'content-type': 'application/json' };
-      await fetchPublic('/v1/listen?callback=https://example.com/done', { method: 'POST', headers, body }).catch(() => {});
-    });
+    const goTo = async (name) => {
+      await page.evaluate((name) => { location.hash = `#/${name}`; }, name);
+      await page.locator(`page-${name} h1`).waitFor();
+    };
     for (const name of ['keys', 'jobs', 'operations']) {
       let asked = 0;
-      for (const said of [...CORPUS, ALL]) {
+      let at = 0;
+      for (const texts of [CORPUS, [...CORPUS].reverse(), [ALL]]) {
         await page.route('**/console/api/**', async (route) => {
           const answer = await route.fetch();
           asked += 1;
-          await route.fulfill({ response: answer, json: poisoned(await answer.json(), said) });
+          await route.fulfill({ response: answer, json: poisoned(await answer.json(), () => texts[at++ % texts.length]) });
         });
-        await page.evaluate((name) => { location.hash = `#/${name === 'keys' ? 'jobs' : 'keys'}`; location.hash = `#/${name}`; }, name);
-        await page.locator(`page-${name} h1`).waitFor();
+        await goTo('agent');
+        await goTo(name);
         await page.waitForLoadState('networkidle');
-        await page.unroute('**/console/api/**');
-        if (said === ALL || said.length > 500) await assertUnharmed(page, name);
+        await assertUnharmed(page, name);
+        await page.unrouteAll({ behavior: 'wait' });
       }
-      assert.ok(asked >= CORPUS.length, `${name} asked ${asked} times`);
-      await assertUnharmed(page, name);
+      assert.ok(asked >= 3 && at > 0, `${name} asked ${asked} times for ${at} texts`);
     }
     assertNoProblems(problems);
   });

@@ -28,7 +28,9 @@ async fn a_server_without_agents_says_how_to_switch_them_on() {
 #[tokio::test]
 async fn hostile_texts_neither_run_nor_become_markup() {
     spec("hostile", Browser::chromium(), &[]).await;
-    spec("hostile-pages", Browser::chromium(), &[]).await;
+    // A job that fails to be delivered is one with an error to show.
+    let settings = [("VERBATIM_FETCH_ALLOW", "127.0.0.1")];
+    spec("hostile-pages", Browser::chromium(), &settings).await;
 }
 
 #[tokio::test]
