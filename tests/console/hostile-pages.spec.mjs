@@ -127,7 +127,7 @@ test('keys, jobs and operations: every text of the server', async () => {
       let asked = 0;
       let at = 0;
       for (const texts of [CORPUS, [...CORPUS].reverse(), [ALL]]) {
-        await page.route('**/console/api/**', async (route) => {
+        await page.route(/\/console\/api\/(?!token)/, async (route) => {
           const answer = await route.fetch();
           asked += 1;
           await route.fulfill({ response: answer, json: poisoned(await answer.json(), () => texts[at++ % texts.length]) });

@@ -323,6 +323,7 @@ export const text = {
         failed: `The text message to ${to} could not be sent.`,
       }[status] ?? status),
       notices: {
+        silent: "The browser plays no sound here: allow it beside the address, or connect a loudspeaker. You can go on by typing.",
         "microphone-lost": "The microphone is gone. You can go on by typing.",
       },
       ends: {

@@ -2,6 +2,7 @@
 
 export const HEARD_RATE = 16_000;
 export const SPOKEN_RATE = 24_000;
+const RESUME_MS = 2000;
 
 // Why there is no microphone: `insecure`, `refused`, `missing`, `busy` or `failed`.
 export class MicrophoneError extends Error {
@@ -12,7 +13,8 @@ export class MicrophoneError extends Error {
 }
 
 // Events: `piece` with {samples, level, loudUntil} of the microphone; `began` with the time at which the agent's sound begins;
-// `mark` with a name; `level` with {level, gaps} of the agent's sound; `lost` when the microphone is unplugged.
+// `mark` with a name; `level` with {level, gaps} of the agent's sound; `lost` when the microphone is unplugged; `silent`
+// where nothing can be heard or recorded.
 export class Sound extends EventTarget {
   #context = new AudioContext({ latencyHint: "interactive" });
   #player;
@@ -27,7 +29,9 @@ export class Sound extends EventTarget {
     await Promise.all(
       ["playback", "capture"].map((name) => this.#context.audioWorklet.addModule(new URL(`${name}-worklet.js`, import.meta.url))),
     );
-    await this.#context.resume();
+    // It stays suspended where there is no loudspeaker, or the browser lets the page make no sound.
+    await Promise.race([this.#context.resume(), new Promise((late) => setTimeout(late, RESUME_MS))]);
+    if (this.#context.state !== "running") this.#tell("silent");
     this.#player = new AudioWorkletNode(this.#context, "voice-playback", {
       numberOfInputs: 0,
       outputChannelCount: [1],

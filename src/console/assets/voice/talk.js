@@ -25,7 +25,7 @@ export class TalkError extends Error {
 //   `message`  each message of the room
 //   `latency`  {here, server} in seconds, at the answer's first sound
 //   `level`    {caller} or {agent}, 0 to 1
-//   `notice`   microphone-lost
+//   `notice`   microphone-lost or silent
 //   `over`     {reason}: that of the session, or `lost`
 export class Talk extends EventTarget {
   state = "connecting";
@@ -82,6 +82,7 @@ export class Talk extends EventTarget {
     sound.addEventListener("mark", ({ detail }) => this.#room?.send({ type: "PlaybackMark", name: detail }));
     sound.addEventListener("began", ({ detail }) => this.#began(detail));
     sound.addEventListener("level", ({ detail }) => this.#tell("level", { agent: detail.level, gaps: detail.gaps }));
+    sound.addEventListener("silent", () => this.#tell("notice", "silent"));
     sound.addEventListener("lost", () => this.#tell("notice", "microphone-lost"));
     await sound.open({ hasMicrophone });
   }
