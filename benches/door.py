@@ -105,11 +105,11 @@ def percentile(values: list[float], fraction: float) -> float:
     return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)] if ordered else math.nan
 
 
-def make_key(binary: str, state: str | Path, label: str = "bench") -> str:
+def make_key(binary: str, state: str | Path, label: str = "bench", scopes: str | None = None) -> str:
     """A key, and with it an organisation, in a state folder."""
     environment = os.environ | {"VERBATIM_STATE_DIR": str(state)}
-    return subprocess.run([binary, "keys", "create", "--label", label], env=environment, check=True,
-                          capture_output=True, text=True).stdout.strip()
+    command = [binary, "keys", "create", "--label", label, *(["--scopes", scopes] if scopes else [])]
+    return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def main() -> int:
             served.process.wait()
         print(f"left by a killed server: {left(state)}")
         faults += [f"left: {left(state)}"] if left(state) else []
-        (state / "uploads" / ".tmpAbc123").write_bytes(PIECE)
+        (state / "uploads" / ".verbatim-upload-1").write_bytes(PIECE)
         with serving(options.binary, "--model", options.model, settings=settings, state=state):
             print(f"left by a moment's name, after a start: {left(state)}")
             faults += [f"left at the start: {left(state)}"] if left(state) else []

@@ -13,7 +13,8 @@ overlaps    words that begin before the one before them ends
 inversions  words that end before they begin, or begin before the one before them begins
 
 With --live also over `wss /v1/listen`, as fast as the server takes it. With --faster-whisper the same files go to that
-package in this process (`word_timestamps`, greedy, f32), with each MODEL: a name or a folder.
+package in this process (`word_timestamps`, greedy, f32), with each MODEL: a name or a folder. With --stable-ts also to
+stable-ts, with the weights of FILE (openai.pt of peers/convert.py) and the alignment heads of NAME, as in `base=openai.pt`.
 
 Needs what live.py needs.
 """
@@ -97,6 +98,24 @@ def faster_whisper(model: str, threads: int) -> Callable[[Path], Words]:
     return hear
 
 
+def stable_ts(model: str, threads: int) -> Callable[[Path], Words]:
+    import stable_whisper
+    import torch
+    import whisper
+
+    torch.set_num_threads(threads)
+    name, _, file = model.partition("=")
+    loaded = stable_whisper.load_model(file, device="cpu")
+    loaded.set_alignment_heads(whisper._ALIGNMENT_HEADS[name])
+
+    def hear(path: Path) -> Words:
+        result = loaded.transcribe(str(path), language="en", temperature=0.0, condition_on_previous_text=False,
+                                   fp16=False, verbose=None)
+        return [(word.word, word.start, word.end) for segment in result.segments for word in segment.words]
+
+    return hear
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of spoken_words.py")
@@ -104,7 +123,8 @@ def main() -> None:
     parser.add_argument("--key")
     parser.add_argument("--live", action="store_true")
     parser.add_argument("--faster-whisper", nargs="*", default=[], metavar="MODEL")
-    parser.add_argument("--threads", type=int, default=2, help="of faster-whisper")
+    parser.add_argument("--stable-ts", nargs="*", default=[], metavar="NAME=FILE")
+    parser.add_argument("--threads", type=int, default=2, help="of faster-whisper and stable-ts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the words of all")
     options = parser.parse_args()
     files = [json.loads(line) for line in (options.folder / "words.jsonl").read_text().splitlines()]
@@ -115,6 +135,7 @@ def main() -> None:
             systems["live"] = over_live(options)
     systems |= {f"faster-whisper {Path(model).name}": faster_whisper(model, options.threads)
                 for model in options.faster_whisper}
+    systems |= {f"stable-ts {model.partition('=')[0]}": stable_ts(model, options.threads) for model in options.stable_ts}
     print(f"{'':<28}" + "".join(f"{heading:>11}" for heading in HEADINGS))
     heard = {}
     for name, hear in systems.items():

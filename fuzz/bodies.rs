@@ -1,10 +1,17 @@
 //! The bodies of the fuzz targets: cargo-fuzz runs them without end, tests/integration/fuzzed.rs for a while.
 //! An input is answered or refused; a fault of the program shows as a panic.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
 use verbatim::api::Parameters;
+use verbatim::api::messages::{self, Socket};
+use verbatim::api::openai;
 use verbatim::api::parameters::LiveParameters;
 use verbatim::audio::{self, Bare, DecodeOptions, Limits, SpeechCoding};
+use verbatim::engine::{ModelInfo, TokenCount};
+use verbatim::{jwt, keys, sts};
 
 /// A query string, as of a file and as of a stream.
 pub fn query(input: &[u8]) {
@@ -56,5 +63,64 @@ fn decoded(input: &[u8], raw: Option<Bare>) {
         for sound in &decoded.channels {
             assert!(sound.pcm(..).samples().iter().all(|sample| sample.is_finite()), "samples are numbers");
         }
+    }
+}
+
+/// The boundary of [`form`]s.
+pub const BOUNDARY: &str = "x";
+
+/// A multipart form that asks for a transcript. Its first byte says in how large pieces it comes.
+pub fn form(input: &[u8]) {
+    let (size, body) =
+        input.split_first().map_or((1, input), |(first, rest)| (usize::from(*first).max(1), rest));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let asks = |pieces: Vec<Bytes>| runtime.block_on(openai::asks_for_transcript(pieces, BOUNDARY, &model()));
+    let whole = asks(vec![Bytes::copy_from_slice(body)]);
+    let in_pieces = asks(body.chunks(size).map(Bytes::copy_from_slice).collect());
+    assert_eq!(whole, in_pieces, "a form means the same however it comes");
+}
+
+/// A token, and the claims of one.
+pub fn token(input: &[u8]) {
+    const KEY: [u8; 32] = [7; 32];
+    const NOW: u64 = 1_800_000_000;
+    let is_valid = |text: &str| keys::is_valid_token(KEY, text, UNIX_EPOCH + Duration::from_secs(NOW));
+    assert!(!is_valid(&String::from_utf8_lossy(input)), "it was signed here alone");
+    let signed = jwt::with_signature(&KEY, &format!("{}.{}", jwt::HEADER, BASE64URL_NOPAD.encode(input)));
+    if !is_valid(&signed) {
+        return;
+    }
+    let claims: serde_json::Value = serde_json::from_slice(input).expect("claims are JSON");
+    let time = |name: &str| claims[name].as_u64().expect("seconds");
+    assert!(time("exp") > NOW && time("exp").saturating_sub(time("iat")) <= 3600, "{claims}");
+    for place in 0..signed.len() {
+        let mut changed = signed.clone().into_bytes();
+        changed[place] ^= 1;
+        assert!(!is_valid(&String::from_utf8_lossy(&changed)), "changed at {place}");
+    }
+}
+
+/// A client's text message, at each socket.
+pub fn message(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    for socket in [Socket::Listen, Socket::Turns, Socket::Realtime, Socket::Speak] {
+        let is_understood = messages::understands(socket, &text, &model());
+        assert!(
+            !is_understood || text.trim_start().starts_with('{'),
+            "{socket:?} understands what is no object"
+        );
+    }
+    let _ = sts::understands(&text);
+}
+
+fn model() -> ModelInfo {
+    ModelInfo {
+        name: "m".into(),
+        uuid: ModelInfo::uuid_of("m"),
+        languages: vec!["en".into(), "es".into()],
+        slots: 1,
+        encode_batch: 1,
+        device: String::new(),
+        prompt_tokens: TokenCount::default(),
     }
 }

@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
 use crate::config::Config;
-use crate::console;
+use crate::console::{self, Console};
 use crate::engine::{self, Engine, LanguageChoice, Machine};
 use crate::fetch::Fetcher;
 use crate::http::{self, Authenticator, Shutdown};
@@ -87,16 +87,31 @@ pub async fn diarizer(config: &Config, vad: Option<Vad>) -> Result<Option<Diariz
     loaded.unwrap_or(Err(Error::Speakers(speakers::Error::Failed))).map(Some)
 }
 
-/// Serves until `stop`. When that leaves, jobs return to the queue and new requests get 503; when it closes, requests in
+/// Serves until `stop`; calls `is_ready` once requests are accepted, with the one-time link of the console, if one is wanted.
+/// When `stop` leaves, jobs return to the queue and new requests get 503; when it closes, requests in
 /// progress finish, then the engine ends with its last handle.
 ///
 /// # Errors
 /// The reason why the server can't start; [`Error::Stopped`] if that is `stop`, in which case threads that load the model
 /// run on.
-pub async fn serve(config: &Config, stop: Shutdown) -> Result<(), Error> {
+pub async fn serve(
+    config: &Config,
+    around: Around,
+    stop: Shutdown,
+    is_ready: impl FnOnce(Option<&str>),
+) -> Result<(), Error> {
     refuse_open(config)?;
     let listener = listen(config.listen)?;
-    serve_on(listener, config, stop, || {}).await
+    serve_on(listener, config, around, stop, is_ready).await
+}
+
+/// What the process around the server knows, for the console.
+#[derive(Default)]
+pub struct Around {
+    /// All settings with their sources.
+    pub settings: Vec<console::Setting>,
+    /// Whether an operator reads standard output.
+    pub is_terminal: bool,
 }
 
 /// # Errors
@@ -106,19 +121,24 @@ fn refuse_open(config: &Config) -> Result<(), Error> {
     if is_open && !config.listen.ip().is_loopback() { Err(Error::Open(config.listen)) } else { Ok(()) }
 }
 
-/// As [`serve`], on a bound socket; calls `is_ready` once requests are accepted.
+/// As [`serve`], on a bound socket.
 ///
 /// The socket answers from the start, so that orchestrators see a live process; until the model is loaded, it serves
 /// little more than that ([`api::starting`]).
 async fn serve_on(
     listener: TcpListener,
     config: &Config,
+    around: Around,
     stop: Shutdown,
-    is_ready: impl FnOnce(),
+    is_ready: impl FnOnce(Option<&str>),
 ) -> Result<(), Error> {
     patience::watch_the_clock();
     metrics::start();
     let operators_listener = match config.metrics.listen {
+        Some(address) => Some(listen(address)?),
+        None => None,
+    };
+    let console_listener = match config.console.listen.filter(|_| config.console.enabled) {
         Some(address) => Some(listen(address)?),
         None => None,
     };
@@ -128,13 +148,19 @@ async fn serve_on(
     let doors = Doors::default();
     // The system chooses a free port for port 0.
     let address = listener.local_addr().unwrap_or(config.listen);
+    let console_address = match &console_listener {
+        Some(listener) => listener.local_addr().ok(),
+        None => Some(address).filter(|_| config.console.enabled),
+    };
     tracing::info!(%address, "loading the model; until it is loaded, requests get 503");
     // The operators' listener stays open until the drain ends.
     let served = Shutdown::default();
     let spool_dir = config.http.spool_dir.clone().unwrap_or_else(|| config.state_dir.join("uploads"));
     let http = http::Config { spool_dir: Some(spool_dir), ..config.http.clone() };
     let server = async {
-        let router = console::pages(api::starting(doors.clients.clone()));
+        let router = api::starting(doors.clients.clone());
+        let has_console = config.console.enabled && config.console.listen.is_none();
+        let router = if has_console { console::pages(router) } else { router };
         let result = http::run(listener, router, &http, tenants.clone(), stop.clone()).await;
         served.close();
         result
@@ -145,6 +171,12 @@ async fn serve_on(
         let http = http::Config { tls: None, ..http.clone() };
         let router = api::starting(doors.operators.clone());
         http::run(listener, router, &http, tenants.clone(), served.clone()).await
+    };
+    let for_admins = async {
+        let Some(listener) = console_listener else { return Ok(()) };
+        tracing::info!(address = ?listener.local_addr().ok(), "console");
+        let router = console::pages(api::starting(doors.console.clone()));
+        http::run(listener, router, &http, tenants.clone(), stop.clone()).await
     };
     let summing_up = async {
         while tokio::time::timeout(SUM_UP_EVERY, served.closing().cancelled()).await.is_err() {
@@ -158,23 +190,31 @@ async fn serve_on(
         stop.closing().cancelled().await;
         tracing::info!("draining");
     });
-    let mut serving = std::pin::pin!(async { tokio::join!(server, for_operators, summing_up, stopping) });
+    let mut serving =
+        std::pin::pin!(async { tokio::join!(server, for_operators, for_admins, summing_up, stopping) });
     let at_work = tokio::select! {
         biased;
         () = stop.leaving().cancelled() => return Err(Error::Stopped),
         // Nothing can be served, so there is no point in waiting for the model.
-        (result, for_operators, ..) = serving.as_mut() => {
-            result.and(for_operators)?;
+        (result, for_operators, for_admins, ..) = serving.as_mut() => {
+            result.and(for_operators).and(for_admins)?;
             return Err(Error::Stopped);
         }
-        at_work = AtWork::begin(config, ground, readiness.clone(), &doors, stop.leaving()) => at_work?,
+        at_work = AtWork::begin(config, around.settings, ground, readiness.clone(), &doors, stop.leaving()) => at_work?,
     };
     readiness.set(State::Ready);
     tracing::info!(%address, "listening");
-    is_ready();
-    let (result, for_operators, ..) = serving.await;
+    let link = match (&at_work.console, console_address) {
+        (Some(console), Some(address)) if config.console.prints_link(address, around.is_terminal) => {
+            let scheme = if config.http.tls.is_some() { "https" } else { "http" };
+            Some(format!("{scheme}://{address}{}", console.make_link().await?))
+        }
+        _ => None,
+    };
+    is_ready(link.as_deref());
+    let (result, for_operators, for_admins, ..) = serving.await;
     at_work.end().await;
-    result.and(for_operators)?;
+    result.and(for_operators).and(for_admins)?;
     tracing::info!("stopped");
     Ok(())
 }
@@ -184,6 +224,8 @@ async fn serve_on(
 struct Doors {
     clients: http::Later,
     operators: http::Later,
+    /// The same as clients have, with the console, where that has a listener of its own.
+    console: http::Later,
 }
 
 /// The parts that open before the model loads, so that their errors show at once.
@@ -225,12 +267,16 @@ struct AtWork {
     usage: Log,
     /// Loads and unloads models.
     models: AbortOnDropHandle<()>,
+    console: Option<Console>,
+    /// Records the figures that the console shows.
+    _recorder: Option<AbortOnDropHandle<()>>,
 }
 
 impl AtWork {
     /// Loads the model, probes it, and opens `doors` to it.
     async fn begin(
         config: &Config,
+        settings: Vec<console::Setting>,
         ground: Ground,
         readiness: Readiness,
         doors: &Doors,
@@ -248,7 +294,7 @@ impl AtWork {
         let live =
             Live::new(engine, vad, config.live.clone(), tenants.clone()).with_diarizer(diarizer.clone());
         let live = live.with_turn_model(turn_model(config).await?);
-        let authenticator = Authenticator::new(verifier, config.auth.clone());
+        let authenticator = Authenticator::new(verifier.clone(), config.auth.clone());
         let voice = open_voice(config).await?;
         let speech = Speech::new(voice.clone(), config.speak.clone(), tenants.clone());
         let sts = match config.sts.enabled {
@@ -280,24 +326,46 @@ impl AtWork {
             other_sockets: sts.as_ref().map(|_| sts::asyncapi::sockets()).unwrap_or_default(),
         };
         let services = Arc::new(Services::new(parts, &config.api));
+        let console_jobs = jobs.clone();
         // Jobs make way as soon as the server begins to stop: the remaining time is for clients that wait for answers.
         let stop_jobs = stop.child_token();
         let jobs = jobs.map(|jobs| {
             let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
             tokio::spawn(async move { jobs.run(work, stop).await })
         });
-        let mut router = api::router(services.clone());
+        let console = config.console.enabled.then(|| {
+            let (models, jobs, is_tls) = (models.clone(), console_jobs, config.http.tls.is_some());
+            let parts = console::Parts { verifier, models, jobs, usage: usage.clone(), settings, is_tls };
+            Console::new(parts, &config.console)
+        });
+        let recorder = console.clone().map(|console| tokio::spawn(async move { console.record().await }));
+        let routes = || {
+            let router = api::router(services.clone());
+            match &sts {
+                Some(sts) => sts.routes(router),
+                None => router,
+            }
+        };
+        let with_console = |router| match &console {
+            Some(console) => console.routes(router),
+            None => router,
+        };
+        if config.console.listen.is_some() {
+            doors.clients.set(routes());
+            doors.console.set(with_console(routes()));
+        } else {
+            doors.clients.set(with_console(routes()));
+        }
         let models = tokio::spawn(serving::keep(models, config.models.load));
         let stop_agents = CancellationToken::new();
         let mut agents = None;
+        doors.operators.set(api::operators_router(services));
         if let Some(sts) = sts {
-            router = sts.routes(router);
             agents = Some(tokio::spawn(sts.run(stop_agents.clone())));
         }
-        doors.operators.set(api::operators_router(services));
-        doors.clients.set(console::pages(router));
         let models = AbortOnDropHandle::new(models);
-        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage, models })
+        let _recorder = recorder.map(AbortOnDropHandle::new);
+        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage, models, console, _recorder })
     }
 
     async fn end(self) {

@@ -13,6 +13,7 @@
 //! | [`speech`]: text to speech | [`usage`]: the log of requests |
 //! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
 //! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
+//! | [`console`]: pages in the browser | |
 //! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
 //!
 //! # Layout
@@ -67,12 +68,12 @@
 //! | share      | |
 //! | state      | |
 //! | jwt        | |
-//! | keys       | jwt, share, state |
+//! | keys       | clock, jwt, share, state |
 //! | telemetry  | |
-//! | usage      | state, telemetry |
+//! | usage      | clock, share, state, telemetry |
 //! | vad        | audio, cpu |
 //! | speakers   | audio, cpu, share, vad, transcript, telemetry |
-//! | voices     | speakers, state |
+//! | voices     | clock, speakers, state |
 //! | engine     | audio, patience, share, transcript, telemetry |
 //! | cpu        | |
 //! | cuda       | |
@@ -81,20 +82,20 @@
 //! | transcribe | audio, patience, share, speakers, vad, engine, transcript, telemetry |
 //! | live       | audio, share, speakers, turn, vad, voices, engine, transcript, telemetry, usage |
 //! | registry   | engine, live, patience, telemetry, transcribe |
-//! | jobs       | fetch, patience, share, state, telemetry |
+//! | jobs       | clock, fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
 //! | turn       | audio, onnx |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
 //! | http       | keys, patience, share, state, telemetry, usage |
-//! | api        | asyncapi, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
+//! | api        | asyncapi, clock, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, jwt, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
 //! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, usage, vad |
 //! | demo       | http, digits, identity, secret |
-//! | console    | http |
-//! | config     | api, audio, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
+//! | console    | clock, engine, http, jobs, keys, registry, telemetry, usage |
+//! | config     | api, audio, console, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
 //! | app        | all |
 //! | cli        | all |
 
@@ -120,7 +121,7 @@ pub mod http;
 pub mod hub;
 mod identity;
 pub mod jobs;
-mod jwt;
+pub mod jwt;
 pub mod keys;
 mod knowledge;
 pub mod live;

@@ -4,7 +4,8 @@
     first_run.py VERBATIM SPEECH [ARGUMENT ...]
 
 SPEECH is a folder with manifest.jsonl, as ./setup makes it; further arguments go to `verbatim serve`. On a loopback
-address that is `verbatim serve --dev`, so that the voice agent can be tried without a key. Then it prints the command
+address that is `verbatim serve --dev --console-link`, so that the voice agent can be tried without a key, and the
+server prints a link that opens the console in a browser. Then it prints the command
 that sends the user's own file, and stays with the server until Ctrl-C. The development key is stored in the state
 folder, readable by its owner alone, so that it is the same at each run.
 """
@@ -104,7 +105,8 @@ def main() -> None:
         address = arguments[arguments.index("--listen") + 1]
     host, port = address.rsplit(":", 1)
     is_loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
-    development = ["--dev"] if is_loopback and "--dev" not in arguments else []
+    wanted = ["--dev", "--console-link"] if is_loopback else []
+    development = [flag for flag in wanted if flag not in arguments]
     with socket.socket() as probe:
         if probe.connect_ex((host, int(port))) == 0:
             sys.exit(f"Something listens on {address} already; use --listen, as in "

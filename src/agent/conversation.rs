@@ -66,6 +66,8 @@ pub(super) struct Agent {
     pub(super) questions: Questions,
     pub(super) persona: Persona,
     pub(super) calls: Calls,
+    /// Warnings for the next participant.
+    pub(super) warnings: Vec<(&'static str, String)>,
     keypad: Keypad,
     page: Page,
     pub(super) absence: Absence,
@@ -170,6 +172,7 @@ impl Agent {
             questions: Questions::default(),
             persona,
             calls: Calls::default(),
+            warnings: Vec::new(),
             keypad: Keypad::default(),
             page: Page::default(),
             absence: Absence { quiet_since: now, nudges: 0, alone: None, hung_up: false },
@@ -255,6 +258,7 @@ impl Agent {
                 };
                 self.handle.set_agent_state(state);
                 self.message(&Message::AgentState { state: state.name() });
+                self.pass_on_warnings();
                 if !std::mem::replace(&mut self.is_greeted, true) {
                     let greeting = self.handle.setup().greeting.clone().unwrap_or_else(|| GREETING.into());
                     self.queue(Job { is_interruptible: false, ..Job::say([greeting]) });

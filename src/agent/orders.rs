@@ -8,10 +8,12 @@ use super::conversation::{Agent, Hearing};
 use super::reply::{Job, Plan};
 use crate::engine::Term;
 use crate::knowledge::{Knowledge, passages};
-use crate::room::{AgentSettings, Behavior, FunctionCall, Listen, Message, Order, Speak, Think};
+use crate::room::{AgentSettings, Behavior, Function, FunctionCall, Listen, Message, Order, Speak, Think};
 
 /// Functions that may be asked for one question.
 const CALLS_MAX: usize = 16;
+/// Warnings that wait for a participant.
+const WARNINGS_MAX: usize = 64;
 /// The weight of a key term, as on `/v1/listen`.
 const KEYTERM_WEIGHT: f32 = 1.0;
 /// The source of the passages that the instructions are.
@@ -22,8 +24,21 @@ impl Agent {
     pub(super) fn set_up(&mut self, settings: AgentSettings) {
         self.persona.history = settings.history.unwrap_or(true);
         self.persona.context = settings.context.into();
+        self.warn_unused(&settings.unused);
+        if settings.omitted > 0 {
+            let omitted = settings.omitted;
+            let problem = format!(
+                "{omitted} of `agent.context.messages` are left out: the newest 100 lines of `user` and `assistant` \
+                 count, each of at most 8 KiB"
+            );
+            self.warn("CONTEXT_CUT", problem);
+        }
+        let heard = &self.tools.settings.language;
+        if settings.language.is_some_and(|language| heard != "auto" && *heard != language) {
+            self.warn_unused(&["language"]);
+        }
         if let Some(think) = settings.think {
-            self.set_functions(think.functions, think.unused);
+            self.set_functions(think.functions, think.model, think.unused);
         }
         if let Some(speak) = settings.speak {
             self.set_voice(speak);
@@ -39,11 +54,11 @@ impl Agent {
                 self.set_prompt(&prompt);
                 self.message(&Message::PromptUpdated);
             }
-            Order::UpdateThink(Think { prompt, functions, unused }) => {
+            Order::UpdateThink(Think { prompt, functions, model, unused }) => {
                 if let Some(prompt) = prompt {
                     self.set_prompt(&prompt);
                 }
-                self.set_functions(functions, unused);
+                self.set_functions(functions, model, unused);
                 self.message(&Message::ThinkUpdated);
             }
             Order::UpdateSpeak(speak) => {
@@ -69,7 +84,16 @@ impl Agent {
         self.handle.learn(Knowledge::new(all, self.handle.setup().rationed()), false);
     }
 
-    fn set_functions(&mut self, functions: Option<Vec<crate::room::Function>>, unused: Vec<&'static str>) {
+    fn set_functions(
+        &mut self,
+        functions: Option<Vec<Function>>,
+        model: Option<String>,
+        mut unused: Vec<&'static str>,
+    ) {
+        // The server's operator chooses the chat model.
+        if model.is_some_and(|model| self.tools.chat.as_ref().is_none_or(|chat| chat.model() != model)) {
+            unused.push("model");
+        }
         if let Some(functions) = functions {
             if self.tools.chat.is_none() && !functions.is_empty() {
                 self.warn(
@@ -117,13 +141,25 @@ impl Agent {
         }
     }
 
-    fn warn(&mut self, code: &str, description: &str) {
-        self.message(&Message::Warning { code, description });
+    /// Before the first participant, who has sent the settings, the warning waits for them.
+    fn warn(&mut self, code: &'static str, description: impl Into<String>) {
+        let description = description.into();
+        if !self.people.is_empty() {
+            self.message(&Message::Warning { code, description: &description });
+        } else if self.warnings.len() < WARNINGS_MAX {
+            self.warnings.push((code, description));
+        }
+    }
+
+    pub(super) fn pass_on_warnings(&mut self) {
+        for (code, description) in std::mem::take(&mut self.warnings) {
+            self.message(&Message::Warning { code, description: &description });
+        }
     }
 
     fn warn_unused(&mut self, names: &[&'static str]) {
         for name in names {
-            self.warn("UNUSED_SETTING", &format!("`{name}` has no effect here"));
+            self.warn("UNUSED_SETTING", format!("`{name}` has no effect here"));
         }
     }
 

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::parameters::{DetectLanguage, Parameters};
 use super::{terms, wire};
+use crate::clock::rfc3339;
 use crate::engine::ModelInfo;
 use crate::figures::{Probability, Seconds};
 use crate::format::{self, FillerWords, Word};
@@ -99,7 +100,7 @@ fn metadata(asked: &Asked<'_>, heard: &Heard<'_>) -> wire::Metadata {
         transaction_key: "deprecated",
         request_id: asked.request_id,
         sha256: data_encoding::HEXLOWER.encode(&heard.sha256),
-        created: humantime::format_rfc3339_millis(asked.created).to_string(),
+        created: rfc3339(asked.created),
         duration: Seconds::of_audio(heard.duration_seconds),
         channels: heard.source_channels,
         models: vec![heard.model.uuid],

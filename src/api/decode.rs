@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
 use crate::audio::{self, DecodeOptions, Decoded, Progress, SAMPLE_RATE};
-use crate::engine::{self, Audio, AudioPermit, Class, Engine, RequestPermit, TenantId};
+use crate::engine::{self, Audio, AudioPermit, Class, Engine, ModelInfo, RequestPermit, TenantId};
 use crate::http::Failure;
 use crate::jobs::Watch;
 use crate::patience::{Deadline, by};
@@ -105,13 +105,17 @@ pub(super) async fn decode(
         Origin::Request(_) => decoding.await,
         Origin::Job(watch) => watch.over(decoding).await,
     };
-    let admitted = decoded.map_err(Failure::internal)??;
-    let model = engine.model();
-    usage::worked(Work {
-        audio_seconds: admitted.decoded.duration_seconds,
-        channels: u32::try_from(admitted.decoded.channels.len()).unwrap_or(u32::MAX),
-        model: Some(usage::Model { id: model.uuid, name: model.name.clone() }),
-        ..Work::default()
-    });
-    Ok(admitted)
+    decoded.map_err(Failure::internal)?
+}
+
+impl Admitted {
+    /// Notes in the log of requests that this is the audio of the request.
+    pub(super) fn log(&self, model: &ModelInfo) {
+        usage::worked(Work {
+            audio_seconds: self.decoded.duration_seconds,
+            channels: u32::try_from(self.decoded.channels.len()).unwrap_or(u32::MAX),
+            model: Some(usage::Model { id: model.uuid, name: model.name.clone() }),
+            ..Work::default()
+        });
+    }
 }

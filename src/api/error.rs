@@ -59,6 +59,8 @@ use crate::{audio, engine, fetch, jobs, keys, live, speakers, speech, usage, voi
 /// While the server stops: about as long as a restart takes.
 const STOPPING_RETRY: Duration = Duration::from_secs(5);
 const READER_RETRY: Duration = Duration::from_secs(1);
+/// About one sentence of a voice that is slow because there is much to do.
+const VOICE_RETRY: Duration = Duration::from_secs(30);
 /// While another program locks the job database, or memory is short: about one such wait.
 const DATABASE_RETRY: Duration = Duration::from_secs(5);
 
@@ -282,6 +284,9 @@ impl From<speech::Full> for Failure {
 impl From<speech::SayError> for Failure {
     fn from(error: speech::SayError) -> Self {
         match error {
+            speech::SayError::Unspoken(late @ speech::Unspoken::TooLate) => {
+                Self::busy(VOICE_RETRY).because(late)
+            }
             speech::SayError::Unspoken(error) => Self::internal(error),
             speech::SayError::TooLate => Self::new(
                 StatusCode::GATEWAY_TIMEOUT,
@@ -315,7 +320,7 @@ impl From<keys::Error> for Failure {
             keys::Error::Label => invalid_member("comment", &message),
             keys::Error::Tags => invalid_member("tags", &message),
             keys::Error::NoScope => invalid_member("scopes", &message),
-            keys::Error::Expired => invalid_member("expiration_date", &message),
+            keys::Error::Expired | keys::Error::Endless => invalid_member("expiration_date", &message),
             keys::Error::Name => invalid_member("name", &message),
             keys::Error::Escalation => Self::new(
                 StatusCode::FORBIDDEN,
@@ -339,7 +344,10 @@ impl From<keys::Error> for Failure {
 
 impl From<usage::Error> for Failure {
     fn from(error: usage::Error) -> Self {
-        Self::internal(error)
+        match error {
+            usage::Error::Busy => Self::too_many(READER_RETRY).because(error),
+            error => Self::internal(error),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! credentials of a request.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,9 @@ use uuid::Uuid;
 use super::error;
 use super::json_body::read;
 use super::services::Services;
+use crate::clock::rfc3339_seconds;
 use crate::http::{Failure, Request, Response, json};
-use crate::keys::{Identity, TTL_DEFAULT, TTL_MAX, public_id};
+use crate::keys::{TTL_DEFAULT, TTL_MAX, public_id};
 
 #[derive(Deserialize, Default)]
 struct Asked {
@@ -40,7 +41,7 @@ struct Credentials {
 
 pub(super) async fn grant(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
-    // Else a token would last for ever.
+    // A token that could grant tokens would never expire.
     caller.require_key()?;
     let asked: Asked = read(request.body, caller.tenant).await?.unwrap_or_default();
     let ttl = match asked.ttl_seconds {
@@ -54,28 +55,19 @@ pub(super) async fn grant(services: Arc<Services>, request: Request) -> Result<R
             return Err(error::invalid_member("ttl_seconds", &problem));
         }
     };
-    let holder = Identity {
-        key: caller.key,
-        tenant: caller.tenant,
-        is_operator: caller.is_operator,
-        scopes: caller.scopes,
-        is_token: caller.is_token,
-        expires: caller.expires,
-    };
-    let granted = services.authenticator.keys().grant(&holder, ttl);
+    let granted = services.authenticator.keys().grant(&caller, ttl);
     let answer = Granted { access_token: granted.token, expires_in: granted.ttl.as_secs() };
     Ok(json(StatusCode::OK, &answer))
 }
 
 pub(super) async fn token(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.holder(&request.headers).await?;
-    let time = |time: SystemTime| humantime::format_rfc3339_seconds(time).to_string();
     let answer = Credentials {
         project_id: public_id::of_organisation(caller.tenant),
         api_key_id: public_id::of_key(&caller.key),
         scopes: caller.scopes.words().collect(),
         kind: if caller.is_token { "token" } else { "key" },
-        expiration_date: caller.expires.map(time),
+        expiration_date: caller.expires.map(rfc3339_seconds),
     };
     Ok(json(StatusCode::OK, &answer))
 }

@@ -6,7 +6,7 @@
 //! too: if that is no longer served when it runs, it gets the default, with a warning.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -19,11 +19,12 @@ use super::model::MODEL_FAILED;
 use super::parameters::CallbackMethod;
 use super::services::Services;
 use super::source::{self, Source};
-use super::speak::callback;
+use super::speak::callback::{self, ACCEPTED_VOICE};
 use super::submission::{idempotency, jobs_for};
 use super::transcription::{Understood, Urgency, fetch, transcribe};
 use super::{Parameters, error, raw, wire};
 use crate::audio::{Bare, RawFormat};
+use crate::clock::rfc3339;
 use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
 use crate::jobs::{Again, Fault, Input, JobId, Order, Setback, Task, Work};
@@ -103,7 +104,7 @@ const ACCEPTED_MODEL: &str = "accepted_model";
 /// audio, if a header named it; and with the model that the job was accepted for.
 fn kept_query(query: &str, told: Option<RawFormat>, model: &str) -> String {
     let is_kept = |name: &str| match name {
-        "callback" | "callback_method" | ACCEPTED_MODEL => false,
+        "callback" | "callback_method" | ACCEPTED_MODEL | ACCEPTED_VOICE => false,
         "sample_rate" | "channels" => told.is_none(),
         _ => true,
     };
@@ -126,14 +127,13 @@ pub(super) async fn status(services: Arc<Services>, request: Request) -> Result<
     let id = id.ok_or_else(error::no_such_job)?;
     let Some(jobs) = &services.jobs else { return Err(error::no_such_job()) };
     let job = jobs.job(JobId(id), caller.tenant).await?.ok_or_else(error::no_such_job)?;
-    let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
     let status = wire::Job {
         request_id: id,
         state: job.state.name(),
-        created: time(job.accepted),
-        next: job.due.map(time),
-        finished: job.finished.map(time),
-        ended: job.ended.map(time),
+        created: rfc3339(job.accepted),
+        next: job.due.map(rfc3339),
+        finished: job.finished.map(rfc3339),
+        ended: job.ended.map(rfc3339),
         runs: job.runs,
         attempts: job.attempts,
         last_error: job.error,
@@ -269,6 +269,7 @@ mod tests {
             "callback=https%3A%2F%2Fuser%3Asecret%40c.example%2F&tag=a%26b&callback_method=put&tag=c+d&x";
         let kept = kept_query(query, None, "base");
         assert!(!kept.contains("secret") && !kept.contains("callback"), "{kept}");
+        assert_eq!(callback::voice_of_job(&kept_query("accepted_voice=x", None, "base")), None);
         let whole = Parameters::parse(query).unwrap();
         let expected = Parameters { callback: None, callback_method: CallbackMethod::Post, ..whole };
         assert_eq!(Parameters::parse(&kept).unwrap(), expected);

@@ -11,7 +11,7 @@ use crate::http::websocket::{Message, ReadError, Socket};
 use crate::live::{self, Error};
 use crate::patience::{Patience, within};
 use crate::telemetry::metrics;
-use crate::{audio, engine};
+use crate::{audio, engine, usage};
 
 /// How long a client may take to answer a close frame.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -182,7 +182,34 @@ pub async fn close(socket: &mut Socket, left: &Left) {
     }
 }
 
+/// The status of a stream that its client ended by a fault, in the log of requests.
+const CLIENT_FAULT: u16 = 400;
+const SERVER_FAULT: u16 = 500;
+const STOPPED: u16 = 503;
+
 impl Left {
+    /// Notes in the log of requests that the stream failed, if it did. `faults`: further ends that are the client's.
+    pub fn log(&self, faults: &[End]) {
+        let status = match self {
+            Self::With(end) if faults.contains(end) => Some(CLIENT_FAULT),
+            _ => self.status(),
+        };
+        if let Some(status) = status {
+            usage::ended(status);
+        }
+    }
+
+    /// As a request would have ended; `None` if the stream was not cut short.
+    fn status(&self) -> Option<u16> {
+        match *self {
+            Self::With(IDLE | SLOW) => Some(CLIENT_FAULT),
+            Self::With(End(1000, _)) | Self::Answer(_, "") | Self::Gone => None,
+            Self::With(End(1001 | 1013, _)) => Some(STOPPED),
+            Self::With(End(1011, _)) => Some(SERVER_FAULT),
+            Self::With(_) | Self::Answer(..) => Some(CLIENT_FAULT),
+        }
+    }
+
     /// For the log.
     pub fn told(&self) -> (Option<u16>, &'static str) {
         match *self {

@@ -141,18 +141,18 @@ pub(super) fn is_sdk(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{Scopes, Secret};
+    use crate::keys::{Identity, Scopes, Secret};
 
     fn caller(scheme: Scheme) -> Caller {
-        Caller {
+        let identity = Identity {
             key: Secret::generate().id().clone(),
             tenant: 1,
             is_operator: false,
-            scheme,
             scopes: Scopes::of_a_client(),
             is_token: false,
             expires: None,
-        }
+        };
+        Caller { identity, scheme }
     }
 
     fn words(scheme: Scheme, headers: &[(&str, &str)], query: &str) -> bool {

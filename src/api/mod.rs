@@ -28,6 +28,7 @@ mod line;
 mod listen;
 mod live;
 mod manage;
+pub mod messages;
 mod model;
 pub mod openai;
 mod openapi;

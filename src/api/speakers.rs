@@ -1,7 +1,7 @@
 //! `/v1/speakers`: the enrolled voices of the caller's organisation. An extension.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use url::form_urlencoded;
@@ -13,6 +13,7 @@ use super::parameters::{self, Parameters};
 use super::services::Services;
 use super::{error, raw, wire};
 use crate::audio::{DecodeOptions, Limits};
+use crate::clock::rfc3339;
 use crate::engine::{self, TenantId};
 use crate::http::{Failure, Request, Response, empty, json};
 use crate::patience::Deadline;
@@ -108,8 +109,7 @@ fn asked(query: &str) -> Result<(String, Parameters), parameters::Error> {
 }
 
 fn answer(voice: &Voice) -> wire::EnrolledSpeaker {
-    let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
-    wire::EnrolledSpeaker { speaker_id: voice.id, name: voice.name.clone(), created: time(voice.created) }
+    wire::EnrolledSpeaker { speaker_id: voice.id, name: voice.name.clone(), created: rfc3339(voice.created) }
 }
 
 #[cfg(test)]

@@ -104,8 +104,9 @@ pub(super) async fn recognise(
     let transcriber = model.transcriber();
     let decode_options = DecodeOptions { raw, split_channels, limits: services.audio.clone() };
     let whose = (options.tenant, options.deadline);
-    let Admitted { decoded, sha256, admission } =
-        decode((services, transcriber.engine()), audio, decode_options, whose, origin).await?;
+    let admitted = decode((services, transcriber.engine()), audio, decode_options, whose, origin).await?;
+    admitted.log(transcriber.model());
+    let Admitted { decoded, sha256, admission } = admitted;
     let channels = decoded.channels;
     let (transcripts, speakers) = match services.diarizer.as_ref().zip(speakers) {
         None => (transcriber.transcribe_all(channels, admission, &options).await?, Vec::new()),

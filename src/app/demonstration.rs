@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-use super::{Error, listen, serve_on};
+use super::{Around, Error, listen, serve_on};
 use crate::config::Config;
 use crate::demo::{self, Demo};
 use crate::http::{self, Shutdown};
@@ -112,7 +112,8 @@ pub async fn demo_with_sts(
     // If one of them fails, the other stops in order.
     let ended = stop.child();
     let service = async {
-        let served = serve_on(listener, &config, ended.clone(), || is_ready(&shown)).await;
+        let around = Around::default();
+        let served = serve_on(listener, &config, around, ended.clone(), |_| is_ready(&shown)).await;
         ended.close();
         served
     };

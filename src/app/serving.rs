@@ -160,25 +160,49 @@ impl ModelLoader {
     }
 }
 
+/// `is_alone`: beside the default, no other model is loaded.
+fn failed(error: Error, is_alone: bool) -> LoadError {
+    let reason: fn(String) -> LoadError = match &error {
+        // Compared with all the memory that this program may have.
+        Error::Memory(memory::Error::TooLittle { .. }) if is_alone => LoadError::TooLarge,
+        Error::Memory(memory::Error::TooLittle { .. }) => LoadError::NoRoom,
+        // Compared with the memory that other programs leave free at this moment.
+        Error::Engine(engine::StartError::Model(models::Error::DeviceMemory { never: true, .. })) => {
+            LoadError::TooLarge
+        }
+        Error::Engine(engine::StartError::Model(models::Error::DeviceMemory { .. })) => LoadError::NoRoom,
+        _ => LoadError::Failed,
+    };
+    reason(format!("{:#}", anyhow::Error::new(error)))
+}
+
 impl Loader for ModelLoader {
     fn load(&self, place: usize, beside: Vec<usize>) -> BoxFuture<'_, Result<Engine, LoadError>> {
         let load = async move {
-            self.start(place, beside).await.map_err(|error| {
-                let is_room = match &error {
-                    Error::Memory(memory::Error::TooLittle { .. }) => true,
-                    Error::Engine(engine::StartError::Model(error)) => {
-                        matches!(error, models::Error::DeviceMemory { .. })
-                    }
-                    _ => false,
-                };
-                let reason = format!("{:#}", anyhow::Error::new(error));
-                if is_room { LoadError::NoRoom(reason) } else { LoadError::Failed(reason) }
-            })
+            // Beside the default, which stays, nothing can make room.
+            let is_alone = beside == [0];
+            self.start(place, beside).await.map_err(|error| failed(error, is_alone))
         };
         load.boxed()
     }
 
     fn languages(&self, place: usize) -> Option<Vec<String>> {
         self.languages.get(place).cloned().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_another_program_holds_now_may_be_free_later() {
+        let device = |never| {
+            let (needed, free, weights, slots, working) = (9, 1, 3, 3, 3);
+            let error = models::Error::DeviceMemory { needed, free, weights, slots, working, never };
+            failed(Error::Engine(engine::StartError::Model(error)), true)
+        };
+        assert!(matches!(device(false), LoadError::NoRoom(_)));
+        assert!(matches!(device(true), LoadError::TooLarge(_)));
     }
 }

@@ -8,6 +8,7 @@ use clap::Subcommand;
 use uuid::Uuid;
 
 use super::output::{complain, note, print, state_dir};
+use crate::clock::rfc3339;
 use crate::config::Config;
 use crate::jobs::{Job, JobId, SigningSecret, Sqlite, State, Store as _};
 
@@ -54,7 +55,7 @@ pub async fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> 
                 "ID", "CREATED", "STATE", "ATTEMPTS", "ERROR"
             );
             for job in store.list(state, limit).await? {
-                let (created, error) = (time(job.accepted), job.error.unwrap_or_default());
+                let (created, error) = (rfc3339(job.accepted), job.error.unwrap_or_default());
                 let (id, state) = (job.id, job.state.name());
                 lines += &format!(
                     "{id}  {created}  {state:<10}  {:>8}  {error:<20}  {}\n",
@@ -90,18 +91,14 @@ fn described(job: &Job) -> String {
         ("id", Some(job.id.to_string())),
         ("state", Some(job.state.name().into())),
         ("receiver", Some(job.receiver.clone())),
-        ("created", Some(time(job.accepted))),
-        ("finished", job.finished.map(time)),
-        ("ended", job.ended.map(time)),
-        ("next", job.due.map(time)),
+        ("created", Some(rfc3339(job.accepted))),
+        ("finished", job.finished.map(rfc3339)),
+        ("ended", job.ended.map(rfc3339)),
+        ("next", job.due.map(rfc3339)),
         ("runs", Some(job.runs.to_string())),
         ("attempts", Some(job.attempts.to_string())),
         ("error", job.error.clone()),
         ("result", job.result.as_ref().map(|result| format!("{} bytes", result.len()))),
     ];
     rows.into_iter().filter_map(|(name, value)| Some(format!("{name:<10} {}\n", value?))).collect()
-}
-
-fn time(time: SystemTime) -> String {
-    humantime::format_rfc3339_millis(time).to_string()
 }

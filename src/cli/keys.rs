@@ -1,16 +1,14 @@
 //! `verbatim keys …`: API keys of the state directory.
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 
 use super::output::{note, print, state_dir};
+use crate::clock::is_writable;
 use crate::config::Config;
 use crate::keys::{KeyId, NewKey, Scopes, Store};
-
-/// As late as a date of four digits can be.
-const LATEST_SECONDS: u64 = 253_402_300_799;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -22,6 +20,10 @@ pub enum Command {
         /// For an operator: the key also reads `/metrics`, which covers all organisations.
         #[arg(long, conflicts_with_all = ["scopes", "organisation"])]
         operator: bool,
+        /// For an admin: the key opens the console in the browser, which manages the keys, jobs and settings of all
+        /// organisations. It belongs to an organisation of its own.
+        #[arg(long, conflicts_with_all = ["operator", "scopes", "organisation"])]
+        admin: bool,
         /// What it may do, in the wire format's words: `usage:write`, `keys:read`, …, or a role, `member`, `admin` or
         /// `owner`. A member also makes keys for its organisation. Default: project:read, usage:read and usage:write.
         #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
@@ -45,14 +47,15 @@ pub enum Command {
 pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
     let store = Store::open(&config.state_dir)?;
     match command {
-        Command::Create { label, operator, scopes, expires, organisation } => {
+        Command::Create { label, operator, admin, scopes, expires, organisation } => {
             let scopes = match scopes.as_slice() {
-                _ if operator => Scopes::of_an_owner(),
+                _ if operator || admin => Scopes::of_an_owner(),
                 [] => Scopes::of_a_client(),
                 scopes => Scopes::parse(scopes.iter().map(String::as_str))?,
             };
-            let (is_operator, tenant) = (operator, organisation);
-            let new = NewKey { scopes, expires, is_operator, tenant, ..NewKey::of_a_client(&label) };
+            let (is_operator, is_admin, tenant) = (operator, admin, organisation);
+            let new =
+                NewKey { scopes, expires, is_operator, is_admin, tenant, ..NewKey::of_a_client(&label) };
             let (key, secret) = store.insert(new)?;
             let id = key.id.as_str();
             // If the key could not be printed, its owner can never use it: revoke it.
@@ -73,7 +76,7 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
                     None if key.is_active(now) => "active",
                     None => "expired",
                 };
-                let role = if key.is_operator { "operator" } else { "caller" };
+                let role = key.role();
                 let (id, created) = (key.id.as_str(), date(key.created));
                 let expires = key.expires.map_or("never".to_owned(), date);
                 let scopes = key.scopes.words().collect::<Vec<_>>().join(",");
@@ -97,7 +100,7 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
 fn expiry(text: &str) -> Result<SystemTime, String> {
     let after = humantime::parse_duration(text).ok().and_then(|after| SystemTime::now().checked_add(after));
     let at = || humantime::parse_rfc3339_weak(text.trim_end_matches('Z')).ok();
-    let time = after.or_else(at).filter(|time| *time < UNIX_EPOCH + Duration::from_secs(LATEST_SECONDS));
+    let time = after.or_else(at).filter(|time| is_writable(*time));
     time.ok_or("must be a time from now on, such as 30d, or one in UTC, such as 2027-01-31T12:00:00Z".into())
 }
 

@@ -77,6 +77,10 @@ enum Command {
         /// only; do not put a proxy in front of it. Sets `sts.auth` to `loopback`.
         #[arg(long)]
         dev: bool,
+        /// Print a link that opens the console in a browser without a key, once: on loopback only. On a terminal, the
+        /// server prints it anyway. Sets `console.link` to `always`.
+        #[arg(long)]
+        console_link: bool,
         /// Tokens of each 30 s window of `--model synthetic:NAME`, which serves random weights of that model's shape
         /// for measurements. A number, or a range over which they are spread.
         #[arg(long, value_name = "N|MIN-MAX")]
@@ -172,7 +176,8 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
     match line.command {
         Command::Serve { .. } => {
             log(&config.log)?;
-            runtime()?.block_on(serve::run(&config))?;
+            let settings = sources.describe().map_err(usage)?;
+            runtime()?.block_on(serve::run(&config, settings))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Demo { with_sts, .. } => {
@@ -231,6 +236,11 @@ fn flags(line: &CommandLine) -> Vec<Flag> {
         setting: "sts.auth",
         value: "loopback".into(),
     });
+    let link = matches!(line.command, Command::Serve { console_link: true, .. }).then(|| Flag {
+        flag: "--console-link",
+        setting: "console.link",
+        value: "always".into(),
+    });
     let tokens = match line.command {
         Command::Serve { tokens, .. } => tokens,
         _ => None,
@@ -243,7 +253,7 @@ fn flags(line: &CommandLine) -> Vec<Flag> {
     let log = line.settings.log.as_deref();
     let log = log.map(|level| Flag { flag: "--log", setting: "log.level", value: level.into() });
     let engine = engine.map(engine::Flags::given).unwrap_or_default();
-    engine.into_iter().chain(listen).chain(dev).chain(tokens).chain(log).collect()
+    engine.into_iter().chain(listen).chain(dev).chain(link).chain(tokens).chain(log).collect()
 }
 
 /// Starts the log. The level was checked with the rest of the configuration.

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::output::{complain, note, print, state_dir};
 use super::{input, transcribe};
 use crate::audio::{self, DecodeOptions, Limits};
+use crate::clock::rfc3339;
 use crate::config::Config;
 use crate::keys;
 use crate::speakers::Options;
@@ -69,7 +70,7 @@ pub async fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> 
                 voices.organisations().into_iter().filter(|of| organisation.is_none_or(|one| one == *of))
             {
                 for voice in voices.of(of).iter() {
-                    let created = humantime::format_rfc3339_millis(voice.created);
+                    let created = rfc3339(voice.created);
                     lines += &format!("{}  {created}  {of:<20}  {}\n", voice.id, voice.name);
                 }
             }

@@ -104,6 +104,8 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("http.streams_max", Whole(1, 10_000)),
     ("http.drain_timeout_ms", Whole(0, CENTURY_MS)),
     ("http.cors_origins", Origin),
+    ("console.session_idle_seconds", Whole(1, CENTURY_SECONDS)),
+    ("console.session_max_seconds", Whole(1, CENTURY_SECONDS)),
     ("shutdown.grace_seconds", Number(0.0, CENTURY_SECONDS as f64)),
     ("fetch.allow", Reachable),
     ("fetch.connect_timeout_ms", TIMEOUT),

@@ -9,6 +9,7 @@
 //! [voice agent]: crate::sts
 //! [demo]: crate::demo
 //! [the front door]: crate::http
+//! [console]: crate::console
 #![doc = include_str!("README.md")]
 
 mod bounds;
@@ -25,8 +26,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api, audio, demo, engine, fetch, http, jobs, live, models, speakers, speech, sts, telemetry, transcribe,
-    usage, voices,
+    api, audio, console, demo, engine, fetch, http, jobs, live, models, speakers, speech, sts, telemetry,
+    transcribe, usage, voices,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -57,6 +58,7 @@ pub struct Config {
     pub demo: demo::Config,
     pub log: telemetry::Config,
     pub metrics: telemetry::metrics::Config,
+    pub console: console::Config,
 }
 
 impl Default for Config {
@@ -87,6 +89,7 @@ impl Default for Config {
             demo: demo::Config::default(),
             log: telemetry::Config::default(),
             metrics: telemetry::metrics::Config::default(),
+            console: console::Config::default(),
         }
     }
 }

@@ -26,7 +26,7 @@ mod transfers;
 
 pub use kernels::{ATTENTION_SPLIT, KEPT_ROWS, Kernel};
 pub use layout::{Alignment, Outcome, Row, State, TrieNode, Wanted};
-pub use runner::Runner;
+pub use runner::{DeviceMemory, Runner};
 pub use stages::{Stage, StageTimes};
 #[cfg(test)]
 pub use tests::emulated;

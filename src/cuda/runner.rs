@@ -26,6 +26,13 @@ const SMALL_UPLOADS: usize = 256;
 /// Larger ones: tries of terms.
 const LARGE_UPLOADS: usize = 4;
 
+/// A device's memory at one moment, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct DeviceMemory {
+    pub free: u64,
+    pub total: u64,
+}
+
 pub struct Runner {
     // Fields are in the order in which they must be dropped.
     graphs: HashMap<usize, CudaGraph>,
@@ -143,9 +150,10 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Free bytes of the device's memory; `None` if it does not say.
-    pub fn free_bytes(&self) -> Option<u64> {
-        self.context.mem_get_info().ok().map(|(free, _)| free as u64)
+    /// The device's memory at this moment; `None` if it does not say.
+    pub fn memory(&self) -> Option<DeviceMemory> {
+        let (free, total) = self.context.mem_get_info().ok()?;
+        Some(DeviceMemory { free: free as u64, total: total as u64 })
     }
 
     /// Name and memory, such as `NVIDIA H200, 140 GiB`.

@@ -1,6 +1,6 @@
 //! API keys, and tokens made with them, in `Authorization`.
 
-use std::time::SystemTime;
+use std::ops::Deref;
 
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::{HeaderMap, StatusCode};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::websocket::offered_protocols;
-use crate::keys::{Identity, KeyId, Permission, Scopes, Verifier, public_id};
+use crate::keys::{Identity, Permission, Verifier, public_id};
 use crate::usage;
 
 /// How clients authenticate.
@@ -49,16 +49,16 @@ impl Scheme {
 /// The caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    pub key: KeyId,
-    pub tenant: u64,
-    /// Whether it is an operator's key.
-    pub is_operator: bool,
+    pub identity: Identity,
     pub scheme: Scheme,
-    pub scopes: Scopes,
-    /// Whether a token was presented instead of its key.
-    pub is_token: bool,
-    /// When the key or the token expires.
-    pub expires: Option<SystemTime>,
+}
+
+impl Deref for Caller {
+    type Target = Identity;
+
+    fn deref(&self) -> &Identity {
+        &self.identity
+    }
 }
 
 impl Caller {
@@ -156,9 +156,10 @@ impl Authenticator {
 
     async fn verify(&self, scheme: Scheme, key: &str) -> Result<Caller, Failure> {
         match self.verifier.verify(key).await {
-            Ok(Some(Identity { key, tenant, is_operator, scopes, is_token, expires })) => {
-                usage::held_by(usage::Holder { tenant, key: public_id::of_key(&key) });
-                Ok(Caller { key, tenant, is_operator, scheme, scopes, is_token, expires })
+            Ok(Some(identity)) => {
+                let caller = Caller { identity, scheme };
+                usage::held_by(usage::Holder { tenant: caller.tenant, key: caller.public_key() });
+                Ok(caller)
             }
             Ok(None) => Err(Failure::unauthorized()),
             Err(error) => Err(Failure::internal(error)),

@@ -44,6 +44,18 @@ pub fn named(headers: &HeaderMap, uri: &Uri) -> Option<Authority> {
     uri.authority().cloned().or_else(|| authority(headers.get(HOST)?.to_str().ok()?))
 }
 
+/// Whether `origin` is that of the server `named`. A proxy may have ended TLS, so schemes are not compared,
+/// and the default ports of both count as none.
+pub fn is_origin_of(origin: &str, named: &Authority) -> bool {
+    let Some((scheme, rest)) = origin.split_once("://") else { return false };
+    let Ok(origin) = rest.parse::<Authority>() else { return false };
+    let port = |authority: &Authority| authority.port_u16().filter(|port| !matches!(port, 80 | 443));
+    matches!(scheme, "http" | "https")
+        && !rest.contains('@')
+        && origin.host().eq_ignore_ascii_case(named.host())
+        && port(&origin) == port(named)
+}
+
 /// Whether every server name in a request is a loopback name of this machine, and there is at least one.
 pub fn is_loopback(headers: &HeaderMap, uri: &Uri) -> bool {
     let hosts = headers.get_all(HOST).iter().map(|host| host.to_str().ok().and_then(authority));

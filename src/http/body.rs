@@ -69,7 +69,10 @@ impl Limits {
             },
             bytes_max: config.body_bytes_max,
             room: Share::new(config.buffered_bytes_max, tenants),
-            spool: Spool::open(config.spool_dir.clone().unwrap_or_else(std::env::temp_dir)),
+            spool: match &config.spool_dir {
+                Some(folder) => Spool::open(folder.clone()),
+                None => Spool::at(std::env::temp_dir()),
+            },
         }
     }
 }
@@ -274,6 +277,13 @@ enum Place {
 }
 
 impl Keeping {
+    /// A place for a body, and room for what is kept beside it, of a budget of their own.
+    pub fn alone() -> (Self, Room) {
+        let limits = Arc::new(Limits::new(&Config::default(), Tenants::default()));
+        let room = || Room { share: limits.room.clone(), tenant: 0, bytes: 0, part: None };
+        (Self { room: room(), limits: limits.clone(), place: Place::Memory(Joined::default()) }, room())
+    }
+
     /// # Errors
     /// [`Error::NoRoom`], [`Error::NoFile`].
     pub async fn add(&mut self, piece: Bytes) -> Result<(), Error> {

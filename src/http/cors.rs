@@ -11,6 +11,7 @@ use hyper::header::{
 use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Method, StatusCode};
 
+use super::authority::is_origin_of;
 use super::error::Error;
 use super::response::{Response, empty};
 
@@ -66,7 +67,7 @@ impl Cors {
             (Some(origin), None) => origin.to_str().unwrap_or_default(),
             (Some(_), Some(_)) => return Page::Foreign,
         };
-        if self.origins.contains(origin) || named.is_some_and(|named| is_of(origin, named)) {
+        if self.origins.contains(origin) || named.is_some_and(|named| is_origin_of(origin, named)) {
             Page::Own
         } else if self.any {
             Page::Any
@@ -123,18 +124,6 @@ pub(super) enum Page {
     /// Admitted by `*` alone.
     Any,
     Foreign,
-}
-
-/// Whether `origin` is that of the server `named`. A proxy may have ended TLS, so schemes are not compared,
-/// and the default ports of both count as none.
-fn is_of(origin: &str, named: &Authority) -> bool {
-    let Some((scheme, rest)) = origin.split_once("://") else { return false };
-    let Ok(origin) = rest.parse::<Authority>() else { return false };
-    let port = |authority: &Authority| authority.port_u16().filter(|port| !matches!(port, 80 | 443));
-    matches!(scheme, "http" | "https")
-        && !rest.contains('@')
-        && origin.host().eq_ignore_ascii_case(named.host())
-        && port(&origin) == port(named)
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 const PROJECTS: &str = "/v1/projects";
+const CONSOLE: &str = "/console";
 
 /// While the server is leaving: about as long as a restart takes.
 const LEAVING_RETRY: Duration = Duration::from_secs(5);
@@ -325,8 +326,9 @@ fn labels<'a>(method: Option<&'a Method>, route: &'a str, status: StatusCode) ->
         return ("any", "any");
     }
     let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS];
-    // The many paths of management are of one kind.
-    let route = if route.starts_with(PROJECTS) { PROJECTS } else { route };
+    // The many paths of management are of one kind, and those of the console.
+    let kinds = [PROJECTS, CONSOLE];
+    let route = kinds.into_iter().find(|kind| route.starts_with(kind)).unwrap_or(route);
     (method.filter(|method| known.contains(method)).map_or("other", Method::as_str), route)
 }
 

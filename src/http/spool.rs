@@ -5,6 +5,8 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
@@ -18,8 +20,8 @@ use crate::state;
 const BLOCK_BYTES: usize = 128 << 10;
 /// Left on the disk in any case, for the databases beside the folder.
 const FREE_BYTES_MIN: u64 = 256 << 20;
-/// The beginning of a name, where a file has one for a moment, and the length of all of it.
-const MOMENTARY: (&str, usize) = (".tmp", 10);
+/// The beginning of a file's name, where it has one for a moment.
+const MOMENTARY: &str = ".verbatim-upload-";
 
 /// The folder of the files.
 pub struct Spool {
@@ -27,15 +29,20 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Removes what earlier processes left in `folder`, which need not exist.
+    /// A folder, which need not exist yet.
+    pub fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// As [`Spool::at`], and removes what earlier processes left there.
     pub fn open(folder: PathBuf) -> Self {
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        for entry in entries.filter(is_momentary) {
+        for entry in entries.filter(|entry| entry.file_name().as_bytes().starts_with(MOMENTARY.as_bytes())) {
             if let Err(error) = fs::remove_file(entry.path()) {
                 tracing::warn!(kind = %error.kind(), "cannot remove an upload of an earlier process");
             }
         }
-        Self { folder }
+        Self::at(folder)
     }
 
     /// # Errors
@@ -45,18 +52,27 @@ impl Spool {
         let create = move || {
             state::make_directory(&folder)?;
             check_room(&folder)?;
-            tempfile::tempfile_in(&folder)
+            nameless(&folder)
         };
         let file = tokio::task::spawn_blocking(create).await.map_err(io::Error::other)??;
         Ok(Draft { folder: self.folder.clone(), file: file.into(), block: BytesMut::new(), written: 0 })
     }
 }
 
-fn is_momentary(entry: &fs::DirEntry) -> bool {
-    let (beginning, length) = MOMENTARY;
-    let name = entry.file_name();
-    let is_named_so = name.to_str().is_some_and(|name| name.starts_with(beginning) && name.len() == length);
-    is_named_so && entry.file_type().is_ok_and(|kind| kind.is_file())
+/// A new file without a name.
+fn nameless(folder: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
+        // Not every file system can do that.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
+            let path = folder.join(format!("{MOMENTARY}{:016x}", rand::random::<u64>()));
+            let file = options.create_new(true).open(&path)?;
+            fs::remove_file(&path)?;
+            Ok(file)
+        }
+        file => file,
+    }
 }
 
 fn check_room(folder: &Path) -> io::Result<()> {
@@ -150,14 +166,13 @@ mod tests {
     #[test]
     fn the_remains_of_a_killed_process_are_removed_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
-        for name in [".tmpAb3dE9", ".tmp", ".tmpnotes.txt", "speech.wav"] {
+        for name in [".verbatim-upload-0123456789abcdef", ".tmpAb3dE9", "speech.wav"] {
             fs::write(folder.path().join(name), "x").unwrap();
         }
-        fs::create_dir(folder.path().join(".tmpFolder")).unwrap();
         Spool::open(folder.path().to_owned());
-        let mut left: Vec<_> =
-            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<_> = left.collect();
         left.sort();
-        assert_eq!(left, [".tmp", ".tmpFolder", ".tmpnotes.txt", "speech.wav"]);
+        assert_eq!(left, [".tmpAb3dE9", "speech.wav"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Jobs: transcriptions whose results are delivered later, to an address that the client names.
+//! Jobs: transcriptions, and texts to speak, whose results are delivered later, to an address that the client names.
 //!
 //! ```text
 //! submit ─▶ audio on disk ─▶ row on disk ─▶ acknowledged
@@ -51,8 +51,8 @@ pub use runner::{Again, Fault, Input, Setback, Task, Work};
 pub use signature::{HIDDEN, SecretError, SigningSecret};
 pub use sqlite::Sqlite;
 pub use store::{
-    Acceptance, Answer, Census, Delivery, Finished, INTERRUPTIONS_MAX, Idempotency, Job, JobId, Next, Order,
-    Phase, Run, SUSPECT_PATIENCE, Source, Stamp, State, Store, Submission,
+    ATTEMPTS_MAX, Acceptance, Answer, Attempt, Census, Delivery, Finished, INTERRUPTIONS_MAX, Idempotency,
+    Job, JobId, Next, Order, Phase, Run, SUSPECT_PATIENCE, Source, Stamp, State, Store, Submission,
 };
 pub use watch::Watch;
 
@@ -194,6 +194,51 @@ impl Jobs {
             job.result = None;
         }
         Ok(job)
+    }
+
+    /// The jobs of all tenants, the newest first, without results.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub async fn list(&self, state: Option<State>, limit: u32) -> Result<Vec<Job>, Error> {
+        self.shared.store.list(state, limit).await
+    }
+
+    /// A job of any tenant, with its result if it is still there.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub async fn any(&self, id: JobId) -> Result<Option<Job>, Error> {
+        self.shared.store.job(id).await
+    }
+
+    /// The attempts to deliver a job's result, oldest first.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub async fn attempts(&self, id: JobId) -> Result<Vec<Attempt>, Error> {
+        self.shared.store.attempts(id).await
+    }
+
+    /// How many jobs there are in each phase.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub async fn census(&self) -> Result<Census, Error> {
+        self.shared.store.census().await
+    }
+
+    /// Sends a dead job's result again from the start of the schedule, and a waiting one at once. Returns
+    /// whether the job was either.
+    ///
+    /// # Errors
+    /// If the database cannot be changed.
+    pub async fn redrive(&self, id: JobId) -> Result<bool, Error> {
+        let is_due = self.shared.store.redrive(id, SystemTime::now()).await?;
+        if is_due {
+            self.shared.finished.notify_one();
+        }
+        Ok(is_due)
     }
 
     /// Runs and delivers jobs until `stop`. Then running jobs go back in line, and deliveries in flight may

@@ -1,5 +1,6 @@
 //! [`Store`] on SQLite: `jobs.sqlite3` in the state directory, readable by its owner only.
 
+mod attempts;
 mod line;
 mod opening;
 mod rows;
@@ -13,10 +14,11 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavio
 use super::capacity::{Bounds, Usage};
 use super::error::Error;
 use super::store::{
-    Acceptance, Answer, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source, Stamp,
-    State, Store, Submission,
+    Acceptance, Answer, Attempt, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source,
+    Stamp, State, Store, Submission,
 };
-use rows::{JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver, time, unix_ms};
+use crate::clock::{from_unix_ms, unix_ms};
+use rows::{JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver};
 
 /// Cheap to clone. The connection is used on the blocking pool only.
 #[derive(Clone)]
@@ -152,7 +154,7 @@ impl Store for Sqlite {
                 |row| {
                     Ok(Run {
                         id: self::id(row, 0)?,
-                        accepted: time(row.get(1)?),
+                        accepted: from_unix_ms(row.get(1)?),
                         tenant: row.get::<_, i64>(2)?.cast_unsigned(),
                         query: row.get(3)?,
                         words: row.get(4)?,
@@ -234,7 +236,7 @@ impl Store for Sqlite {
                         body: row.get(6)?,
                         tried: row.get(7)?,
                         attempts: row.get(8)?,
-                        finished: time(row.get(9)?),
+                        finished: from_unix_ms(row.get(9)?),
                         media_type: row.get(10)?,
                     })
                 },
@@ -246,6 +248,11 @@ impl Store for Sqlite {
     fn attempted(&self, id: JobId, now: SystemTime, next: Next, keep_result: bool) -> Answer<'_, ()> {
         self.transact(move |db| {
             let (id, now) = (id.to_string(), unix_ms(now));
+            let error = match &next {
+                Next::Delivered => None,
+                Next::Again { error, .. } | Next::Dead { error } => Some(error),
+            };
+            attempts::add(db, &id, now, error)?;
             match next {
                 // If the result is an error, that error stays.
                 Next::Delivered => db.execute(
@@ -285,7 +292,7 @@ impl Store for Sqlite {
                 params![phase.name(), unix_ms(now)],
                 |row| row.get(0),
             )?;
-            Ok(due.map(time))
+            Ok(due.map(from_unix_ms))
         })
     }
 
@@ -293,6 +300,10 @@ impl Store for Sqlite {
         self.transact(move |db| {
             db.query_row(&format!("{JOB} WHERE id = ?1"), [id.to_string()], read_job).optional()
         })
+    }
+
+    fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>> {
+        self.transact(move |db| attempts::list(db, &id.to_string()))
     }
 
     fn list(&self, state: Option<State>, limit: u32) -> Answer<'_, Vec<Job>> {
@@ -330,6 +341,7 @@ impl Store for Sqlite {
                 "DELETE FROM jobs WHERE phase IN ('delivered', 'dead') AND ended_ms < ?1",
                 [unix_ms(jobs)],
             )?;
+            attempts::purge(db)?;
             Ok(())
         })
     }
@@ -346,7 +358,7 @@ impl Store for Sqlite {
                 |row| row.get(0),
             )?;
             let audio_bytes = held(db, 0)?.bytes;
-            Ok(Census { phases, oldest: oldest.map(time), audio_bytes })
+            Ok(Census { phases, oldest: oldest.map(from_unix_ms), audio_bytes })
         })
     }
 }

@@ -257,6 +257,22 @@ pub struct Job {
     pub ended: Option<SystemTime>,
     /// The result, if it is kept.
     pub result: Option<Vec<u8>>,
+    /// That of the result, if it is not JSON.
+    pub media_type: Option<String>,
+}
+
+/// Attempts of one job that are remembered: the newest.
+pub const ATTEMPTS_MAX: u32 = 50;
+
+/// One attempt to deliver a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// From 1, over all attempts of the job.
+    pub number: u32,
+    /// When it ended.
+    pub ended: SystemTime,
+    /// The code of its error; `None` if the receiver has the result.
+    pub error: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -336,6 +352,10 @@ pub trait Store: Send + Sync {
     fn next_due(&self, phase: Phase, now: SystemTime) -> Answer<'_, Option<SystemTime>>;
 
     fn job(&self, id: JobId) -> Answer<'_, Option<Job>>;
+
+    /// The last [`ATTEMPTS_MAX`] attempts to deliver a job's result, oldest first. Those that older versions of this
+    /// program made are not known.
+    fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>>;
 
     /// The newest first, without results.
     fn list(&self, state: Option<State>, limit: u32) -> Answer<'_, Vec<Job>>;

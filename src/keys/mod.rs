@@ -23,7 +23,7 @@ pub use organisation::{KEYS_MAX, NAME_CHARACTERS_MAX};
 pub use scope::{Permission, Scopes, UnknownScope, WORDS as SCOPES};
 pub use secret::{KeyId, PREFIX, Secret};
 pub use store::{Key, LABEL_CHARACTERS_MAX, NewKey, Store, TAG_CHARACTERS_MAX, TAGS_MAX};
-pub use token::{TTL_DEFAULT, TTL_MAX};
+pub use token::{TTL_DEFAULT, TTL_MAX, is_valid_token};
 pub use verifier::{Granted, Identity, REFRESH_INTERVAL, Verifier};
 
 use std::path::PathBuf;
@@ -48,6 +48,8 @@ pub enum Error {
     NoScope,
     #[error("a key must expire in the future")]
     Expired,
+    #[error("a key must expire before the year 10000, or never")]
+    Endless,
     #[error("no key belongs to this organisation")]
     Organisation,
     #[error("an organisation may have {KEYS_MAX} keys")]

@@ -7,7 +7,8 @@ use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params}
 use super::Error;
 use super::scope::Permission;
 use super::secret::{KeyId, Secret};
-use super::store::{KEY, Key, NewKey, Store, is_printable, read_key, unix_ms};
+use super::store::{KEY, Key, NewKey, Store, is_printable, read_key};
+use crate::clock::unix_ms;
 
 /// Keys of an organisation that are not revoked.
 pub const KEYS_MAX: usize = 1000;
@@ -45,7 +46,7 @@ impl Store {
         if self.of_organisation(maker.tenant)?.len() >= KEYS_MAX {
             return Err(Error::TooMany);
         }
-        self.insert(NewKey { tenant: Some(maker.tenant), is_operator: false, ..new })
+        self.insert(NewKey { tenant: Some(maker.tenant), is_operator: false, is_admin: false, ..new })
     }
 
     /// Revokes a key of `tenant`.
@@ -56,7 +57,7 @@ impl Store {
     /// # Errors
     /// [`Error::LastManager`] if no other key could make keys; [`Error::Database`].
     pub fn revoke_of(&self, tenant: u64, id: &KeyId) -> Result<Option<()>, Error> {
-        // Of two requests at once, the second one sees the work of the first.
+        // The immediate lock makes concurrent revocations see each other.
         let change = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         let (now, keys) = (SystemTime::now(), self.of_organisation(tenant)?);
         let manages = |key: &&Key| key.is_active(now) && key.scopes.allow(Permission::KeysWrite);
@@ -134,9 +135,10 @@ mod tests {
         for scopes in ["usage:read", "member", "usage:write keys:read"] {
             assert!(matches!(store.insert_for(&maker, with(scopes)), Err(Error::Escalation)), "{scopes}");
         }
-        let (made, _) =
-            store.insert_for(&maker, NewKey { is_operator: true, ..with("usage:write") }).unwrap();
-        assert_eq!((made.tenant, made.is_operator), (maker.tenant, false));
+        let (made, _) = store
+            .insert_for(&maker, NewKey { is_operator: true, is_admin: true, ..with("usage:write") })
+            .unwrap();
+        assert_eq!((made.tenant, made.is_operator, made.is_admin), (maker.tenant, false, false));
 
         let end = SystemTime::now() + Duration::from_secs(60);
         let (passing, _) = store.insert(NewKey { expires: Some(end), ..with("member") }).unwrap();

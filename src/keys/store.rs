@@ -5,7 +5,7 @@ mod format;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -15,6 +15,7 @@ use super::Error;
 use super::scope::Scopes;
 use super::secret::{KeyId, Secret};
 use super::token::{SIGNING_KEY_BYTES, Signer};
+use crate::clock::{from_unix_ms, is_writable, unix_ms};
 use crate::state;
 
 pub const LABEL_CHARACTERS_MAX: usize = 100;
@@ -39,6 +40,9 @@ pub struct Key {
     pub tenant: u64,
     /// Whether it is an operator's: such a key also reads the metrics of all tenants.
     pub is_operator: bool,
+    /// Whether it opens the console, which manages the keys, jobs and settings of all tenants. Only the command line
+    /// makes such a key.
+    pub is_admin: bool,
     pub scopes: Scopes,
     pub tags: Vec<String>,
     pub created: SystemTime,
@@ -48,6 +52,15 @@ pub struct Key {
 }
 
 impl Key {
+    /// `admin`, `operator` or `caller`.
+    pub fn role(&self) -> &'static str {
+        match (self.is_admin, self.is_operator) {
+            (true, _) => "admin",
+            (false, true) => "operator",
+            (false, false) => "caller",
+        }
+    }
+
     /// Whether it is neither revoked nor expired.
     pub fn is_active(&self, now: SystemTime) -> bool {
         self.revoked.is_none() && self.expires.is_none_or(|expires| now < expires)
@@ -62,9 +75,10 @@ pub struct NewKey {
     /// The organisation of other keys; a new one if it is `None`.
     pub tenant: Option<u64>,
     pub is_operator: bool,
+    pub is_admin: bool,
     /// At least one.
     pub scopes: Scopes,
-    /// In the future.
+    /// In the future, and before the year 10000.
     pub expires: Option<SystemTime>,
     /// At most [`TAGS_MAX`], each of 1 to [`TAG_CHARACTERS_MAX`] printable characters.
     pub tags: Vec<String>,
@@ -77,6 +91,7 @@ impl NewKey {
             label: label.to_owned(),
             tenant: None,
             is_operator: false,
+            is_admin: false,
             scopes: Scopes::of_a_client(),
             expires: None,
             tags: Vec::new(),
@@ -96,6 +111,9 @@ impl NewKey {
         if self.expires.is_some_and(|expires| expires <= now) {
             return Err(Error::Expired);
         }
+        if self.expires.is_some_and(|expires| !is_writable(expires)) {
+            return Err(Error::Endless);
+        }
         Ok(())
     }
 }
@@ -109,6 +127,7 @@ pub(super) struct Record {
     pub tag: Tag,
     pub tenant: u64,
     pub is_operator: bool,
+    pub is_admin: bool,
     pub scopes: Scopes,
     pub expires: Option<SystemTime>,
 }
@@ -163,11 +182,20 @@ impl Store {
         self.insert(NewKey { is_operator: true, scopes, ..NewKey::of_a_client(label) })
     }
 
+    /// As [`Self::create`], for an admin: the key of a new organisation that opens the console.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_admin(&self, label: &str) -> Result<(Key, Secret), Error> {
+        let scopes = Scopes::of_an_owner();
+        self.insert(NewKey { is_admin: true, scopes, ..NewKey::of_a_client(label) })
+    }
+
     /// As [`Self::create`], with all that can be said about a key.
     ///
     /// # Errors
-    /// [`Error::Label`], [`Error::Tags`], [`Error::NoScope`], [`Error::Expired`], [`Error::Organisation`],
-    /// [`Error::Database`].
+    /// [`Error::Label`], [`Error::Tags`], [`Error::NoScope`], [`Error::Expired`], [`Error::Endless`],
+    /// [`Error::Organisation`], [`Error::Database`].
     pub fn insert(&self, new: NewKey) -> Result<(Key, Secret), Error> {
         let now = SystemTime::now();
         let new = NewKey { label: new.label.trim().to_owned(), ..new };
@@ -181,8 +209,8 @@ impl Store {
         let secret = Secret::generate();
         let (created, expires) = (unix_ms(now), new.expires.map(unix_ms));
         self.connection.execute(
-            "INSERT INTO keys (id, label, tenant, tag, created_unix_ms, operator, scopes, expires_unix_ms, tags)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO keys (id, label, tenant, tag, created_unix_ms, operator, scopes, expires_unix_ms, tags, admin)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 secret.id().as_str(),
                 new.label,
@@ -194,6 +222,7 @@ impl Store {
                 expires,
                 // A list of texts always serializes.
                 serde_json::to_string(&new.tags).unwrap_or_default(),
+                new.is_admin,
             ],
         )?;
         let key = Key {
@@ -201,6 +230,7 @@ impl Store {
             label: new.label,
             tenant,
             is_operator: new.is_operator,
+            is_admin: new.is_admin,
             scopes: new.scopes,
             tags: new.tags,
             created: from_unix_ms(created),
@@ -252,7 +282,7 @@ impl Store {
 
     pub(super) fn active(&self) -> Result<HashMap<KeyId, Record>, Error> {
         let mut statement = self.connection.prepare(
-            "SELECT id, tag, tenant, operator, scopes, expires_unix_ms FROM keys WHERE revoked_unix_ms IS NULL",
+            "SELECT id, tag, tenant, operator, scopes, expires_unix_ms, admin FROM keys WHERE revoked_unix_ms IS NULL",
         )?;
         let records = statement
             .query_map([], |row| {
@@ -261,6 +291,7 @@ impl Store {
                     tag: row.get(1)?,
                     tenant: row.get::<_, i64>(2)?.cast_unsigned(),
                     is_operator,
+                    is_admin: row.get(6)?,
                     scopes: scopes(row, 4, is_operator)?,
                     expires: row.get::<_, Option<i64>>(5)?.map(from_unix_ms),
                 };
@@ -281,7 +312,7 @@ impl Store {
 
 /// Selects what [`read_key`] reads.
 pub(super) const KEY: &str = "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms, operator, scopes,
-    expires_unix_ms, tags FROM keys";
+    expires_unix_ms, tags, admin FROM keys";
 
 pub(super) fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
     let is_operator = row.get(5)?;
@@ -290,6 +321,7 @@ pub(super) fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
         label: row.get(1)?,
         tenant: row.get::<_, i64>(2)?.cast_unsigned(),
         is_operator,
+        is_admin: row.get(9)?,
         scopes: scopes(row, 6, is_operator)?,
         tags: serde_json::from_str(&row.get::<_, String>(8)?).unwrap_or_default(),
         created: from_unix_ms(row.get(3)?),
@@ -304,9 +336,19 @@ fn scopes(row: &Row<'_>, column: usize, is_operator: bool) -> rusqlite::Result<S
     Ok(if is_operator { Scopes::of_an_owner() } else { Scopes::from_stored(&stored) })
 }
 
-/// Whether `text` has 1 to `most` characters, none of which controls a terminal.
+/// Whether `text` has 1 to `most` characters, none of which controls a terminal or the order in which text is shown.
 pub(super) fn is_printable(text: &str, most: usize) -> bool {
-    (1..=most).contains(&text.chars().count()) && !text.chars().any(char::is_control)
+    (1..=most).contains(&text.chars().count()) && !text.chars().any(|c| c.is_control() || is_format(c))
+}
+
+/// Unicode's general categories Cf, Zl and Zp (version 16): such characters hide, reorder or break what is beside them.
+fn is_format(character: char) -> bool {
+    matches!(
+        u32::from(character),
+        0xAD | 0x600..=0x605 | 0x61C | 0x6DD | 0x70F | 0x890..=0x891 | 0x8E2 | 0x180E | 0x200B..=0x200F
+            | 0x2028..=0x202E | 0x2060..=0x2064 | 0x2066..=0x206F | 0xFEFF | 0xFFF9..=0xFFFB | 0x110BD | 0x110CD
+            | 0x13430..=0x1343F | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A | 0xE0001 | 0xE0020..=0xE007F
+    )
 }
 
 /// The random bytes in the file at `path`, which is made if it is missing.
@@ -332,15 +374,6 @@ impl Pepper {
         mac.update(key.as_bytes());
         mac.finalize().into_bytes().into()
     }
-}
-
-pub(super) fn unix_ms(time: SystemTime) -> i64 {
-    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn from_unix_ms(ms: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(ms.unsigned_abs())
 }
 
 #[cfg(test)]

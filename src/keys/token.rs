@@ -90,6 +90,11 @@ impl Signer {
     }
 }
 
+/// Whether `text` is a token that was signed with `key` and is valid at `now`.
+pub fn is_valid_token(key: [u8; SIGNING_KEY_BYTES], text: &str, now: SystemTime) -> bool {
+    Signer::new(key).check(text, now).is_some()
+}
+
 fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -50,8 +50,8 @@ struct Shared {
     tenants: Tenants,
     /// Locked only on the blocking pool: SQLite reads the disk.
     store: Mutex<Store>,
-    /// For changes: a connection does not notice its own.
-    writer: Mutex<Store>,
+    /// For changes: a connection does not notice its own. Those who wait for it take up no thread of the pool.
+    writer: Arc<tokio::sync::Mutex<Store>>,
     /// Held while one caller refreshes; the others wait for its result instead of reading as well.
     snapshot: tokio::sync::Mutex<Snapshot>,
 }
@@ -83,7 +83,7 @@ impl Verifier {
             pepper: store.pepper().clone(),
             signer: store.signer().clone(),
             tenants,
-            writer: Mutex::new(store.reopen()?),
+            writer: Arc::new(tokio::sync::Mutex::new(store.reopen()?)),
             store: Mutex::new(store),
             snapshot: tokio::sync::Mutex::new(snapshot),
         };
@@ -109,8 +109,14 @@ impl Verifier {
         let Some(id) = secret::parse(key) else { return Ok(None) };
         let records = self.records().await?;
         // An unknown id takes the same steps as a known one with a wrong secret.
-        const NOBODY: Record =
-            Record { tag: [0; 32], tenant: 0, is_operator: false, scopes: Scopes::NONE, expires: None };
+        const NOBODY: Record = Record {
+            tag: [0; 32],
+            tenant: 0,
+            is_operator: false,
+            is_admin: false,
+            scopes: Scopes::NONE,
+            expires: None,
+        };
         let record = records.get(&id);
         let known = subtle::Choice::from(u8::from(record.is_some()));
         let expected = record.unwrap_or(&NOBODY);
@@ -119,6 +125,34 @@ impl Verifier {
         let is_valid = bool::from(known & same) && is_live(expected, now);
         let identity = Identity { key: id, tenant, is_operator, scopes, is_token: false, expires };
         Ok(is_valid.then_some(identity))
+    }
+
+    /// As [`Self::verify`], of a key that opens the console; a token never does.
+    ///
+    /// # Errors
+    /// As [`Self::verify`].
+    pub async fn verify_admin(&self, key: &str) -> Result<Option<Identity>, Error> {
+        match self.verify(key).await? {
+            Some(identity) if !identity.is_token => self.admin(&identity.key).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// The holder of the key `id`, if it is valid at present and opens the console.
+    ///
+    /// # Errors
+    /// As [`Self::verify`].
+    pub async fn admin(&self, id: &KeyId) -> Result<Option<Identity>, Error> {
+        let records = self.records().await?;
+        let record = records.get(id).filter(|record| record.is_admin && is_live(record, SystemTime::now()));
+        Ok(record.map(|record| Identity {
+            key: id.clone(),
+            tenant: record.tenant,
+            is_operator: record.is_operator,
+            scopes: record.scopes,
+            is_token: false,
+            expires: record.expires,
+        }))
     }
 
     /// A token for the holder of a key, valid for `ttl`, [`TTL_MAX`] or until the key expires, whichever is
@@ -139,10 +173,8 @@ impl Verifier {
         &self,
         work: impl FnOnce(&Store) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let shared = self.shared.clone();
-        let done = tokio::task::spawn_blocking(move || {
-            work(&shared.writer.lock().unwrap_or_else(PoisonError::into_inner))
-        });
+        let writer = self.shared.writer.clone().lock_owned().await;
+        let done = tokio::task::spawn_blocking(move || work(&writer));
         let done = done.await.map_err(|_| Error::Interrupted)?;
         self.shared.snapshot.lock().await.is_stale = true;
         done
@@ -180,9 +212,9 @@ fn is_live(record: &Record, now: SystemTime) -> bool {
     record.expires.is_none_or(|expires| now < expires)
 }
 
-/// Operators bring no work of their own.
+/// Operators and admins bring no work of their own.
 fn count(records: &HashMap<KeyId, Record>) -> usize {
-    let clients = records.values().filter(|record| !record.is_operator);
+    let clients = records.values().filter(|record| !record.is_operator && !record.is_admin);
     clients.map(|record| record.tenant).collect::<HashSet<_>>().len()
 }
 
@@ -229,6 +261,26 @@ mod tests {
         let identity = verifier.verify(secret.expose()).await.unwrap();
         let identity = identity.unwrap();
         assert_eq!((identity.key, identity.tenant, identity.is_operator), (key.id, key.tenant, true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_admin_is_known_while_the_key_is_valid() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = Store::open(dir.path()).unwrap();
+        let (key, secret) = other.create_admin("one").unwrap();
+        let (_, client) = other.create("two").unwrap();
+        let (_, operator) = other.create_operator("three").unwrap();
+        let verifier = Verifier::new(Store::open(dir.path()).unwrap()).unwrap();
+        let identity = verifier.verify_admin(secret.expose()).await.unwrap().unwrap();
+        assert_eq!((&identity.key, identity.is_operator), (&key.id, false));
+        let token = verifier.grant(&identity, Duration::from_secs(30)).token;
+        for other in [client.expose(), operator.expose(), &token, "org_", ""] {
+            assert_eq!(verifier.verify_admin(other).await.unwrap(), None, "{other}");
+        }
+        assert!(verifier.admin(&key.id).await.unwrap().is_some());
+        other.revoke(&key.id).unwrap();
+        tokio::time::advance(REFRESH_INTERVAL).await;
+        assert_eq!(verifier.admin(&key.id).await.unwrap(), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -109,11 +109,9 @@ impl SecondListening {
                 stretches.into_iter().map(attempt).collect()
             }
             Stage::DoubtfulPhrases | Stage::DoubtfulRuns => {
-                let (find, next): (fn(&[Word], Range<usize>) -> Vec<Doubtful>, _) = match self.stage {
-                    Stage::DoubtfulPhrases => (doubtful_phrases, Stage::DoubtfulRuns),
-                    _ => (doubtful_runs, Stage::WithoutVoice),
-                };
-                self.stage = next;
+                let is_first = self.stage == Stage::DoubtfulPhrases;
+                let find = if is_first { doubtful_phrases } else { doubtful_runs };
+                self.stage = if is_first { Stage::DoubtfulRuns } else { Stage::WithoutVoice };
                 let words = [heard.before, heard.words].concat();
                 let available = heard.available.start as usize..heard.available.end.min(heard.end) as usize;
                 let mut doubtful = find(&words, available);
@@ -213,6 +211,7 @@ fn fits_window(audio: &Range<u64>) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "a list of one stretch")]
 mod tests {
     use super::*;
     use crate::live::span::FRAME;

@@ -21,7 +21,15 @@ pub enum Error {
          {slots} for models.slots, {working} to work with; lower models.slots, set models.audio_cache = \"fp8\", or \
          choose a smaller models.model"
     )]
-    DeviceMemory { needed: u64, free: u64, weights: u64, slots: u64, working: u64 },
+    DeviceMemory {
+        needed: u64,
+        free: u64,
+        weights: u64,
+        slots: u64,
+        working: u64,
+        /// The device has less memory in all.
+        never: bool,
+    },
     #[error("CUDA cannot be used")]
     NoCuda(#[from] crate::cuda::libraries::Absent),
     #[error("the device failed")]

@@ -3,7 +3,7 @@
 use super::weights::{AUDIO_POSITIONS, Dimensions, TEXT_POSITIONS};
 use super::{AudioCacheType, ComputeType, Config, Error, devices};
 use crate::cpu::{Instructions, Level};
-use crate::cuda::KEPT_ROWS;
+use crate::cuda::{DeviceMemory, KEPT_ROWS};
 
 /// Device memory for libtorch's and cuBLASLt's own use, logits, the slots' terms, and a batch's audio and features (21 MB
 /// for 8 windows). An estimate.
@@ -49,7 +49,7 @@ pub struct Working {
     pub alignment_heads: usize,
 }
 
-/// Checks that the model in bf16 fits into the `free` bytes of a CUDA device.
+/// Checks that the model in bf16 fits into the free memory of a CUDA device.
 ///
 /// # Errors
 /// [`Error::DeviceMemory`], which names settings that would help.
@@ -57,7 +57,7 @@ pub fn check_device(
     dimensions: &Dimensions,
     config: &Config,
     working: Working,
-    free: u64,
+    memory: DeviceMemory,
 ) -> Result<(), Error> {
     let Working { encode_batch, alignment_heads } = working;
     let audio_bytes = if config.audio_cache == AudioCacheType::Fp8 { 1 } else { 2 };
@@ -67,11 +67,13 @@ pub fn check_device(
     let encoder = (ENCODER_BYTES * AUDIO_POSITIONS * encode_batch).saturating_mul(dimensions.width);
     let working = DEVICE_BYTES.saturating_add(encoder) as u64;
     let needed = [weights, slots, working].into_iter().fold(0, u64::saturating_add);
-    if needed <= free {
+    if needed <= memory.free {
         return Ok(());
     }
-    let [needed, free, weights, slots, working] = [needed, free, weights, slots, working].map(|n| n >> 20);
-    Err(Error::DeviceMemory { needed, free, weights, slots, working })
+    let never = needed > memory.total;
+    let [needed, free, weights, slots, working] =
+        [needed, memory.free, weights, slots, working].map(|n| n >> 20);
+    Err(Error::DeviceMemory { needed, free, weights, slots, working, never })
 }
 
 impl Footprint {
@@ -105,8 +107,9 @@ mod tests {
         let large = Dimensions { width: 1280, decoder_layers: 32, elements: 1_543_490_560 };
         let config = |slots, audio_cache| Config { slots, audio_cache, ..Config::default() };
         let working = |alignment_heads| Working { encode_batch: 8, alignment_heads };
+        let of = |gigabytes| DeviceMemory { free: gigabytes * 1_000_000_000, total: 80_000_000_000 };
         let fits = |slots, audio_cache, gigabytes: u64| {
-            check_device(&large, &config(slots, audio_cache), working(0), gigabytes * 1_000_000_000)
+            check_device(&large, &config(slots, audio_cache), working(0), of(gigabytes))
         };
         assert!(fits(0, AudioCacheType::Auto, 25).is_ok());
         assert!(fits(0, AudioCacheType::Auto, 24).is_err());
@@ -115,8 +118,14 @@ mod tests {
         assert!(error.contains("38960 for models.slots"), "{error}");
         // Scores of 10 alignment heads: 15.36 MB for each slot, 1.97 GB.
         let config = config(128, AudioCacheType::Auto);
-        let error =
-            check_device(&large, &config, working(10), 40_000_000_000).expect_err("too many").to_string();
+        let error = check_device(&large, &config, working(10), of(40)).expect_err("too many").to_string();
         assert!(error.contains("40835 for models.slots"), "{error}");
+        // It fits on the device if nothing else is there, and a smaller device never has the room.
+        let never = |memory| match check_device(&large, &config, working(10), memory) {
+            Err(Error::DeviceMemory { never, .. }) => never,
+            other => panic!("{other:?}"),
+        };
+        assert!(!never(of(1)));
+        assert!(never(DeviceMemory { free: 1, total: 40_000_000_000 }));
     }
 }

@@ -9,7 +9,7 @@ pub enum Unavailable {
     Loading { name: String, retry_after: Duration },
     #[error("there is no memory for the model `{name}` beside those in use; retry in {} s", retry_after.as_secs())]
     NoRoom { name: String, retry_after: Duration },
-    /// Even alone beside the default.
+    /// Doesn't fit even when only the default model is loaded.
     #[error("the model `{name}` needs more memory than this server has")]
     TooLarge { name: String },
     #[error("the model `{name}` could not be loaded; retry in {} s", retry_after.as_secs())]
@@ -19,9 +19,12 @@ pub enum Unavailable {
 /// Why a model was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Too little memory beside the models that are loaded. The text is for the log.
+    /// Too little memory at the moment. The text is for the log.
     #[error("{0}")]
     NoRoom(String),
+    /// More memory than there can be for it. The text is for the log.
+    #[error("{0}")]
+    TooLarge(String),
     /// Anything else. The text is for the log.
     #[error("{0}")]
     Failed(String),

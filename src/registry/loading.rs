@@ -17,7 +17,7 @@ pub async fn load(shared: Arc<Shared>, place: usize) {
     let begun = Instant::now();
     let (loaded, outcome) = match attempt(&shared, place).await {
         Ok(engine) => (Ok(engine), "loaded"),
-        Err(error @ LoadError::NoRoom(_)) => (Err(error), "no_room"),
+        Err(error @ (LoadError::NoRoom(_) | LoadError::TooLarge(_))) => (Err(error), "no_room"),
         Err(error @ LoadError::Failed(_)) => (Err(error), "failed"),
     };
     let label = || vec![metrics::model(&name)];
@@ -39,10 +39,12 @@ pub async fn load(shared: Arc<Shared>, place: usize) {
             State::Loaded { uses: 0, idle_since: now }
         }
         Err(LoadError::NoRoom(reason)) => {
-            // Beside the default alone, nothing can make room.
-            let never = models.table.beside(place) == [0];
-            tracing::error!(model = name, reason, never, "there is no memory for a model");
-            if never { State::TooLarge } else { State::NoRoom { at: now } }
+            tracing::error!(model = name, reason, never = false, "there is no memory for a model");
+            State::NoRoom { at: now }
+        }
+        Err(LoadError::TooLarge(reason)) => {
+            tracing::error!(model = name, reason, never = true, "there is no memory for a model");
+            State::TooLarge
         }
         Err(LoadError::Failed(reason)) => {
             tracing::error!(model = name, reason, "a model cannot be loaded; the others are served");

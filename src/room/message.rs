@@ -44,6 +44,7 @@ pub const INPUT: Format = Format { is_mulaw: false, sample_rate_hz: 16_000 };
 pub const OUTPUT: Format = Format { is_mulaw: false, sample_rate_hz: 24_000 };
 const RATES: std::ops::RangeInclusive<u32> = 8_000..=48_000;
 const TEXT_BYTES_MAX: usize = 8 << 10;
+const GREETING_BYTES_MAX: usize = 64 << 10;
 
 impl Said {
     /// # Errors
@@ -84,17 +85,17 @@ impl Said {
 }
 
 fn settings(value: &Value) -> Result<Settings, Problem> {
-    let text = |pointer: &str| {
-        value
-            .pointer(pointer)
-            .and_then(Value::as_str)
-            .filter(|text| text.len() <= 64 << 10)
-            .map(str::to_owned)
+    let greeting = match value.pointer("/agent/greeting") {
+        None | Some(Value::Null) => None,
+        Some(greeting) => {
+            let greeting = greeting.as_str().filter(|text| text.len() <= GREETING_BYTES_MAX);
+            Some(greeting.ok_or("`greeting` must be a text of at most 64 KiB")?.to_owned())
+        }
     };
     Ok(Settings {
         input: format(value.pointer("/audio/input"), INPUT)?,
         output: format(value.pointer("/audio/output"), OUTPUT)?,
-        greeting: text("/agent/greeting"),
+        greeting,
         agent: AgentSettings::read(value)?,
     })
 }
@@ -282,6 +283,11 @@ mod tests {
             r#"{"type":"InjectUserMessage"}"#,
             r#"{"type":"PlaybackMark","name":"x"}"#,
             r#"{"type":"Settings","audio":{"input":{"encoding":"opus"}}}"#,
+            r#"{"type":"Settings","agent":{"greeting":7}}"#,
+            &format!(
+                r#"{{"type":"Settings","agent":{{"greeting":"{}"}}}}"#,
+                "x".repeat(GREETING_BYTES_MAX + 1)
+            ),
             r#"{"type":"Settings","audio":{"output":{"sample_rate":1}}}"#,
             r#"{"type":"Settings","audio":{"output":{"sample_rate":8000.5}}}"#,
             r#"{"type":"Settings","audio":{"output":{"container":"wav"}}}"#,

@@ -30,8 +30,14 @@ pub struct AgentSettings {
     pub listen: Option<Listen>,
     /// Report the lines of the talk as `History` too.
     pub history: Option<bool>,
-    /// What was said before: the caller's lines and the agent's, in order.
+    /// The conversation before: the caller's lines and the agent's, in order; the newest [`CONTEXT_MAX`].
     pub context: Vec<(Author, String)>,
+    /// Lines of it that are left out.
+    pub omitted: usize,
+    /// The language that is spoken.
+    pub language: Option<String>,
+    /// Settings of the session that have no effect here.
+    pub unused: Vec<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +51,8 @@ pub struct Think {
     pub prompt: Option<String>,
     /// Functions that the client runs.
     pub functions: Option<Vec<Function>>,
+    /// The name of the chat model.
+    pub model: Option<String>,
     /// Settings that have no effect here.
     pub unused: Vec<&'static str>,
 }
@@ -77,7 +85,7 @@ pub struct Listen {
     pub unused: Vec<&'static str>,
 }
 
-/// What becomes of a line that the owner has the agent say.
+/// How the agent says a line that its owner sends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Behavior {
     /// It is refused while anyone speaks.
@@ -167,8 +175,12 @@ impl AgentSettings {
     /// [`Problem`].
     pub fn read(value: &Value) -> Result<Self, Problem> {
         let part = |pointer: &str| value.pointer(pointer).filter(|part| !part.is_null());
-        let messages = part("/agent/context/messages").and_then(Value::as_array);
-        let context = messages.into_iter().flatten().filter_map(|message| {
+        let messages = match part("/agent/context/messages") {
+            None => &[][..],
+            Some(messages) => messages.as_array().ok_or("`messages` must be a list")?,
+        };
+        // The newest say the most about what comes next.
+        let lines = messages.iter().rev().filter_map(|message| {
             let author = match message.get("role")?.as_str()? {
                 "user" => Author::User,
                 "assistant" => Author::Assistant,
@@ -177,6 +189,8 @@ impl AgentSettings {
             let content = message.get("content")?.as_str()?;
             (content.len() <= MESSAGE_BYTES_MAX).then(|| (author, content.to_owned()))
         });
+        let mut context: Vec<_> = lines.take(CONTEXT_MAX).collect();
+        context.reverse();
         Ok(Self {
             think: part("/agent/think").map(think).transpose()?,
             speak: part("/agent/speak").map(speak).transpose()?,
@@ -184,7 +198,10 @@ impl AgentSettings {
             history: part("/flags/history")
                 .map(|flag| flag.as_bool().ok_or("`history` must be true or false"))
                 .transpose()?,
-            context: context.take(CONTEXT_MAX).collect(),
+            omitted: messages.len() - context.len(),
+            context,
+            language: part("/agent/language").and_then(Value::as_str).map(str::to_owned),
+            unused: unused(value, &["tags", "experimental", "mip_opt_out"], &[]),
         })
     }
 }
@@ -210,9 +227,10 @@ fn think(value: &Value) -> Result<Think, Problem> {
             Some(self::functions(listed)?)
         }
     };
+    let model = value.pointer("/provider/model").and_then(Value::as_str).map(str::to_owned);
     // The server's operator chooses the chat model and where it is.
-    let unused = unused(value, &["endpoint", "context_length"], &[]);
-    Ok(Think { prompt, functions, unused })
+    let unused = unused(value, &["endpoint", "context_length"], &["temperature"]);
+    Ok(Think { prompt, functions, model, unused })
 }
 
 /// Functions that the chat model may call, each `{name, description, parameters}`.
@@ -342,7 +360,7 @@ mod tests {
         }));
         let settings = settings.expect("read");
         assert_eq!(settings.history, Some(true));
-        assert_eq!(settings.context.len(), 2);
+        assert_eq!((settings.context.len(), settings.omitted), (2, 1));
         let think = settings.think.expect("think");
         assert_eq!((think.prompt.as_deref(), think.unused), (Some("Be kind."), vec!["endpoint"]));
         assert_eq!(think.functions.expect("functions")[0].name, "weather");
@@ -354,6 +372,22 @@ mod tests {
             (listen.keyterms, listen.unused),
             (Some(vec!["Verbatim".into()]), vec!["eager_eot_threshold"])
         );
+    }
+
+    #[test]
+    fn of_a_long_conversation_the_newest_lines_count() {
+        let lines: Vec<Value> =
+            (0..150).map(|number| json!({"role": "user", "content": number.to_string()})).collect();
+        let read = |messages: Value| {
+            AgentSettings::read(&json!({"tags": ["a"], "agent": {"context": {"messages": messages}}}))
+        };
+        let settings = read(json!(lines)).expect("read");
+        assert_eq!((settings.context.len(), settings.omitted), (CONTEXT_MAX, 50));
+        assert_eq!(settings.context.first(), Some(&(Author::User, "50".into())));
+        assert_eq!(settings.unused, ["tags"]);
+        let long = json!([{"role": "user", "content": "x".repeat(MESSAGE_BYTES_MAX + 1)}, {"role": "system", "content": "a"}]);
+        assert_eq!(read(long).expect("read").omitted, 2);
+        assert!(read(json!("Hi")).is_err());
     }
 
     #[test]

@@ -18,9 +18,9 @@ pub const LIMITS: Limits = Limits { frame_bytes_max: 256 << 10, message_bytes_ma
 /// Time for a client to answer the server's close.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-const CLOSE_NORMAL: u16 = 1000;
+pub const CLOSE_NORMAL: u16 = 1000;
 pub const CLOSE_RESTART: u16 = 1012;
-const CLOSE_INTERNAL: u16 = 1011;
+pub const CLOSE_INTERNAL: u16 = 1011;
 pub const CLOSE_ENDED: u16 = 4000;
 const CLOSE_IDLE: u16 = 4008;
 
@@ -88,16 +88,22 @@ impl Connection {
         Self { socket, seat, stop, idle: Patience::new(idle), incoming, outgoing, is_owner: false }
     }
 
-    /// Serves the connection until either side ends it.
-    pub async fn run(mut self, opening: Opening) {
+    /// Serves the connection until either side ends it. Returns the code with which the server closed it, if it did.
+    pub async fn run(mut self, opening: Opening) -> Option<u16> {
         self.is_owner = matches!(opening, Opening::Settings(_));
         let Err(over) = self.serve(opening).await;
         let Self { socket, seat, .. } = self;
         drop(seat);
         match over {
-            Over::With(code) => goodbye(socket, Some(code)).await,
-            Over::Closed(code) => goodbye(socket, code).await,
-            Over::Gone => {}
+            Over::With(code) => {
+                goodbye(socket, Some(code)).await;
+                Some(code)
+            }
+            Over::Closed(code) => {
+                goodbye(socket, code).await;
+                None
+            }
+            Over::Gone => None,
         }
     }
 

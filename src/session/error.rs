@@ -11,8 +11,6 @@ pub enum Error {
     Field(#[from] fields::Error),
     #[error("`documents[{index}]`: {problem}.")]
     Document { index: usize, problem: &'static str },
-    #[error("`functions`: {problem}.")]
-    Functions { problem: &'static str },
     #[error("`caller_number` must be a number in E.164 form, such as +14155552671.")]
     PhoneNumber,
     #[error("There is no such session.")]

@@ -21,7 +21,6 @@ const LINE_BYTES_MAX: usize = 8 << 10;
 const NAME_BYTES_MAX: usize = 200;
 const DOCUMENTS_MAX: usize = 100;
 const ENTRIES_MAX: usize = 200;
-const FUNCTIONS_MAX: usize = 64;
 /// Unknown fields that warnings name, and characters shown of each name.
 const UNKNOWN_NAMED_MAX: usize = 20;
 const UNKNOWN_SHOWN_CHARACTERS: usize = 80;
@@ -162,8 +161,8 @@ impl Start {
             verification_rules: entries(fields, "verification_rules", &mut warnings, rule)?,
             sms_enabled: fields.flag("sms_enabled")?,
             page_guidance_enabled: fields.flag("page_guidance_enabled")?.unwrap_or(false),
-            voice: owned("voice", NAME_BYTES_MAX)?,
-            functions: fields.array("functions", FUNCTIONS_MAX)?.to_vec(),
+            voice: fields.any("voice").and_then(Value::as_str).map(str::to_owned),
+            functions: fields.any("functions").and_then(Value::as_array).cloned().unwrap_or_default(),
             integration_id: owned("integration_id", NAME_BYTES_MAX)?,
             client_reference_id: owned("client_reference_id", NAME_BYTES_MAX)?,
             tenant_id: owned("tenant_id", NAME_BYTES_MAX)?,
@@ -174,7 +173,13 @@ impl Start {
 
 /// Warnings about unknown fields, so that a misspelled name does not go unnoticed.
 fn unknown(fields: Fields<'_>) -> Vec<String> {
-    let mut names = fields.0.keys().filter(|name| !FIELDS.contains(&name.as_str()));
+    // Of another kind, these two belong to clients of something else.
+    let is_other = |name: &str, value: &Value| match name {
+        "voice" => !(value.is_string() || value.is_null()),
+        "functions" => !(value.is_array() || value.is_null()),
+        name => !FIELDS.contains(&name),
+    };
+    let mut names = fields.0.iter().filter(|(name, value)| is_other(name, value)).map(|(name, _)| name);
     let warning = |name: &String| {
         let shown: String = name.chars().take(UNKNOWN_SHOWN_CHARACTERS).collect();
         format!("`{shown}` is not a field of a start and was left out")
@@ -367,8 +372,6 @@ mod tests {
             (json!({"verification_rules": 5}), "verification_rules"),
             (json!({"sms_enabled": "maybe"}), "sms_enabled"),
             (json!({"page_guidance_enabled": 1}), "page_guidance_enabled"),
-            (json!({"voice": 1}), "voice"),
-            (json!({"functions": {}}), "functions"),
             (json!({"channel": "fax"}), "channel"),
             (json!({"caller_number": "555"}), "caller_number"),
             (json!({"tenant_id": {}}), "tenant_id"),

@@ -53,19 +53,33 @@ impl Turns {
 
     /// Waits for a turn. Cancel-safe: dropping the future gives up its place in the queue.
     pub async fn take(&self, tenant: u64) -> Turn {
+        match self.take_within(tenant, usize::MAX).await {
+            Some(turn) => turn,
+            // As many calls do not fit in memory.
+            None => Turn { semaphore: self.0.clone(), tenant, is_held: false },
+        }
+    }
+
+    /// As [`Self::take`]; `None`, at once, if `most` calls of the tenant wait already.
+    pub async fn take_within(&self, tenant: u64, most: usize) -> Option<Turn> {
         let turn = {
             let (ready, turn) = oneshot::channel();
             let mut state = self.0.state();
             let line = state.waiting.entry(tenant).or_default();
+            let was_waiting = !line.is_empty();
+            line.retain(|ready| !ready.is_closed());
+            if line.len() >= most {
+                return None;
+            }
             line.push_back(ready);
-            if line.len() == 1 {
+            if !was_waiting {
                 state.order.push_back(tenant);
             }
             self.0.grant(&mut state);
             turn
         };
         // The sender is only dropped together with this future.
-        turn.await.unwrap_or_else(|_| Turn { semaphore: self.0.clone(), tenant, is_held: false })
+        Some(turn.await.unwrap_or_else(|_| Turn { semaphore: self.0.clone(), tenant, is_held: false }))
     }
 
     #[cfg(test)]
@@ -189,6 +203,26 @@ mod tests {
         held.clear();
         assert!(other.now_or_never().is_some());
         drop(busy);
+    }
+
+    #[test]
+    fn a_line_has_a_bound_in_which_only_those_count_who_wait() {
+        let turns = turns(1, 2);
+        let held = turns.take(1).now_or_never().expect("free");
+        let mut waits = Box::pin(turns.take_within(1, 1));
+        assert!((&mut waits).now_or_never().is_none());
+        assert!(matches!(turns.take_within(1, 1).now_or_never(), Some(None)));
+        // Another tenant has a line of its own.
+        let mut other = Box::pin(turns.take_within(2, 1));
+        assert!((&mut other).now_or_never().is_none());
+        drop(waits);
+        let mut next = Box::pin(turns.take_within(1, 1));
+        assert!((&mut next).now_or_never().is_none());
+        drop(held);
+        let first = (&mut next).now_or_never().flatten();
+        assert!(first.is_some() && (&mut other).now_or_never().is_none());
+        drop(first);
+        assert!(other.now_or_never().flatten().is_some());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::sentences::Sentences;
 use super::voice::{Manner, Unspoken, Voice};
 use super::wav::VOICE_RATE;
 use crate::patience::Deadline;
-use crate::share::{Part, Refused, Share, Tenants, Turns};
+use crate::share::{Part, Refused, Share, Tenants, Turn, Turns};
 use crate::telemetry::metrics;
 
 /// The time to wait before another try for a stream.
@@ -173,6 +173,15 @@ pub struct Utterance {
 }
 
 impl Utterance {
+    /// A turn at a processor, as the voice takes it: for the encoding of the speech.
+    ///
+    /// # Errors
+    /// [`SayError::TooLate`].
+    pub async fn turn(&self) -> Result<Turn, SayError> {
+        let turn = self.speech.0.turns.take(self.tenant);
+        self.deadline.wait(turn).await.ok_or(SayError::TooLate)
+    }
+
     /// Whether all of it was spoken.
     pub fn is_over(&self) -> bool {
         self.pieces.is_empty()
@@ -190,5 +199,29 @@ impl Utterance {
             self.pieces.clear();
         }
         Some(said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use futures_util::FutureExt as _;
+
+    use super::super::{Config, EmbeddedVoice};
+    use super::*;
+
+    #[tokio::test]
+    async fn encoding_takes_its_turn_with_all_other_speech() {
+        let config = Config { embedded: EmbeddedVoice::None, ..Config::default() };
+        let voice = Voice::open(&config, Path::new("no models")).unwrap();
+        let limits = Limits { at_once: 1, ..Limits::default() };
+        let speech = Speech::new(voice, limits, Tenants::default());
+        let begin = |tenant| speech.begin(tenant, "Hello.", Manner::default()).unwrap();
+        let (one, other) = (begin(1), begin(2));
+        let turn = one.turn().await.unwrap();
+        assert!(other.turn().now_or_never().is_none());
+        drop(turn);
+        assert!(other.turn().now_or_never().is_some_and(|turn| turn.is_ok()));
     }
 }

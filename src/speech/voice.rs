@@ -41,10 +41,15 @@ impl Default for Manner {
     }
 }
 
-/// No voice could say a text.
+/// No voice has said a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no voice could say the text")]
-pub struct Unspoken;
+pub enum Unspoken {
+    #[error("no voice could say the text")]
+    Failed,
+    /// One may say it when there is less to do.
+    #[error("no voice said the text in time")]
+    TooLate,
+}
 
 /// Speaks sentences. Cheap handle.
 #[derive(Clone)]
@@ -166,14 +171,15 @@ impl Voice {
         if !text.contains(char::is_alphanumeric) {
             return Ok(Vec::new());
         }
-        self.synthesize(&text, manner).await.ok_or(Unspoken)
+        self.synthesize(&text, manner).await
     }
 
-    async fn synthesize(&self, text: &str, manner: &Manner) -> Option<Vec<f32>> {
+    async fn synthesize(&self, text: &str, manner: &Manner) -> Result<Vec<f32>, Unspoken> {
         let Manner { voice, speed } = manner;
+        let mut unspoken = Unspoken::Failed;
         if let Some(remote) = &self.0.remote {
             match tokio::time::timeout(SENTENCE_TIMEOUT, remote.speak(text, *speed)).await {
-                Ok(Some(samples)) => return Some(samples),
+                Ok(Some(samples)) => return Ok(samples),
                 _ => tracing::warn!("the speech interface failed"),
             }
         }
@@ -184,24 +190,29 @@ impl Voice {
             let own = speed.clamp(*KOKORO_SPEEDS.start(), *KOKORO_SPEEDS.end());
             let speaking = kokoro.speak(text.to_owned(), voice.as_deref(), own);
             match tokio::time::timeout(limit, speaking).await {
-                Ok(Some(samples)) if own == *speed => return Some(samples),
+                Ok(Some(samples)) if own == *speed => return Ok(samples),
                 Ok(Some(samples)) => {
                     let rest = speed / own;
-                    return tokio::task::spawn_blocking(move || stretched(&samples, rest)).await.ok();
+                    let stretch = tokio::task::spawn_blocking(move || stretched(&samples, rest));
+                    return stretch.await.map_err(|_| Unspoken::Failed);
                 }
-                _ => tracing::warn!(voice = "kokoro", "the voice failed, or took too long"),
+                Ok(None) => tracing::warn!(voice = "kokoro", "the voice failed"),
+                Err(_) => {
+                    unspoken = Unspoken::TooLate;
+                    tracing::warn!(voice = "kokoro", "the voice took too long");
+                }
             }
         }
-        let program = self.0.program.as_ref()?;
+        let Some(program) = &self.0.program else { return Err(unspoken) };
         match tokio::time::timeout(SENTENCE_TIMEOUT, program.speak(text, *speed)).await {
-            Ok(Ok(wav)) => read_wav(&wav),
+            Ok(Ok(wav)) => read_wav(&wav).ok_or(Unspoken::Failed),
             Ok(Err(error)) => {
                 tracing::warn!(voice = program.name, %error, "the voice failed");
-                None
+                Err(unspoken)
             }
             Err(_) => {
                 tracing::warn!(voice = program.name, "the voice took too long");
-                None
+                Err(Unspoken::TooLate)
             }
         }
     }

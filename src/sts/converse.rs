@@ -1,4 +1,11 @@
 //! WebSocket endpoints of the embedded room.
+//!
+//! ```text
+//! /STS/rooms/{room}       token  ─┐
+//! /v1/agent/converse  Settings  ─┴▶ host ─▶ room::websocket ─▶ the agent
+//! ```
+//! The messages are those of `room::message`; `room::owner` reads those that only a session's owner may send, such as
+//! `Settings`, and `agent::orders` obeys them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +22,19 @@ use crate::clock::now;
 use crate::http::websocket::{self, Message, ReadError, Socket, offered_protocols};
 use crate::http::{Failure, Request, Response, json as answer};
 use crate::patience::Patience;
-use crate::room::websocket::{CLOSE_ENDED, CLOSE_RESTART, Connection, LIMITS, Opening, goodbye};
+use crate::room::websocket::{
+    CLOSE_ENDED, CLOSE_INTERNAL, CLOSE_NORMAL, CLOSE_RESTART, Connection, LIMITS, Opening, goodbye,
+};
 use crate::room::{Claims, Message as Sent, Said, Seat};
 use crate::session::{Channel, Session, Setup, Start};
+use crate::usage;
 
 /// From the `Welcome`. No other message prolongs it: a socket without a session counts in no share.
 const SETTINGS_WAIT: Duration = Duration::from_secs(10);
 const CLOSE_REFUSED: u16 = 1008;
+const CLOSE_TRY_LATER: u16 = 1013;
+/// The status, in the log of requests, of a stream that ended because the server stops.
+const STOPPING: u16 = 503;
 
 /// `GET /STS/rooms/{room}`: joins the room that the token is for.
 pub async fn join_room(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
@@ -47,7 +60,7 @@ pub async fn join_room(host: Arc<Host>, request: Request) -> Result<Response, Fa
             Ok(seat) => {
                 let (session_id, room_name) = (handle.id.as_str(), handle.room_name.as_str());
                 let welcome = Sent::Welcome { request_id: id, session_id, room_name }.to_json();
-                connection(&host, socket, seat, stop).run(Opening::Welcome(welcome)).await;
+                serve(&host, (socket, stop), seat, Opening::Welcome(welcome)).await;
             }
             Err(error) => drop(socket.close(Some(CLOSE_ENDED), &error.to_string()).await),
         }
@@ -63,9 +76,10 @@ pub async fn converse(host: Arc<Host>, request: Request) -> Result<Response, Fai
     let id = request.id;
     websocket::accept(request, LIMITS, agreed, move |socket, stop| async move {
         if let Err((mut socket, failure)) = begin(&host, socket, tenant, id, stop).await {
+            usage::ended(failure.status().as_u16());
             let error = Sent::Error { code: failure.code(), description: failure.message() };
             let _ = socket.send_text(error.to_json()).await;
-            goodbye(socket, Some(CLOSE_REFUSED)).await;
+            goodbye(socket, Some(close_code(failure.status()))).await;
         }
     })
 }
@@ -94,6 +108,7 @@ async fn begin(
         let message = tokio::select! {
             message = socket.next_by(&mut patience) => message,
             () = stop.cancelled() => {
+                usage::ended(STOPPING);
                 goodbye(socket, Some(CLOSE_RESTART)).await;
                 return Ok(());
             }
@@ -115,6 +130,7 @@ async fn begin(
                 return Ok(());
             }
             Err(ReadError::Violation(violation)) => {
+                usage::ended(StatusCode::BAD_REQUEST.as_u16());
                 goodbye(socket, Some(violation.code)).await;
                 return Ok(());
             }
@@ -133,7 +149,7 @@ async fn begin(
     };
     host.read_sources(handle.clone());
     match host.join_as_owner(&handle, "sdk", settings.agent.clone()).await {
-        Ok(seat) => connection(host, socket, seat, stop).run(Opening::Settings(settings)).await,
+        Ok(seat) => serve(host, (socket, stop), seat, Opening::Settings(settings)).await,
         Err(error) => return Err((socket, error.into())),
     }
     Ok(())
@@ -162,7 +178,22 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
-fn connection(host: &Host, socket: Socket, seat: Seat, stop: CancellationToken) -> Connection {
+/// Serves a connection to its end, and notes in the log of requests whether it failed.
+async fn serve(host: &Host, (socket, stop): (Socket, CancellationToken), seat: Seat, opening: Opening) {
     let idle = Duration::from_millis(host.config.room_idle_timeout_ms);
-    Connection::new(socket, seat, idle, stop)
+    match Connection::new(socket, seat, idle, stop).run(opening).await {
+        None | Some(CLOSE_NORMAL | CLOSE_ENDED) => {}
+        Some(CLOSE_RESTART) => usage::ended(STOPPING),
+        Some(CLOSE_INTERNAL) => usage::ended(StatusCode::INTERNAL_SERVER_ERROR.as_u16()),
+        Some(_) => usage::ended(StatusCode::BAD_REQUEST.as_u16()),
+    }
+}
+
+/// The close code for a refusal of this status.
+fn close_code(status: StatusCode) -> u16 {
+    match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => CLOSE_TRY_LATER,
+        status if status.is_server_error() => CLOSE_INTERNAL,
+        _ => CLOSE_REFUSED,
+    }
 }

@@ -65,7 +65,8 @@ async fn begin(host: &Arc<Host>, tenant: u64, mut start: Start, base: &str) -> R
     if let Some(Err(reason)) = start.setup.website_url.as_deref().map(|url| host.library.judge(url)) {
         start.warnings.push(unread_website(&reason));
     }
-    start.warnings.extend(unusable(host, &start.setup)?);
+    let warnings = leave_out_unusable(host, &mut start.setup);
+    start.warnings.extend(warnings);
     let handle = host.tools.sessions.create(tenant, start).await?;
     host.read_sources(handle.clone());
     let mut started = Started {
@@ -84,22 +85,24 @@ async fn begin(host: &Arc<Host>, tenant: u64, mut start: Start, base: &str) -> R
     Ok(value(&started))
 }
 
-/// Warnings about a voice and functions that this server cannot use.
-///
-/// # Errors
-/// [`session::Error::Functions`].
-fn unusable(host: &Host, setup: &Setup) -> Result<Vec<String>, Error> {
-    functions(&setup.functions).map_err(|problem| session::Error::Functions { problem })?;
+/// Leaves out a voice and functions that this server cannot use. Returns the warnings about them.
+fn leave_out_unusable(host: &Host, setup: &mut Setup) -> Vec<String> {
     let voice = &host.tools.voice;
     let is_unknown = |name: &str| !voice.voices().is_empty() && voice.find(name).is_none();
     let mut warnings = Vec::new();
     if setup.voice.as_deref().is_some_and(is_unknown) {
+        setup.voice = None;
         warnings.push("there is no `voice` of that name; the agent keeps its own".to_owned());
     }
+    if let Err(problem) = functions(&setup.functions) {
+        setup.functions = Vec::new();
+        warnings.push(format!("`functions` were left out: {problem}"));
+    }
     if host.tools.chat.is_none() && !setup.functions.is_empty() {
+        setup.functions = Vec::new();
         warnings.push("`functions` are called by a chat model, and this server has none".to_owned());
     }
-    Ok(warnings)
+    warnings
 }
 
 async fn web_room(host: &Arc<Host>, handle: &Arc<Handle>, base: &str) -> Result<WebRoom, Error> {

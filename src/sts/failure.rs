@@ -57,10 +57,9 @@ impl From<session::Error> for Failure {
             session::Error::Full { retry_after } => Self::busy(retry_after).because(message),
             session::Error::OverShare { retry_after } => Self::too_many(retry_after).because(message),
             session::Error::Store(error) => Self::internal(error),
-            session::Error::Field(_)
-            | session::Error::Document { .. }
-            | session::Error::Functions { .. }
-            | session::Error::PhoneNumber => Self::new(StatusCode::BAD_REQUEST, "INVALID_FIELD", message),
+            session::Error::Field(_) | session::Error::Document { .. } | session::Error::PhoneNumber => {
+                Self::new(StatusCode::BAD_REQUEST, "INVALID_FIELD", message)
+            }
         }
     }
 }

@@ -29,6 +29,16 @@ use crate::usage::{self, Holder, Log, ROOM, TELEPHONE, Ticket, Work};
 /// Ended sessions whose messages are sent at the same time after a restart.
 const DELIVERIES: usize = 16;
 
+/// The parts of a [`Host`] beside its agents' tools.
+pub struct Parts {
+    pub access: Access,
+    pub signer: Signer,
+    pub library: Library,
+    pub livekit: Option<LiveKit>,
+    pub log: Log,
+    pub is_tls: bool,
+}
+
 pub struct Host {
     pub config: Config,
     pub access: Access,
@@ -46,16 +56,8 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn new(
-        config: Config,
-        access: Access,
-        signer: Signer,
-        library: Library,
-        livekit: Option<LiveKit>,
-        tools: Tools,
-        log: Log,
-        is_tls: bool,
-    ) -> Self {
+    pub fn new(config: Config, tools: Tools, parts: Parts) -> Self {
+        let Parts { access, signer, library, livekit, log, is_tls } = parts;
         let (tools, agents) = (Arc::new(tools), Mutex::default());
         Self { config, access, signer, library, livekit, tools, log, is_tls, agents }
     }

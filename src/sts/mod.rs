@@ -53,6 +53,11 @@ use host::Host;
 /// Between two searches for sessions whose time is over.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Whether an agent's clients may send `text`, for tests that send anything.
+pub fn understands(text: &str) -> bool {
+    crate::room::Said::read(text).is_ok()
+}
+
 /// The parts of the server that the service needs.
 pub struct Parts {
     pub authenticator: Authenticator,
@@ -162,8 +167,9 @@ impl Sts {
         };
         let livekit = LiveKit::open(&config.livekit)?;
         let signer = Signer::new(secret);
-        let host =
-            Host::new(config.clone(), access, signer, library, livekit, tools, parts.log, parts.is_tls);
+        let (log, is_tls) = (parts.log, parts.is_tls);
+        let parts = host::Parts { access, signer, library, livekit, log, is_tls };
+        let host = Host::new(config.clone(), tools, parts);
         Ok(Self(Arc::new(host)))
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::clock::Millis;
+use crate::clock::{Millis, rfc3339};
 use crate::session::{
     self, Attendee, Channel, EndReason, LINES_SHOWN, Role, RoomStatus, Session, Setup, Sms, SmsStatus,
     Source, Status, Website,
@@ -30,7 +30,7 @@ pub struct Time(pub Millis);
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let time = UNIX_EPOCH + Duration::from_millis(self.0);
-        serializer.collect_str(&humantime::format_rfc3339_millis(time))
+        serializer.serialize_str(&rfc3339(time))
     }
 }
 

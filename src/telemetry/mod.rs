@@ -3,6 +3,7 @@
 
 mod libraries;
 pub mod metrics;
+pub mod recent;
 
 use std::io::IsTerminal;
 
@@ -66,9 +67,9 @@ pub fn start(config: &Config) -> Result<(), Error> {
     };
     // An error means that logging has been started before.
     let _ = if json {
-        subscriber.json().flatten_event(true).finish().with(libraries).try_init()
+        subscriber.json().flatten_event(true).finish().with(recent::Recent).with(libraries).try_init()
     } else {
-        subscriber.finish().with(libraries).try_init()
+        subscriber.finish().with(recent::Recent).with(libraries).try_init()
     };
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::Error;
 use super::config::Config;
 use super::entry::Entry;
 use super::message::Message;
+use crate::clock::unix_ms;
 use crate::state;
 
 const DATABASE: &str = "usage.sqlite3";
@@ -167,13 +168,4 @@ fn amend(transaction: &Transaction<'_>, message: &Message) -> rusqlite::Result<b
         params![id.to_string(), code, work.audio_seconds, work.channels, model, model_id],
     )?;
     Ok(changed > 0)
-}
-
-pub(super) fn unix_ms(time: SystemTime) -> i64 {
-    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
-}
-
-pub(super) fn from_unix_ms(ms: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(ms.unsigned_abs())
 }

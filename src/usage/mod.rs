@@ -20,7 +20,7 @@ mod writer;
 pub use config::Config;
 pub use entry::{CLIENT_LEFT, Endpoint, Entry, FEATURES, Holder, Method, Model, ROOM, TELEPHONE, Work};
 pub use log::Log;
-pub use query::{Fields, Filter, Grouping, Row, SUMS_MAX, Sum};
+pub use query::{Fields, Filter, Grouping, LAST_USES_MAX, Row, SUMS_MAX, Sum};
 pub use ticket::{Route, Ticket, current, ended, held_by, is_async, within, worked};
 
 use std::path::PathBuf;
@@ -35,6 +35,8 @@ pub enum Error {
     Newer { found: i64, known: i64 },
     #[error("the log of requests cannot be read")]
     Read(#[from] rusqlite::Error),
+    #[error("too many requests of the organisation read the log")]
+    Busy,
     #[error("the thread of the log did not start, or failed")]
     Thread,
 }

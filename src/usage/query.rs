@@ -1,16 +1,20 @@
-//! What the log says: requests, and sums by day.
+//! Queries of the log: requests, and sums by day.
 
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use rusqlite::types::Value;
 use rusqlite::{Row as SqlRow, params_from_iter};
 use uuid::Uuid;
 
-use super::database::{Database, from_unix_ms, unix_ms};
+use super::database::Database;
 use super::entry::{Endpoint, FEATURES, Method};
+use crate::clock::{from_unix_ms, unix_ms};
 
 /// Sums that one answer holds.
 pub const SUMS_MAX: usize = 10_000;
+/// Requests that are looked at for the last use of each key.
+pub const LAST_USES_MAX: u32 = 100_000;
 /// Values of a field that one answer holds.
 const VALUES_MAX: u32 = 1000;
 
@@ -153,11 +157,11 @@ pub struct Sum {
     /// The group's value as the log has it: tags and features are lists in JSON.
     pub group: Option<String>,
     pub requests: u64,
-    /// Of audio, in requests that succeeded; channels do not add up.
+    /// Seconds of audio in requests that succeeded; channels do not add up.
     pub audio_seconds: f64,
-    /// Of audio, each channel counted.
+    /// Seconds of audio, each channel counted.
     pub channel_seconds: f64,
-    /// Of conversations with agents.
+    /// Seconds of conversations with agents.
     pub agent_seconds: f64,
     pub characters: u64,
 }
@@ -250,7 +254,7 @@ pub(super) fn fields(Database(connection): &Database, filter: &Filter) -> rusqli
     let models = statement
         .query_map(params_from_iter(&values), |row| Ok((row.get(0)?, uuid(row, 1)?.unwrap_or_default())))?;
     let mut features = texts("feature.value", ", json_each(features) AS feature")?;
-    // Those of an older program may have been others.
+    // Older versions may have logged other features.
     features.retain(|feature| FEATURES.contains(&feature.as_str()));
     Ok(Fields {
         tags: texts("tag.value", ", json_each(tags) AS tag")?,
@@ -258,6 +262,17 @@ pub(super) fn fields(Database(connection): &Database, filter: &Filter) -> rusqli
         methods: texts("method", "")?,
         features,
     })
+}
+
+pub(super) fn last_uses(Database(connection): &Database) -> rusqlite::Result<HashMap<Uuid, SystemTime>> {
+    let mut statement = connection.prepare(
+        "SELECT key, max(created_ms)
+         FROM (SELECT key, created_ms FROM requests ORDER BY created_ms DESC LIMIT ?1) GROUP BY key",
+    )?;
+    let uses = statement.query_map([LAST_USES_MAX], |row| {
+        Ok((uuid(row, 0)?.unwrap_or_default(), from_unix_ms(row.get(1)?)))
+    })?;
+    uses.collect()
 }
 
 fn uuid(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<Option<Uuid>> {

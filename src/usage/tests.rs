@@ -200,3 +200,48 @@ async fn no_text_of_a_request_reaches_the_disk() {
         assert!(!bytes.windows(8).any(|window| window == b"zqsecret"));
     }
 }
+
+/// Ends only if it is interrupted.
+fn endless(database: &Database) -> rusqlite::Result<i64> {
+    let sql = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    database.0.query_row(sql, [], |row| row.get(0))
+}
+
+#[tokio::test]
+async fn a_reader_who_leaves_frees_the_log_and_a_crowd_of_one_organisation_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = Log::open(dir.path(), &Config::default()).unwrap();
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    let reading = tokio::spawn({
+        let log = log.clone();
+        async move {
+            let read = move |database: &Database| {
+                let _ = begun.send(());
+                endless(database)
+            };
+            log.read(1, read).await
+        }
+    });
+    begins.await.unwrap();
+    let crowd: Vec<_> = (0..2 * log::WAITING_MAX)
+        .map(|_| {
+            let log = log.clone();
+            tokio::spawn(async move { log.read(1, |_| Ok(())).await })
+        })
+        .collect();
+    // Refused at once, while the log is read.
+    while crowd.iter().filter(|asked| asked.is_finished()).count() < log::WAITING_MAX {
+        tokio::task::yield_now().await;
+    }
+    let other = tokio::spawn({
+        let log = log.clone();
+        async move { log.read(2, |_| Ok(())).await }
+    });
+    reading.abort();
+    assert!(other.await.unwrap().is_ok());
+    let mut refused = 0;
+    for asked in crowd {
+        refused += usize::from(matches!(asked.await.unwrap(), Err(Error::Busy)));
+    }
+    assert_eq!(refused, log::WAITING_MAX);
+}

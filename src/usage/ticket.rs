@@ -1,8 +1,8 @@
 //! The entry of a request while it is served.
 //!
-//! A handler knows what it does, and the layers above it know who asked and how it ended. So the entry goes
-//! along with the task: code at any depth adds what it knows by the functions of this file, and what is served
-//! outside of a request adds to nothing. When the last holder of the ticket drops it, the entry is written.
+//! A handler knows what it does, and the layers above it know who asked and how it ended. So the entry travels with
+//! the task: code at any depth adds what it knows by the functions of this file; work done outside a request is not
+//! logged. When the last holder of the ticket drops it, the entry is written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
@@ -12,6 +12,9 @@ use uuid::Uuid;
 use super::entry::{CLIENT_LEFT, Endpoint, Entry, Holder, Method, Work, of_query};
 use super::message::Message;
 use super::writer::Queue;
+
+/// The status of a stream's answer.
+const SWITCHING_PROTOCOLS: u16 = 101;
 
 tokio::task_local! {
     static CURRENT: Ticket;
@@ -41,6 +44,12 @@ impl Draft {
         }
     }
 
+    fn method(&mut self, method: Method) {
+        if let About::Request { method: known, .. } = &mut self.about {
+            *known = Some(method);
+        }
+    }
+
     fn worked(&mut self, work: Work) {
         self.work.audio_seconds += work.audio_seconds;
         self.work.characters += work.characters;
@@ -51,7 +60,8 @@ impl Draft {
 
 enum About {
     /// A request, which is logged if its holder is known.
-    Request { route: Route, holder: Option<Holder>, created: SystemTime, is_async: bool },
+    /// `method` is that of its answer; `None` before.
+    Request { route: Route, holder: Option<Holder>, created: SystemTime, method: Option<Method> },
     /// More about one that was answered before.
     Later,
 }
@@ -66,7 +76,7 @@ pub struct Route {
 impl Ticket {
     pub(super) fn new(queue: Queue, id: Uuid, route: Route) -> Self {
         let created = SystemTime::now();
-        Self::with(queue, id, About::Request { route, holder: None, created, is_async: false })
+        Self::with(queue, id, About::Request { route, holder: None, created, method: None })
     }
 
     /// For work on a request that is logged already.
@@ -81,7 +91,12 @@ impl Ticket {
 
     /// The status of the answer.
     pub fn answered(&self, code: u16) {
-        self.change(|draft| draft.code = Some(code));
+        self.change(|draft| {
+            draft.code = Some(code);
+            if code == SWITCHING_PROTOCOLS {
+                draft.method(Method::Streaming);
+            }
+        });
     }
 
     /// As [`held_by`].
@@ -105,13 +120,8 @@ impl Drop for Open {
         let (id, work, code) = (draft.id, std::mem::take(&mut draft.work), draft.code);
         let message = match &mut draft.about {
             About::Request { holder: None, .. } => return,
-            About::Request { route, holder: Some(holder), created, is_async } => {
-                let code = code.unwrap_or(CLIENT_LEFT);
-                let method = match code {
-                    101 => Method::Streaming,
-                    _ if *is_async => Method::Async,
-                    _ => Method::Sync,
-                };
+            About::Request { route, holder: Some(holder), created, method } => {
+                let (code, method) = (code.unwrap_or(CLIENT_LEFT), method.unwrap_or(Method::Sync));
                 let (tags, features) = of_query(&route.query);
                 Message::Add(Box::new(Entry {
                     id,
@@ -153,11 +163,7 @@ pub fn held_by(holder: Holder) {
 
 /// The request is answered later, to a callback.
 pub fn is_async() {
-    note(|draft| {
-        if let About::Request { is_async, .. } = &mut draft.about {
-            *is_async = true;
-        }
-    });
+    note(|draft| draft.method(Method::Async));
 }
 
 /// Work was done for the request; of several works, seconds and characters add up.
@@ -165,7 +171,7 @@ pub fn worked(work: Work) {
     note(|draft| draft.worked(work));
 }
 
-/// The request ended like this after its answer.
+/// The request ended like this after its answer: a job with this status, a stream as a request of it would have.
 pub fn ended(code: u16) {
     note(|draft| draft.code = Some(code));
 }

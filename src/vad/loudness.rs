@@ -43,11 +43,9 @@ const FALLS_PER_SECOND: std::ops::RangeInclusive<f32> = 1.2..=7.0;
 pub fn speech_like(levels: &[f32], accounted: &[Range<f64>], longest: usize) -> Vec<Range<usize>> {
     let mut is_free = vec![true; levels.len()];
     for span in accounted {
-        let [start, end] = [span.start, span.end].map(|at| (at.max(0.0) * PER_SECOND as f64) as usize);
-        is_free
-            .get_mut(start.min(levels.len())..end.clamp(start, levels.len()))
-            .unwrap_or_default()
-            .fill(false);
+        let [start, end] =
+            [span.start, span.end].map(|at| ((at.max(0.0) * PER_SECOND as f64) as usize).min(levels.len()));
+        is_free.get_mut(start..end).unwrap_or_default().fill(false);
     }
     let smoothed = smoothed(levels);
     let is_loud = is_loud(levels, &smoothed);
@@ -195,6 +193,7 @@ mod tests {
         assert_eq!(found(&levels, &[4.0..12.0]), []);
         assert_eq!(found(&levels, &[4.0..8.0]), [(8.0, 11.3)]);
         assert_eq!(found(&levels, &[4.0..8.0, 8.5..12.0]), [], "too short");
+        assert_eq!(found(&levels, &[4.0..12.0, 21.0..22.0]), [], "beyond the end");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::sealing::Sealer;
 use super::{Config, Error, name};
-use crate::state;
+use crate::{clock, state};
 
 const FOLDER: &str = "voices";
 const KEY: &str = "voices.key";
@@ -194,7 +194,7 @@ impl Voices {
     pub fn add(&self, tenant: u64, name: &str, embedding: Vec<f32>) -> Result<Voice, Error> {
         let name = self.check(tenant, name)?;
         let id = Uuid::new_v4();
-        let created_unix_ms = unix_ms(SystemTime::now());
+        let created_unix_ms = clock::now();
         let content = Content { name, created_unix_ms, embedding };
         // Numbers and texts always serialize.
         let plain = serde_json::to_vec(&content).unwrap_or_default();
@@ -287,11 +287,6 @@ impl Content {
         let created = UNIX_EPOCH + Duration::from_millis(self.created_unix_ms);
         Voice { id, name: self.name, created, embedding: self.embedding }
     }
-}
-
-fn unix_ms(time: SystemTime) -> u64 {
-    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(elapsed.as_millis()).unwrap_or_default()
 }
 
 /// A voice's file.

@@ -160,13 +160,10 @@ test('downloads are what the server itself would write', async () => {
     return [file.suggestedFilename(), readFileSync(await file.path(), 'utf8')];
   };
   for (const [name, format] of [['SRT', 'srt'], ['VTT', 'vtt']]) {
-    const form = new FormData();
-    form.set('file', new Blob([readFileSync(speech('austen_0870.wav'))]), 'a.wav');
-    form.set('model', 'whisper-1');
-    form.set('response_format', format);
-    const headers = { authorization: `Bearer ${key}` };
-    const own = await fetch(`${server}/v1/audio/transcriptions`, { method: 'POST', headers, body: form });
-    assert.deepEqual(await kept(name), [`austen_0870.${format}`, await own.text()]);
+    const fields = [`file=@${speech('austen_0870.wav')}`, 'model=whisper-1', `response_format=${format}`];
+    const { stdout: own } = await run('curl', ['--fail', '--silent', `${server}/v1/audio/transcriptions`,
+      '--header', `Authorization: Bearer ${key}`, ...fields.flatMap((field) => ['--form', field])]);
+    assert.deepEqual(await kept(name), [`austen_0870.${format}`, own]);
   }
   const [, json] = await kept('JSON');
   const [, text] = await kept('Text');

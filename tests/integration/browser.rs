@@ -106,6 +106,11 @@ async fn the_playground_transcribes_and_shows_what_was_said() {
 }
 
 #[tokio::test]
+async fn the_playground_shows_an_hour_and_is_used_by_the_keyboard() {
+    spec("playground-hour", Browser::chromium(), &[]).await;
+}
+
+#[tokio::test]
 async fn live_speech_is_shown_as_it_is_heard() {
     spec("live", Browser::chromium(), &[]).await;
 }

@@ -24,3 +24,24 @@ async fn a_chat_model_fills_in_the_visitors_form() {
 async fn a_server_without_agents_says_how_to_switch_them_on() {
     spec("agent-off", Browser::chromium(), &[("VERBATIM_STS__ENABLED", "false")]).await;
 }
+
+#[tokio::test]
+async fn hostile_texts_neither_run_nor_become_markup() {
+    spec("hostile", Browser::chromium(), &[]).await;
+    spec("hostile-pages", Browser::chromium(), &[]).await;
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_get_nothing() {
+    spec("cross-site", Browser::chromium(), &[]).await;
+}
+
+#[tokio::test]
+async fn pages_are_for_keyboards_and_screen_readers_too() {
+    spec("access", Browser::chromium(), &[]).await;
+}
+
+#[tokio::test]
+async fn firefox_opens_all_pages_and_talks() {
+    spec("firefox-pages", Browser::firefox(), &[]).await;
+}

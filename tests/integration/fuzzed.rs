@@ -57,6 +57,131 @@ proptest! {
     }
 }
 
+/// A form of known and unknown fields, its first byte being the size of its pieces.
+fn form() -> impl Strategy<Value = Vec<u8>> {
+    let name = prop_oneof![
+        4 => Just("file".to_owned()),
+        8 => proptest::sample::select(vec![
+            "model", "language", "prompt", "temperature", "response_format", "timestamp_granularities[]", "include[]",
+            "stream", "chunking_strategy[type]", "known_speaker_names[]", "known_speaker_references[]",
+        ]).prop_map(str::to_owned),
+        1 => "[ -~]{0,12}",
+    ];
+    let value = prop_oneof![
+        "whisper-1|en|es|xx|0|0\\.5|1|nan|json|text|verbose_json|srt|word|segment|logprobs|true|auto|server_vad",
+        "data:audio/wav;base64,[A-Za-z0-9+/]{0,12}=?",
+        "\\PC{0,12}",
+        Just("--x--\r\n".to_owned()),
+    ];
+    let field = (name, value, any::<bool>()).prop_map(|(name, value, is_file)| {
+        let file = if is_file { "; filename=\"a\"\r\ncontent-type: audio/wav" } else { "" };
+        format!("--x\r\ncontent-disposition: form-data; name=\"{name}\"{file}\r\n\r\n{value}\r\n")
+    });
+    (any::<u8>(), proptest::collection::vec(field, 0..6))
+        .prop_map(|(size, fields)| [&[size][..], fields.concat().as_bytes(), b"--x--\r\n"].concat())
+}
+
+/// Claims, more or less as the server makes them.
+fn claims() -> impl Strategy<Value = String> {
+    let time =
+        prop_oneof!["1[78]0000[0-9]{4}", "-?[0-9]{1,20}", Just("1e300".to_owned()), Just("null".to_owned())];
+    let organisation =
+        prop_oneof![Just("00000000-0000-0000-0000-000000000007".to_owned()), "[0-9a-f-]{0,36}"];
+    ("[a-z2-7]{0,10}", organisation, "[a-z:, ]{0,20}", time.clone(), time).prop_map(|(sub, aud, scope, iat, exp)| {
+        format!(
+            r#"{{"sub":"{sub}","aud":"{aud}","scope":"{scope}","iat":{iat},"exp":{exp},"jti":"00000000-0000-0000-0000-000000000000"}}"#
+        )
+    })
+}
+
+/// Messages of the sockets, with values likely and unlikely.
+fn message() -> impl Strategy<Value = String> {
+    let kind = proptest::sample::select(vec![
+        "KeepAlive",
+        "Finalize",
+        "CloseStream",
+        "Configure",
+        "ForceEndTurn",
+        "Speak",
+        "Flush",
+        "Clear",
+        "Close",
+        "Settings",
+        "InjectUserMessage",
+        "InjectAgentMessage",
+        "UpdatePrompt",
+        "UpdateThink",
+        "UpdateSpeak",
+        "UpdateListen",
+        "FunctionCallResponse",
+        "Dtmf",
+        "PlaybackMark",
+        "PageContext",
+        "session.update",
+        "transcription_session.update",
+        "input_audio_buffer.append",
+        "input_audio_buffer.commit",
+        "input_audio_buffer.clear",
+        "",
+    ]);
+    let member = proptest::sample::select(vec![
+        "channel",
+        "features",
+        "processors",
+        "keyterms",
+        "thresholds",
+        "language_hints",
+        "numerals",
+        "text",
+        "audio",
+        "agent",
+        "think",
+        "speak",
+        "listen",
+        "prompt",
+        "message",
+        "behavior",
+        "content",
+        "digit",
+        "name",
+        "id",
+        "session",
+        "event_id",
+    ]);
+    (kind, proptest::collection::vec((member, json()), 0..4)).prop_map(|(kind, members)| {
+        let members: String = members.iter().map(|(name, value)| format!(r#","{name}":{value}"#)).collect();
+        format!(r#"{{"type":"{kind}"{members}}}"#)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_form_is_answered(form in form(), noise in any::<Vec<u8>>(), at in any::<proptest::sample::Index>()) {
+        bodies::form(&form);
+        bodies::form(&form[..at.index(form.len())]);
+        let mut damaged = form.clone();
+        damaged[at.index(form.len())] ^= 1;
+        bodies::form(&damaged);
+        bodies::form(&noise);
+    }
+
+    #[test]
+    fn any_token_is_answered(claims in claims(), noise in any::<Vec<u8>>(), cut in any::<proptest::sample::Index>()) {
+        bodies::token(claims.as_bytes());
+        bodies::token(&claims.as_bytes()[..cut.index(claims.len() + 1)]);
+        bodies::token(&noise);
+    }
+
+    #[test]
+    fn any_message_is_answered(message in message(), json in json(), noise in any::<Vec<u8>>()) {
+        bodies::message(message.as_bytes());
+        bodies::message(json.as_bytes());
+        bodies::message(&noise);
+    }
+}
+
 /// The first bytes of a small file in each container.
 fn files() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/fixtures");

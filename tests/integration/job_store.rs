@@ -1,5 +1,7 @@
 //! The contract of every [`Store`], with a clock that the test owns; and jobs across restarts.
 
+mod attempts;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -473,7 +475,7 @@ async fn jobs_of_the_first_format_are_read_and_keys_are_their_tenants_own() {
             "DROP INDEX jobs_idempotency; ALTER TABLE jobs DROP COLUMN idempotency_key;
              ALTER TABLE jobs DROP COLUMN fingerprint; ALTER TABLE jobs DROP COLUMN sha256;
              ALTER TABLE jobs DROP COLUMN decoding; ALTER TABLE jobs DROP COLUMN interruptions;
-             ALTER TABLE jobs DROP COLUMN media_type; PRAGMA user_version = 1;",
+             ALTER TABLE jobs DROP COLUMN media_type; DROP TABLE attempts; PRAGMA user_version = 1;",
         )
         .unwrap();
     drop(database);

@@ -12,6 +12,8 @@ mod command_stream;
 mod commands;
 mod confidential;
 mod configured;
+mod console;
+mod console_management;
 mod console_pages;
 #[path = "../contract/mod.rs"]
 mod contract;
@@ -72,6 +74,7 @@ mod standing_still;
 mod stopping;
 mod streams;
 mod sts;
+mod surfaces;
 mod synthetic;
 mod tones;
 mod turns;

@@ -24,7 +24,7 @@ fn file(number: i16, seconds: f64) -> Vec<u8> {
 }
 
 /// A form of text fields and files; a file has an empty name.
-fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
+pub fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
     let mut form = Vec::new();
     for (name, value) in fields {
         let file = if *name == "file" { "; filename=\"a.wav\"\r\nContent-Type: audio/wav" } else { "" };
@@ -35,7 +35,7 @@ fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
     form
 }
 
-fn post(server: &TestServer, path: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
+pub fn post(server: &TestServer, path: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
     let form = format!("multipart/form-data; boundary={BOUNDARY}");
     client().post(server.url(path)).bearer_auth(&server.key).header("content-type", form).body(body)
 }
@@ -97,6 +97,25 @@ async fn a_file_is_transcribed_in_each_format() {
 }
 
 #[tokio::test]
+async fn fields_without_effect_and_damaged_audio_are_warned_of_in_every_format() {
+    let server = TestServer::start(Setup::default()).await;
+    let (whole, cut) = (file(7, 1.0), file(7, 4.0));
+    let fields = [("colour", "red"), ("languages[]", "es"), ("language", "en")];
+    let (_, body) = answer(transcribe(&server, &whole, &fields)).await;
+    let warnings = body["warnings"].to_string();
+    assert!(warnings.contains("`colour`") && warnings.contains("`languages`"), "{body}");
+    for format in ["text", "srt", "vtt"] {
+        let fields = [("colour", "red"), ("response_format", format)];
+        let sent = transcribe(&server, &cut[..cut.len() / 2], &fields).send().await.expect("an answer");
+        assert_eq!(sent.status(), 200, "{format}");
+        let warnings = sent.headers().get_all("x-verbatim-warning").iter();
+        let warnings: Vec<_> = warnings.map(|warning| warning.to_str().expect("text")).collect();
+        assert!(warnings.iter().any(|warning| warning.contains("`colour`")), "{format}: {warnings:?}");
+        assert!(warnings.iter().any(|warning| warning.contains("breaks off")), "{format}: {warnings:?}");
+    }
+}
+
+#[tokio::test]
 async fn fields_come_in_any_order_and_unknown_ones_are_ignored() {
     let server = TestServer::start(Setup::default()).await;
     let audio = file(8, 1.0);
@@ -129,8 +148,8 @@ async fn the_text_is_streamed_as_it_becomes_final() {
     let server = TestServer::start(Setup { gate: Some(gate), ..Setup::default() }).await;
     // Two windows: the first may be recognised now, the second later.
     open.send(()).expect("the model waits");
-    let mut response =
-        transcribe(&server, &file(7, 40.0), &[("stream", "true")]).send().await.expect("events");
+    let fields = [("stream", "true"), ("prompt", "Jane Austen, 1811")];
+    let mut response = transcribe(&server, &file(7, 40.0), &fields).send().await.expect("events");
     assert_eq!(response.headers()["content-type"], "text/event-stream; charset=utf-8");
     let first = response.chunk().await.expect("readable").expect("an event");
     assert_eq!(first, "data: {\"type\":\"transcript.text.delta\",\"delta\":\"Number 7.\"}\n\n");
@@ -150,7 +169,9 @@ async fn the_text_is_streamed_as_it_becomes_final() {
         (&events[1]["type"], &events[1]["text"]),
         (&json!("transcript.text.done"), &json!("Number 7. Number 7."))
     );
-    assert_eq!((events.len(), &events[1]["usage"]["input_tokens"]), (2, &json!(2000)));
+    let usage = &events[1]["usage"];
+    assert_eq!((events.len(), &usage["input_tokens"]), (2, &json!(2003)));
+    assert_eq!(usage["input_token_details"], json!({"text_tokens": 3, "audio_tokens": 2000}));
 }
 
 #[tokio::test]

@@ -71,6 +71,11 @@ impl Program {
         format!("http://{}{path}", self.address)
     }
 
+    /// The id of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// The log so far.
     pub fn log(&self) -> String {
         self.log.lock().expect("no test panics here").clone()

@@ -13,7 +13,9 @@ from pathlib import Path
 ADDRESS, KEY, FOLDER = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 SOCKETS = ADDRESS.replace("http", "ws", 1)
 TEXT = "The quick brown fox jumps over the lazy dog. The office is open on Monday, please call again tomorrow morning."
-WAIT = 120
+WAIT = 200
+# A busy machine may need longer for a piece than the plugins wait: LiveKit's 10 s, Pipecat's 3 s.
+PATIENCE = 60
 
 
 class Heard:
@@ -49,15 +51,17 @@ async def livekit(name, stream):
 
 
 async def livekit_all():
+    from livekit.agents import APIConnectOptions
     from livekit.agents.utils import http_context
     from livekit.plugins import deepgram, openai
 
+    patient = APIConnectOptions(timeout=PATIENCE)
     async with http_context.open():
         wire = deepgram.TTS(api_key=KEY, base_url=ADDRESS + "/v1/speak")
-        await livekit("livekit-request", wire.synthesize(TEXT))
+        await livekit("livekit-request", wire.synthesize(TEXT, conn_options=patient))
         # Twice over one connection, the first as a chat model writes.
         for name, parts in ("livekit-stream", TEXT.replace(" ", " \0").split("\0")), ("livekit-again", [TEXT]):
-            stream = wire.stream()
+            stream = wire.stream(conn_options=patient)
             for part in parts:
                 stream.push_text(part)
             stream.end_input()
@@ -65,7 +69,7 @@ async def livekit_all():
         await wire.aclose()
         for name, model in ("livekit-openai", {}), ("livekit-openai-tts-1", {"model": "tts-1", "response_format": "wav"}):
             speaker = openai.TTS(api_key=KEY, base_url=ADDRESS + "/v1", **model)
-            await livekit(name, speaker.synthesize(TEXT))
+            await livekit(name, speaker.synthesize(TEXT, conn_options=patient))
             await speaker.aclose()
 
 
@@ -112,10 +116,12 @@ async def pipecat_all():
     from pipecat.services.deepgram.tts import DeepgramHttpTTSService, DeepgramTTSService
     from pipecat.services.openai.tts import OpenAITTSService
 
-    await pipecat("pipecat-stream", DeepgramTTSService(api_key=KEY, base_url=SOCKETS))
+    patient = {"stop_frame_timeout_s": PATIENCE}
+    await pipecat("pipecat-stream", DeepgramTTSService(api_key=KEY, base_url=SOCKETS, **patient))
     async with aiohttp.ClientSession() as session:
-        await pipecat("pipecat-request", DeepgramHttpTTSService(api_key=KEY, base_url=ADDRESS, aiohttp_session=session))
-    await pipecat("pipecat-openai", OpenAITTSService(api_key=KEY, base_url=ADDRESS + "/v1"))
+        service = DeepgramHttpTTSService(api_key=KEY, base_url=ADDRESS, aiohttp_session=session, **patient)
+        await pipecat("pipecat-request", service)
+    await pipecat("pipecat-openai", OpenAITTSService(api_key=KEY, base_url=ADDRESS + "/v1", **patient))
 
 
 warnings.simplefilter("ignore")

@@ -9,6 +9,7 @@ use super::wire::{Alternative, Channel, Message, Metadata, Results, ResultsMetad
 use crate::api::answer::{format_options, model_info, search, warnings, word};
 use crate::api::parameters::{LiveParameters, Parameters, Redaction};
 use crate::api::wire;
+use crate::clock::rfc3339;
 use crate::engine::ModelInfo;
 use crate::figures::{Probability, Seconds};
 use crate::format::redact::Redactor;
@@ -143,7 +144,7 @@ pub fn metadata(asked: &Asked, heard: &Heard, model: &ModelInfo) -> Message {
         transaction_key: "deprecated",
         request_id: asked.request_id,
         sha256: data_encoding::HEXLOWER.encode(&heard.sha256),
-        created: humantime::format_rfc3339_millis(asked.created).to_string(),
+        created: rfc3339(asked.created),
         duration: Seconds::of_audio(heard.duration_seconds),
         channels: heard.source_channels,
         models: [model.uuid],

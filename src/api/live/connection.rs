@@ -65,6 +65,7 @@ impl<'a> Connection<'a> {
     pub async fn run(mut self: Box<Self>, stop: CancellationToken) {
         let _active = Active::new();
         let left = self.converse(&stop).await;
+        left.log(&[UNDELIVERED]);
         let (code, reason) = left.told();
         tracing::info!(code, reason, seconds = self.session.duration(), "stream ended");
         // Releases the engine's capacity before the closing handshake.

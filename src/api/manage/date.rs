@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-/// `None` if it is neither, or before 1970.
+use crate::clock::is_writable;
+
+/// `None` if it is neither, before 1970, or in UTC after the year 9999.
 pub fn parse(text: &str) -> Option<SystemTime> {
     let text = text.trim();
     if text.len() == "2027-01-31".len() {
@@ -19,7 +21,8 @@ pub fn parse(text: &str) -> Option<SystemTime> {
     let (hours, minutes): (u64, u64) = (two_digits(hours)?, two_digits(minutes)?);
     let offset_by = Duration::from_secs((hours * 60 + minutes) * 60);
     let time = if offset.starts_with('+') { utc.checked_sub(offset_by) } else { utc.checked_add(offset_by) };
-    time.filter(|time| *time >= SystemTime::UNIX_EPOCH && hours < 24 && minutes < 60)
+    let is_time = |time: &SystemTime| *time >= SystemTime::UNIX_EPOCH && is_writable(*time);
+    time.filter(|time| is_time(time) && hours < 24 && minutes < 60)
 }
 
 fn two_digits(text: &str) -> Option<u64> {
@@ -52,6 +55,7 @@ mod tests {
             "2027-01-31T12:00:00+2",
             "2027-01-31T12:00:00+24:00",
             "1970-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:59-05:00",
             "éééééééééééé",
             "2027-01-31T12:00:00+0a:00",
         ] {

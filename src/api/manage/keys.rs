@@ -13,6 +13,7 @@ use super::project::{Message, manager};
 use crate::api::error;
 use crate::api::json_body::read;
 use crate::api::services::Services;
+use crate::clock::rfc3339;
 use crate::http::{Failure, Request, Response, json};
 use crate::keys::{Key, KeyId, NewKey, Permission, Scopes, public_id};
 
@@ -90,14 +91,13 @@ struct MemberAndKey<'a> {
 
 impl<'a> ApiKey<'a> {
     fn of(key: &'a Key) -> Self {
-        let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
         Self {
             api_key_id: public_id::of_key(&key.id),
             comment: &key.label,
             scopes: key.scopes.words().collect(),
             tags: &key.tags,
-            created: time(key.created),
-            expiration_date: key.expires.map(time),
+            created: rfc3339(key.created),
+            expiration_date: key.expires.map(rfc3339),
         }
     }
 }
@@ -155,7 +155,7 @@ pub(super) async fn create(services: Arc<Services>, request: Request) -> Result<
     let new = understood(asked, SystemTime::now())?;
     let made = services.authenticator.keys().with_store(move |store| {
         let keys = store.of_organisation(caller.tenant)?;
-        // It was there a moment ago; another request may have deleted it.
+        // Another request may have deleted the caller's key since it was verified.
         let maker = keys.iter().find(|key| key.id == caller.key).ok_or(crate::keys::Error::Escalation)?;
         let expires = new.expires.or(maker.expires);
         store.insert_for(maker, NewKey { expires, ..new })

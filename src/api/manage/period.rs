@@ -6,6 +6,7 @@ use url::form_urlencoded;
 
 use super::date;
 use crate::api::error;
+use crate::clock::rfc3339_seconds;
 use crate::http::Failure;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -73,7 +74,7 @@ fn is_date(text: &str) -> bool {
 
 /// `time` as a date in UTC.
 pub fn day(time: SystemTime) -> String {
-    let text = humantime::format_rfc3339_seconds(time).to_string();
+    let text = rfc3339_seconds(time);
     text.split_once('T').map_or(text.clone(), |(day, _)| day.to_owned())
 }
 

@@ -13,6 +13,7 @@ use super::period::Period;
 use super::project::manager;
 use crate::api::error;
 use crate::api::services::Services;
+use crate::clock::rfc3339;
 use crate::http::{Caller, Failure, Request, Response, json};
 use crate::keys::{Permission, public_id};
 use crate::usage::{Filter, Row};
@@ -77,7 +78,6 @@ struct One {
 
 impl Logged {
     fn of(row: Row, tenant: u64) -> Self {
-        let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
         let details = Details {
             duration: row.audio_seconds,
             total_audio: row.audio_seconds * f64::from(row.channels.max(1)),
@@ -93,12 +93,12 @@ impl Logged {
         Self {
             request_id: row.id,
             project_uuid: public_id::of_organisation(tenant),
-            created: time(row.created),
+            created: rfc3339(row.created),
             path: row.path,
             api_key_id: row.key,
             code: row.code,
             deployment: filter::DEPLOYMENT,
-            response: Answered { code: row.code, completed: time(completed), details },
+            response: Answered { code: row.code, completed: rfc3339(completed), details },
         }
     }
 }

@@ -47,6 +47,7 @@ pub async fn stream(
     let engine = wanted.model.transcriber().engine();
     let admitted =
         decode((&services, engine), file, decode_options, whose, &origin).await.map_err(of_file)?;
+    admitted.log(engine.model());
     // Bounded by the text of one file.
     let (sender, receiver) = unbounded_channel();
     let work = async move {

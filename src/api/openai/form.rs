@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::stream::{self, Stream, StreamExt as _};
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use multer::Multipart;
@@ -16,6 +16,9 @@ use crate::http::{Body, BodyError, Buffered, Failure, Joined, Keeping, Room};
 
 /// Fields of a form, known or not.
 const FIELDS_MAX: usize = 1000;
+/// Names of unknown fields that are kept, and the characters of each.
+const OTHERS_MAX: usize = 20;
+const NAME_CHARACTERS_MAX: usize = 64;
 /// The length of a text field.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 /// The length of a clip of a speaker, as a data URL: 10 s of uncompressed audio.
@@ -30,6 +33,8 @@ pub struct Form {
     pub file: Fetched,
     /// The other fields that are known, in the order in which they came.
     pub fields: Vec<Field>,
+    /// The names of others: the first [`OTHERS_MAX`].
+    pub others: Vec<String>,
 }
 
 /// A text field.
@@ -64,35 +69,69 @@ pub fn boundary(headers: &HeaderMap) -> Result<String, Failure> {
 /// 400 for a form that breaks off or that lacks its file, 408, 413, 429 and 503 as for any body.
 pub async fn read(body: Body, boundary: String, known: &[&str]) -> Result<Form, Failure> {
     let mut chunks = body.chunks()?;
-    let head = AtomicUsize::new(0);
-    let (kept, mut room) = (chunks.keep(), chunks.room());
-    let parts = {
-        let pieces = stream::unfold(&mut chunks, |chunks| async {
-            // `multer` reads on as long as more is ready, and would hold the form a second time.
-            tokio::task::yield_now().await;
-            let piece: Result<Bytes, Box<dyn std::error::Error + Send + Sync>> = match chunks.next().await {
-                Ok(piece) => {
-                    let piece = piece?;
-                    // It searches all that it holds for the end of a head, again for each piece.
-                    let before = head.fetch_add(piece.len(), Relaxed);
-                    if before > HEAD_BYTES_MAX { Err(HeadTooLong.into()) } else { Ok(piece) }
-                }
-                Err(error) => Err(error.into()),
-            };
-            Some((piece, chunks))
-        });
-        parts(Multipart::new(pieces, boundary), &head, known, (kept, &mut room)).await
-    };
-    let (file, fields) = parts?;
-    // Bytes after the last boundary mean nothing (RFC 2046, section 5.1.1); the connection goes on after them.
+    let kept = (chunks.keep(), chunks.room());
+    let pieces = stream::unfold(&mut chunks, |chunks| async {
+        let piece = chunks.next().await.transpose()?;
+        Some((piece, chunks))
+    });
+    let parts = gather(pieces, boundary, known, kept).await?;
+    // What follows the last boundary means nothing, and the connection goes on after it.
     while chunks.next().await?.is_some() {}
-    let file =
-        file.ok_or_else(|| invalid("file", "You must provide a file: the field `file` of the form."))?;
-    let bytes = file.bytes();
-    if bytes.is_empty() {
-        return Err(invalid("file", "The file is empty."));
+    parts.form()
+}
+
+/// As [`read`], of pieces that are here already.
+///
+/// # Errors
+/// As [`read`].
+pub async fn of_pieces(pieces: Vec<Bytes>, boundary: &str, known: &[&str]) -> Result<Form, Failure> {
+    let pieces = stream::iter(pieces.into_iter().map(Ok));
+    gather(pieces, boundary.to_owned(), known, Keeping::alone()).await?.form()
+}
+
+/// The parts of a form.
+struct Parts {
+    file: Option<Buffered>,
+    fields: Vec<Field>,
+    others: Vec<String>,
+    room: Room,
+}
+
+impl Parts {
+    fn form(self) -> Result<Form, Failure> {
+        let file = self
+            .file
+            .ok_or_else(|| invalid("file", "You must provide a file: the field `file` of the form."))?;
+        let bytes = file.bytes();
+        if bytes.is_empty() {
+            return Err(invalid("file", "The file is empty."));
+        }
+        let file = Fetched { bytes, held: Box::new((file, self.room)) };
+        Ok(Form { file, fields: self.fields, others: self.others })
     }
-    Ok(Form { file: Fetched { bytes, held: Box::new((file, room)) }, fields })
+}
+
+async fn gather(
+    pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send,
+    boundary: String,
+    known: &[&str],
+    (kept, mut room): (Keeping, Room),
+) -> Result<Parts, Failure> {
+    let head = AtomicUsize::new(0);
+    let pieces = pieces.then(|piece| async {
+        // `multer` reads on as long as more is ready, and would hold the form a second time.
+        tokio::task::yield_now().await;
+        let piece: Result<Bytes, Box<dyn std::error::Error + Send + Sync>> = match piece {
+            // It searches all that it holds for the end of a head, again for each piece.
+            Ok(piece) if head.fetch_add(piece.len(), Relaxed) > HEAD_BYTES_MAX => Err(HeadTooLong.into()),
+            Ok(piece) => Ok(piece),
+            Err(error) => Err(error.into()),
+        };
+        piece
+    });
+    let form = Multipart::new(pieces, boundary);
+    let (file, fields, others) = parts(form, &head, known, (kept, &mut room)).await?;
+    Ok(Parts { file, fields, others, room })
 }
 
 async fn parts(
@@ -100,11 +139,14 @@ async fn parts(
     head: &AtomicUsize,
     known: &[&str],
     (kept, room): (Keeping, &mut Room),
-) -> Result<(Option<Buffered>, Vec<Field>), Failure> {
+) -> Result<(Option<Buffered>, Vec<Field>, Vec<String>), Failure> {
     let (mut unused, mut file, mut fields, mut left) = (Some(kept), None, Vec::new(), KEPT_BYTES_MAX);
+    let mut others: Vec<String> = Vec::new();
     for _ in 0..FIELDS_MAX {
         head.store(0, Relaxed);
-        let Some(mut part) = form.next_field().await.map_err(refused)? else { return Ok((file, fields)) };
+        let Some(mut part) = form.next_field().await.map_err(refused)? else {
+            return Ok((file, fields, others));
+        };
         let (name, key) = part.name().map(split).unwrap_or_default();
         let most = match name.as_str() {
             "file" => {
@@ -118,7 +160,11 @@ async fn parts(
             }
             "known_speaker_references" => CLIP_BYTES_MAX,
             name if known.contains(&name) => TEXT_BYTES_MAX,
-            _ => {
+            name => {
+                let name: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
+                if others.len() < OTHERS_MAX && !name.is_empty() && !others.contains(&name) {
+                    others.push(name);
+                }
                 while next(&mut part, head).await?.is_some() {}
                 continue;
             }

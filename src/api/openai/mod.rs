@@ -21,6 +21,18 @@ pub mod speech;
 mod transcriptions;
 mod wire;
 
+use bytes::Bytes;
+
+use crate::engine::{ModelInfo, Task};
+
 pub(super) use models::{list, one};
 pub(super) use request::RESPONSE_FORMATS;
 pub(super) use transcriptions::{transcribe, translate};
+
+/// Whether these pieces of a body are a form that asks for a transcript, for tests that send anything.
+pub async fn asks_for_transcript(pieces: Vec<Bytes>, boundary: &str, model: &ModelInfo) -> bool {
+    match form::of_pieces(pieces, boundary, request::FIELDS).await {
+        Ok(form) => request::Asked::parse(form.fields, Task::Transcribe, model).is_ok(),
+        Err(_) => false,
+    }
+}

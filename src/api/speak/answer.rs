@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::super::readiness::Active;
 use super::super::services::Services;
 use crate::http::{Failure, Response};
+use crate::share::Turn;
 use crate::speech::encode::{self, Encoder, Format};
 use crate::speech::{Manner, Utterance, VOICE_RATE};
 use crate::telemetry::metrics;
@@ -166,7 +167,8 @@ impl Speaking {
                 None => self.utterance.next().await.transpose()?,
             };
             self.samples += samples.as_ref().map_or(0, |samples| samples.len() as u64);
-            let (encoder, bytes) = encoded(encoder, samples).await?;
+            let turn = self.utterance.turn().await?;
+            let (encoder, bytes) = encoded(encoder, samples, turn).await?;
             self.encoder = encoder;
             if !bytes.is_empty() {
                 return Ok(Some(bytes));
@@ -176,12 +178,15 @@ impl Speaking {
     }
 }
 
-/// Encodes `samples`, or ends the stream. Some codecs take a good part of real time, so none runs on a task's thread.
+/// Encodes `samples`, or ends the stream. Some codecs take a good part of real time, so none runs on a task's thread,
+/// and each waits for its `turn`.
 async fn encoded(
     mut encoder: Encoder,
     samples: Option<Vec<f32>>,
+    turn: Turn,
 ) -> Result<(Option<Encoder>, Vec<u8>), BoxError> {
     let work = move || -> Result<_, encode::Error> {
+        let _turn = turn;
         match samples {
             Some(samples) => {
                 let bytes = encoder.push(&samples)?;

@@ -19,8 +19,8 @@ use crate::http::{Caller, Failure, Request, Response, json};
 use crate::jobs::{self, JobId};
 use crate::usage;
 
-/// The name of a job's voice, in its kept query. No job of another kind has one.
-const ACCEPTED_VOICE: &str = "accepted_voice";
+/// The name of a job's voice, in its kept query. No job of another kind may keep it.
+pub const ACCEPTED_VOICE: &str = "accepted_voice";
 
 /// Accepts a request whose speech will be delivered. The job is on disk before its id is returned.
 ///

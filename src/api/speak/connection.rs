@@ -73,6 +73,7 @@ impl Connection {
         };
         // Withdraws what is being spoken before the closing handshake.
         self.dictation.clear();
+        left.log(&[IDLE]);
         let (code, reason) = left.told();
         tracing::info!(code, reason, "stream of text ended");
         line::close(&mut self.socket, &left).await;
@@ -83,7 +84,7 @@ impl Connection {
         loop {
             let is_silent = self.dictation.is_silent();
             if !is_silent {
-                // Who listens is not idle.
+                // A client receiving speech is not idle.
                 idle.renew();
             }
             if let Some(end) = self.end.filter(|_| is_silent) {

@@ -10,6 +10,8 @@ mod text;
 mod voices;
 mod wire;
 
+pub(super) use wire::Said;
+
 pub(super) use asyncapi::socket;
 
 use std::sync::Arc;

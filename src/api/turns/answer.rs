@@ -15,6 +15,9 @@ use crate::format::{self, FillerWords};
 use crate::live::{self, TurnEvent, TurnKind};
 use crate::transcript;
 
+/// Characters of a member's name in a warning.
+const NAME_CHARACTERS_MAX: usize = 64;
+
 /// The stream's request.
 pub struct Asked {
     pub request_id: Uuid,
@@ -160,6 +163,13 @@ fn warned(asked: &Asked, model: &ModelInfo) -> Vec<(WarningKind, String)> {
     let hints = (parameters.is_english && !parameters.language_hints.is_empty())
         .then(|| "`language_hint` had no effect on a model of English.".to_owned());
     of_others.chain(idle.chain(hints).map(|message| (WarningKind::WithoutEffect, message))).collect()
+}
+
+/// A warning about a member of `Configure`.
+pub fn without_effect(request_id: Uuid, name: &str) -> Message {
+    let name: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
+    let description = format!("`{name}` had no effect on turns.");
+    Message::Warning { request_id, code: WarningKind::WithoutEffect, description }
 }
 
 pub fn configured(asked: &Asked) -> Message {

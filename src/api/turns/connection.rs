@@ -4,16 +4,19 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Asked, Writer};
-use super::control::{Change, Control};
+use super::control::{Change, Control, Unchanged};
 use super::wire::{Message, Numbered};
 use crate::api::line::{Active, BUSY, DONE, End, IDLE, Left, Line, NO_AUDIO, NO_RESPONSE, STOPPING};
 use crate::api::{language, terms};
 use crate::http::websocket::{Message as Received, Socket};
 use crate::live::{Live, TurnProgress, TurnSession};
 
+/// Members of one `Configure` message without effect that are reported.
+const WARNINGS_MAX: usize = 20;
+
 const NOT_UNDERSTOOD: End = End(1008, "A text message was not understood.");
 
-/// The errors that clients are told in a message before the stream closes.
+/// Errors reported in an `Error` message before the stream closes.
 const FATAL: [(End, &str, &str); 5] = [
     (
         NOT_UNDERSTOOD,
@@ -53,6 +56,7 @@ impl<'a> Connection<'a> {
         let _active = Active::new();
         let left = self.converse(&stop).await;
         let left = self.confess(left).await;
+        left.log(&[]);
         let (code, reason) = left.told();
         tracing::info!(code, reason, seconds = self.session.duration(), "stream ended");
         // Releases the engine's capacity before the closing handshake.
@@ -107,13 +111,14 @@ impl<'a> Connection<'a> {
 
     async fn control(&mut self, text: &str) -> Result<(), Left> {
         match Control::read(text) {
-            Some(Control::KeepAlive) => Ok(()),
-            Some(Control::ForceEndTurn) => {
+            Some(Ok(Control::KeepAlive)) => Ok(()),
+            Some(Ok(Control::ForceEndTurn)) => {
                 self.session.force_end();
                 Ok(())
             }
-            Some(Control::CloseStream) => self.finish(),
-            Some(Control::Configure(change)) => self.configure(&change).await,
+            Some(Ok(Control::CloseStream)) => self.finish(),
+            Some(Ok(Control::Configure(change))) => self.configure(&change).await,
+            Some(Err(unchanged)) => self.unchanged(unchanged).await,
             None => Err(Left::With(NOT_UNDERSTOOD)),
         }
     }
@@ -134,13 +139,20 @@ impl<'a> Connection<'a> {
                 }
                 answer::configured(&self.asked)
             }
-            Err(unchanged) => Message::ConfigureFailure {
-                request_id: self.asked.request_id,
-                code: unchanged.code,
-                description: unchanged.description,
-            },
+            Err(unchanged) => return self.unchanged(unchanged).await,
         };
+        let request_id = self.asked.request_id;
+        let idle: Vec<_> = change.without_effect(&self.asked.parameters).take(WARNINGS_MAX).collect();
+        for name in idle {
+            self.send(&answer::without_effect(request_id, name)).await?;
+        }
         self.send(&message).await
+    }
+
+    async fn unchanged(&mut self, unchanged: Unchanged) -> Result<(), Left> {
+        let Unchanged { code, description } = unchanged;
+        let request_id = self.asked.request_id;
+        self.send(&Message::ConfigureFailure { request_id, code, description }).await
     }
 
     fn finish(&mut self) -> Result<(), Left> {

@@ -1,7 +1,10 @@
 //! Text messages from clients of conversational streams. Pure.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, IgnoredAny};
 
 use crate::api::language;
 use crate::api::parameters::{self, TurnParameters};
@@ -35,6 +38,10 @@ pub struct Change {
     /// Numbers in digits.
     #[serde(default)]
     pub numerals: Option<bool>,
+    /// Anything else, which has no effect.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub others: BTreeMap<String, IgnoredAny>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
@@ -43,8 +50,15 @@ pub struct Thresholds {
     pub eot_threshold: Option<f64>,
     #[serde(default)]
     pub eager_eot_threshold: Option<f64>,
-    #[serde(default)]
+    /// A whole number, perhaps written as `6000.0`.
+    #[serde(default, deserialize_with = "whole")]
     pub eot_timeout_ms: Option<u64>,
+}
+
+fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
+    let whole = Some(number).filter(|number| number.fract() == 0.0 && *number >= 0.0);
+    whole.map(|number| Some(number as u64)).ok_or_else(|| D::Error::custom("expected a whole number"))
 }
 
 /// One term, or all of them.
@@ -97,11 +111,32 @@ impl Change {
     }
 }
 
-impl Control {
-    /// `None` if it is not a control message.
-    pub fn read(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+impl Change {
+    /// The members that mean nothing to a stream with these parameters.
+    pub fn without_effect(&self, parameters: &TurnParameters) -> impl Iterator<Item = &str> {
+        let has_hints = self.language_hints.as_ref().is_some_and(|hints| !hints.is_empty());
+        let hints = (parameters.is_english && has_hints).then_some("language_hints");
+        self.others.keys().map(String::as_str).chain(hints)
     }
+}
+
+impl Control {
+    /// `None` if it is not a control message; within, the reason why a change cannot be read.
+    pub fn read(text: &str) -> Option<Result<Self, Unchanged>> {
+        if let Ok(control) = serde_json::from_str(text) {
+            return Some(Ok(control));
+        }
+        let Ok(Tagged::Configure) = serde_json::from_str(text) else { return None };
+        let problem = serde_json::from_str::<Change>(text).err()?;
+        Some(Err(Unchanged { code: "INVALID_CONFIGURE", description: problem.to_string() }))
+    }
+}
+
+/// A `Configure` message, whatever else is in it.
+#[derive(Deserialize)]
+#[serde(tag = "type")]
+enum Tagged {
+    Configure,
 }
 
 #[cfg(test)]
@@ -122,7 +157,7 @@ mod tests {
 
     fn change(text: &str) -> Change {
         match Control::read(text) {
-            Some(Control::Configure(change)) => change,
+            Some(Ok(Control::Configure(change))) => change,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -134,11 +169,24 @@ mod tests {
             (r#"{"type":"ForceEndTurn"}"#, Control::ForceEndTurn),
             (r#"{ "type": "KeepAlive", "more": 1 }"#, Control::KeepAlive),
         ] {
-            assert_eq!(Control::read(text), Some(expected), "{text}");
+            assert_eq!(Control::read(text), Some(Ok(expected)), "{text}");
         }
-        for text in ["", "null", "{}", r#"{"type":"Finalize"}"#, r#"{"type":"Configure","thresholds":1}"#] {
+        for text in ["", "null", "{}", r#"{"type":"Finalize"}"#, "Configure"] {
             assert_eq!(Control::read(text), None, "{text}");
         }
+        for text in [
+            r#"{"type":"Configure","thresholds":1}"#,
+            r#"{"type":"Configure","numerals":"true"}"#,
+            r#"{"type":"Configure","thresholds":{"eot_timeout_ms":600.5}}"#,
+            r#"{"type":"Configure","thresholds":{"eot_timeout_ms":-1}}"#,
+        ] {
+            let code = Control::read(text).and_then(Result::err).map(|unchanged| unchanged.code);
+            assert_eq!(code, Some("INVALID_CONFIGURE"), "{text}");
+        }
+        let whole =
+            change(r#"{"type":"Configure","thresholds":{"eot_timeout_ms":6000.0},"profanity_filter":true}"#);
+        assert_eq!(whole.thresholds.and_then(|thresholds| thresholds.eot_timeout_ms), Some(6000));
+        assert!(whole.others.keys().eq(["profanity_filter"]));
     }
 
     #[test]
@@ -160,6 +208,11 @@ mod tests {
             let unchanged = change(text).apply(&mut parameters, &model()).unwrap_err();
             assert_eq!((unchanged.code, &parameters), (code, &before), "{text}");
         }
+        let mut english = TurnParameters::parse("model=flux-general-en").unwrap();
+        let hinted = change(r#"{"type":"Configure","language_hints":["en"],"diarize":true}"#);
+        assert_eq!(hinted.apply(&mut english, &model()), Ok(()));
+        assert!(hinted.without_effect(&english).eq(["diarize", "language_hints"]));
+        assert!(hinted.without_effect(&parameters).eq(["diarize"]));
         let cleared =
             r#"{"type":"Configure","keyterms":[],"language_hints":[],"thresholds":{"eot_threshold":null}}"#;
         assert_eq!(change(cleared).apply(&mut parameters, &model()), Ok(()));

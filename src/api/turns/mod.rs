@@ -9,6 +9,8 @@ mod connection;
 mod control;
 mod wire;
 
+pub(super) use control::Control;
+
 pub(super) use asyncapi::socket;
 
 use std::sync::Arc;

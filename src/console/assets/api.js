@@ -188,13 +188,10 @@ async function check() {
   try {
     const response = await fetch("/health", { cache: "no-store", credentials: "omit" });
     const health = await response.json();
-    const was = connection;
     setConnection(health.ready ? "ready" : "starting");
-    // The server has restarted, or was out of reach: the session may have ended.
-    if (was !== "ready" && health.ready) await resume();
     watch(health.ready ? HEALTH_INTERVAL_MS : RETRY_INTERVAL_MS);
-  } catch (error) {
-    if (!(error instanceof ApiError)) setConnection("stopped");
+  } catch {
+    setConnection("stopped");
     watch(RETRY_INTERVAL_MS);
   }
 }

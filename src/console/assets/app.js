@@ -4,7 +4,7 @@
 // opened (`#/NAME`, further parts in the attribute `path`) and removes it when another page is opened: its
 // `disconnectedCallback` ends what it began. A page's first element should be an `h1`, which gets the focus.
 
-import { currentConnection, currentSession, events, resume, signInByLink, signOut, watch } from "./api.js";
+import { currentSession, events, resume, signInByLink, signOut, watch } from "./api.js";
 import { element, icon, replace } from "./elements.js";
 import { signInView } from "./sign-in.js";
 import { text } from "./text.js";
@@ -101,16 +101,19 @@ function show(session) {
     location.reload();
     return;
   }
+  if (!session && isSignedIn === false) return;
   const hadSession = isSignedIn;
   isSignedIn = session !== null;
   opened = null;
+  // They say why the view changes.
+  const notes = document.querySelector(".notes");
   replace(main);
   if (isSignedIn) {
-    replace(document.body, frame());
+    replace(document.body, frame(), notes);
     open();
   } else {
     document.title = `${text.signIn.title} – ${text.name}`;
-    replace(document.body, banner, signInView({ hasEnded: hadSession === true }));
+    replace(document.body, banner, signInView({ hasEnded: hadSession === true }), notes);
   }
 }
 
@@ -122,27 +125,42 @@ function showConnection(state) {
 
 async function start() {
   banner.hidden = true;
-  const link = location.hash.startsWith(LINK) ? location.hash.slice(LINK.length) : null;
+  let link = location.hash.startsWith(LINK) ? location.hash.slice(LINK.length) : null;
   if (link !== null) history.replaceState(null, "", location.pathname);
+  /** The link as soon as the server can take it: while it starts, its answer is 503. */
+  const enterByLink = async () => {
+    if (link === null) return;
+    try {
+      await signInByLink(link);
+      link = null;
+    } catch (error) {
+      if (error.status === 0 || error.status === 503) return;
+      link = null;
+      notify(error.status === 401 ? text.signIn.linkUsed : error.message, "bad");
+    }
+  };
   events.addEventListener("session", (event) => show(event.detail));
   events.addEventListener("connection", (event) => {
     showConnection(event.detail);
-    if (event.detail === "ready") notify(text.connection.back);
+    if (event.detail === "ready") comeBack();
   });
   addEventListener("hashchange", open);
   watch();
+  /** The server may be another process by now, in which the session has ended. */
+  const comeBack = async () => {
+    notify(text.connection.back);
+    await enterByLink();
+    if (link === null) await resume().catch(() => watch(0));
+  };
+  await enterByLink();
+  if (currentSession()) return;
   try {
-    if (link !== null) return await signInByLink(link);
-  } catch (error) {
-    notify(error.status === 401 ? text.signIn.linkUsed : error.message, "bad");
-  }
-  try {
-    if (await resume()) return;
+    await resume();
   } catch {
-    showConnection(currentConnection() === "ready" ? "starting" : currentConnection());
+    // While the model is loading, the answer is 503. Its health says when that is over.
+    show(null);
     watch(0);
   }
-  show(null);
 }
 
 start();

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Dice, among, roll};
 use crate::jobs::capacity::{Bounds, Usage};
 use crate::jobs::spool::{Audio, Spool, Unread};
-use crate::jobs::store::{Acceptance, Answer, Census, Stamp, Submission};
+use crate::jobs::store::{Acceptance, Answer, Attempt, Census, Stamp, Submission};
 use crate::jobs::{Delivery, Error, Finished, Job, JobId, Next, Order, Phase, Run, Sqlite, State, Store};
 
 /// The part of all calls that fail without effect, and the part that fail after taking effect.
@@ -299,6 +299,10 @@ impl Store for FaultyStore {
 
     fn job(&self, id: JobId) -> Answer<'_, Option<Job>> {
         call!(self, job(id))
+    }
+
+    fn attempts(&self, id: JobId) -> Answer<'_, Vec<Attempt>> {
+        call!(self, attempts(id))
     }
 
     fn list(&self, state: Option<State>, limit: u32) -> Answer<'_, Vec<Job>> {

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 
 use super::Sqlite;
-use super::rows::{FORMATS, unix_ms};
+use super::rows::FORMATS;
+use crate::clock::unix_ms;
 use crate::jobs::Error;
 use crate::jobs::quarantine::Quarantine;
 use crate::state;

@@ -1,20 +1,20 @@
 //! How jobs are stored in the table.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use rusqlite::Row;
 use url::Url;
 use uuid::Uuid;
 
+use crate::clock::from_unix_ms;
 use crate::jobs::store::{Job, JobId, Phase};
 
 /// Statements that turn each format of the database into the next; the first starts from nothing.
 ///
 /// `due_ms`: when the job runs or is sent next. `receiver`: host and port of `callback`, which is deleted on
 /// delivery, as `query` and `url` are when the result exists. `idempotency_key`: stands for one job of its
-/// tenant, as long as the job is remembered. `sha256`: the hash of the audio on disk. `media_type`: that of `body`, if it is not JSON. `line.rs` documents the
-/// other columns of the last format.
-pub const FORMATS: [&str; 4] = [
+/// tenant, as long as the job is remembered. `sha256`: the hash of the audio on disk. `media_type`: that of `body`, if
+/// it is not JSON. `attempts`: deliveries that ended, by the number of the attempt. `line.rs` documents the other
+/// columns.
+pub const FORMATS: [&str; 5] = [
     "
     CREATE TABLE jobs (
         id          TEXT PRIMARY KEY,
@@ -53,33 +53,42 @@ pub const FORMATS: [&str; 4] = [
     ALTER TABLE jobs ADD COLUMN interruptions INTEGER NOT NULL DEFAULT 0;",
     "
     ALTER TABLE jobs ADD COLUMN media_type TEXT;",
+    "
+    CREATE TABLE attempts (
+        job      TEXT NOT NULL,
+        number   INTEGER NOT NULL,
+        ended_ms INTEGER NOT NULL,
+        error    TEXT,
+        PRIMARY KEY (job, number)
+    ) STRICT, WITHOUT ROWID;",
 ];
 
 /// The columns that [`read_job`] reads.
 pub const JOB: &str =
     "SELECT id, tenant, phase, receiver, accepted_ms, due_ms, runs, attempts, error, finished_ms,
-    ended_ms, body FROM jobs";
+    ended_ms, body, media_type FROM jobs";
 /// The same without the body, which may be large.
 pub const JOB_WITHOUT_RESULT: &str =
     "SELECT id, tenant, phase, receiver, accepted_ms, due_ms, runs, attempts,
-    error, finished_ms, ended_ms, NULL FROM jobs";
+    error, finished_ms, ended_ms, NULL, media_type FROM jobs";
 
 pub fn read_job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let phase = phase(row, 2)?;
-    let due = time(row.get(5)?);
+    let due = from_unix_ms(row.get(5)?);
     Ok(Job {
         id: id(row, 0)?,
         tenant: row.get::<_, i64>(1)?.cast_unsigned(),
         state: phase.state(),
         receiver: row.get(3)?,
-        accepted: time(row.get(4)?),
+        accepted: from_unix_ms(row.get(4)?),
         due: matches!(phase, Phase::Queued | Phase::Waiting).then_some(due),
         runs: row.get(6)?,
         attempts: row.get(7)?,
         error: row.get(8)?,
-        finished: row.get::<_, Option<i64>>(9)?.map(time),
-        ended: row.get::<_, Option<i64>>(10)?.map(time),
+        finished: row.get::<_, Option<i64>>(9)?.map(from_unix_ms),
+        ended: row.get::<_, Option<i64>>(10)?.map(from_unix_ms),
         result: row.get(11)?,
+        media_type: row.get(12)?,
     })
 }
 
@@ -105,13 +114,4 @@ fn unreadable(column: usize, problem: &'static str) -> rusqlite::Error {
 pub fn receiver(callback: &Url) -> String {
     let port = callback.port_or_known_default().unwrap_or_default();
     format!("{}:{port}", callback.host_str().unwrap_or_default())
-}
-
-pub fn unix_ms(time: SystemTime) -> i64 {
-    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
-}
-
-pub fn time(ms: i64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(ms.unsigned_abs())
 }

@@ -4,9 +4,8 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::keys::Error;
 
-/// What makes each format of the one before. 2 has operators; 3 has scopes, expiry, tags, and names of
-/// organisations.
-const CHANGES: [&str; 3] = [
+/// Migrations, one per format. 2 adds operators; 3 adds scopes, expiry, tags, and names of organisations; 4 adds admins.
+const CHANGES: [&str; 4] = [
     "CREATE TABLE keys (
          id              TEXT PRIMARY KEY,
          label           TEXT NOT NULL,
@@ -25,6 +24,7 @@ const CHANGES: [&str; 3] = [
          tenant INTEGER PRIMARY KEY,
          name   TEXT NOT NULL
      ) STRICT;",
+    "ALTER TABLE keys ADD COLUMN admin INTEGER NOT NULL DEFAULT 0;",
 ];
 
 /// Brings the database to the newest format.

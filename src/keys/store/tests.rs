@@ -81,18 +81,22 @@ fn a_newer_format_is_refused() {
 
 /// Takes the database back to an older format.
 fn make_old(store: &Store, format: i64) {
+    store.connection.execute_batch("ALTER TABLE keys DROP COLUMN admin;").unwrap();
+    store.connection.pragma_update(None, "user_version", format).unwrap();
+    if format == 3 {
+        return;
+    }
     let scopes = "ALTER TABLE keys DROP COLUMN scopes; ALTER TABLE keys DROP COLUMN expires_unix_ms;
                   ALTER TABLE keys DROP COLUMN tags; DROP INDEX keys_by_tenant; DROP TABLE organisations;";
     store.connection.execute_batch(scopes).unwrap();
     if format == 1 {
         store.connection.execute_batch("ALTER TABLE keys DROP COLUMN operator;").unwrap();
     }
-    store.connection.pragma_update(None, "user_version", format).unwrap();
 }
 
 #[test]
 fn keys_of_older_formats_can_do_what_they_could() {
-    for format in [1, 2] {
+    for format in [1, 2, 3] {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
         let (old, _) = store.create("old").unwrap();
@@ -102,7 +106,8 @@ fn keys_of_older_formats_can_do_what_they_could() {
         assert_eq!(store.list().unwrap(), std::slice::from_ref(&old), "{format}");
         assert!(old.scopes.allow(Permission::UsageWrite) && !old.scopes.allow(Permission::KeysWrite));
         let (operator, _) = store.create_operator("scraper").unwrap();
-        assert!(operator.is_operator && !old.is_operator);
+        assert!(operator.is_operator && !old.is_operator && !operator.is_admin && !old.is_admin);
+        assert!(store.create_admin("console").unwrap().0.is_admin);
         let known = store.active().unwrap();
         assert!(known[&operator.id].is_operator && !known[&old.id].is_operator);
         assert!(known[&operator.id].scopes.allow(Permission::KeysWrite));

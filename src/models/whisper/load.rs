@@ -14,7 +14,7 @@ use super::synthetic::Lengths;
 use super::tokenizer::Tokenizer;
 use super::{Slot, Whisper, prompt_tokens, prompt_tokens_max};
 use crate::cpu::{Instructions, Level, Threads};
-use crate::cuda::{self, StageTimes};
+use crate::cuda::{self, DeviceMemory, StageTimes};
 use crate::engine::{ModelInfo, TokenCount};
 use crate::models::weights::{self, Dimensions, Shape};
 use crate::models::{
@@ -43,7 +43,7 @@ pub struct Accelerator {
     pub torch_device: Device,
     pub device: Box<dyn cuda::Device>,
     /// Free bytes of the device's own memory, where they are known.
-    pub free_bytes: Option<u64>,
+    pub memory: Option<DeviceMemory>,
     /// For people.
     pub name: String,
 }
@@ -93,7 +93,7 @@ impl Hardware {
                 Ok(Self::Kernels(Accelerator {
                     torch_device,
                     name: format!("cuda:{ordinal}, {}", runner.name()),
-                    free_bytes: runner.free_bytes(),
+                    memory: runner.memory(),
                     device: Box::new(runner),
                 }))
             }
@@ -109,10 +109,10 @@ impl Hardware {
         }
     }
 
-    fn free_bytes(&self) -> Option<u64> {
+    fn memory(&self) -> Option<DeviceMemory> {
         match self {
             Self::Cpu | Self::Torch(_) => None,
-            Self::Kernels(accelerator) => accelerator.free_bytes,
+            Self::Kernels(accelerator) => accelerator.memory,
         }
     }
 
@@ -169,12 +169,12 @@ impl Hardware {
     }
 }
 
-/// Checks that a model of `dimensions` fits into the `free` bytes of a CUDA device.
+/// Checks that a model of `dimensions` fits into the free memory of a CUDA device.
 fn check_device(
     dimensions: &Dimensions,
     generation: &Generation,
     config: &Config,
-    free: u64,
+    memory: DeviceMemory,
 ) -> Result<(), Error> {
     let (layers, heads) = (dimensions.decoder_layers, dimensions.width / cuda::HEAD);
     let alignment_heads = generation.alignment_heads(layers, heads)?.len();
@@ -182,15 +182,15 @@ fn check_device(
         encode_batch: ENCODE_BATCH,
         alignment_heads: device::kept_heads(alignment_heads),
     };
-    footprint::check_device(dimensions, config, working, free)
+    footprint::check_device(dimensions, config, working, memory)
 }
 
 impl Whisper {
     pub fn load(folder: &Path, config: &Config) -> Result<Self, Error> {
         let hardware = Hardware::open(config)?;
         let generation = Generation::read(folder)?;
-        if let Some(free) = hardware.free_bytes() {
-            check_device(&weights::dimensions(folder)?, &generation, config, free)?;
+        if let Some(memory) = hardware.memory() {
+            check_device(&weights::dimensions(folder)?, &generation, config, memory)?;
         }
         let weights = weights::read(folder)?;
         let (vocabulary, _) = weights.token_embedding.size2()?;
@@ -212,8 +212,8 @@ impl Whisper {
             suppressed: Some(tokenizer.synthetic_suppressed()),
             ..Generation::default()
         };
-        if let Some(free) = hardware.free_bytes() {
-            check_device(&shape.dimensions(), &generation, config, free)?;
+        if let Some(memory) = hardware.memory() {
+            check_device(&shape.dimensions(), &generation, config, memory)?;
         }
         let torch_device = hardware.torch_device();
         let kind = if torch_device.is_cuda() { Kind::BFloat16 } else { Kind::Float };

@@ -62,6 +62,9 @@ async fn settings_are_merged_and_shown_as_they_are() {
         "noise_reduction": {"type": "near_field"},
     });
     configure(&mut socket, first).await;
+    // A null beside the language is no language that it would replace.
+    let both = json!({"transcription": {"language": "es", "languages": null}});
+    assert_eq!(configure(&mut socket, both).await["transcription"]["language"], "es");
     let input =
         configure(&mut socket, json!({"transcription": {"prompt": null, "keywords": ["Verbatim"]}})).await;
     assert_eq!(

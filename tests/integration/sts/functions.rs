@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::endpoints::{Model, Turn, text, tool};
 use super::room::Caller;
 use super::service::{Service, Setup};
-use crate::server::{client, refusal};
+use crate::server::client;
 use crate::socket::{Said, Socket, connect};
 
 async fn until(socket: &mut Socket, kind: &str) -> Value {
@@ -98,7 +98,8 @@ async fn a_page_runs_the_functions_that_its_session_was_started_with() {
     let answer =
         json!({"type": "FunctionCallResponse", "id": "call_1", "name": "fill_in", "content": "done"});
     caller.send(answer.clone()).await;
-    assert_eq!(caller.listen().await, "Your city is filled in.");
+    let said = caller.find(|m| m["type"] == "ConversationText" && m["role"] == "assistant").await;
+    assert_eq!(said["content"], "Your city is filled in.");
     // An answer to no call is told so, and the other orders stay the owner's.
     caller.send(answer).await;
     assert_eq!(caller.message("Warning").await["code"], "UNKNOWN_FUNCTION_CALL");
@@ -119,9 +120,14 @@ async fn a_start_says_what_of_voice_and_functions_is_of_no_use() {
     for wrong in
         [json!([{"name": "a b"}]), json!([{"name": "a", "endpoint": {"url": "http://10.0.0.1"}}]), json!([7])]
     {
-        let body = json!({"action": "start", "functions": wrong});
-        let (status, code) = refusal(service.request(&body)).await;
-        assert_eq!((status, code.as_str()), (400, "INVALID_FIELD"), "{body}");
+        let (_, start) = service.session(json!({ "functions": wrong })).await;
+        let warnings = start["warnings"].to_string();
+        assert!(warnings.contains("`functions` were left out"), "{warnings}");
+    }
+    let (_, start) = service.session(json!({"voice": {"name": "x"}, "functions": "x"})).await;
+    let warnings = start["warnings"].to_string();
+    for name in ["voice", "functions"] {
+        assert!(warnings.contains(&format!("`{name}` is not a field")), "{warnings}");
     }
 }
 

@@ -334,13 +334,18 @@ async fn where_no_udp_gets_through_the_talk_goes_over_tcp() {
     media.give(&mut setup);
     voice.give(&mut setup);
     let service = Service::start(setup).await;
-    let (_, reply) = service.session(json!({"greeting": MAN.0})).await;
+    let start = json!({"action": "start", "greeting": MAN.0});
+    let (status, reply) = answer(service.request(&start).bearer_auth(&service.keys[0])).await;
+    assert_eq!(status, 200, "{reply}");
     let mut caller = Caller::join(&reply).await;
     caller.find(|event| event["event"] == "heard" && event["loudness"].as_u64() > Some(LOUD)).await;
     caller.message("AgentAudioDone").await;
     caller.speak(FOX.1).await;
     let me = reply["participant_identity"].as_str().expect("text");
     assert_eq!(caller.line(me).await["text"], "How may I help you?");
+    drop(caller);
+    let stays = service.stays(1).await;
+    assert!(stays[0].0 == "/STS/rooms/{room}" && stays[0].1 > 1.0, "{stays:?}");
 }
 
 /// The agent's network path to the server, which only the agent uses.

@@ -12,6 +12,7 @@ mod hearing;
 mod knowledge;
 #[cfg(feature = "livekit")]
 mod livekit;
+mod logged;
 mod messages;
 mod origins;
 pub mod phone;

@@ -34,7 +34,7 @@ pub struct Call {
 
 impl Call {
     /// Calls the session's own door, as after a redirect.
-    async fn dial(service: &Service, start: &Value, from: &str) -> Self {
+    pub async fn dial(service: &Service, start: &Value, from: &str) -> Self {
         let url = format!(
             "http://{}/api/twilio/incoming-call?session_id={}&room_name={}&to=%2B15005550006&from={from}",
             service.address,
@@ -88,6 +88,13 @@ impl Call {
             }
         };
         tokio::time::timeout(Duration::from_secs(60), wait).await.expect("it comes")
+    }
+
+    /// Ends the call, and waits until the server has let go of it.
+    pub async fn hang_up(&mut self) {
+        self.send(json!({"event": "stop", "streamSid": "MZ1", "stop": {"callSid": "CA1"}})).await;
+        let rest = tokio::time::timeout(Duration::from_secs(60), self.socket.rest()).await;
+        rest.expect("it ends");
     }
 
     pub async fn speak(&mut self, samples: &[i16]) {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,7 +16,7 @@ use verbatim::keys::{Store, Verifier};
 use verbatim::speech::{EmbeddedVoice, Voice};
 use verbatim::sts::config::EndOfTurn;
 use verbatim::sts::{self, Auth, Config, Recognize, Sts};
-use verbatim::usage::Log;
+use verbatim::usage::{self, Log};
 use verbatim::vad::Vad;
 
 use crate::server::{Door, answer, client, new_key, routes};
@@ -54,6 +55,9 @@ pub struct Service {
     pub address: SocketAddr,
     /// Two keys, of two organisations; clients without a key are a third one.
     pub keys: [String; 2],
+    log: Log,
+    /// The organisations of the keys.
+    tenants: Vec<u64>,
     _folder: Option<TempDir>,
     door: Option<Door>,
     /// Method and pattern of each.
@@ -85,6 +89,8 @@ impl Service {
         let keys = [new_key(state), new_key(state)];
         let verifier = Store::open(state).and_then(Verifier::new).expect("keys");
         let tenants = verifier.tenants();
+        let log = Log::open(state, &usage::Config::default()).expect("a log");
+        let listed = Store::open(state).and_then(|store| store.list()).expect("keys");
         let script = Arc::new(Mutex::new(VecDeque::from(setup.heard)));
         let scripted: Recognize = Arc::new(move |_, _| {
             let heard = script.lock().expect("no test panics here").pop_front();
@@ -99,17 +105,37 @@ impl Service {
             is_loopback: setup.is_loopback,
             is_tls: false,
             tenants,
-            log: Log::default(),
+            log: log.clone(),
         };
         let nearby = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
         let fetch = setup.fetch.unwrap_or(nearby);
         let sts = Sts::open(parts, &setup.config, state, &fetch).expect("the service starts");
-        let router = sts.routes(Router::new());
+        let router = sts.routes(Router::new()).logged_in(log.clone());
         let routes = routes(&router);
         let door = Door::open(router, setup.http).await;
         let stop = CancellationToken::new();
         let running = tokio::spawn(sts.run(stop.clone()));
-        Self { address: door.address, keys, _folder: None, door: Some(door), routes, stop, running }
+        let (address, tenants) = (door.address, listed.iter().map(|key| key.tenant).collect());
+        Self { address, keys, log, tenants, _folder: None, door: Some(door), routes, stop, running }
+    }
+
+    /// The requests of the keys' organisations that are logged, newest first, once there are `count`: paths and seconds of
+    /// audio.
+    pub async fn stays(&self, count: usize) -> Vec<(String, f64)> {
+        let look = async {
+            loop {
+                let mut rows = Vec::new();
+                for tenant in &self.tenants {
+                    let end = SystemTime::now() + Duration::from_secs(60);
+                    let all = usage::Filter::all(*tenant, SystemTime::UNIX_EPOCH, end);
+                    rows.extend(self.log.requests(all, 0, 100).await.expect("readable"));
+                }
+                if rows.len() >= count {
+                    return rows.into_iter().map(|row| (row.path, row.audio_seconds)).collect();
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), look).await.expect("they are logged")
     }
 
     /// Stops as a server does.

@@ -1,15 +1,17 @@
 //! When a caller's turn ends, by the model that hears whether a sentence is complete.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use serde_json::json;
-use verbatim::sts::Recognize;
+use serde_json::{Value, json};
 use verbatim::sts::config::EndOfTurn;
+use verbatim::sts::{Recognize, Whose};
 use verbatim::vad::Utterance;
 
 use super::room::{Caller, clip};
 use super::service::{Service, Setup};
 use super::voices::patiently;
+use crate::socket::{Said, Socket, connect};
 
 /// Samples of silence that are fewer than end a turn without the model, and more.
 const SHORT: usize = 6_400;
@@ -18,6 +20,68 @@ const LONG: usize = 19_200;
 fn linear16(samples: &[f32], silence: usize) -> Vec<i16> {
     let samples = samples.iter().map(|sample| (sample * 32_767.0) as i16);
     samples.chain(std::iter::repeat_n(0, silence)).collect()
+}
+
+/// Generous, for a busy machine; silences that end turns by themselves are longer.
+const LONGEST: Duration = Duration::from_secs(120);
+
+#[tokio::test]
+async fn the_owner_says_how_sure_an_end_must_be_and_which_terms_to_expect() {
+    let terms = Arc::new(Mutex::new(Vec::new()));
+    let noted = terms.clone();
+    let recognize: Recognize = Arc::new(move |_, whose: Whose| {
+        noted
+            .lock()
+            .expect("no test panics here")
+            .push(whose.terms.iter().map(|term| term.text.clone()).collect());
+        Box::pin(async { Ok("Where can I park?".to_owned()) })
+    });
+    let mut setup = Setup { recognize: Some(recognize), ..Setup::default() };
+    // By themselves, silences end no turn.
+    setup.config.turn.silence_ms = 600_000;
+    setup.config.turn.wait_ms = 600_000;
+    let service = Service::start(setup).await;
+    let mut socket = connect(service.address, "/v1/agent/converse", &[]).await.socket.expect("agreed");
+    let listen = |threshold: f64, keyterms: Value| {
+        json!({"provider": {"type": "deepgram", "version": "v2", "model": "flux-general-en", "eot_threshold": threshold,
+            "keyterms": keyterms}})
+    };
+    let settings = json!({
+        "type": "Settings",
+        "audio": {"input": {"encoding": "linear16", "sample_rate": 16_000}},
+        "agent": {"greeting": "Hello.", "think": {"prompt": "Parking is free behind the building."},
+            "listen": listen(0.5, json!(["Verbatim", "Kokoro"]))},
+    });
+    socket.text(&settings.to_string()).await;
+    let until = async |socket: &mut Socket, kind: &str| {
+        let wait = async {
+            loop {
+                match socket.said().await {
+                    Said::Message(message) if message["type"] == kind => return,
+                    Said::Message(message) => assert_ne!(message["type"], "Warning", "{message}"),
+                    Said::Audio(_) => {}
+                    other => panic!("{other:?} instead of {kind}"),
+                }
+            }
+        };
+        tokio::time::timeout(LONGEST, wait).await.unwrap_or_else(|_| panic!("no {kind}"));
+    };
+    until(&mut socket, "AgentAudioDone").await;
+    let said: Vec<u8> = linear16(clip("en_quick_brown_fox.wav").samples(), SHORT)
+        .into_iter()
+        .flat_map(i16::to_le_bytes)
+        .collect();
+    socket.audio(&said).await;
+    until(&mut socket, "UserStoppedSpeaking").await;
+    until(&mut socket, "AgentAudioDone").await;
+    let update = json!({"type": "UpdateListen", "listen": listen(0.9, json!(["Whisper"]))});
+    socket.text(&update.to_string()).await;
+    until(&mut socket, "ListenUpdated").await;
+    socket.audio(&said).await;
+    until(&mut socket, "UserStoppedSpeaking").await;
+    until(&mut socket, "AgentAudioDone").await;
+    let heard: Vec<Vec<String>> = terms.lock().expect("no test panics here").clone();
+    assert_eq!(heard, [vec!["Verbatim", "Kokoro"], vec!["Whisper"]]);
 }
 
 #[tokio::test]

@@ -3,10 +3,13 @@
 //! One task does it all, as for `/v1/listen`: it reads while there is room for audio, and writes events. If a client
 //! sends faster than its audio is recognised, reading pauses; a client that reads nothing is closed.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::event::{ErrorDetails, Event, Failed, Message};
@@ -17,13 +20,15 @@ use super::settings::{Settings, Turns};
 use super::update;
 use crate::api::Services;
 use crate::api::line::{self, Active, End, Left, Line, STOPPING};
-use crate::engine;
+use crate::engine::{self, TenantId};
 use crate::http::websocket::{self, Socket};
 use crate::live::{self, Error, Heard, Progress, Session, StreamPermit};
 use crate::registry::Loaded;
 
 /// A commit of less audio is refused.
 const COMMITTED_MS_MIN: u64 = 100;
+/// Bytes of messages that are held while a model is loaded; with as many, the server stops reading.
+const HELD_BYTES_MAX: usize = 1 << 20;
 
 const FAILED: End = End(1011, "The audio could not be transcribed.");
 const OVERLOADED: End = End(1013, "The server is too busy. Please try again later.");
@@ -37,6 +42,13 @@ pub struct Asked {
     pub is_beta: bool,
     pub settings: Settings,
     pub model: Loaded,
+}
+
+/// An update whose model is chosen, and loaded if need be.
+struct Loading {
+    update: Box<Update>,
+    event_id: Option<String>,
+    model: BoxFuture<'static, Result<Loaded, Invalid>>,
 }
 
 pub struct Connection {
@@ -55,6 +67,9 @@ pub struct Connection {
     items: Items,
     /// With `semantic_vad`.
     judge: Option<Judge>,
+    /// An update that waits for its model, and the messages that came after it.
+    loading: Option<Loading>,
+    held: VecDeque<String>,
     /// Bytes of audio so far.
     received: u64,
     /// The server stops: no more audio is taken.
@@ -83,6 +98,8 @@ impl Connection {
             session: None,
             items,
             judge,
+            loading: None,
+            held: VecDeque::new(),
             received: 0,
             is_closing: false,
         }
@@ -95,6 +112,7 @@ impl Connection {
             Ok(()) => self.converse(&stop).await,
             Err(left) => left,
         };
+        left.log(&[]);
         let left = match left {
             Left::With(line::IDLE) => Left::With(IDLE),
             other => other,
@@ -122,7 +140,8 @@ impl Connection {
             // Audio after a commit is not a part of it.
             let takes_audio = |session: &Session| session.wants_audio() && !session.is_finalizing();
             let wants_audio = self.session.as_ref().is_none_or(takes_audio);
-            let reads = self.is_closing || (wants_audio && !self.items.is_full());
+            let holds_more = self.held.iter().map(String::len).sum::<usize>() < HELD_BYTES_MAX;
+            let reads = self.is_closing || (wants_audio && holds_more && !self.items.is_full());
             self.line.prepare(reads, self.is_closing);
             let holds = self.judge.as_ref().is_some_and(Judge::holds);
             let moved = tokio::select! {
@@ -135,6 +154,7 @@ impl Connection {
                     Err(error) => Err(self.failed(error).await),
                 },
                 () = answered(&mut self.judge) => self.turn().await,
+                model = loaded(&mut self.loading) => self.loaded(model).await,
                 () = stop.cancelled(), if !self.is_closing => self.finish().await,
             };
             if let Err(left) = moved {
@@ -151,54 +171,79 @@ impl Connection {
                     "Binary messages are not read. Send audio as base64 in `input_audio_buffer.append`.";
                 self.refuse(None, Invalid::new("invalid_event", None, message)).await
             }
-            websocket::Message::Text(text) => {
-                let Request { event_id, event } = Request::read(&text);
-                let done = match event {
-                    Ok(event) => self.request(event).await?,
-                    Err(invalid) => Err(invalid),
-                };
-                match done {
-                    Ok(()) => Ok(()),
-                    Err(invalid) => self.refuse(event_id, invalid).await,
-                }
+            websocket::Message::Text(text) if self.loading.is_some() => {
+                self.held.push_back(text);
+                Ok(())
             }
+            websocket::Message::Text(text) => self.read(&text).await,
             websocket::Message::Ping(payload) => self.line.pong(payload).await,
             websocket::Message::Pong => Ok(()),
             websocket::Message::Close(code) => Err(Left::Answer(code, "")),
         }
     }
 
-    /// Does what the client asks for; within the outer result, the reason why not.
-    async fn request(&mut self, event: request::Event) -> Result<Result<(), Invalid>, Left> {
-        match event {
-            request::Event::Append(audio) => self.append(audio).await,
-            request::Event::Commit => self.commit().await,
-            request::Event::Clear => {
-                let mut events = Vec::new();
-                if let Some(session) = &mut self.session {
-                    let now = self.received / self.settings.bytes_per_ms();
-                    self.items.clear(now, &mut events);
-                    session.finalize(None);
-                } else {
-                    events.push(Event::Cleared);
-                }
-                self.send_all(events).await.map(Ok)
+    async fn read(&mut self, text: &str) -> Result<(), Left> {
+        let Request { event_id, event } = Request::read(text);
+        let done = match event {
+            Ok(request::Event::Update(update)) => {
+                self.load(update, event_id);
+                return Ok(());
             }
-            request::Event::Update(update) => match self.update(&update).await {
-                Ok(()) => {
-                    let session = self.shown(update.is_beta);
-                    let updated = if update.is_beta {
-                        Event::BetaSessionUpdated { session }
-                    } else {
-                        Event::SessionUpdated { session }
-                    };
-                    self.send(updated).await.map(Ok)
-                }
-                Err(invalid) => Ok(Err(invalid)),
-            },
+            Ok(request::Event::Append(audio)) => self.append(audio).await?,
+            Ok(request::Event::Commit) => self.commit().await?,
+            Ok(request::Event::Clear) => self.clear().await.map(Ok)?,
+            Err(invalid) => Err(invalid),
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(invalid) => self.refuse(event_id, invalid).await,
         }
     }
 
+    /// Makes the update that waited for this model, and goes on with the messages after it.
+    async fn loaded(&mut self, model: Result<Loaded, Invalid>) -> Result<(), Left> {
+        let Some(Loading { update, event_id, .. }) = self.loading.take() else { return Ok(()) };
+        match model.and_then(|model| self.update(&update, model)) {
+            Ok(()) => {
+                let session = self.shown(update.is_beta);
+                let updated = if update.is_beta {
+                    Event::BetaSessionUpdated { session }
+                } else {
+                    Event::SessionUpdated { session }
+                };
+                self.send(updated).await?;
+            }
+            Err(invalid) => self.refuse(event_id, invalid).await?,
+        }
+        while self.loading.is_none()
+            && let Some(text) = self.held.pop_front()
+        {
+            self.read(&text).await?;
+        }
+        Ok(())
+    }
+
+    /// Chooses the model of an update, which is made once it is there.
+    fn load(&mut self, update: Box<Update>, event_id: Option<String>) {
+        let services = self.services.clone();
+        let (current, name) = (self.model.clone(), update.model().map(str::to_owned));
+        let model = async move { update::chosen(&services, name.as_deref(), &current).await };
+        self.loading = Some(Loading { update, event_id, model: model.boxed() });
+    }
+
+    async fn clear(&mut self) -> Result<(), Left> {
+        let mut events = Vec::new();
+        if let Some(session) = &mut self.session {
+            let now = self.received / self.settings.bytes_per_ms();
+            self.items.clear(now, &mut events);
+            session.finalize(None);
+        } else {
+            events.push(Event::Cleared);
+        }
+        self.send_all(events).await
+    }
+
+    /// Within the outer result, the reason why the audio is refused.
     async fn append(&mut self, audio: Bytes) -> Result<Result<(), Invalid>, Left> {
         if audio.is_empty() {
             return Ok(Ok(()));
@@ -208,7 +253,8 @@ impl Connection {
                 Ok(options) => options,
                 Err(invalid) => return Ok(Err(invalid)),
             };
-            let Some(permit) = self.permit.take() else { return Err(Left::With(FAILED)) };
+            // Given up for another model, and gone since.
+            let Some(permit) = self.permit.take() else { return Err(Left::With(OVERLOADED)) };
             self.session = Some(self.model.live().open(permit, options));
         }
         self.received += audio.len() as u64;
@@ -239,13 +285,13 @@ impl Connection {
         self.send_all(events).await.map(Ok)
     }
 
-    /// Makes the whole update, or none of it. Waits while another model is loaded.
-    async fn update(&mut self, update: &Update) -> Result<(), Invalid> {
+    /// Makes the whole update, or none of it.
+    fn update(&mut self, update: &Update, model: Loaded) -> Result<(), Invalid> {
         let mut settings = self.settings.clone();
-        let model = update::chosen(&self.services, update, &self.model).await?;
+        let is_same = model.model().uuid == self.model.model().uuid;
         update::update(&self.services, &model, &mut settings, update)?;
         if let Some(session) = &mut self.session {
-            if model.model().uuid != self.model.model().uuid {
+            if !is_same {
                 let message = "The model cannot change once audio was sent. Open another session.";
                 return Err(Invalid::value("transcription.model", message));
             }
@@ -259,6 +305,8 @@ impl Connection {
                 return Err(Invalid::value("transcription.model", message));
             }
             session.configure(settings.options(model.model(), self.tenant)?);
+        } else if !is_same {
+            self.admit(&model)?;
         }
         if settings.turns() != self.settings.turns() {
             self.judge = judge(&settings, &model);
@@ -266,6 +314,19 @@ impl Connection {
         self.items.style = style(&settings, self.is_beta);
         (self.settings, self.model) = (settings, model);
         Ok(())
+    }
+
+    /// Takes a place at `model` instead of the one so far.
+    fn admit(&mut self, model: &Loaded) -> Result<(), Invalid> {
+        let tenant = TenantId(self.tenant);
+        // The old place counts until it is given back, and may be the last one.
+        self.permit = None;
+        let admitted = model.live().admit(tenant);
+        admitted.map(|permit| self.permit = Some(permit)).map_err(|_| {
+            self.permit = self.model.live().admit(tenant).ok();
+            let message = "The server is too busy for this model. Please try again later.";
+            Invalid::new("server_overloaded", Some("transcription.model"), message)
+        })
     }
 
     async fn moved(&mut self, progress: Progress) -> Result<(), Left> {
@@ -399,6 +460,14 @@ fn judge(settings: &Settings, model: &Loaded) -> Option<Judge> {
 async fn answered(judge: &mut Option<Judge>) {
     match judge {
         Some(judge) => judge.answered().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Pending if no update waits for its model.
+async fn loaded(loading: &mut Option<Loading>) -> Result<Loaded, Invalid> {
+    match loading {
+        Some(loading) => (&mut loading.model).await,
         None => std::future::pending().await,
     }
 }

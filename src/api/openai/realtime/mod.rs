@@ -23,6 +23,7 @@ mod transcript;
 mod update;
 
 pub use asyncapi::socket;
+pub(in crate::api) use request::Request as ClientEvent;
 
 use std::sync::Arc;
 

@@ -30,7 +30,7 @@ const LOW_SECONDS: f64 = 8.0;
 const MEDIUM_SECONDS: f64 = 4.0;
 const HIGH_SECONDS: f64 = 2.0;
 
-/// What the server has.
+/// The server, as far as settings depend on it.
 #[derive(Clone, Copy)]
 pub struct Server<'a> {
     pub model: &'a ModelInfo,
@@ -137,11 +137,23 @@ impl Settings {
             if languages.len() > LANGUAGES_MAX {
                 return Err(Invalid::value("transcription.languages", "These are too many `languages`."));
             }
-            (self.parameters.language, self.parameters.detect_language) = match languages.as_slice() {
-                [] => (None, DetectLanguage::default()),
-                [only] => (Some(only.clone()), DetectLanguage::default()),
-                _ => (None, DetectLanguage::Among(languages)),
-            };
+            // Clients write all members, and null for those that they do not use.
+            let is_named = matches!(&transcription.language, Some(Some(language)) if !language.is_empty());
+            match languages.as_slice() {
+                [] if is_named => {}
+                [] => {
+                    self.parameters.language = None;
+                    self.parameters.detect_language = DetectLanguage::default();
+                }
+                [only] => {
+                    self.parameters.language = Some(only.clone());
+                    self.parameters.detect_language = DetectLanguage::default();
+                }
+                _ => {
+                    self.parameters.language = None;
+                    self.parameters.detect_language = DetectLanguage::Among(languages);
+                }
+            }
         }
         if let Some(keywords) = &transcription.keywords {
             let replaced = self.parameters.replace_keyterms(&keywords.clone().unwrap_or_default());

@@ -8,13 +8,13 @@ use crate::http::Failure;
 use crate::patience::Deadline;
 use crate::registry::Loaded;
 
-/// The model that `update` names, otherwise `current`. Waits while it is loaded.
+/// The model of this name, otherwise `current`. Waits while it is loaded.
 ///
 /// # Errors
 /// [`Invalid`].
-pub async fn chosen(services: &Services, update: &Update, current: &Loaded) -> Result<Loaded, Invalid> {
+pub async fn chosen(services: &Services, name: Option<&str>, current: &Loaded) -> Result<Loaded, Invalid> {
     let param = "transcription.model";
-    let Some(name) = update.model() else { return Ok(current.clone()) };
+    let Some(name) = name else { return Ok(current.clone()) };
     if !is_served(services, name) {
         return Err(Invalid::new("model_not_found", Some(param), "This model is not served."));
     }

@@ -46,7 +46,7 @@ export class Setup {
   }
 
   #form() {
-    const silent = element("button", { type: "button", onclick: () => this.#submit(false) }, icon("jobs"), words.withoutMicrophone);
+    const silent = element("button", { type: "button", onclick: () => this.#submit(false) }, words.withoutMicrophone);
     return element("form", { class: "card", onsubmit: (event) => {
       event.preventDefault();
       this.#submit(true);

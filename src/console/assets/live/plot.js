@@ -83,8 +83,10 @@ function drawAxes(pen, { x, y, from, inner, colour }) {
     pen.stroke();
     pen.fillText(String(value), MARGIN.left - 6, height + 4);
   }
-  pen.textAlign = "center";
+  const end = MARGIN.left + inner.width;
   for (let second = Math.ceil(from / 5) * 5; second <= from + WINDOW_SECONDS; second += 5) {
+    // The last one would not fit around its place.
+    pen.textAlign = x(second) > end - 12 ? "right" : "center";
     pen.fillText(text.clock(second), x(second), y(0) + 14);
   }
 }

@@ -33,6 +33,9 @@ export class LiveStream extends EventTarget {
   #offset = 0;
   #dropped = 0;
 
+  /** Nothing is sent on purpose: a server that ends the stream for that is right. */
+  isQuiet = false;
+
   /** @param {string} path with its query  @param {number} rate samples per second */
   constructor(path, rate) {
     super();
@@ -44,9 +47,9 @@ export class LiveStream extends EventTarget {
     return this.#state;
   }
 
-  /** Seconds of audio, those of earlier sockets included. */
+  /** Seconds of audio, those of earlier sockets and those that wait included. */
   get seconds() {
-    return this.#offset + this.#samples / this.#rate;
+    return this.#offset + (this.#samples + this.#heldSamples) / this.#rate;
   }
 
   /** Seconds of audio that were given up while there was no socket. */
@@ -104,7 +107,7 @@ export class LiveStream extends EventTarget {
   }
 
   #opened() {
-    this.#offset = this.seconds;
+    this.#offset += this.#samples / this.#rate;
     this.#samples = 0;
     this.#sent = [];
     this.#tries = 0;
@@ -158,7 +161,7 @@ export class LiveStream extends EventTarget {
       const refusal = await this.#refusal();
       if (refusal) return this.#tell("refused", { code, reason: refusal });
     }
-    if (FINAL_CODES.includes(code)) return this.#tell("refused", { code, reason });
+    if (FINAL_CODES.includes(code) || this.isQuiet) return this.#tell("refused", { code, reason });
     watch(0);
     this.#again({ code, reason });
   }

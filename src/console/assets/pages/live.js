@@ -218,6 +218,7 @@ class Live extends HTMLElement {
 
   #toggleHold() {
     this.#isHeld = !this.#isHeld;
+    if (this.#stream) this.#stream.isQuiet = this.#isHeld;
     this.#hold.setAttribute("aria-pressed", String(this.#isHeld));
   }
 

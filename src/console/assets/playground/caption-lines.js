@@ -27,10 +27,13 @@ const widthOf = (text) => [...text].reduce((sum, sign) => sum + (MARK.test(sign)
 const lastOf = (text) => [...text].at(-1);
 const firstOf = (text) => [...text][0];
 
-/** @returns {{ text: string, isSpaced: boolean, start: number, end: number, columns: number, speaker?: number }[]} */
-export function atoms(words) {
+/**
+ * @returns {Promise<{ text: string, isSpaced: boolean, start: number, end: number, columns: number, speaker?: number }[]>}
+ */
+export async function atoms(words, breathe) {
   const found = [];
-  words.forEach((word, index) => {
+  for (const [index, word] of words.entries()) {
+    await breathe();
     const before = words[index - 1];
     const isSpaced = index === 0 || !(isSpaceless(lastOf(before.text)) && isSpaceless(firstOf(word.text)));
     const pieces = word.text.split(/\s+/).filter(Boolean);
@@ -41,7 +44,7 @@ export function atoms(words) {
       pushWord(found, piece, at(from), at(to), isSpaced || place > 0, word.speaker);
       from = to;
     });
-  });
+  }
   let last = 0;
   let begins = true;
   for (const atom of found) {

@@ -1,6 +1,7 @@
 // Transcripts as text, SubRip and WebVTT, by the rules of the program's own captions (src/format/captions): there the
 // reasons stand. Times are in seconds, widths in columns.
 
+import { slices } from "./slices.js";
 import { atoms, columns, fitting, linesOf } from "./caption-lines.js";
 import { endsClause, endsSentence, leansOnNext } from "./caption-phrases.js";
 
@@ -33,9 +34,10 @@ export function plainText(transcript) {
     .join("");
 }
 
-export function srt(words) {
+/** @returns {Promise<string>} */
+export async function srt(words) {
   let speaking;
-  return cues(words).map(({ start, end, lines, speaker }, index) => {
+  return (await cues(words)).map(({ start, end, lines, speaker }, index) => {
     // A `-->` in the text would be read as times.
     const content = lines.join("\n").replaceAll("-->", "->");
     const name = speaker !== undefined && speaker !== speaking ? `[speaker ${speaker}]\n` : "";
@@ -44,8 +46,9 @@ export function srt(words) {
   }).join("");
 }
 
-export function vtt(words) {
-  const body = cues(words).map(({ start, end, lines, speaker }) => {
+/** @returns {Promise<string>} */
+export async function vtt(words) {
+  const body = (await cues(words)).map(({ start, end, lines, speaker }) => {
     const content = lines.join("\n").replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
     const voice = speaker === undefined ? "" : `<v Speaker ${speaker}>`;
     return `${stamp(start, ".")} --> ${stamp(end, ".")}\n${voice}${content}\n\n`;
@@ -60,9 +63,10 @@ function stamp(milliseconds, separator) {
   return `${clock}${separator}${pad(milliseconds % 1000, 3)}`;
 }
 
-/** @returns {{ start: number, end: number, lines: string[], speaker?: number }[]} times in milliseconds */
-export function cues(words) {
-  const parts = partsOf(atoms(words));
+/** @returns {Promise<{ start: number, end: number, lines: string[], speaker?: number }[]>} times in milliseconds */
+export async function cues(words) {
+  const breathe = slices();
+  const parts = await partsOf(await atoms(words, breathe), breathe);
   let last = 0;
   return timesOf(parts).map(([from, to], index) => {
     const start = Math.max(Math.round(Math.max(0, from) * 1000), last);
@@ -73,10 +77,11 @@ export function cues(words) {
 }
 
 /** The cheapest cut into captions, each of one speaker: a shortest path over all places where one may end. */
-function partsOf(all) {
+async function partsOf(all, breathe) {
   const best = Array.from({ length: all.length + 1 }, () => ({ cost: Infinity, start: 0 }));
   best[0].cost = 0;
   for (let start = 0; start < all.length; start++) {
+    await breathe();
     const most = fitting(all, start);
     const body = new Body();
     for (let index = 0; index < most && all[start + index].speaker === all[start].speaker; index++) {

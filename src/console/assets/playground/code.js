@@ -95,11 +95,12 @@ function rust(sent) {
     : `.body(std::fs::read(${rustText(source.file)})?)`;
   return `// Cargo.toml: reqwest = { version = "0.12", features = ["blocking", "json"] }, serde_json = "1"
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let answer: serde_json::Value = reqwest::blocking::Client::new()
+    // However long the audio is.
+    let client = reqwest::blocking::Client::builder().timeout(None).build()?;
+    let answer: serde_json::Value = client
         .post(${rustText(address(sent))})
         .bearer_auth(std::env::var("KEY")?)${more}
         ${body}
-        .timeout(None)
         .send()?
         .error_for_status()?
         .json()?;

@@ -89,6 +89,9 @@ function describe({ description, bounds }) {
   return [description.replaceAll("`", ""), range].filter(Boolean).join(" ");
 }
 
+/** What is being typed stays as it is: it may be half a value, and has a cursor. */
+const isBeingEdited = (input) => document.activeElement === input;
+
 const common = (id) => ({ id, "aria-describedby": `${id}-hint` });
 
 function toggle({ name }, values, id, _, onedit) {
@@ -111,13 +114,14 @@ function choice({ name, choices, usual }, values, id, _, onedit) {
 
 function number({ name, bounds, usual }, values, id, _, onedit) {
   const input = element("input", { ...common(id), type: "number", inputmode: "decimal", min: bounds.minimum,
-    max: bounds.maximum, step: bounds.step, placeholder: usual ?? text.parameters.notSent, onchange: () => {
+    max: bounds.maximum, step: bounds.step, placeholder: usual ?? text.parameters.notSent, oninput: () => {
       const isGood = input.checkValidity();
       input.setAttribute("aria-invalid", String(!isGood));
       values.set(name, input.value);
       onedit();
     } });
   const refresh = () => {
+    if (isBeingEdited(input)) return;
     input.value = values.has(name) ? values.get(name) : "";
     input.setAttribute("aria-invalid", String(!input.checkValidity()));
   };
@@ -129,21 +133,25 @@ function line({ name, bounds, usual }, values, id, suggestions, onedit) {
     ? element("datalist", { id: `${id}-known` }, suggestions.map((value) => element("option", { value })))
     : null;
   const input = element("input", { ...common(id), type: "text", maxlength: bounds.characters, spellcheck: "false",
-    list: known ? known.id : null, placeholder: usual ?? text.parameters.notSent, onchange: () => {
+    list: known ? known.id : null, placeholder: usual ?? text.parameters.notSent, oninput: () => {
       values.set(name, input.value.trim());
       onedit();
     } });
-  const refresh = () => { input.value = values.has(name) ? values.get(name) : ""; };
+  const refresh = () => {
+    if (!isBeingEdited(input)) input.value = values.has(name) ? values.get(name) : "";
+  };
   return { element: element("span", {}, input, known), focus: input, refresh };
 }
 
 /** A value on each line. */
 function list({ name }, values, id, _, onedit) {
   const area = element("textarea", { ...common(id), rows: 2, spellcheck: "false",
-    placeholder: text.parameters.onEachLine, onchange: () => {
+    placeholder: text.parameters.onEachLine, oninput: () => {
       values.set(name, area.value.split("\n").map((value) => value.trim()).filter(Boolean));
       onedit();
     } });
-  const refresh = () => { area.value = values.has(name) ? values.get(name).join("\n") : ""; };
+  const refresh = () => {
+    if (!isBeingEdited(area)) area.value = values.has(name) ? values.get(name).join("\n") : "";
+  };
   return { element: area, focus: area, refresh };
 }

@@ -1,12 +1,17 @@
 // The shape of a recording: decoded by the browser, then read in slices so that the page answers meanwhile.
 
-/** The lowest rate that every browser decodes to (Web Audio API, section 1.6): enough for a picture. */
-const SAMPLE_RATE = 8000;
-const SLICE_MS = 8;
+import { slices } from "./slices.js";
+
+/**
+ * Samples per second that are enough for a picture. The lower, the less a browser copies when it hands over an hour of
+ * sound, which is one task; every browser has the second one (Web Audio API, section 1.6).
+ */
+const SAMPLE_RATES = [3000, 8000];
 /** Samples between two looks at the clock. */
 const STEP = 1 << 16;
 /** The loudness is kept for spans of this length. */
 export const SPAN_SECONDS = 0.05;
+const PEAK_SECONDS = 0.01;
 const COUNT_MAX = 6000;
 
 /**
@@ -23,24 +28,20 @@ export async function peaksOf(blob, signal) {
   const bytes = await blob.arrayBuffer();
   let audio;
   try {
-    audio = await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(bytes);
+    audio = await decoder().decodeAudioData(bytes);
   } catch {
     return null;
   }
   signal.throwIfAborted();
   const channels = Array.from({ length: audio.numberOfChannels }, (_, index) => audio.getChannelData(index));
   const { length, duration } = audio;
-  const span = Math.round(SPAN_SECONDS * SAMPLE_RATE);
+  const span = Math.round(SPAN_SECONDS * audio.sampleRate);
   const loudness = new Float32Array(Math.ceil(length / span));
-  const peaks = new Float32Array(Math.max(1, Math.min(COUNT_MAX, Math.ceil(length / 80))));
+  const peaks = new Float32Array(Math.max(1, Math.min(COUNT_MAX, Math.ceil(duration / PEAK_SECONDS))));
   const perPeak = length / peaks.length;
-  let until = performance.now() + SLICE_MS;
+  const breathe = slices(signal);
   for (let from = 0; from < length; from += STEP) {
-    if (performance.now() > until) {
-      await pause();
-      signal.throwIfAborted();
-      until = performance.now() + SLICE_MS;
-    }
+    await breathe();
     const to = Math.min(length, from + STEP);
     for (const channel of channels) {
       for (let index = from; index < to; index++) {
@@ -58,14 +59,11 @@ export async function peaksOf(blob, signal) {
   return { duration, peaks, loudness };
 }
 
-/** Lets the page do what waits: a message comes after input and painting, unlike a promise. */
-export function pause() {
-  return new Promise((done) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      done();
-    };
-    port2.postMessage(null);
-  });
+function decoder() {
+  const [low, usual] = SAMPLE_RATES;
+  try {
+    return new OfflineAudioContext(1, 1, low);
+  } catch {
+    return new OfflineAudioContext(1, 1, usual);
+  }
 }

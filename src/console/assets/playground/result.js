@@ -72,7 +72,7 @@ export function resultPanel() {
     };
     replace(keep, element("span", { class: "label" }, words.downloads),
       Object.entries(files).map(([label, [ending, type, content]]) =>
-        element("button", { type: "button", class: "small", onclick: () => save(`${stem}.${ending}`, content(), type) },
+        element("button", { type: "button", class: "small", onclick: async () => save(`${stem}.${ending}`, await content(), type) },
           icon("download"), label)));
   }
 
@@ -108,7 +108,9 @@ export function resultPanel() {
       if (peaks) wave.load(peaks);
       else replace(silent, words.noWaveform);
       silent.hidden = peaks !== null;
-      if (chosen === "paragraphs" || chosen === "utterances") draw();
+      // Only now it is known where voice was without words.
+      const isShown = chosen === "paragraphs" || chosen === "utterances";
+      if (isShown && peaks && transcript?.withoutWords > 0) draw();
     },
     hide: () => { panel.hidden = true; },
     close() {

@@ -3,6 +3,7 @@
 
 import { element, replace } from "../elements.js";
 import { text } from "../text.js";
+import { slices } from "./slices.js";
 import { wordAt } from "./transcript.js";
 
 /** How far from the window words become elements. */
@@ -13,7 +14,7 @@ const DOUBTS = [["low", 0.5], ["middling", 0.75], ["fair", 0.9]];
 
 /**
  * @param {(seconds: number) => void} onjump
- * @returns {{ element: HTMLElement, show: (words: object[], blocks: object[], spans?: object[]) => void,
+ * @returns {{ element: HTMLElement, show: (words: object[], blocks: object[], spans?: object[]) => Promise<void>,
  *   light: (seconds: number) => void, follow: boolean, close: () => void }}
  */
 export function transcriptView(onjump) {
@@ -23,6 +24,7 @@ export function transcriptView(onjump) {
   let elements = new Map();
   let lit = -1;
   let current = 0;
+  let showing = 0;
 
   const watcher = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
@@ -40,7 +42,7 @@ export function transcriptView(onjump) {
       if (place === lit) made.dataset.lit = "true";
       if (place === current) focusable(made, true);
       elements.set(place, made);
-      return [index === 0 ? "" : space(word), languageMark(word, block.words[index - 1]), made];
+      return [index === 0 ? "" : space(word), languageMark(word, all[place - 1]), made];
     });
     replace(block.body, pieces);
   }
@@ -59,7 +61,9 @@ export function transcriptView(onjump) {
     const isSame = index > 0 && sameSpeaker(blocks[index - 1], block);
     const head = element("div", { class: "block-head" },
       speakerLabel(block, isSame), element("span", { class: "fine number" }, text.clock(block.words[0].start)));
-    const made = element("section", { class: "block", dataset: { block: index, speaker: series(block) } }, head, block.body);
+    const made = element("section", { class: "block", dataset: { block: index } }, head, block.body);
+    const colour = series(block);
+    if (colour) made.dataset.speaker = colour;
     watcher.observe(made);
     return made;
   }
@@ -84,7 +88,7 @@ export function transcriptView(onjump) {
     if (old) focusable(old, false);
     current = next;
     const block = blocks.find((one) => next >= one.first && next < one.first + one.words.length);
-    if (block && !block.isNear) spell(block);
+    if (block?.body && !block.isNear) spell(block);
     const made = elements.get(next);
     if (!made) return;
     focusable(made, true);
@@ -121,7 +125,8 @@ export function transcriptView(onjump) {
   return {
     element: list,
     follow: true,
-    show(words, cut, spans = []) {
+    async show(words, cut, spans = []) {
+      const mine = ++showing;
       watcher.disconnect();
       all = words;
       blocks = cut;
@@ -129,13 +134,16 @@ export function transcriptView(onjump) {
       lit = -1;
       current = 0;
       const gaps = [...spans];
-      const rows = [];
-      blocks.forEach((block, index) => {
-        while (gaps.length > 0 && gaps[0].start < block.words[0].start) rows.push(gapElement(gaps.shift()));
-        rows.push(blockElement(block, index));
-      });
-      replace(list, rows, gaps.map(gapElement));
-      if (words.length === 0) list.append(element("p", { class: "soft" }, text.playground.nothingSaid));
+      replace(list, words.length === 0 ? element("p", { class: "soft" }, text.playground.nothingSaid) : null);
+      const breathe = slices();
+      for (const [index, block] of blocks.entries()) {
+        await breathe();
+        // Another transcript has taken its place.
+        if (mine !== showing) return;
+        while (gaps.length > 0 && gaps[0].start < block.words[0].start) list.append(gapElement(gaps.shift()));
+        list.append(blockElement(block, index));
+      }
+      list.append(...gaps.map(gapElement));
     },
     light(seconds) {
       const place = wordAt(all, seconds);
@@ -145,7 +153,7 @@ export function transcriptView(onjump) {
       set(lit, true);
       const block = blocks.find((one) => place >= one.first && place < one.first + one.words.length);
       // A word that is not there yet gets its element once its block is near.
-      if (this.follow && block) (elements.get(place) ?? block.body).scrollIntoView({ block: "nearest" });
+      if (this.follow && block) (elements.get(place) ?? block.body)?.scrollIntoView({ block: "nearest" });
     },
     close: () => watcher.disconnect(),
   };
@@ -171,7 +179,9 @@ function languageMark(word, before) {
 }
 
 const sameSpeaker = (a, b) => a.speaker === b.speaker && a.channel === b.channel && a.name === b.name;
-const series = ({ speaker, channel }) => (speaker ?? channel ?? 0) % SERIES + 1;
+/** The colour of a speaker, or of a channel; `null` where there is only one voice. */
+const series = ({ speaker, channel, hasChannels }) =>
+  (speaker === undefined && !hasChannels ? null : (speaker ?? channel) % SERIES + 1);
 
 function speakerLabel(block, isSame) {
   if (block.speaker === undefined && !block.hasChannels) return null;
