@@ -41,6 +41,7 @@ fn answer(criterion: &mut Criterion) {
         slots: 1,
         encode_batch: 1,
         device: String::new(),
+        prompt_tokens: verbatim::engine::TokenCount::default(),
     };
     let transcripts = [ten_minutes()];
     let asked = Asked {

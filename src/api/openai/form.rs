@@ -1,6 +1,7 @@
 //! Multipart forms (RFC 7578), read as they arrive: the file is kept once, outside memory if it is large; other fields are
 //! small.
 
+use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
@@ -27,6 +28,8 @@ const CLIP_BYTES_MAX: usize = 8 << 20;
 const KEPT_BYTES_MAX: usize = 4 * CLIP_BYTES_MAX + (1 << 20);
 /// The length of the head of a field, and of what comes before the first one.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// `multer` may take two pieces before it looks for the end of a head, so one must be much shorter than a head may be.
+const PIECE_BYTES_MAX: usize = 16 << 10;
 
 /// A form with one file.
 pub struct Form {
@@ -118,7 +121,7 @@ async fn gather(
     (kept, mut room): (Keeping, Room),
 ) -> Result<Parts, Failure> {
     let head = AtomicUsize::new(0);
-    let pieces = pieces.then(|piece| async {
+    let pieces = pieces.flat_map(|piece| stream::iter(cut(piece))).then(|piece| async {
         // `multer` reads on as long as more is ready, and would hold the form a second time.
         tokio::task::yield_now().await;
         let piece: Result<Bytes, Box<dyn std::error::Error + Send + Sync>> = match piece {
@@ -132,6 +135,18 @@ async fn gather(
     let form = Multipart::new(pieces, boundary);
     let (file, fields, others) = parts(form, &head, known, (kept, &mut room)).await?;
     Ok(Parts { file, fields, others, room })
+}
+
+/// The same bytes in pieces of at most [`PIECE_BYTES_MAX`].
+fn cut(piece: Result<Bytes, BodyError>) -> impl Iterator<Item = Result<Bytes, BodyError>> {
+    let (mut bytes, mut error) = match piece {
+        Ok(bytes) => (bytes, None),
+        Err(error) => (Bytes::new(), Some(error)),
+    };
+    iter::from_fn(move || match bytes.len().min(PIECE_BYTES_MAX) {
+        0 => error.take().map(Err),
+        length => Some(Ok(bytes.split_to(length))),
+    })
 }
 
 async fn parts(
@@ -209,5 +224,32 @@ fn refused(error: multer::Error) -> Failure {
             Err(error) => malformed(format!("Could not parse multipart form: {error}.")),
         },
         _ => malformed("Could not parse multipart form: it breaks off, or its parts are malformed."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_form_is_read_however_it_is_cut() {
+        let audio: Vec<u8> = (0..500_000_u32).map(|index| (index * 31) as u8).collect();
+        let head = |name: &str| format!("--B\r\nContent-Disposition: form-data; name={name}\r\n\r\n");
+        let (file, model) = (head("file"), head("model"));
+        let whole = [file.as_bytes(), &audio, b"\r\n", model.as_bytes(), b"tiny.en\r\n--B--\r\n"];
+        let whole = Bytes::from(whole.concat());
+        for length in [100, 9_973, 70_000, 200_000, whole.len()] {
+            let pieces = whole.chunks(length).map(|piece| whole.slice_ref(piece)).collect();
+            let form = of_pieces(pieces, "B", &["model"]).await.unwrap();
+            assert!(form.file.bytes == audio, "{length}");
+            assert_eq!(form.fields.len(), 1, "{length}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_without_end_is_refused() {
+        let pieces = vec![Bytes::from_static(b"--B\r\nx: "), Bytes::from(vec![b'x'; 1 << 20])];
+        let refused = of_pieces(pieces, "B", &[]).await.err().expect("refused");
+        assert_eq!(refused.status(), hyper::StatusCode::BAD_REQUEST);
     }
 }
