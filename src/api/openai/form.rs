@@ -1,11 +1,11 @@
 //! Multipart forms (RFC 7578), read as they arrive: the file is kept once, outside memory if it is large; other fields are
 //! small.
 
-use std::iter;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Poll, ready};
 
 use bytes::Bytes;
-use futures_util::stream::{self, Stream, StreamExt as _};
+use futures_util::stream::{self, Stream};
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use multer::Multipart;
@@ -28,8 +28,9 @@ const CLIP_BYTES_MAX: usize = 8 << 20;
 const KEPT_BYTES_MAX: usize = 4 * CLIP_BYTES_MAX + (1 << 20);
 /// The length of the head of a field, and of what comes before the first one.
 const HEAD_BYTES_MAX: usize = 64 << 10;
-/// `multer` may take two pieces before it looks for the end of a head, so one must be much shorter than a head may be.
-const PIECE_BYTES_MAX: usize = 16 << 10;
+/// `multer` reads on while more is ready, and does so twice before it looks at what it has. It would hold the form a second
+/// time, and takes one that is there as a whole for one that breaks off.
+const PAUSES: u8 = 2;
 
 /// A form with one file.
 pub struct Form {
@@ -121,32 +122,25 @@ async fn gather(
     (kept, mut room): (Keeping, Room),
 ) -> Result<Parts, Failure> {
     let head = AtomicUsize::new(0);
-    let pieces = pieces.flat_map(|piece| stream::iter(cut(piece))).then(|piece| async {
-        // `multer` reads on as long as more is ready, and would hold the form a second time.
-        tokio::task::yield_now().await;
-        let piece: Result<Bytes, Box<dyn std::error::Error + Send + Sync>> = match piece {
-            // It searches all that it holds for the end of a head, again for each piece.
+    let (mut pieces, mut pauses) = (Box::pin(pieces), 0);
+    let pieces = stream::poll_fn(|context| {
+        if pauses > 0 {
+            pauses -= 1;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let piece = ready!(pieces.as_mut().poll_next(context));
+        pauses = PAUSES;
+        Poll::Ready(piece.map(|piece| match piece {
+            // `multer` searches all that it holds for the end of a head, again for each piece.
             Ok(piece) if head.fetch_add(piece.len(), Relaxed) > HEAD_BYTES_MAX => Err(HeadTooLong.into()),
             Ok(piece) => Ok(piece),
-            Err(error) => Err(error.into()),
-        };
-        piece
+            Err(error) => Err(Box::<dyn std::error::Error + Send + Sync>::from(error)),
+        }))
     });
     let form = Multipart::new(pieces, boundary);
     let (file, fields, others) = parts(form, &head, known, (kept, &mut room)).await?;
     Ok(Parts { file, fields, others, room })
-}
-
-/// The same bytes in pieces of at most [`PIECE_BYTES_MAX`].
-fn cut(piece: Result<Bytes, BodyError>) -> impl Iterator<Item = Result<Bytes, BodyError>> {
-    let (mut bytes, mut error) = match piece {
-        Ok(bytes) => (bytes, None),
-        Err(error) => (Bytes::new(), Some(error)),
-    };
-    iter::from_fn(move || match bytes.len().min(PIECE_BYTES_MAX) {
-        0 => error.take().map(Err),
-        length => Some(Ok(bytes.split_to(length))),
-    })
 }
 
 async fn parts(
@@ -243,6 +237,17 @@ mod tests {
             let form = of_pieces(pieces, "B", &["model"]).await.unwrap();
             assert!(form.file.bytes == audio, "{length}");
             assert_eq!(form.fields.len(), 1, "{length}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_short_form_is_read_however_it_is_cut() {
+        let whole =
+            Bytes::from_static(b"--B\r\nContent-Disposition: form-data; name=file\r\n\r\naudio\r\n--B--\r\n");
+        for length in 1..=whole.len() {
+            let pieces = whole.chunks(length).map(|piece| whole.slice_ref(piece)).collect();
+            let form = of_pieces(pieces, "B", &[]).await.map_err(|failure| failure.message().to_owned());
+            assert_eq!(form.unwrap().file.bytes, "audio", "{length}");
         }
     }
 

@@ -30,7 +30,7 @@ async fn attempts_are_known_by_their_answers() {
     for seconds in 10..10 + u64::from(ATTEMPTS_MAX) {
         rusqlite::Connection::open(dir.path().join("jobs.sqlite3"))
             .unwrap()
-            .execute("UPDATE jobs SET phase = 'waiting', body = x'00'", [])
+            .execute("UPDATE jobs SET phase = 'waiting', body = x'00', callback = 'https://example.com/'", [])
             .unwrap();
         attempt(seconds, Next::Again { at: at(seconds), error: error() }).await;
     }
