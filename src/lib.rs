@@ -94,7 +94,7 @@
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
 //! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, usage, vad |
 //! | demo       | http, digits, identity, secret |
-//! | console    | engine, http, jobs, keys, registry, telemetry, usage |
+//! | console    | clock, engine, http, jobs, keys, registry, telemetry, usage |
 //! | config     | api, audio, console, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
 //! | app        | all |
 //! | cli        | all |

@@ -150,8 +150,7 @@ mod tests {
         model.probability(Pcm::new(and_silence)).await.expect("an answer")
     }
 
-    /// As many as one may rely on: people pause in the middle of a melody that goes on, and a recording that is
-    /// cut anywhere does not always.
+    /// Bounds are loose because speakers pause mid-phrase.
     #[tokio::test]
     async fn whole_sentences_are_complete_and_cut_ones_are_not() {
         let models = cache().join("models");

@@ -41,7 +41,7 @@ struct Credentials {
 
 pub(super) async fn grant(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
-    // Else a token would last for ever.
+    // A token that could grant tokens would never expire.
     caller.require_key()?;
     let asked: Asked = read(request.body, caller.tenant).await?.unwrap_or_default();
     let ttl = match asked.ttl_seconds {

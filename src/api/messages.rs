@@ -28,9 +28,9 @@ pub fn understands(socket: Socket, text: &str, model: &ModelInfo) -> bool {
             control => control.is_some(),
         },
         Socket::Turns => match turns::Control::read(text) {
-            Some(turns::Control::Configure(change)) => TurnParameters::parse("")
+            Some(Ok(turns::Control::Configure(change))) => TurnParameters::parse("")
                 .is_ok_and(|mut parameters| change.apply(&mut parameters, model).is_ok()),
-            control => control.is_some(),
+            control => matches!(control, Some(Ok(_))),
         },
         Socket::Realtime => ClientEvent::read(text).event.is_ok(),
         Socket::Speak => Said::read(text).is_some(),

@@ -89,6 +89,9 @@ impl Source {
     }
 }
 
+/// Seconds at the ends that an encoder may have added, and that are left out.
+const TRIMMED_SECONDS: f64 = 0.5;
+
 /// Decodes the first audio track into `gather`, and those that are chained to it; calls `decoded` after
 /// each packet, even if it yields nothing.
 pub fn read(
@@ -107,6 +110,9 @@ pub fn read(
     let mut format = probe
         .probe(&Hint::new(), stream, FormatOptions::default(), MetadataOptions::default())
         .map_err(|error| Error::Corrupt(error.to_string()))?;
+    // Without a length of its own, that of an MP3 file is an estimate.
+    let tells = container == Container::Flac || (container == Container::Mpeg && trims);
+    let promised = if tells { promised_seconds(&*format) } else { None };
     let mut barren = 0;
     let mut chained = 0.0;
     while chained < MAX_CHAINED + gather.seconds() {
@@ -115,11 +121,23 @@ pub fn read(
         let mut track = Track { id: track_id, decoder, trims, barren: &mut barren };
         match packets(&mut *format, &mut track, gather, decoded)? {
             Ending::Next => decoded(gather)?,
-            ending => return Ok(ending),
+            ending => {
+                if promised.is_some_and(|seconds| gather.seconds() + TRIMMED_SECONDS < seconds) {
+                    gather.mark_damaged();
+                }
+                return Ok(ending);
+            }
         }
     }
     gather.mark_damaged();
     Ok(Ending::Broken)
+}
+
+/// The length of the first audio track in the file's head; `None` where the writer did not know it.
+fn promised_seconds(format: &dyn FormatReader) -> Option<f64> {
+    let track = format.default_track(TrackType::Audio)?;
+    let rate = track.codec_params.as_ref()?.audio()?.sample_rate?;
+    Some(track.num_frames? as f64 / f64::from(rate.max(1)))
 }
 
 /// A track that is being read.

@@ -1,7 +1,6 @@
 //! `/console/api/jobs`: the jobs of all organisations.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -12,6 +11,7 @@ use uuid::Uuid;
 
 use super::guard::Admin;
 use super::services::Services;
+use crate::clock::rfc3339;
 use crate::http::{Failure, Request, Response, json, whole};
 use crate::jobs::{Attempt, Job, JobId, Phase, State};
 
@@ -77,13 +77,13 @@ impl From<Job> for Listed {
             organisation: job.tenant.to_string(),
             state: job.state.name(),
             receiver: job.receiver,
-            accepted: time(job.accepted),
-            due: job.due.map(time),
+            accepted: rfc3339(job.accepted),
+            due: job.due.map(rfc3339),
             runs: job.runs,
             attempts: job.attempts,
             error: job.error,
-            finished: job.finished.map(time),
-            ended: job.ended.map(time),
+            finished: job.finished.map(rfc3339),
+            ended: job.ended.map(rfc3339),
         }
     }
 }
@@ -91,12 +91,8 @@ impl From<Job> for Listed {
 impl From<Attempt> for Delivery {
     fn from(attempt: Attempt) -> Self {
         let answer = attempt.error.unwrap_or_else(|| "delivered".into());
-        Self { number: attempt.number, ended: time(attempt.ended), answer }
+        Self { number: attempt.number, ended: rfc3339(attempt.ended), answer }
     }
-}
-
-fn time(time: SystemTime) -> String {
-    humantime::format_rfc3339_millis(time).to_string()
 }
 
 pub async fn list(services: Arc<Services>, _: Admin, request: Request) -> Result<Response, Failure> {

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::body::read;
 use super::guard::Admin;
 use super::services::Services;
+use crate::clock::rfc3339;
 use crate::http::{Failure, Request, Response, json};
 use crate::keys::{Key, KeyId, NewKey, SCOPES, Scopes, public_id};
 
@@ -99,17 +100,13 @@ impl<'a> Listed<'a> {
             scopes: key.scopes.words().collect(),
             tags: &key.tags,
             state,
-            created: time(key.created),
-            expires: key.expires.map(time),
-            revoked: key.revoked.map(time),
-            last_used: used.map(time),
+            created: rfc3339(key.created),
+            expires: key.expires.map(rfc3339),
+            revoked: key.revoked.map(rfc3339),
+            last_used: used.map(rfc3339),
             is_own: key.id == admin.session.key,
         }
     }
-}
-
-fn time(time: SystemTime) -> String {
-    humantime::format_rfc3339_millis(time).to_string()
 }
 
 pub async fn list(services: Arc<Services>, admin: Admin, _: Request) -> Result<Response, Failure> {

@@ -19,7 +19,7 @@ const COMMON: [(HeaderName, &str); 5] = [
     (
         HeaderName::from_static("permissions-policy"),
         "microphone=(self), camera=(), display-capture=(), geolocation=(), payment=(), usb=(), serial=(), \
-         bluetooth=(), hid=(), midi=(), browsing-topics=()",
+         hid=(), midi=(), browsing-topics=()",
     ),
 ];
 

@@ -57,7 +57,7 @@ impl Store {
     /// # Errors
     /// [`Error::LastManager`] if no other key could make keys; [`Error::Database`].
     pub fn revoke_of(&self, tenant: u64, id: &KeyId) -> Result<Option<()>, Error> {
-        // Of two requests at once, the second one sees the work of the first.
+        // The immediate lock makes concurrent revocations see each other.
         let change = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         let (now, keys) = (SystemTime::now(), self.of_organisation(tenant)?);
         let manages = |key: &&Key| key.is_active(now) && key.scopes.allow(Permission::KeysWrite);

@@ -107,8 +107,8 @@ impl Scopes {
     /// No permission at all.
     pub const NONE: Self = Self(0);
 
-    /// Those of a key that was made without any: it uses the server and sees what it used. Keys of before
-    /// there were scopes have them.
+    /// Those of a key that was made without any: it uses the server and sees what it used. Keys
+    /// created before scopes existed have them too.
     pub fn of_a_client() -> Self {
         bits(&["project:read", "usage:read", "usage:write"])
     }

@@ -62,7 +62,7 @@ pub struct Parts {
 /// A model in use, for whole audio and for streams. It stays loaded as long as this.
 #[derive(Clone)]
 pub struct Loaded {
-    // Not public: a closure that named one of its fields would capture that alone, and the use would end before it.
+    // Private: a closure that used one field would capture only that field and release the model early.
     parts: Parts,
     /// `None` for the default, which always stays.
     _used: Option<Arc<Used>>,

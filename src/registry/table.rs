@@ -39,7 +39,7 @@ pub enum State {
     TooLarge,
 }
 
-/// What a request that wants a model is to do.
+/// The next step of a request that wants a model.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// The model is loaded, and its use is counted.

@@ -18,7 +18,7 @@ pub struct Dictation {
     manner: Manner,
     sentences: Sentences,
     queue: VecDeque<Queued>,
-    /// What is being spoken. Dropping it withdraws it.
+    /// The piece that is being spoken. Dropping it withdraws it.
     speaking: Option<BoxFuture<'static, Result<Vec<f32>, Unspoken>>>,
     /// Characters that are not yet spoken.
     held: usize,
@@ -31,7 +31,7 @@ enum Queued {
     Flush,
 }
 
-/// What came of the text.
+/// The outcome of the text.
 #[derive(Debug, PartialEq)]
 pub enum Spoken {
     /// Samples at [`VOICE_RATE`](super::VOICE_RATE); empty where there was no word.

@@ -201,3 +201,27 @@ impl Utterance {
         Some(said)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use futures_util::FutureExt as _;
+
+    use super::super::{Config, EmbeddedVoice};
+    use super::*;
+
+    #[tokio::test]
+    async fn encoding_takes_its_turn_with_all_other_speech() {
+        let config = Config { embedded: EmbeddedVoice::None, ..Config::default() };
+        let voice = Voice::open(&config, Path::new("no models")).unwrap();
+        let limits = Limits { at_once: 1, ..Limits::default() };
+        let speech = Speech::new(voice, limits, Tenants::default());
+        let begin = |tenant| speech.begin(tenant, "Hello.", Manner::default()).unwrap();
+        let (one, other) = (begin(1), begin(2));
+        let turn = one.turn().await.unwrap();
+        assert!(other.turn().now_or_never().is_none());
+        drop(turn);
+        assert!(other.turn().now_or_never().is_some_and(|turn| turn.is_ok()));
+    }
+}

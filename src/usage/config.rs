@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is kept of requests. It holds no audio, no transcripts and no addresses.
+/// Bounds of the log, which holds no audio, no transcripts and no addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {

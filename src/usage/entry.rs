@@ -128,10 +128,10 @@ pub struct Model {
 /// The work that was done for a request.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Work {
-    /// Of audio that was heard; channels do not add up.
+    /// Seconds of audio that was heard; channels do not add up.
     pub audio_seconds: f64,
     pub channels: u32,
-    /// Of text that was spoken.
+    /// Characters of text that was spoken.
     pub characters: u64,
     pub model: Option<Model>,
 }
@@ -152,7 +152,7 @@ pub struct Entry {
     pub elapsed: Duration,
     pub work: Work,
     pub tags: Vec<String>,
-    /// Of [`FEATURES`].
+    /// Names in [`FEATURES`].
     pub features: Vec<&'static str>,
 }
 

@@ -22,6 +22,8 @@ use crate::share::{Tenants, Turns};
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Readers of one organisation that wait for their turn; further ones are refused.
 pub(super) const WAITING_MAX: usize = 16;
+/// The tenant in whose line those wait who read for all organisations.
+const OPERATORS: u64 = 0;
 /// Steps of SQLite's virtual machine between two looks at whether the reader still waits: less than a millisecond.
 const STEPS: i32 = 10_000;
 
@@ -96,12 +98,13 @@ impl Log {
         self.read(filter.tenant, move |database| query::sums(database, &filter, grouping)).await
     }
 
-    /// When each key was last used, of the newest [`super::LAST_USES_MAX`] requests.
+    /// When each key of all organisations was last used, of the newest [`super::LAST_USES_MAX`] requests. The reader's
+    /// turn is one of `tenant`.
     ///
     /// # Errors
     /// As [`Self::requests`].
     pub async fn last_uses(&self) -> Result<HashMap<Uuid, SystemTime>, Error> {
-        self.read(query::last_uses).await
+        self.read(OPERATORS, query::last_uses).await
     }
 
     /// The values that occur in the requests of a filter.

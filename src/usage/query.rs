@@ -1,4 +1,4 @@
-//! What the log says: requests, and sums by day.
+//! Queries of the log: requests, and sums by day.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -157,11 +157,11 @@ pub struct Sum {
     /// The group's value as the log has it: tags and features are lists in JSON.
     pub group: Option<String>,
     pub requests: u64,
-    /// Of audio, in requests that succeeded; channels do not add up.
+    /// Seconds of audio in requests that succeeded; channels do not add up.
     pub audio_seconds: f64,
-    /// Of audio, each channel counted.
+    /// Seconds of audio, each channel counted.
     pub channel_seconds: f64,
-    /// Of conversations with agents.
+    /// Seconds of conversations with agents.
     pub agent_seconds: f64,
     pub characters: u64,
 }
@@ -254,7 +254,7 @@ pub(super) fn fields(Database(connection): &Database, filter: &Filter) -> rusqli
     let models = statement
         .query_map(params_from_iter(&values), |row| Ok((row.get(0)?, uuid(row, 1)?.unwrap_or_default())))?;
     let mut features = texts("feature.value", ", json_each(features) AS feature")?;
-    // Those of an older program may have been others.
+    // Older versions may have logged other features.
     features.retain(|feature| FEATURES.contains(&feature.as_str()));
     Ok(Fields {
         tags: texts("tag.value", ", json_each(tags) AS tag")?,

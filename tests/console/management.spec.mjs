@@ -138,7 +138,7 @@ test('operations show figures, models, errors and settings', async () => {
   await page.getByRole('row', { name: /tiny\.en/ }).getByText('Loaded').waitFor();
   const plot = page.getByRole('region', { name: 'Slots' });
   // The second sample comes after five seconds.
-  await until(page, () => /L/.test(document.querySelector('[aria-label="Slots"] .plot-path')?.getAttribute('d') ?? ''));
+  await until(page, () => /L/.test(document.querySelector('[aria-label="Slots"] .plot-area .plot-path')?.getAttribute('d') ?? ''));
   assert.match(await plot.getByRole('img').getAttribute('aria-label'), /In use: now .*, between/);
   await plot.getByText('Figures').click();
   assert.ok(await plot.getByRole('row').count() > 1);
@@ -150,7 +150,7 @@ test('operations show figures, models, errors and settings', async () => {
   await assertAccessible(page);
   await page.keyboard.press('ArrowRight');
   await page.getByRole('searchbox', { name: 'Search settings' }).fill('models.model');
-  await page.getByRole('row', { name: /models\.model/ }).getByText('the flag --model').waitFor();
+  await page.getByRole('row', { name: /models\.model/ }).getByText(/^the (flag|environment variable) /).waitFor();
   await assertAccessible(page);
   assertNoProblems(problems);
   await context.close();

@@ -313,6 +313,14 @@ fn a_file_that_breaks_off_is_heard_up_to_there_and_marked() {
         assert!((0.7..1.7).contains(&decoded.duration_seconds), "{name}: {} s", decoded.duration_seconds);
         assert!(decoded.damaged, "{name}");
     }
+    // Their heads say how long they are: a cut between frames shows too.
+    for name in ["flac.flac", "mp3.mp3"] {
+        let bytes = fixture(name);
+        for parts in 3..8 {
+            let decoded = file(bytes[..bytes.len() * parts / 9].to_vec(), None).expect(name);
+            assert!(decoded.damaged, "{name}: {parts} of 9 parts, {} s", decoded.duration_seconds);
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::program::Program;
 use crate::receiver::{Receiver, callback_parameter};
 use crate::sdks::{go, node, printed, python, rust};
 use crate::server::{FAILS, RAW, Setup, TestServer, answer, client, refusal, say, until_known};
+use crate::socket::connect;
 use crate::speech::{cache, word_errors};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -110,6 +111,8 @@ async fn a_key_that_cannot_be_is_not_made() {
         (json!({"comment": "a", "scopes": ["root"]}), (400, "INVALID_JSON")),
         (json!({"comment": "a", "scopes": "member"}), (400, "INVALID_JSON")),
         (json!({"comment": "\u{7}", "scopes": ["usage:write"]}), (400, "INVALID_JSON")),
+        // It would be shown in another order than it is.
+        (json!({"comment": "a\u{202e}b", "scopes": ["usage:write"]}), (400, "INVALID_JSON")),
         (json!({"comment": "x".repeat(101), "scopes": ["usage:write"]}), (400, "INVALID_JSON")),
         (json!({"comment": "a", "scopes": ["usage:write"], "tags": vec!["x"; 21]}), (400, "INVALID_JSON")),
         (
@@ -370,6 +373,51 @@ async fn streams_and_jobs_are_logged_with_their_audio() {
     let (duration, code, details) = seconds("streaming").await;
     assert_eq!((duration, code), (1.0, json!(101)));
     assert_eq!((&details["tags"], &details["streams"]), (&json!(["live"]), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_time_after_the_year_9999_is_refused_and_breaks_no_list() {
+    let server = server().await;
+    let manager = Manager::of(&server, "member keys:write keys:read").await;
+    let far = "9999-12-31T23:59:59-05:00";
+    let asked = json!({"comment": "far", "scopes": ["usage:write"], "expiration_date": far});
+    assert_eq!(refusal(manager.create(&asked)).await, (400, "INVALID_JSON".into()));
+    let last =
+        json!({"comment": "last", "scopes": ["usage:write"], "expiration_date": "9999-12-31T23:59:59Z"});
+    let (status, made) = answer(manager.create(&last)).await;
+    assert_eq!((status, &made["expiration_date"]), (200, &json!("9999-12-31T23:59:59.000Z")));
+    assert_eq!(manager.get("/keys").await["api_keys"].as_array().expect("a list").len(), 2);
+    for path in ["usage", "requests", "usage/fields"] {
+        let refused = refusal(manager.ask(Method::GET, &format!("/{path}?end={far}"))).await;
+        assert_eq!(refused, (400, "INVALID_QUERY_PARAMETER".into()), "{path}");
+    }
+    assert_eq!(manager.get("/usage?end=9999-12-31").await["results"], json!([]));
+}
+
+#[tokio::test]
+async fn a_stream_that_fails_is_logged_as_failed() {
+    let server = server().await;
+    let manager = Manager::of(&server, "member").await;
+    let token = format!("Token {}", manager.key);
+    for path in ["/v1/listen", "/v2/listen"] {
+        let path = format!("{path}?{RAW}");
+        let handshake = connect(server.address, &path, &[("authorization", &token)]).await;
+        let mut socket = handshake.socket.expect("a stream");
+        socket.audio(&say(1)).await;
+        // A reserved opcode.
+        socket.frame(0x83, b"x").await;
+        socket.rest().await;
+    }
+    let begun = Instant::now();
+    loop {
+        let page = manager.get("/requests?method=streaming&status=failed").await;
+        let failed = page["requests"].as_array().expect("a list");
+        if failed.len() == 2 {
+            assert!(failed.iter().all(|request| request["code"] == 400), "{page}");
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "they are not logged as failed: {page}");
+    }
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ fn file(number: i16, seconds: f64) -> Vec<u8> {
 }
 
 /// A form of text fields and files; a file has an empty name.
-fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
+pub fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
     let mut form = Vec::new();
     for (name, value) in fields {
         let file = if *name == "file" { "; filename=\"a.wav\"\r\nContent-Type: audio/wav" } else { "" };
@@ -35,7 +35,7 @@ fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
     form
 }
 
-fn post(server: &TestServer, path: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
+pub fn post(server: &TestServer, path: &str, body: impl Into<reqwest::Body>) -> reqwest::RequestBuilder {
     let form = format!("multipart/form-data; boundary={BOUNDARY}");
     client().post(server.url(path)).bearer_auth(&server.key).header("content-type", form).body(body)
 }
@@ -94,6 +94,25 @@ async fn a_file_is_transcribed_in_each_format() {
         json!({"task": "transcribe", "language": "spanish", "duration": 1.0, "text": "Number 7.", "words": words,
             "usage": {"type": "duration", "seconds": 1}})
     );
+}
+
+#[tokio::test]
+async fn fields_without_effect_and_damaged_audio_are_warned_of_in_every_format() {
+    let server = TestServer::start(Setup::default()).await;
+    let (whole, cut) = (file(7, 1.0), file(7, 4.0));
+    let fields = [("colour", "red"), ("languages[]", "es"), ("language", "en")];
+    let (_, body) = answer(transcribe(&server, &whole, &fields)).await;
+    let warnings = body["warnings"].to_string();
+    assert!(warnings.contains("`colour`") && warnings.contains("`languages`"), "{body}");
+    for format in ["text", "srt", "vtt"] {
+        let fields = [("colour", "red"), ("response_format", format)];
+        let sent = transcribe(&server, &cut[..cut.len() / 2], &fields).send().await.expect("an answer");
+        assert_eq!(sent.status(), 200, "{format}");
+        let warnings = sent.headers().get_all("x-verbatim-warning").iter();
+        let warnings: Vec<_> = warnings.map(|warning| warning.to_str().expect("text")).collect();
+        assert!(warnings.iter().any(|warning| warning.contains("`colour`")), "{format}: {warnings:?}");
+        assert!(warnings.iter().any(|warning| warning.contains("breaks off")), "{format}: {warnings:?}");
+    }
 }
 
 #[tokio::test]

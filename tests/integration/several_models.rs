@@ -12,7 +12,7 @@ use crate::commands::{home, run, verbatim};
 use crate::program::Program;
 use crate::receiver::{Receiver, callback_parameter};
 use crate::server::{answer, client, new_key, transcripts};
-use crate::socket::{Said, listen};
+use crate::socket::{Said, connect, listen};
 use crate::speech::cache;
 
 /// Generous, for a busy machine.
@@ -361,6 +361,45 @@ async fn a_model_without_memory_is_refused_and_an_idle_one_makes_room() {
     };
     assert_eq!(model_of(&body["metadata"]), "twin");
     assert_eq!(state_of(&program, "tiny.en").await, "unloaded");
+    program.stop().await;
+}
+
+#[tokio::test]
+async fn a_realtime_session_takes_a_place_at_the_model_that_it_changes_to() {
+    let state = TempDir::new().unwrap();
+    let key = &new_key(state.path());
+    let program = serving(state.path(), "tiny.en", &[("VERBATIM_ENGINE__MAX_REQUESTS", "1")]).await;
+    let open = async |model: &str| {
+        let path = format!("/v1/realtime?intent=transcription&model={model}");
+        let authorization = format!("Bearer {key}");
+        let mut socket = connect(program.address, &path, &[("authorization", &authorization)])
+            .await
+            .socket
+            .expect("a socket");
+        assert_eq!(socket.message().await["type"], "session.created");
+        socket
+    };
+    let mut first = open("tiny.en").await;
+    let mut second = open("base").await;
+    let input = json!({"transcription": {"model": "tiny.en"}});
+    let update =
+        json!({"type": "session.update", "session": {"type": "transcription", "audio": {"input": input}}});
+    second.text(&update.to_string()).await;
+    let refused = second.message().await;
+    assert_eq!(refused["error"]["code"], "server_overloaded", "{refused}");
+    // The place is free once the other session has ended.
+    first.frame(0x88, &1000_u16.to_be_bytes()).await;
+    first.rest().await;
+    let begun = Instant::now();
+    loop {
+        second.text(&update.to_string()).await;
+        let updated = second.message().await;
+        if updated["type"] == "session.updated" {
+            break;
+        }
+        assert_eq!(updated["error"]["code"], "server_overloaded", "{updated}");
+        assert!(begun.elapsed() < PATIENCE, "{updated}");
+    }
     program.stop().await;
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use verbatim::audio::{DecodeOptions, Limits, decode};
 
 use crate::program::Program;
 use crate::sdks;
@@ -89,6 +90,22 @@ fn header<'a>(answer: &'a Response, name: &str) -> &'a str {
 
 fn assert_said(what: &str, said: &str, heard: &str) {
     assert!(word_errors(said, heard) <= 1, "{what}: {heard}");
+}
+
+/// Five sentences, each of which is a piece for the encoder.
+const NOTICE: &str = "The office is open on Monday. Please call again tomorrow morning. We moved to the second floor. \
+    The lift is out of order today. Thank you for your patience.";
+
+#[tokio::test]
+async fn an_mp3_is_as_long_as_its_speech() {
+    let server = Server::start(&[]).await;
+    let seconds = async |query: &str| {
+        let bytes = body(server.speak(query, NOTICE).send().await.expect("an answer")).await;
+        let options = DecodeOptions { raw: None, split_channels: false, limits: Limits::default() };
+        decode(bytes.into(), &options).expect("audio").duration_seconds
+    };
+    let (mp3, wav) = (seconds("encoding=mp3").await, seconds("encoding=linear16").await);
+    assert!((mp3 - wav).abs() < 0.08, "{mp3} s, and {wav} s of samples");
 }
 
 #[tokio::test]

@@ -5,12 +5,15 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use verbatim::engine::LanguageChoice;
 use verbatim::live::{Config, Live, Options};
 use verbatim::share::Tenants;
 use verbatim::speakers::{self, Diarizer};
 
+use crate::openai::{form, post};
 use crate::server::{Setup, TestServer, client};
 use crate::speech::{self, cache};
 use crate::tones::bytes;
@@ -147,6 +150,32 @@ async fn an_enrolled_voice_has_its_name_in_files_and_on_streams_until_it_is_dele
     assert_eq!(voices(&server, "DELETE", key, &format!("/{id}"), Vec::new()).await.0, 404);
     let results = names(&server, key, "austen_0890").await;
     assert!(named(&results["channels"][0]["alternatives"][0]).iter().all(|named| named.1.is_none()));
+}
+
+#[tokio::test]
+async fn clips_of_known_speakers_are_no_audio_of_the_request() {
+    let Some(diarizer) = diarizer() else { return };
+    let server = TestServer::start(Setup { diarizer: Some(diarizer), ..Setup::default() }).await;
+    let clip = format!("data:audio/wav;base64,{}", STANDARD.encode(wav("austen_0870")));
+    let fields = [
+        ("response_format", &b"diarized_json"[..]),
+        ("known_speaker_names[]", b"Ada"),
+        ("known_speaker_references[]", clip.as_bytes()),
+        ("file", &wav("austen_0890")),
+    ];
+    let response = post(&server, "/v1/audio/transcriptions", form(&fields)).send().await.expect("an answer");
+    assert_eq!(response.status(), 200);
+    let body: Value = serde_json::from_slice(&response.bytes().await.expect("a body")).expect("JSON");
+    let seconds = body["duration"].as_f64().expect("a number");
+    let get = async |path: &str| {
+        let sent = client().get(server.url(path)).bearer_auth(&server.key).send().await.expect("an answer");
+        serde_json::from_slice::<Value>(&sent.bytes().await.expect("a body")).expect("JSON")
+    };
+    let projects = get("/v1/projects").await;
+    let project = projects["projects"][0]["project_id"].as_str().expect("an id").to_owned();
+    let logged = get(&format!("/v1/projects/{project}/requests")).await;
+    let duration = logged["requests"][0]["response"]["details"]["duration"].as_f64().expect("a number");
+    assert!((duration - seconds).abs() < 0.1, "{duration} s are logged of {seconds} s");
 }
 
 #[tokio::test]

@@ -59,13 +59,14 @@ pub fn of_query(query: &str, tenant: u64, now: SystemTime) -> Result<Option<Filt
             "tag" => filter.tag = Some(value.to_owned()),
             _ => {
                 if let Some(feature) = FEATURES.into_iter().find(|feature| *feature == name) {
+                    if filter.features.iter().any(|(given, _)| *given == feature) {
+                        return Err(error::invalid_query(name, "is given twice"));
+                    }
                     filter.features.push((feature, flag(name, value)?));
                 }
             }
         }
     }
-    // More would say the same again, or contradict.
-    filter.features.truncate(2 * FEATURES.len());
     Ok(can_match.then_some(filter))
 }
 
@@ -103,9 +104,15 @@ mod tests {
         for nothing in ["endpoint=read", "deployment=hosted"] {
             assert!(filter(nothing).unwrap().is_none(), "{nothing}");
         }
-        for wrong in
-            ["accessor=me", "endpoint=v1", "method=fast", "status=200", "deployment=moon", "diarize=perhaps"]
-        {
+        for wrong in [
+            "accessor=me",
+            "endpoint=v1",
+            "method=fast",
+            "status=200",
+            "deployment=moon",
+            "diarize=perhaps",
+            "diarize=true&diarize=false",
+        ] {
             assert!(filter(wrong).is_err(), "{wrong}");
         }
     }

@@ -155,7 +155,7 @@ pub(super) async fn create(services: Arc<Services>, request: Request) -> Result<
     let new = understood(asked, SystemTime::now())?;
     let made = services.authenticator.keys().with_store(move |store| {
         let keys = store.of_organisation(caller.tenant)?;
-        // It was there a moment ago; another request may have deleted it.
+        // Another request may have deleted the caller's key since it was verified.
         let maker = keys.iter().find(|key| key.id == caller.key).ok_or(crate::keys::Error::Escalation)?;
         let expires = new.expires.or(maker.expires);
         store.insert_for(maker, NewKey { expires, ..new })

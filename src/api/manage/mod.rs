@@ -1,5 +1,5 @@
 //! `/v1/projects/…`: management by the wire format's clients. An organisation is a project, and manages its own
-//! keys and sees its own use; what there is no such thing for, such as members or money, is answered in shape.
+//! keys and sees its own use; endpoints without a counterpart here (members, billing) return well-formed empty answers.
 //!
 //! All of it needs a key with the scope that each endpoint names; tokens manage nothing. Another
 //! organisation's project does not exist for the caller.

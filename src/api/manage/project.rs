@@ -73,7 +73,7 @@ async fn project(services: &Services, tenant: u64) -> Result<Project, Failure> {
 pub(super) async fn rename(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = manager(&services, &request, Permission::ProjectWrite).await?;
     let change: Option<Change> = read(request.body, caller.tenant).await?;
-    // As in the wire format, a change of nothing is one.
+    // As in the wire format, an empty change succeeds.
     if let Some(name) = change.and_then(|change| change.name) {
         let rename = move |store: &crate::keys::Store| store.rename_organisation(caller.tenant, &name);
         services.authenticator.keys().with_store(rename).await?;

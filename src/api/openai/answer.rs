@@ -18,7 +18,8 @@ pub enum Answer {
     Json(wire::Transcription),
     Verbose(wire::Verbose),
     Diarized(wire::Diarized),
-    Text(String),
+    /// A body without a place for warnings, and these.
+    Text(String, Vec<String>),
 }
 
 /// `names`: those of speakers, by their number, as far as they are known.
@@ -54,9 +55,9 @@ pub fn answer(asked: &Asked, transcript: &Transcript, names: &[Option<String>], 
             usage: usage(),
             warnings,
         }),
-        ResponseFormat::Text => Answer::Text(format!("{text}\n")),
-        ResponseFormat::Srt => Answer::Text(captions::srt(transcript)),
-        ResponseFormat::Vtt => Answer::Text(captions::vtt(transcript)),
+        ResponseFormat::Text => Answer::Text(format!("{text}\n"), warnings),
+        ResponseFormat::Srt => Answer::Text(captions::srt(transcript), warnings),
+        ResponseFormat::Vtt => Answer::Text(captions::vtt(transcript), warnings),
     }
 }
 
@@ -161,14 +162,19 @@ pub fn diarized(transcript: &Transcript, names: &[Option<String>]) -> Vec<wire::
     format::utterances(&words, format::SPLIT_SECONDS).enumerate().map(segment).collect()
 }
 
-/// The known name, or capital letters, by first appearance of those without a name: A to Z, then AA.
+/// The known name, or letters, by first appearance of those without a name.
 fn label(speaker: usize, names: &[Option<String>]) -> String {
     let name = |speaker: usize| names.get(speaker).and_then(Option::as_ref);
     if let Some(name) = name(speaker) {
         return name.clone();
     }
     let unnamed_before = (0..speaker).filter(|&before| name(before).is_none()).count();
-    let (mut rest, mut letters) = (unnamed_before + 1, Vec::new());
+    letters(unnamed_before)
+}
+
+/// The capital letters of an unnamed speaker, counted from 0: A to Z, then AA.
+pub fn letters(speaker: usize) -> String {
+    let (mut rest, mut letters) = (speaker + 1, Vec::new());
     while rest > 0 {
         letters.push(char::from(b'A' + ((rest - 1) % 26) as u8));
         rest = (rest - 1) / 26;

@@ -16,6 +16,9 @@ use crate::http::{Body, BodyError, Buffered, Failure, Joined, Keeping, Room};
 
 /// Fields of a form, known or not.
 const FIELDS_MAX: usize = 1000;
+/// Names of unknown fields that are kept, and the characters of each.
+const OTHERS_MAX: usize = 20;
+const NAME_CHARACTERS_MAX: usize = 64;
 /// The length of a text field.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 /// The length of a clip of a speaker, as a data URL: 10 s of uncompressed audio.
@@ -30,6 +33,8 @@ pub struct Form {
     pub file: Fetched,
     /// The other fields that are known, in the order in which they came.
     pub fields: Vec<Field>,
+    /// The names of others: the first [`OTHERS_MAX`].
+    pub others: Vec<String>,
 }
 
 /// A text field.
@@ -84,10 +89,11 @@ pub async fn of_pieces(pieces: Vec<Bytes>, boundary: &str, known: &[&str]) -> Re
     gather(pieces, boundary.to_owned(), known, Keeping::alone()).await?.form()
 }
 
-/// What a form has brought.
+/// The parts of a form.
 struct Parts {
     file: Option<Buffered>,
     fields: Vec<Field>,
+    others: Vec<String>,
     room: Room,
 }
 
@@ -100,7 +106,8 @@ impl Parts {
         if bytes.is_empty() {
             return Err(invalid("file", "The file is empty."));
         }
-        Ok(Form { file: Fetched { bytes, held: Box::new((file, self.room)) }, fields: self.fields })
+        let file = Fetched { bytes, held: Box::new((file, self.room)) };
+        Ok(Form { file, fields: self.fields, others: self.others })
     }
 }
 
@@ -122,8 +129,9 @@ async fn gather(
         };
         piece
     });
-    let (file, fields) = parts(Multipart::new(pieces, boundary), &head, known, (kept, &mut room)).await?;
-    Ok(Parts { file, fields, room })
+    let form = Multipart::new(pieces, boundary);
+    let (file, fields, others) = parts(form, &head, known, (kept, &mut room)).await?;
+    Ok(Parts { file, fields, others, room })
 }
 
 async fn parts(
@@ -131,11 +139,14 @@ async fn parts(
     head: &AtomicUsize,
     known: &[&str],
     (kept, room): (Keeping, &mut Room),
-) -> Result<(Option<Buffered>, Vec<Field>), Failure> {
+) -> Result<(Option<Buffered>, Vec<Field>, Vec<String>), Failure> {
     let (mut unused, mut file, mut fields, mut left) = (Some(kept), None, Vec::new(), KEPT_BYTES_MAX);
+    let mut others: Vec<String> = Vec::new();
     for _ in 0..FIELDS_MAX {
         head.store(0, Relaxed);
-        let Some(mut part) = form.next_field().await.map_err(refused)? else { return Ok((file, fields)) };
+        let Some(mut part) = form.next_field().await.map_err(refused)? else {
+            return Ok((file, fields, others));
+        };
         let (name, key) = part.name().map(split).unwrap_or_default();
         let most = match name.as_str() {
             "file" => {
@@ -149,7 +160,11 @@ async fn parts(
             }
             "known_speaker_references" => CLIP_BYTES_MAX,
             name if known.contains(&name) => TEXT_BYTES_MAX,
-            _ => {
+            name => {
+                let name: String = name.chars().take(NAME_CHARACTERS_MAX).collect();
+                if others.len() < OTHERS_MAX && !name.is_empty() && !others.contains(&name) {
+                    others.push(name);
+                }
                 while next(&mut part, head).await?.is_some() {}
                 continue;
             }

@@ -9,6 +9,7 @@ use url::form_urlencoded;
 use super::super::manage;
 use super::super::services::Services;
 use super::error::{is_wire, no_such_model};
+use super::speech::is_voice_model;
 use super::wire;
 use crate::http::{Failure, Request, Response, json};
 
@@ -19,13 +20,19 @@ pub fn is_served(services: &Services, name: &str) -> bool {
     services.model_names.any_model || services.models.name_of(Some(name)).is_some()
 }
 
+/// Whether `/v1/audio/speech` speaks by a model of this name.
+fn is_voice(services: &Services, name: &str) -> bool {
+    !services.speech.voices().is_empty() && is_voice_model(name)
+}
+
 /// `GET /v1/models`. Any valid credentials do: models are no secret.
 pub(in crate::api) async fn list(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     services.authenticator.holder(&request.headers).await?;
     if is_wire(&request.headers) {
         return Ok(json(StatusCode::OK, &manage::models::models(&services)));
     }
-    let data = services.models.names().map(|name| model(&services, name)).collect();
+    let voice = Some(services.speech.kind()).filter(|name| is_voice(&services, name));
+    let data = services.models.names().chain(voice).map(|name| model(&services, name)).collect();
     Ok(json(StatusCode::OK, &wire::Models { object: "list", data }))
 }
 
@@ -36,7 +43,7 @@ pub(in crate::api) async fn one(services: Arc<Services>, request: Request) -> Re
     if is_wire(&request.headers) {
         return manage::models::named(&services, &name);
     }
-    if !is_served(&services, &name) {
+    if !is_served(&services, &name) && !is_voice(&services, &name) {
         return Err(no_such_model(&name));
     }
     Ok(json(StatusCode::OK, &model(&services, &name)))

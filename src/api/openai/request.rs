@@ -96,6 +96,9 @@ impl Asked {
         given.text("model")?;
         let format = response_format(&given, task)?;
         let mut warnings = chunking(&given)?;
+        if given.text("language")?.is_some() && !given.list("languages", LANGUAGES_MAX)?.is_empty() {
+            warnings.push("`languages` had no effect, as `language` names one.".to_owned());
+        }
         let [words, segments] = granularities(&given, format, &mut warnings)?;
         let log_probabilities = includes_log_probabilities(&given, format)?;
         let streams = given.flag("stream")?;
@@ -147,7 +150,7 @@ impl Given {
         Ok(values)
     }
 
-    /// A single value; an empty one is as good as none.
+    /// A single value; empty counts as absent.
     fn text(&self, name: &'static str) -> Result<Option<&str>, Failure> {
         let mut values = self.all(name).map(|field| field.value.trim());
         let value = values.next().filter(|value| !value.is_empty());

@@ -30,8 +30,8 @@ const RATE_HZ: u32 = 24_000;
 /// Output tokens are counted as that API's own voices make them, 1250 to a minute of speech.
 const TOKENS_PER_SECOND: f64 = 1250.0 / 60.0;
 const EVENTS: &str = "text/event-stream; charset=utf-8";
-/// Says what has no effect.
-const WARNING: HeaderName = HeaderName::from_static("x-verbatim-warning");
+/// Says that a parameter has no effect, or the audio is damaged, where the body has no place for that.
+pub const WARNING: HeaderName = HeaderName::from_static("x-verbatim-warning");
 
 /// Name, format and media type.
 #[rustfmt::skip]
@@ -73,7 +73,9 @@ pub(in crate::api) async fn speech(services: Arc<Services>, request: Request) ->
             format!("Invalid voice. Use one of OpenAI's names, such as alloy, or one of: {voices}."),
         )
     })?;
-    let (input_tokens, content_type) = (asked.input.chars().count(), asked.content_type);
+    // The voice has no tokens; a recogniser of the same languages counts them alike.
+    let input_tokens = services.models.default().model().prompt_tokens.of(&asked.input);
+    let content_type = asked.content_type;
     // Both ends of the range are exact as `f32`.
     let speed = asked.speed as f32;
     let order = Order { tenant: caller.tenant, text: asked.input, voice, speed, format: asked.format };
@@ -94,7 +96,7 @@ pub(in crate::api) async fn speech(services: Arc<Services>, request: Request) ->
 }
 
 /// Names of the hosted models, and of the embedded one.
-fn is_voice_model(name: &str) -> bool {
+pub fn is_voice_model(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.contains("tts") || name.contains("kokoro")
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use hyper::header::HeaderValue;
 
 use super::super::decode::{Fetched, Origin};
 use super::super::listen::{asker, while_expected};
@@ -13,6 +14,7 @@ use super::super::transcription::{Wanted, recognise};
 use super::answer::{Answer, answer};
 use super::error::{no_such_model, of_file, unsupported};
 use super::request::{Asked, FIELDS, ResponseFormat, model_of};
+use super::speech::WARNING;
 use super::{events, form, known_speakers, models};
 use crate::engine::{Task, TenantId};
 use crate::http::{Failure, Request, Response, json, text};
@@ -47,7 +49,8 @@ async fn create(services: Arc<Services>, request: Request, task: Task) -> Result
         services.models.default().transcriber().engine().enter(tenant, asker(&caller, &request))?;
     let active = services.activity.begin();
     let body = request.body.charged_to(tenant.0);
-    let form::Form { file, fields } = while_expected(&mut permit, form::read(body, boundary, FIELDS)).await?;
+    let form::Form { file, fields, others } =
+        while_expected(&mut permit, form::read(body, boundary, FIELDS)).await?;
     let name = model_of(&fields);
     if let Some(name) = &name
         && !models::is_served(&services, name)
@@ -60,7 +63,9 @@ async fn create(services: Arc<Services>, request: Request, task: Task) -> Result
         let message = format!("The model `{name}` knows English only and cannot translate.");
         return Err(unsupported("model", message));
     }
-    let asked = Asked::parse(fields, task, model.model())?;
+    let mut asked = Asked::parse(fields, task, model.model())?;
+    let unknown = |name: String| format!("`{name}` had no effect: this endpoint has no such field.");
+    asked.warnings.extend(others.into_iter().map(unknown));
     let diarizes = asked.format == ResponseFormat::DiarizedJson;
     if diarizes && services.diarizer.is_none() {
         let message = "`diarized_json` is not available: this server has no speaker models.";
@@ -109,6 +114,16 @@ async fn whole(
         Answer::Json(body) => json(StatusCode::OK, &body),
         Answer::Verbose(body) => json(StatusCode::OK, &body),
         Answer::Diarized(body) => json(StatusCode::OK, &body),
-        Answer::Text(body) => text(PLAIN, body),
+        Answer::Text(body, warnings) => {
+            let mut response = text(PLAIN, body);
+            response.headers_mut().extend(warnings.iter().filter_map(|text| Some((WARNING, header(text)?))));
+            response
+        }
     })
+}
+
+/// A warning as the value of a header.
+fn header(warning: &str) -> Option<HeaderValue> {
+    let ascii: String = warning.chars().filter(|c| matches!(c, ' '..='~')).collect();
+    HeaderValue::from_str(&ascii).ok()
 }

@@ -98,10 +98,11 @@ fn transcribe() -> Value {
         json!({"model": "whisper-1", "response_format": "verbose_json", "timestamp_granularities": ["word"]});
     let json = content(&["OpenAiTranscription", "OpenAiVerbose", "OpenAiDiarized"]);
     let text = json!({"schema": {"type": "string"}});
+    let headers = warning_header();
     let events = json!({"schema": {"description": "Server-sent events; `data` of each is a JSON object."}, "example":
         "data: {\"type\":\"transcript.text.delta\",\"delta\":\"Hello.\"}\n\ndata: {\"type\":\"transcript.text.done\",\"text\":\"Hello.\"}\n\n"});
     let mut responses = json!({
-        "200": {"description": "The transcript, in the format asked for.", "content": {
+        "200": {"description": "The transcript, in the format asked for.", "headers": headers, "content": {
             "application/json": json, "text/plain": text, "text/event-stream": events,
         }},
     });
@@ -114,13 +115,21 @@ fn transcribe() -> Value {
     })
 }
 
+/// Of answers as text, which have no place for warnings.
+fn warning_header() -> Value {
+    json!({"x-verbatim-warning": {
+        "description": "With `text`, `srt` and `vtt`: a field that had no effect, or damaged audio; one for each.",
+        "schema": {"type": "string"},
+    }})
+}
+
 fn translate() -> Value {
     let mut fields = fields();
     let formats = RESPONSE_FORMATS.map(|(name, _)| name);
     let formats: Vec<&str> = formats.into_iter().filter(|name| *name != "diarized_json").collect();
     fields["response_format"]["enum"] = json!(formats);
     let mut responses = json!({
-        "200": {"description": "The translation, in the format asked for.", "content": {
+        "200": {"description": "The translation, in the format asked for.", "headers": warning_header(), "content": {
             "application/json": content(&["OpenAiTranscription", "OpenAiVerbose"]),
             "text/plain": {"schema": {"type": "string"}},
         }},

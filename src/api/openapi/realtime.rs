@@ -53,7 +53,7 @@ fn realtime() -> Value {
 fn expiry() -> Value {
     json!({"type": "object", "properties": {
         "anchor": {"type": "string", "enum": ["created_at"]},
-        "seconds": {"type": "integer", "minimum": 10, "maximum": 7200, "default": 600, "description": "At most an hour is granted."},
+        "seconds": {"type": "integer", "minimum": 10, "maximum": 3600, "default": 600},
     }})
 }
 

@@ -24,7 +24,7 @@ pub enum Unsupported {
     Value { parameter: &'static str, valid: &'static str, encoding: &'static str },
 }
 
-/// What a request says about its format. Values are not checked yet.
+/// The format in a request. Values are not checked yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// One of [`ENCODINGS`].

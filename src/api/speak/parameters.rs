@@ -65,6 +65,21 @@ impl Parameters {
     /// [`Error`].
     pub fn of_stream(query: &str) -> Result<Self, Error> {
         let mut parameters = Self::read(query, &STREAM_ENCODINGS)?;
+        let refused = |parameter: &str, expected| {
+            let values = form_urlencoded::parse(query.as_bytes());
+            let value = values.into_iter().find(|(name, _)| name == parameter).map(|(_, value)| value);
+            let value = value.unwrap_or_default().chars().take(SHOWN_CHARACTERS_MAX).collect();
+            Error::Value { parameter: parameter.to_owned(), value, expected }
+        };
+        if parameters.wanted.container.is_some_and(|container| container != "none") {
+            return Err(refused("container", "none: a stream has no container"));
+        }
+        if parameters.wanted.bits_per_second.is_some() {
+            return Err(refused("bit_rate", "no value: the encodings of a stream have no bit rate"));
+        }
+        if parameters.callback.is_some() {
+            return Err(refused("callback", "no value: a stream answers over its socket"));
+        }
         parameters.wanted.encoding.get_or_insert("linear16");
         parameters.wanted.container = Some("none");
         parameters.wanted.bits_per_second = None;
@@ -183,7 +198,7 @@ mod tests {
         );
         assert_eq!(Parameters::parse("model=None").unwrap().model, None);
         let stream =
-            Parameters::of_stream("mip_opt_out=false&container=wav").unwrap().wanted.format().unwrap();
+            Parameters::of_stream("mip_opt_out=false&container=none").unwrap().wanted.format().unwrap();
         assert!(!stream.is_wave && stream.sample_rate_hz == 24_000);
     }
 
@@ -205,7 +220,11 @@ mod tests {
         ] {
             assert!(Parameters::parse(query).is_err(), "{query}");
         }
-        assert!(Parameters::of_stream("encoding=mp3").is_err());
+        for query in
+            ["encoding=mp3", "container=wav", "bit_rate=48000", "callback=https%3A%2F%2Fa.example%2F"]
+        {
+            assert!(Parameters::of_stream(query).is_err(), "{query}");
+        }
         let long = format!("tag={}", "x".repeat(129));
         assert!(Parameters::parse(&long).is_err());
         assert!(Parameters::parse(&"tag=a&".repeat(101)).is_err());

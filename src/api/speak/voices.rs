@@ -6,7 +6,7 @@ use crate::api::error;
 use crate::api::services::Services;
 use crate::http::Failure;
 
-/// The installed voice for a name, or the default one; none if nobody is called that.
+/// The installed voice for a name, or the default one without a name; `None` if no installed voice has that name.
 ///
 /// # Errors
 /// 501 without a voice.

@@ -14,7 +14,7 @@ pub enum Message {
     Metadata { request_id: Uuid, model_name: String, model_version: &'static str, model_uuid: Uuid },
     /// All audio of the text before a `Flush` was sent.
     Flushed { sequence_id: u64 },
-    /// What was not yet spoken is gone.
+    /// Unspoken text was discarded.
     Cleared { sequence_id: u64 },
     /// A message was not obeyed; the stream goes on.
     Warning { description: &'static str, code: &'static str },
@@ -26,9 +26,9 @@ pub enum Message {
 pub enum Said {
     /// Text to speak: whole sentences, or any part of one.
     Speak { text: String },
-    /// Speak what there is, whole sentences or not.
+    /// Speak the buffered text, even mid-sentence.
     Flush,
-    /// Forget what is not yet spoken.
+    /// Discard unspoken text.
     Clear,
     /// Speak the rest, and close.
     Close,

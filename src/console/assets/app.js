@@ -105,13 +105,15 @@ function show(session) {
   const hadSession = isSignedIn;
   isSignedIn = session !== null;
   opened = null;
+  // They say why the view changes.
+  const notes = document.querySelector(".notes");
   replace(main);
   if (isSignedIn) {
-    replace(document.body, frame());
+    replace(document.body, frame(), notes);
     open();
   } else {
     document.title = `${text.signIn.title} – ${text.name}`;
-    replace(document.body, banner, signInView({ hasEnded: hadSession === true }));
+    replace(document.body, banner, signInView({ hasEnded: hadSession === true }), notes);
   }
 }
 

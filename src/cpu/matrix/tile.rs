@@ -1,13 +1,20 @@
 //! The inner loops: up to eight rows against up to four blocks of 16 outputs, all sums in registers.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod finish;
+
 use std::ops::Range;
 
 use super::super::Level;
 use super::super::element::{Bf16, Element, multiply_add};
 use super::super::instructions::multiversion;
-use super::super::rows::{coarse_gelu_lanes, gelu_lanes, lanes_abs_max};
+use super::super::rows::lanes_abs_max;
 use super::super::threads::Places;
 use super::packed::{Epilogue, LANES, Matrix, Operand, Rows, Weights};
+use finish::finish;
 
 multiversion! {
     pub fn round_to_bf16(x: &[f32], rounded: &mut [Bf16]) = round_to_bf16_body
@@ -49,7 +56,10 @@ pub unsafe fn blocks(
 ) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise.
-    if unsafe { avx512::blocks(level, matrix, rows, blocks.clone(), y, epilogue) } {
+    if unsafe {
+        avx512::blocks(level, matrix, rows, blocks.clone(), y, epilogue)
+            || avx2::blocks(level, matrix, rows, blocks.clone(), y, epilogue)
+    } {
         return;
     }
     // SAFETY: as above.
@@ -126,39 +136,3 @@ unsafe fn portable_body<const FMA: bool>(
         }
     }
 }
-
-/// Adds the bias, applies the epilogue and writes the outputs of one block in one row.
-///
-/// # Safety
-/// No other thread works on the same block of `y`.
-#[inline(always)]
-unsafe fn finish<const FMA: bool>(
-    matrix: &Matrix,
-    mut sums: [f32; LANES],
-    row: usize,
-    block: usize,
-    y: &Places<f32>,
-    epilogue: Epilogue,
-) {
-    let first = block * LANES;
-    let bias = &matrix.bias[first..first + LANES];
-    sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
-    match (epilogue, &matrix.weights) {
-        (Epilogue::Gelu, Weights::F32(_)) => gelu_lanes::<FMA>(&mut sums),
-        (Epilogue::Gelu, _) => coarse_gelu_lanes::<FMA>(&mut sums),
-        _ => {}
-    }
-    let valid = LANES.min(matrix.outputs - first);
-    let begin = row * matrix.outputs + first;
-    // SAFETY: the caller's promise: the outputs of this block belong to this thread in every row.
-    let place = unsafe { y.range(begin..begin + valid) };
-    match (<&mut [f32; LANES]>::try_from(&mut *place).ok(), epilogue) {
-        (Some(place), Epilogue::Add) => place.iter_mut().zip(&sums).for_each(|(place, sum)| *place += sum),
-        (Some(place), _) => *place = sums,
-        (None, Epilogue::Add) => place.iter_mut().zip(&sums).for_each(|(place, sum)| *place += sum),
-        (None, _) => place.copy_from_slice(&sums[..valid]),
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-mod avx512;

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::rows::time;
+use crate::clock::from_unix_ms;
 use crate::jobs::store::{ATTEMPTS_MAX, Attempt};
 
 /// Adds the attempt of a job that is being sent, which ended at `now`; forgets the oldest beyond [`ATTEMPTS_MAX`].
@@ -27,7 +27,7 @@ pub fn list(db: &Connection, id: &str) -> rusqlite::Result<Vec<Attempt>> {
     let mut statement =
         db.prepare("SELECT number, ended_ms, error FROM attempts WHERE job = ?1 ORDER BY number")?;
     let attempts = statement.query_map([id], |row| {
-        Ok(Attempt { number: row.get(0)?, ended: time(row.get(1)?), error: row.get(2)? })
+        Ok(Attempt { number: row.get(0)?, ended: from_unix_ms(row.get(1)?), error: row.get(2)? })
     })?;
     attempts.collect()
 }

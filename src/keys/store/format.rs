@@ -4,8 +4,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::keys::Error;
 
-/// What makes each format of the one before. 2 has operators; 3 has scopes, expiry, tags, and names of
-/// organisations; 4 has admins.
+/// Migrations, one per format. 2 adds operators; 3 adds scopes, expiry, tags, and names of organisations; 4 adds admins.
 const CHANGES: [&str; 4] = [
     "CREATE TABLE keys (
          id              TEXT PRIMARY KEY,

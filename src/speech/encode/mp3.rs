@@ -121,11 +121,11 @@ mod tests {
 
     #[test]
     fn pieces_are_one_stream_without_silence_between_them() {
-        let speech = speech(5 * RATE as usize + 123);
+        let speech = speech(RATE as usize + 123);
         let whole = encoded(&speech, speech.len());
         let samples = frames(&whole).len() * FRAME;
         assert!((speech.len()..speech.len() + DELAY + FRAME).contains(&samples), "{samples}");
-        for piece in [FRAME, 5_000, RATE as usize, 3 * FRAME + 1] {
+        for piece in [5_000, 3 * FRAME + 1] {
             assert_eq!(frames(&encoded(&speech, piece)).len() * FRAME, samples, "in pieces of {piece}");
         }
         assert!(encoded(&[], 1).is_empty());

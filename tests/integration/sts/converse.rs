@@ -1,6 +1,8 @@
 //! `/v1/agent/converse`: the room's messages as the SDKs of the wire format speak them, without a session
 //! made before.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use verbatim::sts::Auth;
 
@@ -87,6 +89,66 @@ async fn who_begins_otherwise_is_told_why_and_let_go() {
         assert_eq!(until(&mut socket, "Error").await["code"], "INVALID_SETTINGS", "{first}");
         assert!(matches!(socket.rest().await.1, Said::Close(1008, _)), "{first}");
     }
+}
+
+#[tokio::test]
+async fn settings_without_effect_are_warned_of() {
+    let service = Service::start(Setup::default()).await;
+    let mut settings = settings();
+    settings["tags"] = json!(["a"]);
+    settings["agent"]["think"]["provider"]["temperature"] = json!(0.5);
+    settings["agent"]["listen"]["provider"]["smart_format"] = json!(true);
+    settings["agent"]["context"] = json!({"messages": [{"role": "system", "content": "Be brief."}]});
+    let mut socket = connect(service.address, PATH, &[]).await.socket.expect("agreed");
+    until(&mut socket, "Welcome").await;
+    send(&mut socket, settings.clone()).await;
+    assert_eq!(socket.message().await["type"], "SettingsApplied");
+    let mut left = vec!["`tags`", "`temperature`", "`smart_format`", "`agent.context.messages`"];
+    while !left.is_empty() {
+        let warning = until(&mut socket, "Warning").await;
+        let description = warning["description"].as_str().expect("text").to_owned();
+        left.retain(|name| !description.contains(name));
+    }
+    settings["agent"]["greeting"] = json!(7);
+    let mut socket = connect(service.address, PATH, &[]).await.socket.expect("agreed");
+    send(&mut socket, settings).await;
+    assert_eq!(until(&mut socket, "Error").await["code"], "INVALID_SETTINGS");
+}
+
+#[tokio::test]
+async fn a_client_without_settings_does_not_stay() {
+    let service = Service::start(Setup::default()).await;
+    let mut socket = connect(service.address, PATH, &[]).await.socket.expect("agreed");
+    until(&mut socket, "Welcome").await;
+    // Half of the time for settings, which a sign of life does not prolong.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    socket.control("KeepAlive").await;
+    let begun = Instant::now();
+    assert!(matches!(socket.rest().await.1, Said::Close(1008, _)));
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+
+    let mut socket = connect(service.address, PATH, &[]).await.socket.expect("agreed");
+    until(&mut socket, "Welcome").await;
+    let (end, ()) = tokio::join!(socket.rest(), service.stop());
+    assert!(matches!(end.1, Said::Close(1012, _)), "{:?}", end.1);
+}
+
+#[tokio::test]
+async fn a_full_server_says_that_it_is_full() {
+    let mut setup = Setup::default();
+    setup.config.sessions_max = 1;
+    let service = Service::start(setup).await;
+    // Both come while there is room, and begin one after the other.
+    let mut late = connect(service.address, PATH, &[]).await.socket.expect("agreed");
+    until(&mut late, "Welcome").await;
+    let _first = begun(&service, &settings()).await;
+    send(&mut late, settings()).await;
+    let error = until(&mut late, "Error").await;
+    assert_ne!(error["code"], "INVALID_SETTINGS", "{error}");
+    assert!(matches!(late.rest().await.1, Said::Close(1013, _)));
+    let refused = connect(service.address, PATH, &[]).await;
+    assert!(matches!(refused.status, 429 | 503), "{}", refused.status);
+    assert!(refused.header("retry-after").is_some());
 }
 
 #[tokio::test]

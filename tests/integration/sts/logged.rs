@@ -7,7 +7,7 @@ use super::room::Caller;
 use super::service::{Service, Setup};
 
 /// A second of silence at 16 kHz.
-const SECOND: [i16; 16_000] = [0; 16_000];
+static SECOND: [i16; 16_000] = [0; 16_000];
 
 #[tokio::test]
 async fn stays_in_rooms_and_telephone_calls_are_logged_under_the_key_that_started_the_session() {

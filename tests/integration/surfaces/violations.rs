@@ -163,7 +163,7 @@ async fn end(socket: &mut Socket) -> (u16, Vec<Vec<u8>>) {
             Said::Close(code, _) => return (code, pongs),
             Said::Gone => return (0, pongs),
             Said::Pong(payload) => pongs.push(payload),
-            Said::Message(_) | Said::Audio(_) => {}
+            Said::Message(_) | Said::Audio(_) | Said::Ping(_) => {}
         }
     }
 }

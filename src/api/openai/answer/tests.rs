@@ -58,7 +58,7 @@ fn shown(format: ResponseFormat) -> Value {
         Answer::Json(body) => serde_json::to_value(body),
         Answer::Verbose(body) => serde_json::to_value(body),
         Answer::Diarized(body) => serde_json::to_value(body),
-        Answer::Text(body) => serde_json::to_value(body),
+        Answer::Text(body, _) => serde_json::to_value(body),
     }
     .expect("JSON")
 }

@@ -46,7 +46,7 @@ pub struct Asked {
 
 /// An update whose model is chosen, and loaded if need be.
 struct Loading {
-    update: Update,
+    update: Box<Update>,
     event_id: Option<String>,
     model: BoxFuture<'static, Result<Loaded, Invalid>>,
 }
@@ -224,7 +224,7 @@ impl Connection {
     }
 
     /// Chooses the model of an update, which is made once it is there.
-    fn load(&mut self, update: Update, event_id: Option<String>) {
+    fn load(&mut self, update: Box<Update>, event_id: Option<String>) {
         let services = self.services.clone();
         let (current, name) = (self.model.clone(), update.model().map(str::to_owned));
         let model = async move { update::chosen(&services, name.as_deref(), &current).await };

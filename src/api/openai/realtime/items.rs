@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use super::event::{Event, Failed, Item, Language, LogProbability, Usage, id};
 use super::request::Delay;
 use super::transcript::{Added, Transcript};
+use crate::api::openai::answer::letters;
 use crate::live::Results;
 use crate::transcript::Word;
 
@@ -102,7 +103,7 @@ impl Items {
             self.marks.push_back(Mark::Commit { milliseconds });
             return;
         }
-        // Words that come before the mark is reached are of this item: the open one, unless others wait before it.
+        // Words before the mark belong to this item, which is the open one unless earlier marks are pending.
         let item_id = if self.marks.is_empty() { self.open.id() } else { id("item") };
         self.committed(item_id.clone(), events);
         self.marks.push_back(Mark::Committed { item_id, milliseconds });
@@ -323,15 +324,9 @@ fn rounded(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }
 
-/// `A` to `Z`, then the number; `unknown` where speakers could not be told apart.
+/// As in answers to whole files; `unknown` where speakers could not be told apart.
 fn letter(speaker: Option<usize>) -> String {
-    match speaker {
-        None => "unknown".to_owned(),
-        Some(index) => match u8::try_from(index) {
-            Ok(small @ 0..26) => char::from(b'A' + small).to_string(),
-            _ => (index + 1).to_string(),
-        },
-    }
+    speaker.map_or_else(|| "unknown".to_owned(), letters)
 }
 
 #[cfg(test)]

@@ -21,26 +21,28 @@ use super::{shape, update};
 use crate::api::openai::error::{caused_by, invalid};
 use crate::api::{Services, json_body};
 use crate::http::{Failure, Request, Response, json};
-use crate::keys::Identity;
+use crate::keys::{Identity, TTL_MAX};
 use crate::registry::Loaded;
 
 const PREFIX: &str = "ek_";
 /// The segments of a token.
 const TOKEN_SEGMENTS: usize = 3;
-/// Seconds for which a secret is valid: OpenAI's default, and the bounds of what may be asked for.
+/// Seconds for which a secret is valid: OpenAI's default and its least. A secret is a token, which lasts an hour at most.
 const SECONDS_DEFAULT: u64 = 600;
-const SECONDS: std::ops::RangeInclusive<u64> = 10..=7200;
+const SECONDS: std::ops::RangeInclusive<u64> = 10..=TTL_MAX.as_secs();
 /// Longer settings are refused: a secret must fit into a header.
 const SESSION_BYTES_MAX: usize = 8 << 10;
 
 /// The body of `POST /v1/realtime/client_secrets`.
 #[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
 struct Asked {
     expires_after: Option<Expiry>,
     session: Option<Value>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Expiry {
     anchor: Option<String>,
     seconds: Option<u64>,

@@ -1,4 +1,4 @@
-//! Turns by `semantic_vad`: a pause ends one at once if it sounds finished, and later the less it does.
+//! Turns by `semantic_vad`: a pause ends the turn at once if it sounds finished; the less finished, the longer the wait.
 //!
 //! The model of turns is asked at each pause, while its words are recognised. What comes after waits for its answer, so
 //! that the end depends on the audio alone and not on the time at which the answer arrives.

@@ -30,7 +30,7 @@ const LOW_SECONDS: f64 = 8.0;
 const MEDIUM_SECONDS: f64 = 4.0;
 const HIGH_SECONDS: f64 = 2.0;
 
-/// What the server has.
+/// The server, as far as settings depend on it.
 #[derive(Clone, Copy)]
 pub struct Server<'a> {
     pub model: &'a ModelInfo,

@@ -31,7 +31,7 @@ pub struct Transcript {
     waiting: Vec<(Word, usize)>,
 }
 
-/// What was added to a transcript: its text, and the words that it consists of.
+/// An addition to a transcript: its text, and the words that it consists of.
 #[derive(Debug, Default, PartialEq)]
 pub struct Added {
     pub text: String,
@@ -107,8 +107,7 @@ fn after(sent: &[Word], heard: &[Word]) -> usize {
             row[place + 1] = changed.min(row[place] + 1).min(row[place + 1] + 1);
         }
     }
-    // Of several equally good places the one where the last word is found again, then the one where as many words were
-    // heard as were sent.
+    // Ties go to the place that ends with the last sent word, then to the one closest in length.
     let ends_alike = |place: usize| match (sent.last(), place.checked_sub(1).and_then(|last| heard.get(last)))
     {
         (Some(sent), Some(heard)) => sent.is_like(heard),

@@ -200,7 +200,7 @@ fn backends(shape: &Shape, slots: usize, windows: u32) -> Vec<Backend> {
     {
         for (torch_device, device) in devices() {
             let name = format!("kernels on {torch_device:?}, audio {audio_cache:?}");
-            let accelerator = Accelerator { torch_device, device, free_bytes: None, name: name.clone() };
+            let accelerator = Accelerator { torch_device, device, memory: None, name: name.clone() };
             let hardware = Hardware::Kernels(accelerator);
             let model = build(shape, &config(ComputeType::Bf16, audio_cache), hardware);
             backends.push(Backend::new(name, model, tolerance, windows));
@@ -429,7 +429,7 @@ fn stages_are_counted_where_times_are_wanted() {
             stage_times: Some(times.clone()),
             ..Config::default()
         };
-        let accelerator = Accelerator { torch_device, device, free_bytes: None, name: "timed".into() };
+        let accelerator = Accelerator { torch_device, device, memory: None, name: "timed".into() };
         let model = build(&SHAPE, &config, Hardware::Kernels(accelerator));
         let mut backend = Backend::new("timed".into(), model, BF16_TOLERANCE, 1);
         backend.hear(0, 0);

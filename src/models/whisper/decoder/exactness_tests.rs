@@ -153,7 +153,7 @@ fn words_with_audio_in_fewer_bits() {
         let accelerator = Accelerator {
             torch_device: Device::Cpu,
             device: Box::new(Emulated::default()),
-            free_bytes: None,
+            memory: None,
             name: "emulated".into(),
         };
         model(&config(audio_cache, ComputeType::Bf16), Hardware::Kernels(accelerator))
