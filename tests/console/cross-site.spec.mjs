@@ -76,7 +76,7 @@ test('no form of another origin changes anything', async () => {
     for (const [path, type] of [['/console/api/keys', 'text/plain'], ['/console/api/keys', 'application/x-www-form-urlencoded'],
       ['/console/api/token', 'text/plain'], ['/console/session', 'text/plain']]) {
       const opened = context.waitForEvent('page');
-      const answer = context.waitForEvent('response', (response) => response.url() === server + path);
+      const answer = context.waitForEvent('response', (response) => response.url() === server + path && response.request().method() === 'POST');
       await page.evaluate(({ action, type, KEY }) => {
         const form = Object.assign(document.createElement('form'), { action, method: 'post', enctype: type, target: '_blank' });
         // As text, the name, a sign and the value are one JSON object.

@@ -68,7 +68,7 @@ fn check(name: &str, told: &Value) {
     assert_eq!(speakers, ["A", "B"].into(), "{name}: {}", told["turns"]);
     let translation = text(&told["translation"]).to_lowercase();
     assert!(["2, 3", "two, three"].iter().any(|part| translation.contains(part)), "{name}: {translation}");
-    assert_eq!(told["models"], json!(["base", "whisper-large-v3"]), "{name}");
+    assert_eq!(told["models"], json!(["base", "whisper-large-v3", "kokoro"]), "{name}");
     assert_eq!(told["model"], "Systran/whisper", "{name}");
 
     let refused = &told["refused"];

@@ -392,7 +392,8 @@ async fn openais_route_speaks_in_each_format() {
         }
     }
     assert_eq!(done["type"], "speech.audio.done");
-    assert_eq!(done["usage"]["input_tokens"], OPEN.len());
+    let tokens = done["usage"]["input_tokens"].as_u64().expect("a number") as usize;
+    assert!((OPEN.split_whitespace().count()..OPEN.len()).contains(&tokens), "{tokens}");
     assert_said("events", OPEN, &server.heard("encoding=linear16&sample_rate=24000", audio).await);
 
     for (body_of, status, param) in [
