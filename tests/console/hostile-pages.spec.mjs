@@ -147,7 +147,8 @@ test('keys, jobs and operations: every text of the server', async () => {
 test('keys: a label that the page itself sends', async () => {
   await withPage(async ({ page, problems }) => {
     await signIn(page, 'keys');
-    const labels = CORPUS.map((said) => said.replaceAll(/[\u0000-\u001f]/g, '').slice(0, 60));
+    // The server refuses labels with characters that cannot be seen.
+    const labels = CORPUS.map((said) => said.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, '').slice(0, 60));
     const statuses = await page.evaluate(async (labels) => {
       const make = (label) => fetch('/console/api/keys', {
         method: 'POST', headers: { 'x-verbatim-console': '1', 'content-type': 'application/json' }, body: JSON.stringify({ label }),
