@@ -105,7 +105,7 @@ pub async fn serve(
     serve_on(listener, config, around, stop, is_ready).await
 }
 
-/// What the process around the server knows, for the console.
+/// Facts about the process that the console shows.
 #[derive(Default)]
 pub struct Around {
     /// All settings with their sources.

@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use super::policy;
 use crate::http::{Failure, Request, Response, empty, whole};
 
-/// Of the hash, in hexadecimal digits.
+/// The length of the hash, in hexadecimal digits.
 const HASH_CHARACTERS: usize = 16;
 /// Stands in `index.html` for the folder of the other files.
 const FOLDER: &str = "{assets}";

@@ -51,7 +51,7 @@ struct Listed<'a> {
     created: String,
     expires: Option<String>,
     revoked: Option<String>,
-    /// Of the requests that are logged.
+    /// The time of the last logged request.
     last_used: Option<String>,
     /// The key of this session.
     is_own: bool,

@@ -115,7 +115,7 @@ fn transcribe() -> Value {
     })
 }
 
-/// Of answers as text, which have no place for warnings.
+/// The header that carries warnings where the answer is plain text.
 fn warning_header() -> Value {
     json!({"x-verbatim-warning": {
         "description": "With `text`, `srt` and `vtt`: a field that had no effect, or damaged audio; one for each.",

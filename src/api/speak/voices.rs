@@ -25,7 +25,7 @@ pub fn voice_of(services: &Services, name: Option<&str>) -> Result<Option<String
 /// As [`voice_of`], for a client of the wire format.
 ///
 /// # Errors
-/// 400 for a name that nobody has; 501 without a voice.
+/// 400 if no installed voice has that name; 501 without voices.
 pub fn voice(services: &Services, name: Option<&str>) -> Result<String, Failure> {
     let message = "Bad Request: No such model/version combination found.";
     voice_of(services, name)?

@@ -1,7 +1,7 @@
 //! The messages of conversational streams. No logic.
 //!
 //! Names and nesting are those of the wire format's AsyncAPI document (deepgram/deepgram-api-specs, `ListenV2…`), with
-//! what deepgram-sdk 7.17 knows beyond it: `trigger`, `numerals` and `Warning`.
+//! the additions of deepgram-sdk 7.17: `trigger`, `numerals` and `Warning`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
