@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::process::Command;
+use tokio::sync::Mutex;
 
 use crate::program::Program;
 use crate::server::new_key;
@@ -19,6 +20,9 @@ const CHROMIUM: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 const FIREFOX: [&str; 2] = ["firefox-esr", "firefox"];
 /// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Held while a spec runs: two browsers and their servers would starve each other on a small machine.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// A browser by which a spec is run.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,6 +80,7 @@ pub async fn admin_key(state: &Path) -> String {
 /// Runs `tests/console/NAME.spec.mjs` in a browser against the program with the model `tiny.en` and these settings.
 pub async fn spec(name: &str, browser: Option<Browser>, settings: &[(&str, &str)]) {
     let Some(browser) = browser else { return };
+    let _turn = ONE_AT_A_TIME.lock().await;
     let state = TempDir::new().expect("a folder");
     let (admin, key) = (admin_key(state.path()).await, new_key(state.path()));
     let program = Program::start_with(state.path(), &cache("models/tiny.en"), settings).await;
