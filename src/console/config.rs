@@ -12,7 +12,7 @@ pub struct Config {
     /// Serve the console at `/`, to whoever signs in with an admin key. Default true.
     pub enabled: bool,
     /// Address and port of a listener for the console, with all other paths beside it, because its pages are clients
-    /// of the API. The server's own address then has no console. Default: none.
+    /// of the API. If set, the server's main address serves no console. Default: none.
     pub listen: Option<SocketAddr>,
     /// Whether the server prints a link that opens the console without a key, once. Default `auto`.
     pub link: Link,

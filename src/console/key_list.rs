@@ -69,7 +69,7 @@ struct Created<'a> {
 #[serde(deny_unknown_fields)]
 struct Asked {
     label: String,
-    /// Of other keys; `null` for a new organisation.
+    /// The organisation of existing keys; `null` begins a new one.
     #[serde(default)]
     organisation: Option<String>,
     /// Ignored for an operator, who may do everything.

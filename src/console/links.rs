@@ -10,7 +10,8 @@ use crate::keys::{Error, Key, KeyId, NewKey, Scopes, Store};
 
 /// A link is valid for so long.
 pub const VALID: Duration = Duration::from_secs(600);
-/// The label of the admin key that sessions by a link belong to. Nobody has its text; to revoke it ends the sessions.
+/// The label of the admin key that sessions by a link belong to. Its secret is discarded; revoke the
+/// key to end the sessions.
 pub const LABEL: &str = "console link";
 
 /// The link that has not been used yet, if there is one.

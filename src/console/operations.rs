@@ -36,7 +36,7 @@ struct Model {
     state: &'static str,
     /// Requests that use it.
     uses: usize,
-    /// Of a model that was loaded once.
+    /// `null` until the model was loaded once, like the next fields.
     device: Option<String>,
     slots: Option<usize>,
     languages: Option<usize>,

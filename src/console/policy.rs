@@ -1,4 +1,4 @@
-//! What browsers may do with the console's answers.
+//! The headers that limit what browsers may do with the console's answers.
 
 use hyper::HeaderMap;
 use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY, X_FRAME_OPTIONS};

@@ -25,7 +25,7 @@ enum Kind {
 /// Name of the series, of the metric, a label that it must have, and how it is made.
 type Series = (&'static str, &'static str, &'static str, Kind);
 
-/// What is recorded, out of `/metrics`.
+/// The recorded series of `/metrics`.
 const SERIES: [Series; 20] = [
     ("queue_live", "stt_queue_windows", "class=\"live\"", Kind::Sum),
     ("queue_interactive", "stt_queue_windows", "class=\"interactive\"", Kind::Sum),

@@ -44,7 +44,7 @@ fn without_users(text: &str) -> String {
     shown
 }
 
-/// What the composition root gives.
+/// The parts that the composition root hands over.
 pub struct Parts {
     pub verifier: Verifier,
     pub models: Registry,

@@ -13,7 +13,7 @@ use crate::keys::KeyId;
 pub const SESSIONS_MAX: usize = 256;
 const SECRET_BYTES: usize = 32;
 
-/// SHA-256 of a random text: the memory of the process gives nobody a session.
+/// SHA-256 of a session's random secret: a dump of the process's memory opens no session.
 pub type Fingerprint = [u8; 32];
 
 /// A random text of 256 bits, and its fingerprint.
