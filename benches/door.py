@@ -40,13 +40,13 @@ class Door:
 
     def listen(
         self, audio: bytes, *, words: bool = False, language: str | None = None, tag: str | None = None,
-        keyterms: Sequence[str] = (), keywords: Sequence[str] = (), diarize: bool = False,
+        keyterms: Sequence[str] = (), keywords: Sequence[str] = (), diarize: bool = False, model: str | None = None,
     ) -> Answer:
         """One request on a connection of its own. Never raises for what the server does."""
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/octet-stream"}
         if words:
             headers["timestamps"] = "true"
-        asked = {name: value for name, value in (("language", language), ("tag", tag)) if value}
+        asked = {name: value for name, value in (("language", language), ("tag", tag), ("model", model)) if value}
         if keyterms:
             asked["keyterm"] = list(keyterms)
         if keywords:

@@ -16,23 +16,29 @@ With --live also over `wss /v1/listen`, as fast as the server takes it. With --f
 package in this process (`word_timestamps`, greedy, f32), with each MODEL: a name or a folder. With --stable-ts also to
 stable-ts, with the weights of FILE (openai.pt of peers/convert.py) and the alignment heads of NAME, as in `base=openai.pt`.
 
+With --pocketsphinx the words of POST are aligned once more by an acoustic model of phones, as WhisperX does with another one:
+PocketSphinx, whose package holds its English model. A phrase with a word that its dictionary lacks has no times then.
+
 Needs what live.py needs.
 """
 
 import argparse
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
 import live
-from audio import samples
+from audio import RATE, samples
 from door import Door, percentile
 from scoring import matched
 
 Words = list[tuple[str, float, float]]
+# Phrases end at pauses of so many seconds, and are aligned with so many around them.
+PAUSE, AROUND = 0.25, 0.15
 HEADINGS = ["start", "p95", "late", "end", "p95", "late", "200", "missed", "overlaps", "inversions"]
 
 
@@ -116,6 +122,36 @@ def stable_ts(model: str, threads: int) -> Callable[[Path], Words]:
     return hear
 
 
+def pocketsphinx(transcribe: Callable[[Path], Words]) -> Callable[[Path], Words]:
+    """The words of `transcribe`, aligned phrase by phrase."""
+    from pocketsphinx import Decoder
+
+    decoder = Decoder(samprate=RATE, bestpath=False, loglevel="FATAL")
+
+    def aligned(phrase: Words, sound: bytes) -> Words:
+        names = [re.sub(r"[^a-z']", "", word.lower()) for word, _, _ in phrase]
+        if any(not name or decoder.lookup_word(name) is None for name in names):
+            return []
+        begin, end = max(0.0, phrase[0][1] - AROUND), phrase[-1][2] + AROUND
+        decoder.set_align_text(" ".join(names))
+        decoder.start_utt()
+        decoder.process_raw(sound[2 * int(begin * RATE):2 * int(end * RATE)], full_utt=True)
+        decoder.end_utt()
+        found = [each for each in decoder.seg() or [] if re.sub(r"\(\d+\)$", "", each.word) in names]
+        if len(found) != len(phrase):
+            return []
+        return [(word, begin + each.start_frame / 100, begin + (each.end_frame + 1) / 100)
+                for (word, _, _), each in zip(phrase, found)]
+
+    def hear(path: Path) -> Words:
+        sound, words = samples(path), transcribe(path)
+        starts = [at for at in range(len(words)) if at == 0 or words[at][1] - words[at - 1][2] > PAUSE]
+        phrases = [words[at:until] for at, until in zip(starts, [*starts[1:], len(words)])]
+        return [word for phrase in phrases for word in aligned(phrase, sound)]
+
+    return hear
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of spoken_words.py")
@@ -124,6 +160,7 @@ def main() -> None:
     parser.add_argument("--live", action="store_true")
     parser.add_argument("--faster-whisper", nargs="*", default=[], metavar="MODEL")
     parser.add_argument("--stable-ts", nargs="*", default=[], metavar="NAME=FILE")
+    parser.add_argument("--pocketsphinx", action="store_true", help="needs --server")
     parser.add_argument("--threads", type=int, default=2, help="of faster-whisper and stable-ts")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the words of all")
     options = parser.parse_args()
@@ -133,6 +170,8 @@ def main() -> None:
         systems["POST"] = over_post(options)
         if options.live:
             systems["live"] = over_live(options)
+        if options.pocketsphinx:
+            systems["POST, PocketSphinx"] = pocketsphinx(over_post(options))
     systems |= {f"faster-whisper {Path(model).name}": faster_whisper(model, options.threads)
                 for model in options.faster_whisper}
     systems |= {f"stable-ts {model.partition('=')[0]}": stable_ts(model, options.threads) for model in options.stable_ts}

@@ -14,7 +14,7 @@ mod serving;
 
 pub use demonstration::{Demonstration, demo, demo_with_sts};
 pub use error::Error;
-pub use serving::{transcriber, vad};
+pub use serving::{detector, transcriber, vad};
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -41,7 +41,7 @@ use crate::share::Tenants;
 use crate::speakers::{self, Diarizer};
 use crate::speech::{Speech, Voice, VoiceError};
 use crate::sts::{self, Sts};
-use crate::telemetry::metrics;
+use crate::telemetry::{gpu, metrics};
 use crate::turn::TurnModel;
 use crate::usage::Log;
 use crate::vad::Vad;
@@ -134,6 +134,7 @@ async fn serve_on(
 ) -> Result<(), Error> {
     patience::watch_the_clock();
     metrics::start();
+    gpu::watch();
     let operators_listener = match config.metrics.listen {
         Some(address) => Some(listen(address)?),
         None => None,
@@ -301,9 +302,9 @@ impl AtWork {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
-                let log = usage.clone();
+                let around = (usage.clone(), jobs.clone());
                 // Opening its models blocks, and the socket must answer meanwhile.
-                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice, log);
+                let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice, around);
                 let opened = tokio::task::spawn_blocking(open).await;
                 Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
             }
@@ -316,7 +317,7 @@ impl AtWork {
             voices,
             speech,
             authenticator,
-            fetcher,
+            fetcher: fetcher.clone(),
             jobs: jobs.clone(),
             readiness,
             tenants,
@@ -335,7 +336,8 @@ impl AtWork {
         });
         let console = config.console.enabled.then(|| {
             let (models, jobs, is_tls) = (models.clone(), console_jobs, config.http.tls.is_some());
-            let parts = console::Parts { verifier, models, jobs, usage: usage.clone(), settings, is_tls };
+            let usage = usage.clone();
+            let parts = console::Parts { verifier, models, jobs, usage, settings, fetcher, is_tls };
             Console::new(parts, &config.console)
         });
         let recorder = console.clone().map(|console| tokio::spawn(async move { console.record().await }));
@@ -418,9 +420,9 @@ fn voice_agent(
     authenticator: &Authenticator,
     tenants: Tenants,
     voice: Voice,
-    log: Log,
+    (log, jobs): (Log, Option<Jobs>),
 ) -> Result<Sts, Error> {
-    let vad = Vad::load(&config.model_dir.join(serving::VAD_FOLDER));
+    let vad = detector(config);
     if let Err(error) = &vad {
         tracing::warn!(%error, "voice activity detection is missing: voice agents can't hear speech");
     }
@@ -434,6 +436,7 @@ fn voice_agent(
         is_tls: config.http.tls.is_some(),
         tenants,
         log,
+        jobs,
     };
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }

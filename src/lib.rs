@@ -11,7 +11,7 @@
 //! | [`live`]: streaming, redaction | [`engine`]: admission and load |
 //! | [`jobs`]: callbacks; [`speakers`]: diarization; [`voices`]: named speakers | [`share`]: shares of organisations |
 //! | [`speech`]: text to speech | [`usage`]: the log of requests |
-//! | [`sts`]: the voice agent | [`http`]: TLS, uploads, stopping |
+//! | [`sts`]: the voice agent; [`turn`]: turn taking | [`http`]: TLS, uploads, stopping |
 //! | [`demo`]: a backend to copy from | [`fetch`]: which addresses the server connects to |
 //! | [`console`]: pages in the browser | |
 //! | [`cli`]: the command line | [`cuda`], [`models`]: GPUs, models |
@@ -31,9 +31,10 @@
 //!    agent                  the voice agent: turns, floor, proofs, replies
 //! 3  format                 how a transcript is written
 //!    vad → speakers → voices  where in the audio speech is; who speaks; the names of enrolled voices
-//!    turn                   whether a speaker who pauses has finished
+//!    vad → turn             where a speaker's turn begins, and whether a speaker who pauses has finished
 //!    speech  knowledge      text to speech; the material that an agent answers from
 //!    session → sms  room    an agent's session and its text messages; participants' seats
+//!    recording              what was heard and said in a talk, on disk
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
 //!                           hyper plumbing
 //! 1  asyncapi  audio  clock  digits  fetch  fields  figures  hub  identity  jwt  keys  onnx  outbound  patience  secret  share
@@ -84,17 +85,18 @@
 //! | registry   | engine, live, patience, telemetry, transcribe |
 //! | jobs       | clock, fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
-//! | turn       | audio, onnx |
+//! | turn       | audio, digits, onnx, vad |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
 //! | http       | keys, patience, share, state, telemetry, usage |
 //! | api        | asyncapi, clock, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, jwt, outbound, patience, secret, speech |
-//! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, room, secret, session, sms, speech, telemetry, turn, vad |
-//! | sts        | agent, asyncapi, clock, fetch, fields, http, identity, knowledge, onnx, patience, room, session, share, sms, speech, turn, usage, vad |
+//! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, recording, room, secret, session, sms, speech, telemetry, turn, vad |
+//! | recording  | audio, share, speech, state |
+//! | sts        | agent, asyncapi, clock, fetch, fields, figures, http, identity, jobs, knowledge, onnx, patience, recording, room, session, share, sms, speech, turn, usage, vad |
 //! | demo       | http, digits, identity, secret |
-//! | console    | clock, engine, http, jobs, keys, registry, telemetry, usage |
+//! | console    | clock, engine, fetch, http, jobs, keys, registry, telemetry, usage |
 //! | config     | api, audio, console, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
 //! | app        | all |
 //! | cli        | all |
@@ -129,6 +131,7 @@ pub mod models;
 pub mod onnx;
 mod outbound;
 pub mod patience;
+pub mod recording;
 pub mod registry;
 mod room;
 pub mod secret;

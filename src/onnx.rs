@@ -3,6 +3,8 @@
 //! The models serve a voice agent (the end of a caller's turn, the agent's voice) beside recognition, which they must not
 //! slow down: their threads are few, do not spin, and yield the processor to other work.
 
+mod graph;
+
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -13,6 +15,8 @@ use ort::environment::Environment;
 use ort::session::SessionInputValue;
 use ort::value::Tensor;
 use tokio::sync::oneshot;
+
+pub use graph::{Element, Graph, GraphError, WEIGHT, given};
 
 /// The runtime's library, relative to the folder of models.
 const LIBRARY: &str = "onnxruntime/libonnxruntime.so";
@@ -34,6 +38,8 @@ pub enum Error {
         #[source]
         source: ort::Error,
     },
+    #[error("the model's parts cannot be used")]
+    Parts(#[source] ort::Error),
     #[error("the model does not run")]
     Run(#[from] ort::Error),
     #[error("no thread for the model")]
@@ -51,21 +57,32 @@ pub enum Input {
     Integers(Vec<i64>, Vec<i64>),
 }
 
+/// Values that a model has computed.
+pub enum Output {
+    Floats(Vec<f32>),
+    Integers(Vec<i64>),
+}
+
 impl Session {
     /// Loads `file` of the folder `models`, which holds the runtime too. It computes on `threads` threads.
     ///
     /// # Errors
     /// [`Error`].
     pub fn load(models: &Path, file: &str, threads: usize) -> Result<Self, Error> {
-        let environment = environment(&models.join(LIBRARY))?;
         let path = models.join(file);
-        let load = || {
-            ort::session::Session::builder(&environment)?
-                .with_intra_threads(threads)?
-                .with_intra_op_spinning(false)?
-                .commit_from_file(&path)
-        };
-        load().map(Self).map_err(|source| Error::Model { path: path.clone(), source })
+        let load = |environment| builder(&environment, threads)?.commit_from_file(&path);
+        load(environment(&models.join(LIBRARY))?)
+            .map(Self)
+            .map_err(|source| Error::Model { path: path.clone(), source })
+    }
+
+    /// Loads a model from its bytes, such as a part of one; `models` has the runtime.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn of(models: &Path, model: &[u8], threads: usize) -> Result<Self, Error> {
+        let load = |environment| builder(&environment, threads)?.commit_from_memory(model);
+        load(environment(&models.join(LIBRARY))?).map(Self).map_err(Error::Parts)
     }
 
     /// The values of the model's first output.
@@ -73,18 +90,41 @@ impl Session {
     /// # Errors
     /// [`Error::Run`], also where the inputs are not the model's.
     pub fn run<const N: usize>(&mut self, inputs: [(&'static str, Input); N]) -> Result<Vec<f32>, Error> {
+        let inputs = inputs.map(|(name, input)| (Cow::Borrowed(name), input));
+        match self.run_all(inputs.into())?.into_iter().next() {
+            Some(Output::Floats(values)) => Ok(values),
+            _ => Err(Error::Died),
+        }
+    }
+
+    /// The values of all outputs of the model, in its order.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_all(&mut self, inputs: Vec<(Cow<'static, str>, Input)>) -> Result<Vec<Output>, Error> {
         let inputs = inputs.into_iter().map(|(name, input)| {
             let value: SessionInputValue<'_> = match input {
                 Input::Floats(shape, values) => Tensor::from_array((shape, values))?.into(),
                 Input::Integers(shape, values) => Tensor::from_array((shape, values))?.into(),
             };
-            Ok((Cow::Borrowed(name), value))
+            Ok((name, value))
         });
         let outputs = self.0.run(inputs.collect::<Result<Vec<_>, ort::Error>>()?)?;
-        let first = outputs.values().next().ok_or(Error::Died)?;
-        let (_, values) = first.try_extract_tensor::<f32>()?;
-        Ok(values.to_vec())
+        let values = outputs.values().map(|output| match output.try_extract_tensor::<f32>() {
+            Ok((_, values)) => Ok(Output::Floats(values.to_vec())),
+            Err(_) => Ok(Output::Integers(output.try_extract_tensor::<i64>()?.1.to_vec())),
+        });
+        values.collect()
     }
+}
+
+fn builder(
+    environment: &Environment,
+    threads: usize,
+) -> Result<ort::session::builder::SessionBuilder, ort::Error> {
+    Ok(ort::session::Session::builder(environment)?
+        .with_intra_threads(threads)?
+        .with_intra_op_spinning(false)?)
 }
 
 /// Opens the runtime in the folder `models`, for a model that is loaded later.
@@ -168,7 +208,7 @@ impl<I: Send + 'static, O: Send + 'static> Worker<I, O> {
 }
 
 /// Lowers the priority of this thread and of threads that it starts.
-fn step_back() {
+pub fn step_back() {
     // SAFETY: changes only the scheduling of the calling thread, on Linux; a refusal changes nothing.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
 }

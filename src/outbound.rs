@@ -18,13 +18,12 @@ pub fn client() -> Result<Client, reqwest::Error> {
     build(|builder| builder)
 }
 
-/// Like [`client`], for connections that become WebSockets.
+/// Like [`client`], for connections that become WebSockets. Its answers carry the server's certificate.
 ///
 /// # Errors
 /// TLS cannot be set up.
-#[cfg(feature = "livekit")]
 pub fn http1_client() -> Result<Client, reqwest::Error> {
-    build(ClientBuilder::http1_only)
+    build(|builder| builder.http1_only().tls_info(true))
 }
 
 fn build(with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, reqwest::Error> {

@@ -7,6 +7,11 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two tries at a database that is busy.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Creates a directory and its parents if they are missing.
 ///
@@ -14,6 +19,23 @@ use std::path::{Path, PathBuf};
 /// Those of the file system.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Gives a database a write-ahead log. SQLite itself does not wait for another process that does the same at that moment,
+/// whatever its busy timeout.
+///
+/// # Errors
+/// Those of SQLite; that it is busy after `patience`.
+pub fn log_ahead(database: &rusqlite::Connection, patience: Duration) -> rusqlite::Result<()> {
+    let begun = Instant::now();
+    while let Err(error) = database.pragma_update(None, "journal_mode", "wal") {
+        let is_busy = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
+        if !is_busy || begun.elapsed() > patience {
+            return Err(error);
+        }
+        thread::sleep(BUSY_PAUSE);
+    }
+    Ok(())
 }
 
 /// Creates an empty file if it is missing; if it exists, withdraws all others' access to it.

@@ -1,11 +1,33 @@
-//! The end of a turn: the Smart Turn model (v3.2) tells from the melody of the last seconds whether a speaker who
-//! pauses has finished.
+//! Turn taking: where a speaker's turn begins, and whether a speaker who pauses has finished.
 //!
-//! Source of the input format: `pipecat-ai` 1.14, `audio/turn/smart_turn` (BSD-2-Clause).
+//! ```text
+//! audio ─▶ Ear (voice activity) ─▶ Began, Insists
+//!           │ ▲   └─ pause ─▶ Paused ─▶ TurnModel, recogniser
+//!           │ └────── Evidence: probability, words ◀──┘
+//! the agent's own sound ─▶ Reference   └─▶ Ended, or Echoed if the speech was the agent's own
+//! ```
+#![doc = include_str!("turn/README.md")]
+//!
+//! The model is Smart Turn (v3.2), which tells from the melody of the last seconds whether a speaker has finished. Source
+//! of its input format: `pipecat-ai` 1.14, `audio/turn/smart_turn` (BSD-2-Clause).
 
+mod backchannel;
+mod config;
+mod ear;
+mod echo;
+mod ending;
+mod evidence;
 mod judgement;
+mod own_words;
 
+pub use backchannel::is_backchannel;
+pub use config::Turn;
+pub use ear::{Ear, Look, Noticed};
+pub use echo::Reference;
+pub use ending::{Ending, Expected, ending};
+pub use evidence::{Evidence, Rules, Words};
 pub use judgement::Judgement;
+pub use own_words::are_own_words;
 
 use std::path::Path;
 use std::sync::Arc;

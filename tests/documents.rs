@@ -190,3 +190,27 @@ fn the_readme_says_how_to_run_and_to_test() {
     }
     assert!(readme.len() < 10 << 10, "{} bytes: a chapter belongs into its module's README.md", readme.len());
 }
+
+/// The names of metrics in `text`, without the suffixes of a histogram's series.
+fn metrics_in(text: &str) -> Vec<&str> {
+    const FAMILIES: [&str; 6] = ["http_server_", "process_", "stt_", "sts_", "tts_", "verbatim_"];
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|name| FAMILIES.iter().any(|family| name.starts_with(family)))
+        .map(|name| {
+            ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+        })
+        .collect()
+}
+
+#[test]
+fn dashboard_and_alerts_use_metrics_that_there_are() {
+    let defined = read(&root().join("src/telemetry/metrics.rs"));
+    let defined: Vec<&str> = defined.split('"').skip(1).step_by(2).collect();
+    for file in ["docker/grafana/verbatim.json", "docker/prometheus/alerts.yaml"] {
+        let text = read(&root().join(file));
+        let used = metrics_in(&text);
+        assert!(used.len() > 8, "{file} uses {used:?}");
+        let unknown: Vec<&&str> = used.iter().filter(|name| !defined.contains(name)).collect();
+        assert!(unknown.is_empty(), "{file} uses {unknown:?}");
+    }
+}

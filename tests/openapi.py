@@ -8,10 +8,12 @@ body that it does not describe. The key is an owner's, so that no route is close
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benches"))
@@ -24,6 +26,10 @@ CHECKS = ",".join([
 CONFIGURATION = """
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "3xx", "4xx", 501, 503]
+
+[parameters]
+# The organisation of the key.
+"path.project_id" = "{project}"
 """
 
 
@@ -41,11 +47,14 @@ def main() -> int:
             serving(options.binary, "--model", options.model, settings=settings, state=Path(folder) / "state") as served:
         key = make_key(options.binary, Path(folder) / "state", scopes="owner")
         configuration = Path(folder) / "schemathesis.toml"
-        configuration.write_text(CONFIGURATION)
+        asked = urllib.request.Request(f"{served.url}/v1/projects", headers={"Authorization": f"Bearer {key}"})
+        with urllib.request.urlopen(asked) as answer:
+            project = json.load(answer)["projects"][0]["project_id"]
+        configuration.write_text(CONFIGURATION.replace("{project}", project))
         command = [
             "schemathesis", "--config-file", str(configuration), "run", f"{served.url}/openapi.json",
             "--header", f"Authorization: Bearer {key}", "--checks", CHECKS,
-            "--max-examples", str(options.examples), "--seed", str(options.seed), "--request-timeout", "60",
+            "--max-examples", str(options.examples), "--seed", str(options.seed), "--request-timeout", "300",
             "--continue-on-failure", *options.more,
         ]
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

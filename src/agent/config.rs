@@ -1,11 +1,10 @@
-//! Settings of agents: verification, turns and the chat interface.
+//! Settings of agents: verification and the chat interface.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
-use crate::turn::EndOfTurn;
 
 /// How spoken proofs are checked before secured questions are answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,50 +30,46 @@ impl Default for Verification {
     }
 }
 
-/// When a turn begins and ends.
+/// Answers by a chat model through an interface like OpenAI's. Without `base_url`, the embedded responder answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Turn {
-    /// Probability from which a frame counts as speech, 0 to 1. Default 0.5.
-    pub threshold: f32,
-    /// Speech that begins a turn. Default 200.
-    pub start_ms: u64,
-    /// How a turn ends. Default `auto`.
-    pub end_of_turn: EndOfTurn,
-    /// Silence that ends a turn without the model. Default 600.
-    pub silence_ms: u64,
-    /// Silence after which the model decides whether the turn is complete; if so, it ends at once. Default 250:
-    /// the model was trained with about 200.
-    pub pause_ms: u64,
-    /// Silence that ends a turn that the model calls incomplete. Default 2000.
-    pub wait_ms: u64,
-    /// Speech that interrupts the agent. Default 400.
-    pub interrupt_ms: u64,
-    /// A longer turn is cut. Seconds, default 29: the recogniser takes up to 30 at once.
-    pub seconds_max: u64,
+pub struct ChatConfig {
+    /// For example `http://127.0.0.1:11434/v1`; the path of the interface is appended.
+    pub base_url: Option<String>,
+    /// `completions` (Chat Completions) or `responses`. Default `completions`.
+    pub interface: Interface,
+    pub api_key: Option<Secret>,
+    pub model: String,
+    /// The agent says "One moment." if the model's first words take longer; 0: never. Default 2500.
+    pub filler_ms: u64,
+    /// A model that is silent for so long, before its first words or between two, has failed: then the embedded
+    /// responder answers, or the begun answer is closed. Default 10 000.
+    pub timeout_ms: u64,
+    /// Time that the model may take for one answer in all, without the time of speaking. Default 30 000.
+    pub answer_timeout_ms: u64,
 }
 
-impl Default for Turn {
+impl Default for ChatConfig {
     fn default() -> Self {
         Self {
-            threshold: 0.5,
-            start_ms: 200,
-            end_of_turn: EndOfTurn::Auto,
-            silence_ms: 600,
-            pause_ms: 250,
-            wait_ms: 2000,
-            interrupt_ms: 400,
-            seconds_max: 29,
+            base_url: None,
+            interface: Interface::default(),
+            api_key: None,
+            model: String::new(),
+            filler_ms: 2500,
+            timeout_ms: 10_000,
+            answer_timeout_ms: 30_000,
         }
     }
 }
 
-/// Answers by a chat model through an interface like OpenAI's. Without `base_url`, the embedded responder answers.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ChatConfig {
-    /// For example `http://127.0.0.1:11434/v1`; `/chat/completions` is appended.
-    pub base_url: Option<String>,
-    pub api_key: Option<Secret>,
-    pub model: String,
+/// The interface of a chat model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Interface {
+    /// `POST {base}/chat/completions`: most servers have it.
+    #[default]
+    Completions,
+    /// `POST {base}/responses`.
+    Responses,
 }

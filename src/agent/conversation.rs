@@ -1,66 +1,40 @@
 //! The agent's state and its loop.
 
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, sleep_until};
 
-use super::ear::Ear;
+use super::observers::Observers;
 use super::page;
 use super::persona::{Calls, Persona};
-use super::playback::{Clip, Due, Playback};
-use super::reply::{Job, Plan, Reply, Spoken};
-use super::responder::Effect;
+use super::reply::{Job, Reply};
+use super::state::{Absence, Hearing, Inward, Keypad, Page, Questions, Talk};
+use super::timing::Timing;
 use super::tools::Tools;
-use crate::figures::Seconds;
-use crate::patience::Patience;
+use crate::recording::Tape;
 use crate::room::{Inbound, Kind, Message, Outbound, Participant};
 use crate::session::{AgentState, EndReason, Error, Event, Handle, Line, Role, Session, SmsStatus};
-use crate::telemetry::metrics;
 
 /// Loop interval while the agent speaks.
 const TICK: Duration = Duration::from_millis(20);
 /// Loop interval while nothing is due.
 const REST: Duration = Duration::from_secs(5);
-/// Wait after the last key of a row.
-const KEYS_WAIT: Duration = Duration::from_millis(2500);
-const KEYS_MAX: usize = 32;
-/// Digits of a code.
-const CODE_DIGITS: usize = 4;
 /// A page is mentioned only if it stays open for this long.
 const PAGE_REST: Duration = Duration::from_millis(1000);
 const JOBS_MAX: usize = 16;
 
 const GREETING: &str = "Hello! How can I help you?";
 
-/// Results of work that runs beside the agent.
-pub(super) enum Inward {
-    Heard {
-        text: Result<String, String>,
-        ended: Instant,
-    },
-    /// The wait after a pause is over: the pause ends the turn unless speech has resumed.
-    PauseOver {
-        seat: u64,
-        pause: u64,
-    },
-    /// The verifier could not check the answer.
-    Unchecked,
-    /// The answer contained no proof. Asking again costs no attempt.
-    Unproven {
-        category: String,
-    },
-}
-
 pub(super) struct Agent {
     pub(super) tools: Arc<Tools>,
     pub(super) handle: Arc<Handle>,
-    events: broadcast::Receiver<Event>,
+    pub(super) events: broadcast::Receiver<Event>,
     inward: mpsc::Receiver<Inward>,
     pub(super) to_self: mpsc::Sender<Inward>,
     pub(super) people: Vec<Participant>,
+    pub(super) observers: Observers,
     pub(super) hearing: Hearing,
     pub(super) talk: Talk,
     pub(super) questions: Questions,
@@ -68,73 +42,13 @@ pub(super) struct Agent {
     pub(super) calls: Calls,
     /// Warnings for the next participant.
     pub(super) warnings: Vec<(&'static str, String)>,
-    keypad: Keypad,
+    pub(super) keypad: Keypad,
     page: Page,
     pub(super) absence: Absence,
     is_greeted: bool,
-    begun: Instant,
+    pub(super) timing: Timing,
+    pub(super) tape: Option<Tape>,
     pub(super) ending: Option<EndReason>,
-}
-
-/// The participants' speech.
-#[derive(Default)]
-pub(super) struct Hearing {
-    pub(super) ears: HashMap<u64, Ear>,
-    /// Seats in the middle of a turn.
-    pub(super) speaking: HashSet<u64>,
-    /// Utterances that are being recognised.
-    pub(super) unheard: usize,
-}
-
-/// The agent's speech.
-#[derive(Default)]
-pub(super) struct Talk {
-    pub(super) jobs: VecDeque<Job>,
-    pub(super) reply: Option<Reply>,
-    pub(super) playback: Playback,
-    /// The rest of the reply, while a participant speaks over it.
-    pub(super) paused: Option<Paused>,
-}
-
-pub(super) struct Paused {
-    pub(super) heard: String,
-    pub(super) rest: Vec<Clip>,
-}
-
-/// Questions to come back to.
-#[derive(Default)]
-pub(super) struct Questions {
-    /// To be answered as soon as its category is verified.
-    pub(super) gated: Option<String>,
-    /// The caller continued it before it was answered.
-    pub(super) unanswered: Option<String>,
-}
-
-/// Digits keyed on a telephone.
-#[derive(Default)]
-struct Keypad {
-    keys: String,
-    /// When the row of keys counts as complete.
-    due: Option<Instant>,
-}
-
-/// The page that a participant has open.
-#[derive(Default)]
-struct Page {
-    place: Option<String>,
-    /// When to speak of it.
-    due: Option<Instant>,
-}
-
-/// Silence and empty rooms.
-pub(super) struct Absence {
-    /// When a participant last said something, or the agent last stopped.
-    pub(super) quiet_since: Instant,
-    pub(super) nudges: u32,
-    /// How long the agent waits for a participant to come back to an empty room.
-    pub(super) alone: Option<Patience>,
-    /// Whether the last participant to leave was a telephone.
-    pub(super) hung_up: bool,
 }
 
 /// Serves a session's participants until the session ends or the server stops.
@@ -158,7 +72,8 @@ impl Agent {
     fn new(tools: Arc<Tools>, handle: Arc<Handle>) -> Self {
         let (to_self, inward) = mpsc::channel(64);
         let now = Instant::now();
-        let persona = Persona::of(&handle.setup(), &tools.voice);
+        let persona = Persona::of(&handle.setup(), &tools.voice, &tools.settings.language);
+        let timing = Timing::of(now, &tools.settings, &handle.setup());
         Self {
             events: handle.watch(),
             is_greeted: handle.read(|session| !session.transcript.is_empty()),
@@ -167,6 +82,7 @@ impl Agent {
             inward,
             to_self,
             people: Vec::new(),
+            observers: Observers::default(),
             hearing: Hearing::default(),
             talk: Talk::default(),
             questions: Questions::default(),
@@ -176,7 +92,8 @@ impl Agent {
             keypad: Keypad::default(),
             page: Page::default(),
             absence: Absence { quiet_since: now, nudges: 0, alone: None, hung_up: false },
-            begun: now,
+            timing,
+            tape: None,
             ending: None,
         }
     }
@@ -206,22 +123,25 @@ impl Agent {
             return now + TICK;
         }
         let alone = self.absence.alone.map(|alone| alone.until());
-        let due = [self.keypad.due, self.page.due, alone];
+        let due = [self.keypad.due, self.page.due, alone, self.next_reminder(now)];
         due.into_iter().flatten().fold(now + REST, Instant::min).max(now + TICK)
     }
 
-    pub(super) fn is_talking(&self) -> bool {
-        self.talk.reply.is_some()
+    /// A moment on the agent's clock.
+    pub(super) fn seconds(&self, moment: Instant) -> f64 {
+        moment.saturating_duration_since(self.timing.begun).as_secs_f64()
     }
 
     /// Whether a participant is connected. This notices a closed connection before its `Left` arrives.
-    fn is_heard(&self) -> bool {
+    pub(super) fn is_heard(&self) -> bool {
         self.people.iter().any(|person| !person.output.is_closed())
     }
 
     pub(super) fn tell(&mut self, outbound: &Outbound) {
+        self.record_said(outbound);
         // Drops participants who cannot keep up or have left.
         self.people.retain(|person| person.output.try_send(outbound.clone()).is_ok());
+        self.observers.tell(outbound);
     }
 
     pub(super) fn message(&mut self, message: &Message<'_>) {
@@ -259,6 +179,7 @@ impl Agent {
                 self.handle.set_agent_state(state);
                 self.message(&Message::AgentState { state: state.name() });
                 self.pass_on_warnings();
+                self.begin_recording().await;
                 if !std::mem::replace(&mut self.is_greeted, true) {
                     let greeting = self.handle.setup().greeting.clone().unwrap_or_else(|| GREETING.into());
                     self.queue(Job { is_interruptible: false, ..Job::say([greeting]) });
@@ -269,6 +190,7 @@ impl Agent {
                 self.people.retain(|person| person.seat != seat);
                 self.hearing.ears.remove(&seat);
                 self.hearing.speaking.remove(&seat);
+                self.go_on_from(seat);
                 self.absence.hung_up = kind == Kind::Phone;
                 if self.people.is_empty() {
                     let patience = self.patience();
@@ -282,15 +204,11 @@ impl Agent {
                 self.utterance(&text, now).await;
             }
             Inbound::Settings(settings) => self.set_up(*settings),
-            Inbound::Order(order) => self.obey(*order).await,
-            Inbound::Digit(digit) => {
-                if digit.is_ascii_digit() && self.keypad.keys.len() < KEYS_MAX {
-                    self.keypad.keys.push(digit);
-                }
-                let is_code = self.keypad.keys.len() == CODE_DIGITS
-                    && self.handle.read(|s| s.pending_verification.is_some());
-                self.keypad.due = Some(if digit == '#' || is_code { now } else { now + KEYS_WAIT });
+            Inbound::Order(order) => {
+                self.talk.prepared = None;
+                self.obey(*order).await;
             }
+            Inbound::Digit(digit) => self.key(digit, now),
             Inbound::PageContext(context) => {
                 self.change(|session, now, events| {
                     session.check_open()?;
@@ -300,14 +218,17 @@ impl Agent {
                 .await;
             }
             Inbound::Played(mark) => self.talk.playback.echoed(mark),
+            Inbound::Observed(output) => self.observers.add(output),
         }
     }
 
-    pub(super) async fn note_user(&self, content: String) {
-        self.note_line(Role::User, content, false, None).await;
-    }
-
-    async fn note_line(&self, role: Role, content: String, interrupted: bool, latency_ms: Option<u64>) {
+    pub(super) async fn note_line(
+        &self,
+        role: Role,
+        content: String,
+        interrupted: bool,
+        latency_ms: Option<u64>,
+    ) {
         self.change(move |session, at, events| {
             session.say(Line { id: 0, role, content, interrupted, at, latency_ms }, events);
             Ok(())
@@ -321,26 +242,19 @@ impl Agent {
         }
     }
 
-    /// Announces completions that the agent has not mentioned yet, if a participant can hear it.
-    async fn announce(&mut self) {
-        if !self.is_heard() || self.handle.read(|session| session.announcements.is_empty()) {
-            return;
-        }
-        let taken = self.handle.change(|session, _, _| Ok(std::mem::take(&mut session.announcements))).await;
-        match taken {
-            Ok(lines) => lines.into_iter().for_each(|line| self.queue(Job::say([line]))),
-            Err(error) => tracing::warn!(session = self.handle.id, %error, "a completion is not announced"),
-        }
-    }
-
     /// Handles a change of the session, whatever caused it: passes it on to participants and reacts to it.
     async fn note(&mut self, event: Event) {
         self.pass_on(&event);
+        if !matches!(event, Event::ConversationText(_)) {
+            // Perhaps it changes the answer.
+            self.talk.prepared = None;
+        }
         match event {
             Event::VerificationUpdated { category, verified, attempts, locked } => {
                 self.verified(&category, verified, attempts, locked).await;
             }
             Event::CompletionNotice(_) => self.announce().await,
+            Event::TransferRequested => self.hand_over().await,
             Event::SmsUpdated(message) if message.status == SmsStatus::Failed => {
                 self.queue(Job::say(["I'm sorry, the text message could not be sent."]));
             }
@@ -355,106 +269,13 @@ impl Agent {
         }
     }
 
-    pub(super) fn next_event(&mut self) -> Option<Event> {
-        self.events.try_recv().ok()
-    }
-
-    async fn spoken(&mut self, spoken: Option<Spoken>) {
-        match spoken {
-            Some(Spoken::Clip { clip, text_seconds, voice_seconds }) => {
-                let Some(reply) = &mut self.talk.reply else { return };
-                if let Some(paused) = &mut self.talk.paused {
-                    return paused.rest.push(clip);
-                }
-                if !reply.has_begun {
-                    reply.has_begun = true;
-                    let total = reply.asked.map(|asked| asked.elapsed());
-                    reply.latency_ms = total.and_then(|total| u64::try_from(total.as_millis()).ok());
-                    let seconds = total.map_or(text_seconds + voice_seconds, |total| total.as_secs_f64());
-                    if total.is_some() {
-                        metrics::FIRST_AUDIO.with(&[]).record(seconds);
-                    }
-                    let [total_latency, tts_latency, ttt_latency] =
-                        [seconds, voice_seconds, text_seconds].map(Seconds::new);
-                    let started = Message::AgentStartedSpeaking { total_latency, tts_latency, ttt_latency };
-                    self.message(&started);
-                    if total.is_some() {
-                        let ttt_text_latency = ttt_latency;
-                        self.message(&Message::LatencyReport {
-                            total_latency,
-                            tts_latency,
-                            ttt_text_latency,
-                        });
-                    }
-                    self.set_state(AgentState::Speaking);
-                }
-                self.talk.playback.push(clip);
-            }
-            Some(Spoken::Act(Effect::SendLink(key))) => {
-                let setup = self.handle.setup();
-                self.change(|session, _, events| {
-                    session.send_link("request", &key, &setup, events);
-                    Ok(())
-                })
-                .await;
-                self.tools.deliver(self.handle.clone());
-            }
-            Some(Spoken::Act(Effect::Verify(category))) => {
-                if self.handle.setup().verification_rules.contains_key(&category) {
-                    self.gate(&category, None).await;
-                }
-            }
-            Some(Spoken::Act(Effect::Call(call))) => self.call(call),
-            Some(Spoken::Act(Effect::End)) => self.ending = Some(EndReason::Goodbye),
-            None => {
-                if let Some(reply) = &mut self.talk.reply {
-                    reply.is_whole = true;
-                }
-            }
-        }
-    }
-
-    /// Adds the part of a reply that was heard to the transcript.
-    pub(super) async fn said(&mut self, reply: &Reply, interrupted: bool) {
-        let content =
-            reply.heard.iter().filter(|text| !text.is_empty()).cloned().collect::<Vec<_>>().join(" ");
-        if !content.is_empty() {
-            self.note_line(Role::Assistant, content, interrupted, reply.latency_ms).await;
-        }
-    }
-
     /// Does everything that is due. Returns why the session is over, if it is.
     async fn advance(&mut self, now: Instant) -> Option<EndReason> {
-        for due in self.talk.playback.due(now) {
-            match due {
-                Due::Begin(text) => self.message(&Message::assistant(&text)),
-                Due::Audio(samples, range) => self.tell(&Outbound::Audio(samples, range)),
-                Due::Mark(mark) => self.tell(&Outbound::Mark(mark)),
-            }
+        self.roll_tape(now);
+        if let Some(reason) = self.play(now).await {
+            return Some(reason);
         }
-        let has_phone = self.people.iter().any(|person| person.kind == Kind::Phone);
-        let is_whole = self.talk.reply.as_ref().is_some_and(|reply| reply.is_whole && !reply.is_paused);
-        if is_whole && self.talk.playback.is_over(now, has_phone) {
-            if let Some(mut reply) = self.talk.reply.take() {
-                reply.heard.push(self.talk.playback.take_heard());
-                self.said(&reply, false).await;
-            }
-            self.message(&Message::AgentAudioDone);
-            self.set_state(AgentState::Listening);
-            self.absence.quiet_since = now;
-            if let Some(reason) = self.ending.filter(|_| self.talk.jobs.is_empty()) {
-                return Some(reason);
-            }
-        }
-        if self.keypad.due.is_some_and(|due| now >= due) {
-            self.keypad.due = None;
-            let keys = std::mem::take(&mut self.keypad.keys);
-            if !keys.is_empty() {
-                self.interrupt().await;
-                self.lose_floor().await;
-                self.keyed(&keys, now).await;
-            }
-        }
+        self.take_keys(now).await;
         let is_idle = self.talk.reply.is_none()
             && self.talk.jobs.is_empty()
             && self.hearing.speaking.is_empty()
@@ -465,11 +286,7 @@ impl Agent {
                 self.queue(Job::say([place]));
             }
         }
-        if now >= self.begun + self.tools.settings.talk_max && self.ending.is_none() {
-            self.ending = Some(EndReason::TooLong);
-            self.queue(Job::say(["I'm sorry, our time is up. Goodbye!"]));
-        }
-        if let Some(reason) = self.gone(now) {
+        if let Some(reason) = self.keep_time(now).or_else(|| self.gone(now)) {
             return Some(reason);
         }
         self.nudge(now, is_idle);
@@ -484,11 +301,7 @@ impl Agent {
         if (may_begin || (is_first && self.talk.reply.is_none()))
             && let Some(job) = self.talk.jobs.pop_front()
         {
-            if matches!(job.plan, Plan::Answer(_) | Plan::Resume { .. }) {
-                self.message(&Message::AgentThinking { content: "" });
-                self.set_state(AgentState::Thinking);
-            }
-            self.talk.reply = Some(Reply::begin(&self.tools, &self.handle, &self.persona, job));
+            self.begin(job);
         }
         None
     }

@@ -1,18 +1,18 @@
 //! The floor: handles what participants say, interrupts the agent, and decides what needs an answer.
 
-use std::time::Duration;
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
-use tokio::time::{Instant, sleep_until};
-
-use super::conversation::{Agent, Inward, Paused};
-use super::ear::{Ear, Noticed};
+use super::conversation::Agent;
+use super::eager::Drafted;
 use super::recognizer::Whose;
 use super::reply::{Job, Plan};
-use super::responder::{is_backchannel, secured};
-use crate::audio::Pcm;
+use super::responder::secured;
+use super::state::{Inward, Paused};
+use crate::audio::SAMPLE_RATE;
 use crate::room::{Message, Outbound};
 use crate::session::{AgentState, Caution, EndReason, MASK, concealed, is_all_digits};
-use crate::turn::{Judgement, THRESHOLD};
+use crate::turn::{Ear, Noticed, are_own_words, is_backchannel};
 use crate::vad::Utterance;
 
 const UNHEARD: &str = "I'm sorry, I could not hear that. Could you say it again?";
@@ -20,72 +20,66 @@ const UNAVAILABLE: &str = "I'm sorry, I can't check that at the moment. Please t
 
 impl Agent {
     pub(super) async fn listen(&mut self, seat: u64, samples: &[f32]) {
+        self.record_heard(seat, samples);
+        self.observers.hear(seat, samples);
         let Some(vad) = &self.tools.vad else { return };
-        let turn = &self.tools.settings.turn;
+        let rules = self.rules();
         let judged = self.tools.turn_model.is_some() || self.persona.end_threshold.is_some();
-        let ear = self.hearing.ears.entry(seat).or_insert_with(|| Ear::new(vad, turn, judged));
-        for noticed in ear.listen(samples) {
+        let begins = self.seconds(Instant::now()) - samples.len() as f64 / f64::from(SAMPLE_RATE);
+        let ear = self.hearing.ears.entry(seat);
+        let ear = ear.or_insert_with(|| Ear::new(vad, &self.tools.settings.turn, judged));
+        let agent = self.talk.reference.as_ref().map(|reference| (reference, begins));
+        for noticed in ear.listen(samples, &rules, agent) {
             match noticed {
-                Noticed::Began => {
-                    self.hearing.speaking.insert(seat);
-                    if !self.is_talking() {
-                        self.message(&Message::UserStartedSpeaking);
-                    }
-                }
-                Noticed::Insists => self.interrupt().await,
-                Noticed::Paused(so_far, pause) => self.judge(seat, so_far, pause),
-                Noticed::Ended(utterance) => self.turn_over(seat, utterance),
+                Noticed::Began => self.turn_begun(seat),
+                Noticed::Insists(utterance) => self.insisted(seat, utterance).await,
+                Noticed::Persists => self.interrupt().await,
+                Noticed::Paused(look) => self.look(seat, look),
+                Noticed::Resumed => self.resumed(seat),
+                Noticed::Ended(utterance, pause) => self.turn_over(seat, utterance, pause).await,
+                Noticed::Echoed => self.go_on_from(seat),
             }
+        }
+        self.overhear(seat);
+    }
+
+    fn turn_begun(&mut self, seat: u64) {
+        self.hearing.speaking.insert(seat);
+        match self.is_talking() {
+            true => self.hearing.overlapping.insert(seat),
+            false => self.hearing.overlapping.remove(&seat),
+        };
+        if !self.is_talking() {
+            self.message(&Message::UserStartedSpeaking);
         }
     }
 
-    /// Asks the model whether a pause ends the turn: at once if so, otherwise when the pause has lasted too long.
-    fn judge(&self, seat: u64, so_far: Pcm, pause: u64) {
-        let (tools, to_self) = (self.tools.clone(), self.to_self.clone());
-        let wait_ms = self.persona.turn_timeout_ms.unwrap_or(tools.settings.turn.wait_ms);
-        let threshold = self.persona.end_threshold;
-        self.tools.tasks.spawn(async move {
-            let turn = &tools.settings.turn;
-            let began = Instant::now();
-            let probability = match &tools.turn_model {
-                Some(model) => model.probability(so_far).await,
-                None => None,
-            };
-            let silence_ms = match (threshold, probability) {
-                (Some(threshold), _) => {
-                    let after = Duration::from_millis(turn.pause_ms).as_secs_f64();
-                    let complete = |p: f32| Judgement::Complete { probability: p.into(), after };
-                    let judgement = probability.map_or(Judgement::Unknown, complete);
-                    let silence = judgement.silence_until(threshold);
-                    silence.map_or(wait_ms, |seconds| ((seconds * 1000.0) as u64).min(wait_ms))
-                }
-                (None, Some(probability)) if probability >= THRESHOLD => 0,
-                (None, Some(_)) => wait_ms,
-                (None, None) => turn.silence_ms,
-            };
-            let wait = Duration::from_millis(silence_ms.saturating_sub(turn.pause_ms));
-            tokio::select! {
-                () = tools.stop.cancelled() => return,
-                () = sleep_until(began + wait) => {}
-            }
-            // The agent may be gone.
-            let _ = to_self.send(Inward::PauseOver { seat, pause }).await;
-        });
-    }
-
-    pub(super) fn turn_over(&mut self, seat: u64, utterance: Utterance) {
+    /// `pause`: the number of the pause that ended it, whose words may be known.
+    pub(super) async fn turn_over(&mut self, seat: u64, utterance: Utterance, pause: Option<u64>) {
         self.hearing.speaking.remove(&seat);
+        self.hearing.interjections.remove(&seat);
+        self.hearing.overhearing.turn_over(seat);
         self.absence.quiet_since = Instant::now();
         self.message(&Message::UserStoppedSpeaking);
+        let ended = Instant::now();
+        match pause.and_then(|pause| self.take_draft(seat, pause, ended)) {
+            Some(Drafted::Known(text)) => return self.heard(seat, text, ended).await,
+            Some(Drafted::Awaited) => return self.hearing.unheard += 1,
+            None => {}
+        }
         self.hearing.unheard += 1;
-        let whose = Whose { tenant: self.handle.tenant, terms: self.persona.terms.clone() };
-        let recognition = (self.tools.recognize)(utterance, whose);
-        let (to_self, ended) = (self.to_self.clone(), Instant::now());
+        let recognition = self.recognition(utterance);
+        let to_self = self.to_self.clone();
         self.tools.tasks.spawn(async move {
             let text = recognition.await;
             // The agent may be gone.
-            let _ = to_self.send(Inward::Heard { text, ended }).await;
+            let _ = to_self.send(Inward::Heard { seat, text, ended }).await;
         });
+    }
+
+    pub(super) fn recognition(&self, utterance: Utterance) -> BoxFuture<'static, Result<String, String>> {
+        let whose = Whose { tenant: self.handle.tenant, terms: self.persona.terms.clone() };
+        (self.tools.recognize)(utterance, whose)
     }
 
     /// A participant speaks over the agent: it falls silent at once, and may continue later.
@@ -114,7 +108,17 @@ impl Agent {
         for clip in paused.rest {
             self.talk.playback.push(clip);
         }
-        self.set_state(AgentState::Speaking);
+        let has_begun = self.talk.reply.as_ref().is_some_and(|reply| reply.has_begun);
+        self.set_state(if has_begun { AgentState::Speaking } else { AgentState::Thinking });
+    }
+
+    /// The speech was not the participant's, or they have left: the agent continues.
+    pub(super) fn go_on_from(&mut self, seat: u64) {
+        self.hearing.speaking.remove(&seat);
+        self.hearing.interjections.remove(&seat);
+        if self.hearing.speaking.is_empty() && self.hearing.unheard == 0 {
+            self.go_on();
+        }
     }
 
     /// A participant has the floor: the agent drops the rest of its reply.
@@ -133,7 +137,7 @@ impl Agent {
     }
 
     pub(super) async fn understand(&mut self, inward: Inward) {
-        let (text, ended) = match inward {
+        match inward {
             Inward::Unchecked => {
                 self.change(|session, _, _| {
                     session.pending_verification = None;
@@ -141,33 +145,56 @@ impl Agent {
                 })
                 .await;
                 self.questions.gated = None;
-                return self.queue(Job::say([UNAVAILABLE]));
+                self.queue(Job::say([UNAVAILABLE]));
             }
-            Inward::Unproven { category } => return self.ask_again(&category),
-            Inward::PauseOver { seat, pause } => {
+            Inward::Unproven { category } => self.ask_again(&category),
+            Inward::Interjected { seat, text } => self.interjected(seat, text).await,
+            Inward::Drafted { seat, pause, text } => self.drafted(seat, pause, text).await,
+            Inward::Judged { seat, pause, silence, probability } => {
+                self.judged(seat, pause, silence, probability).await;
+            }
+            Inward::Waited { seat, pause, silence } => {
+                let rules = self.rules();
+                let ear = self.hearing.ears.get_mut(&seat);
                 // The caller may have resumed speaking.
-                if let Some(utterance) = self.hearing.ears.get_mut(&seat).and_then(|ear| ear.end(pause)) {
-                    self.turn_over(seat, utterance);
+                if let Some(utterance) = ear.and_then(|ear| ear.waited(pause, silence, &rules)) {
+                    self.turn_over(seat, utterance, Some(pause)).await;
                 }
-                return;
             }
-            Inward::Heard { text, ended } => (text, ended),
-        };
-        self.hearing.unheard = self.hearing.unheard.saturating_sub(1);
+            Inward::Overheard(overheard) => self.overheard(overheard),
+            Inward::Heard { seat, text, ended } => {
+                self.hearing.unheard = self.hearing.unheard.saturating_sub(1);
+                self.heard(seat, text, ended).await;
+            }
+        }
+    }
+
+    /// Takes the words of a turn.
+    pub(super) async fn heard(&mut self, seat: u64, text: Result<String, String>, ended: Instant) {
+        self.hearing.overhearing.speaker = Some(seat);
         match text {
             Err(error) => {
                 tracing::warn!(session = self.handle.id, %error, "an utterance was not recognised");
                 self.lose_floor().await;
                 self.queue(Job::say([UNHEARD]));
             }
-            Ok(text) if text.trim().is_empty() => self.go_on(),
-            // "Mhm" while the agent speaks is not a question.
-            Ok(text) if self.is_talking() && is_backchannel(&text) => self.go_on(),
+            Ok(text) if self.is_aside(seat, &text) => self.go_on_from(seat),
             Ok(text) => {
                 self.lose_floor().await;
                 self.utterance(&text, ended).await;
             }
         }
+        self.hearing.overhearing.speaker = None;
+    }
+
+    /// Whether words of a participant need no answer: there are none, they only signal attention while the agent has the
+    /// floor, or they are the agent's own, out of a loudspeaker.
+    pub(super) fn is_aside(&self, seat: u64, text: &str) -> bool {
+        let has_floor = self.is_talking() || !self.talk.jobs.is_empty() || self.hearing.unheard > 0;
+        let said = || self.talk.lines.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+        text.trim().is_empty()
+            || (has_floor && is_backchannel(text))
+            || (self.hearing.overlapping.contains(&seat) && are_own_words(text, &said()))
     }
 
     /// Handles an utterance that needs an answer.
@@ -204,7 +231,7 @@ impl Agent {
     }
 
     /// Which digits in callers' words are hidden now.
-    fn caution(&self) -> Caution {
+    pub(super) fn caution(&self) -> Caution {
         let setup = self.handle.setup();
         self.handle.read(|session| session.caution(&setup))
     }
@@ -224,15 +251,24 @@ impl Agent {
     }
 
     pub(super) async fn question(&mut self, text: &str, ended: Instant) {
-        let text = &match self.questions.unanswered.take() {
-            Some(begun) => format!("{begun} {text}"),
-            None => text.to_owned(),
-        };
+        let text = &self.whole_question(text);
+        self.questions.unanswered = None;
         if let Some(category) = secured(&self.handle.setup(), text)
             && self.gate(&category, Some(text)).await
         {
             return;
         }
+        if self.is_handed_over(text).await {
+            return;
+        }
         self.queue(Job { asked: Some(ended), ..Job::new(Plan::Answer(text.to_owned())) });
+    }
+
+    /// `text` with the question that it continues.
+    pub(super) fn whole_question(&self, text: &str) -> String {
+        match &self.questions.unanswered {
+            Some(begun) => format!("{begun} {text}"),
+            None => text.to_owned(),
+        }
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::conversation::{Agent, Hearing};
+use super::conversation::Agent;
 use super::reply::{Job, Plan};
+use super::state::Hearing;
 use crate::engine::Term;
 use crate::knowledge::{Knowledge, passages};
 use crate::room::{AgentSettings, Behavior, Function, FunctionCall, Listen, Message, Order, Speak, Think};
@@ -71,7 +72,7 @@ impl Agent {
                 self.message(&Message::ListenUpdated);
             }
             Order::InjectAgentMessage { message, behavior } => self.inject(message, behavior).await,
-            Order::ForceEndTurn => self.end_turns(),
+            Order::ForceEndTurn => self.end_turns().await,
             Order::FunctionCallResponse { id, name, content } => self.called(id.as_deref(), &name, content),
         }
     }
@@ -184,11 +185,11 @@ impl Agent {
     }
 
     /// Ends the turns of all who speak: what was said so far is the turn.
-    fn end_turns(&mut self) {
+    async fn end_turns(&mut self) {
         let seats: Vec<u64> = self.hearing.speaking.iter().copied().collect();
         for seat in seats {
             if let Some(ear) = self.hearing.ears.remove(&seat) {
-                self.turn_over(seat, ear.finish());
+                self.turn_over(seat, ear.finish(), None).await;
             }
         }
     }

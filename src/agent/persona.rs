@@ -28,9 +28,11 @@ pub struct Persona {
 }
 
 impl Persona {
-    /// As the session was set up.
-    pub fn of(setup: &Setup, voice: &Voice) -> Self {
-        let voice = setup.voice.as_deref().and_then(|name| voice.find(name)).map(str::to_owned);
+    /// As the session was set up. Without a voice of its own, one speaks that knows the callers' `language`, a code or
+    /// `auto`.
+    pub fn of(setup: &Setup, voice: &Voice, language: &str) -> Self {
+        let own = setup.voice.as_deref().and_then(|name| voice.find(name));
+        let voice = own.or_else(|| voice.for_language(language)).map(str::to_owned);
         // They were read when the session started.
         let functions = functions(&setup.functions).unwrap_or_default();
         Self { manner: Manner { voice, ..Manner::default() }, functions: functions.into(), ..Self::default() }

@@ -16,6 +16,10 @@ use crate::speech::VOICE_RATE;
 const AHEAD: Duration = Duration::from_millis(250);
 /// Samples sent at a time: 20 ms.
 const FRAME: usize = VOICE_RATE as usize / 50;
+/// A word begins at most so far from where its letters say: 120 ms.
+const WORD_AROUND: usize = VOICE_RATE as usize * 3 / 25;
+/// Between two words it is quiet for so many samples: 10 ms.
+const QUIET: usize = VOICE_RATE as usize / 100;
 /// How late a mark may arrive.
 const MARKS_LATE: Duration = Duration::from_millis(1500);
 
@@ -44,7 +48,8 @@ struct Playing {
 pub enum Due {
     /// A sentence begins.
     Begin(String),
-    Audio(Arc<[f32]>, Range<usize>),
+    /// Samples, and when the first of them is heard if they are played at once.
+    Audio { samples: Arc<[f32]>, range: Range<usize>, heard_at: Instant },
     /// A sentence has been sent; the listener returns the mark when it has been played.
     Mark(u64),
 }
@@ -118,7 +123,8 @@ impl Playback {
             let length = playing.clip.samples.len();
             while playing.sent < length && self.sent < target {
                 let end = (playing.sent + FRAME).min(length);
-                due.push(Due::Audio(playing.clip.samples.clone(), playing.sent..end));
+                let (samples, range) = (playing.clip.samples.clone(), playing.sent..end);
+                due.push(Due::Audio { samples, range, heard_at: begun + time_of(self.sent) });
                 self.sent += end - playing.sent;
                 playing.sent = end;
                 if end == length {
@@ -159,7 +165,8 @@ impl Playback {
                 return;
             }
             if let Some(first) = self.playing.pop_front() {
-                self.heard.push(first.clip.text);
+                // A clip may be the end of a word whose text went before.
+                self.heard.extend(Some(first.clip.text).filter(|text| !text.is_empty()));
             }
         }
         (self.begun, self.sent) = (None, 0);
@@ -188,12 +195,15 @@ impl Playback {
                 continue;
             }
             // As if every character took as long as the next.
-            let (before, after) = split_at_word(&playing.clip.text, played as f64 / length.max(1) as f64);
+            let text = &playing.clip.text;
+            let (before, after) = split_at_word(text, played as f64 / length.max(1) as f64);
             if !before.is_empty() {
                 heard.push(before.to_owned());
             }
             if !after.is_empty() {
-                let samples: Arc<[f32]> = playing.clip.samples.get(played..).unwrap_or_default().into();
+                let share = (text.len() - after.len()) as f64 / text.len().max(1) as f64;
+                let from = word_begin(&playing.clip.samples, (length as f64 * share) as usize, played);
+                let samples: Arc<[f32]> = playing.clip.samples.get(from..).unwrap_or_default().into();
                 rest.push(Clip { text: after.to_owned(), line: None, samples });
             }
         }
@@ -203,10 +213,25 @@ impl Playback {
     }
 }
 
+/// The begin of the word that was cut at the sample `played`: the quietest moment around the `estimate`.
+fn word_begin(samples: &[f32], estimate: usize, played: usize) -> usize {
+    let estimate = estimate.min(played);
+    let around = estimate.saturating_sub(WORD_AROUND)..(estimate + WORD_AROUND).min(played);
+    let energy = |frame: &[f32]| frame.iter().map(|sample| sample * sample).sum::<f32>();
+    let frames = samples.get(around.clone()).unwrap_or_default().chunks_exact(QUIET).enumerate();
+    // Of equally quiet ones, the nearest to the estimate.
+    let distance = |index: usize| (around.start + index * QUIET).abs_diff(estimate);
+    let quietest = frames.min_by(|(a, one), (b, other)| {
+        energy(one).total_cmp(&energy(other)).then(distance(*a).cmp(&distance(*b)))
+    });
+    quietest.map_or(estimate, |(index, _)| around.start + index * QUIET)
+}
+
 /// Where the rest begins in the middle of a sentence, that is what its first clip shows.
 fn show_anew(rest: &mut [Clip]) {
     let pieces = rest.iter().take_while(|clip| clip.line.is_none());
-    let line = pieces.map(|clip| clip.text.as_str()).collect::<Vec<_>>().join(" ");
+    let texts = pieces.map(|clip| clip.text.as_str()).filter(|text| !text.is_empty());
+    let line = texts.collect::<Vec<_>>().join(" ");
     if let Some(first) = rest.first_mut().filter(|_| !line.is_empty()) {
         first.line = Some(line);
     }
@@ -240,7 +265,7 @@ mod tests {
     fn count(due: &[Due]) -> (f64, usize, usize) {
         due.iter().fold((0.0, 0, 0), |(seconds, begun, marks), due| match due {
             Due::Begin(_) => (seconds, begun + 1, marks),
-            Due::Audio(_, range) => (seconds + time_of(range.len()).as_secs_f64(), begun, marks),
+            Due::Audio { range, .. } => (seconds + time_of(range.len()).as_secs_f64(), begun, marks),
             Due::Mark(_) => (seconds, begun, marks + 1),
         })
     }

@@ -1,8 +1,9 @@
 //! Proofs of identity: asks for one before a secured question is answered, and reacts to the result.
 
-use super::conversation::{Agent, Inward};
+use super::conversation::Agent;
 use super::reply::{Job, Plan};
 use super::responder::is_refusal;
+use super::state::Inward;
 use super::verify::Outcome;
 use crate::session::{AgentState, Checked, Line, MASK, Role, Sms, SmsStatus, has_digits};
 
@@ -21,6 +22,7 @@ impl Agent {
         let has_digits = has_digits(text);
         let is_readable = !has_digits && (self.tools.settings.language == "en" || is_refusal(text));
         let (line, given) = (if is_readable { text } else { MASK }.to_owned(), text.to_owned());
+        self.show(&line);
         self.change(move |session, at, events| {
             session.given.note(&given);
             let (role, interrupted, latency_ms) = (Role::User, false, None);

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::chat::{Ask, Outcome, Prompt};
 use super::persona::{Called, Persona};
 use super::playback::Clip;
-use super::responder::{Effect, Facts, Say, respond};
+use super::responder::{DONT_KNOW, Effect, Facts, Say, respond};
 use super::tools::Tools;
 use crate::knowledge::sentences;
 use crate::session::Handle;
-use crate::speech::Manner;
+use crate::speech::{Caption, Manner};
 
 /// Clips and sentences that are prepared ahead of playback.
 const CLIPS_AHEAD: usize = 2;
@@ -85,6 +87,7 @@ impl Reply {
         let ends = CancellationToken::new();
         let (tools_, handle, ended) = (tools.clone(), handle.clone(), ends.clone());
         let persona = persona.clone();
+        rehearse(tools, &persona.manner);
         tools.tasks.spawn(async move {
             let (says, queue) = mpsc::channel(SENTENCES_AHEAD);
             let work = async {
@@ -119,6 +122,18 @@ impl Reply {
     }
 }
 
+/// Has the voice learn an English phrase that it may have to say, once, and when there is time.
+fn rehearse(tools: &Arc<Tools>, manner: &Manner) {
+    let (tools_, manner) = (tools.clone(), manner.clone());
+    let Some(learning) = tools_.voice.learn("en", [DONT_KNOW], manner) else { return };
+    tools.tasks.spawn(async move {
+        tokio::select! {
+            () = tools_.stop.cancelled() => {}
+            () = learning => {}
+        }
+    });
+}
+
 async fn think(tools: &Tools, handle: &Handle, persona: &Persona, plan: Plan, says: mpsc::Sender<Say>) {
     let (question, called) = match plan {
         Plan::Say(lines) => {
@@ -140,14 +155,24 @@ async fn think(tools: &Tools, handle: &Handle, persona: &Persona, plan: Plan, sa
         })
     };
     if let Some(chat) = &tools.chat {
-        let request = handle.read(|session| {
-            let facts = Facts { setup: &setup, session, knowledge: &knowledge, can_text };
-            chat.request(&facts, persona, &question, &called)
+        let prompt = handle.read(|session| {
+            let facts = &Facts { setup: &setup, session, knowledge: &knowledge, can_text };
+            let language = &tools.settings.language;
+            Prompt::new(&Ask { facts, persona, language, question: &question, called: &called })
         });
-        if chat.answer(&request, &persona.functions, &says).await.is_ok() {
-            return;
+        match chat.answer(prompt, &persona.functions, &knowledge, &says).await {
+            Outcome::Whole => return,
+            Outcome::Unfinished => {
+                tracing::warn!(session = handle.id, "the chat interface failed in the middle of an answer");
+                return;
+            }
+            Outcome::Nothing => {
+                tracing::warn!(
+                    session = handle.id,
+                    "the chat interface failed: the embedded responder answers"
+                );
+            }
         }
-        tracing::warn!(session = handle.id, "the chat interface failed: the embedded responder answers");
     }
     for say in embedded() {
         if says.send(say).await.is_err() {
@@ -168,15 +193,29 @@ async fn speak(tools: &Tools, manner: &Manner, mut says: mpsc::Receiver<Say>, sp
             }
             Say::Sentence(sentence) => {
                 let mut line = Some(sentence.clone());
-                for piece in tools.voice.pieces(&sentence) {
-                    let begun = Instant::now();
-                    let samples = tools.voice.speak_as(piece, manner).await;
-                    let voice_seconds = begun.elapsed().as_secs_f64();
-                    let clip = Clip { text: piece.to_owned(), line: line.take(), samples };
-                    if spoken.send(Spoken::Clip { clip, text_seconds, voice_seconds }).await.is_err() {
-                        return;
+                for piece in tools.voice.pieces(&sentence, manner) {
+                    let mut caption = Caption::new(piece);
+                    let mut saying = tools.voice.speak(piece, manner);
+                    let mut begun = Instant::now();
+                    loop {
+                        // Without a voice, the words are shown.
+                        let part = saying.next().await.and_then(Result::ok);
+                        let voice_seconds = begun.elapsed().as_secs_f64();
+                        let text = caption.until(part.as_ref().map_or(1.0, |part| part.until)).to_owned();
+                        let is_over = part.is_none();
+                        let samples: Arc<[f32]> = part.map_or_else(Vec::new, |part| part.samples).into();
+                        if is_over && text.is_empty() {
+                            break;
+                        }
+                        let clip = Clip { text, line: line.take(), samples };
+                        if spoken.send(Spoken::Clip { clip, text_seconds, voice_seconds }).await.is_err() {
+                            return;
+                        }
+                        if is_over {
+                            break;
+                        }
+                        (text_seconds, begun) = (0.0, Instant::now());
                     }
-                    text_seconds = 0.0;
                 }
             }
         }

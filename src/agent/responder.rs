@@ -2,7 +2,7 @@
 //! same question over the same facts gets the same answer.
 
 use super::page;
-use crate::knowledge::{Knowledge, sentences, terms};
+use crate::knowledge::{Knowledge, Passage, terms, ways};
 use crate::room::FunctionCall;
 use crate::session::{Link, Role, Session, Setup, SmsStatus};
 
@@ -33,16 +33,6 @@ pub struct Facts<'a> {
     /// Text messages can be sent.
     pub can_text: bool,
 }
-
-/// A passage that covers less of the question is about something else.
-const COVERAGE_MIN: f32 = 0.45;
-/// A sentence that covers less of the question does not answer it.
-const SENTENCE_COVERAGE_MIN: f32 = 0.3;
-const PASSAGES_MAX: usize = 4;
-/// Words that one can listen to at once.
-const ANSWER_WORDS_MAX: usize = 45;
-/// A shorter sentence, such as a heading, needs the next one.
-const SENTENCE_WORDS_MIN: usize = 7;
 
 const GOODBYES: &[&str] =
     &["goodbye", "good bye", "bye", "bye bye", "that is all", "that's all", "hang up", "have a nice day"];
@@ -96,7 +86,7 @@ const PATIENT_INFORMATION: &[&str] = &[
     "my chart",
 ];
 const NO_PAGE: &str = "I can't see what you have open at the moment.";
-const DONT_KNOW: &str = "I'm sorry, I don't have that information.";
+pub const DONT_KNOW: &str = "I'm sorry, I don't have that information.";
 
 /// Lower case, single spaces, no punctuation; with a space on either side.
 fn plain(text: &str) -> String {
@@ -112,15 +102,6 @@ fn has(plain: &str, phrases: &[&str]) -> bool {
 
 fn is(plain: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| plain.trim() == *phrase)
-}
-
-/// Whether a listener only signals attention.
-pub fn is_backchannel(text: &str) -> bool {
-    const WORDS: &[&str] = &[
-        "mm", "mmm", "mhm", "hm", "hmm", "uh", "huh", "um", "ah", "oh", "ok", "okay", "yeah", "yes", "yep",
-        "right", "sure", "i", "see", "aha", "got", "it", "alright", "you", "thank",
-    ];
-    plain(text).split_whitespace().all(|word| WORDS.contains(&word))
 }
 
 /// The category that a caller must be verified for before getting what they ask for.
@@ -146,6 +127,11 @@ pub fn is_refusal(text: &str) -> bool {
         &plain(text),
         &["never mind", "nevermind", "cancel", "stop", "forget it", "no thanks", "i don't want"],
     )
+}
+
+/// Whether a caller wants to talk to a person.
+pub fn asks_for_a_person(text: &str) -> bool {
+    has(&plain(text), PEOPLE)
 }
 
 pub fn respond(facts: &Facts<'_>, text: &str) -> Vec<Say> {
@@ -183,7 +169,10 @@ pub fn respond(facts: &Facts<'_>, text: &str) -> Vec<Say> {
     if terms(text).is_empty() {
         return sentence("Could you tell me a little more about what you need?");
     }
-    if let Some(answer) = retrieve(facts.knowledge, text) {
+    // Instructions to the agent are no answers.
+    let is_answer =
+        |passage: &Passage, sentence: &str| passage.source != "instructions" || !is_order(sentence);
+    if let Some(answer) = facts.knowledge.answer(text, is_answer) {
         return answer.into_iter().map(Say::Sentence).collect();
     }
     if !facts.session.knowledge.is_ready {
@@ -197,7 +186,7 @@ fn link(facts: &Facts<'_>, text: &str, said: &str) -> Option<Vec<Say>> {
     if !has(said, SENDS) {
         return None;
     }
-    let wanted = terms(text);
+    let wanted: Vec<_> = terms(text).iter().map(|term| ways(term)).collect();
     let fit = |key: &str, link: &Link| {
         let names = format!(
             "{} {} {}",
@@ -206,7 +195,7 @@ fn link(facts: &Facts<'_>, text: &str, said: &str) -> Option<Vec<Say>> {
             link.keywords.join(" ")
         );
         let names = terms(&names);
-        wanted.iter().filter(|term| names.contains(term)).count()
+        wanted.iter().filter(|ways| ways.iter().any(|(way, _)| names.contains(way))).count()
     };
     let best = facts.setup.link_catalog.iter().max_by_key(|(key, link)| fit(key, link));
     let (key, link) = best.filter(|(key, link)| fit(key, link) > 0)?;
@@ -229,61 +218,6 @@ fn link(facts: &Facts<'_>, text: &str, said: &str) -> Option<Vec<Say>> {
         None => format!("I'll text you the link to {name} as soon as I know your number."),
     };
     Some(vec![Say::Act(Effect::SendLink(key.clone())), Say::Sentence(promise)])
-}
-
-/// One or two sentences that answer the question, word for word from the passages.
-pub fn retrieve(knowledge: &Knowledge, question: &str) -> Option<Vec<String>> {
-    let hits = knowledge.search(question, PASSAGES_MAX);
-    let mut best: Option<(f32, Vec<String>)> = None;
-    for hit in hits.iter().filter(|hit| hit.coverage >= COVERAGE_MIN) {
-        let of_passage: Vec<String> = sentences(&hit.passage.text)
-            .into_iter()
-            .filter(|sentence| hit.passage.source != "instructions" || !is_order(sentence))
-            .collect();
-        let title = knowledge.coverage(question, &hit.passage.title);
-        for (at, sentence) in of_passage.iter().enumerate() {
-            // The sentence need not repeat the words of its title.
-            let coverage = knowledge.coverage(question, sentence);
-            let score = coverage + 0.3 * title + 0.01 * hit.score;
-            if coverage.max(title) < SENTENCE_COVERAGE_MIN
-                || best.as_ref().is_some_and(|(other, _)| *other >= score)
-            {
-                continue;
-            }
-            // If the question is about the title, the whole list below it is the answer.
-            let is_list = coverage < SENTENCE_COVERAGE_MIN && is_fragment(sentence);
-            // `Monday: 9 to 5` is complete.
-            let is_entry = is_fragment(sentence) && sentence.trim_end_matches(':').contains(':');
-            let mut answer = vec![ended(sentence)];
-            let mut words = sentence.split_whitespace().count();
-            for next in of_passage.iter().skip(at + 1) {
-                let more = next.split_whitespace().count();
-                let is_wanted = (words < SENTENCE_WORDS_MIN && !is_entry)
-                    || (is_list && is_fragment(next))
-                    || knowledge.coverage(question, next) >= COVERAGE_MIN;
-                if !is_wanted || words + more > ANSWER_WORDS_MAX {
-                    break;
-                }
-                answer.push(ended(next));
-                words += more;
-            }
-            best = Some((score, answer));
-        }
-    }
-    best.map(|(_, answer)| answer)
-}
-
-/// A list item, a row or a heading: a line that does not end like a sentence.
-fn is_fragment(line: &str) -> bool {
-    !line.trim_end_matches(['"', ')', '\'', '”', '’']).ends_with(['.', '!', '?', '…'])
-}
-
-/// Ends `line` so that the next line does not seem part of it.
-fn ended(line: &str) -> String {
-    if !is_fragment(line) || line.ends_with(':') {
-        return line.to_owned();
-    }
-    format!("{}.", line.trim_end_matches([',', ';', '–', '-', ' ']))
 }
 
 fn is_order(sentence: &str) -> bool {

@@ -7,13 +7,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::chat::Chat;
-use super::config::Turn;
 use super::recognizer::Recognize;
 use super::verify::Verifier;
+use crate::recording::Shelf;
 use crate::session::{Handle, Sessions};
 use crate::sms::Courier;
 use crate::speech::Voice;
-use crate::turn::TurnModel;
+use crate::turn::{Turn, TurnModel};
 use crate::vad::Vad;
 
 pub struct Tools {
@@ -28,6 +28,7 @@ pub struct Tools {
     pub voice: Voice,
     pub verifier: Verifier,
     pub courier: Courier,
+    pub recordings: Shelf,
     pub settings: Settings,
     /// Work beside requests. It stops with `stop`.
     pub tasks: TaskTracker,
@@ -40,6 +41,12 @@ pub struct Settings {
     pub language: String,
     /// The longest talk.
     pub talk_max: Duration,
+    /// How long before its end the caller hears of it; zero: never.
+    pub talk_warning: Duration,
+    /// Silence after which telephone callers are asked whether they are there; none: never.
+    pub silence: Option<Duration>,
+    /// How often they are asked before the agent ends the talk.
+    pub nudges_max: u32,
     /// How long an agent waits in an empty room for a participant to come back.
     pub rejoin: Duration,
 }

@@ -16,7 +16,7 @@ use crate::transcribe::{Transcriber, Windows};
 use crate::vad::Vad;
 
 /// Folder of the voice activity model, within the model folder.
-pub(super) const VAD_FOLDER: &str = "silero-vad";
+const VAD_FOLDER: &str = "silero-vad";
 
 /// Loads the voice activity model; `None` if nothing is to listen for speech.
 ///
@@ -27,6 +27,14 @@ pub fn vad(config: &Config) -> Result<Option<Vad>, Error> {
         Windows::Speech => Some(Vad::load(&config.model_dir.join(VAD_FOLDER))?),
         Windows::Sequential => None,
     })
+}
+
+/// The detector of speech, which agents need however files are transcribed.
+///
+/// # Errors
+/// [`crate::vad::Error`].
+pub fn detector(config: &Config) -> Result<Vad, crate::vad::Error> {
+    Vad::load(&config.model_dir.join(VAD_FOLDER))
 }
 
 /// Finds or fetches the model and starts the engine on it.

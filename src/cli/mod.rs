@@ -8,6 +8,7 @@
 mod bench;
 mod config;
 mod demo;
+mod doctor;
 mod engine;
 mod input;
 mod jobs;
@@ -36,7 +37,8 @@ use output::{ClosedOutput, Failure, complain};
 const EXIT_CODES: &str = "\
 Exit codes:
     0  done
-    1  failed; for `transcribe` at least one file, the others are done; for `models verify` a wrong file
+    1  failed; for `transcribe` at least one file, the others are done; for `models verify` a wrong file; for
+       `doctor` a check
     2  the command line or the configuration makes no sense; nothing was done
   130  stopped by SIGINT (Ctrl-C) before it was done
   143  stopped by SIGTERM before it was done
@@ -119,6 +121,9 @@ enum Command {
     /// List, fetch, find and verify models, and show which of them a server has loaded.
     #[command(subcommand)]
     Models(models::Command),
+    /// Test what a deployment needs, one line for each check, and say what to mend.
+    #[command(after_help = EXIT_CODES)]
+    Doctor(doctor::Arguments),
     /// Print the effective configuration as a file for --config, with the source of each value.
     Config {
         #[command(flatten)]
@@ -171,7 +176,16 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
     }
     let usage = |error: crate::config::Error| Failure::Usage(error.into());
     let file = line.settings.config.as_deref();
-    let sources = Sources::new(file, environment(), flags(&line)).map_err(usage)?;
+    let sources = Sources::new(file, environment(), flags(&line));
+    if let Command::Doctor(arguments) = line.command {
+        let config = sources.and_then(|sources| sources.read());
+        // What a check finds, it says itself.
+        let level = line.settings.log.unwrap_or_else(|| "error".into());
+        log(&crate::telemetry::Config { level, ..crate::telemetry::Config::default() })?;
+        let checked = signals::interruptible(doctor::run(config, arguments));
+        return Ok(runtime()?.block_on(checked)??);
+    }
+    let sources = sources.map_err(usage)?;
     let config = sources.read().map_err(usage)?;
     match line.command {
         Command::Serve { .. } => {
@@ -214,7 +228,7 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
         }
         Command::Config { .. } => Ok(config::run(&sources)?),
         // Handled above.
-        Command::Completions { .. } | Command::Man { .. } => Ok(ExitCode::SUCCESS),
+        Command::Completions { .. } | Command::Man { .. } | Command::Doctor(_) => Ok(ExitCode::SUCCESS),
     }
 }
 
@@ -228,6 +242,7 @@ fn flags(line: &CommandLine) -> Vec<Flag> {
         Command::Demo { listen: address, engine, .. } => (listen("demo.listen", address), Some(engine)),
         Command::Transcribe(arguments) => (None, Some(&arguments.engine)),
         Command::Bench(arguments) => (None, Some(&arguments.engine)),
+        Command::Doctor(arguments) => (None, Some(&arguments.engine)),
         Command::Config { engine } => (None, Some(engine)),
         _ => (None, None),
     };

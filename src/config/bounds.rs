@@ -4,6 +4,7 @@
 use figment::value::Value;
 use url::Url;
 
+use crate::console::Proxies;
 use crate::fetch::policy::AllowList;
 use crate::{http, telemetry};
 
@@ -26,10 +27,16 @@ pub(super) enum Allowed {
     Level,
     /// Each of a list.
     Reachable,
+    /// Each of a list.
+    Network,
     Origin,
+    /// Each of a list.
+    PhoneNumber,
 }
 
-use Allowed::{Address, Header, Language, Level, Number, Origin, Positive, Reachable, Text, Whole};
+use Allowed::{
+    Address, Header, Language, Level, Network, Number, Origin, PhoneNumber, Positive, Reachable, Text, Whole,
+};
 
 /// As good as for ever, while sums with the time of day remain valid times.
 const CENTURY_SECONDS: u64 = 3_155_760_000;
@@ -104,6 +111,7 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("http.streams_max", Whole(1, 10_000)),
     ("http.drain_timeout_ms", Whole(0, CENTURY_MS)),
     ("http.cors_origins", Origin),
+    ("console.trusted_proxies", Network),
     ("console.session_idle_seconds", Whole(1, CENTURY_SECONDS)),
     ("console.session_max_seconds", Whole(1, CENTURY_SECONDS)),
     ("shutdown.grace_seconds", Number(0.0, CENTURY_SECONDS as f64)),
@@ -145,6 +153,9 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("sts.kept_max", Whole(0, MILLION)),
     ("sts.token_seconds", Whole(1, CENTURY_SECONDS)),
     ("sts.talk_seconds_max", Whole(1, CENTURY_SECONDS)),
+    ("sts.talk_warning_seconds", Whole(0, CENTURY_SECONDS)),
+    ("sts.silence_seconds", Whole(0, CENTURY_SECONDS)),
+    ("sts.nudges_max", Whole(0, 100)),
     ("sts.rejoin_seconds", Whole(0, CENTURY_SECONDS)),
     ("sts.room_idle_timeout_ms", TIMEOUT),
     ("sts.phone_idle_timeout_ms", TIMEOUT),
@@ -158,6 +169,8 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("sts.twilio.from", Text),
     ("sts.livekit.url", MEDIA),
     ("sts.livekit.client_url", MEDIA),
+    ("sts.livekit.agent_name", Text),
+    ("sts.livekit.agent_organisation", Whole(0, u64::MAX)),
     ("sts.crawl.pages_max", Whole(0, 10_000)),
     ("sts.crawl.depth_max", Whole(0, 100)),
     ("sts.crawl.page_bytes_max", Whole(1, 1 << 30)),
@@ -172,9 +185,19 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("sts.turn.pause_ms", Whole(50, MINUTE_MS)),
     ("sts.turn.wait_ms", Whole(50, MINUTE_MS)),
     ("sts.turn.interrupt_ms", Whole(0, MINUTE_MS)),
+    ("sts.turn.interim_ms", Whole(0, MINUTE_MS)),
     ("sts.turn.seconds_max", Whole(1, 600)),
     ("sts.chat.base_url", WEB),
     ("sts.chat.api_key", Header),
+    ("sts.chat.filler_ms", Whole(0, CENTURY_MS)),
+    ("sts.chat.timeout_ms", TIMEOUT),
+    ("sts.chat.answer_timeout_ms", TIMEOUT),
+    ("sts.recording.announcement", Text),
+    ("sts.recording.kept_seconds", Whole(0, CENTURY_SECONDS)),
+    ("sts.recording.bytes_max", Whole(0, 1 << 60)),
+    ("sts.recording.disk_free_bytes_min", Whole(0, 1 << 60)),
+    ("sts.webhook.url", WEB),
+    ("sts.transfer.numbers", PhoneNumber),
     ("sts.speech.base_url", WEB),
     ("sts.speech.api_key", Header),
     ("sts.speech.embedded_voice", Text),
@@ -212,6 +235,8 @@ impl Allowed {
                           networks (10.1.0.0/16)"
                     .into()
             }
+            Network => "a list of addresses and networks (10.1.0.0/16)".into(),
+            PhoneNumber => "a list of numbers in E.164 form, such as +14155552671".into(),
             Origin => "a list of origins such as https://app.example, or *".into(),
         }
     }
@@ -243,7 +268,12 @@ impl Allowed {
                 }
                 Level => telemetry::is_level(text),
                 Reachable => AllowList::parse(&[text]).is_ok(),
+                Network => Proxies::parse(&[text]).is_some(),
                 Origin => http::is_origin(text),
+                PhoneNumber => {
+                    let digits = text.strip_prefix('+').unwrap_or_default();
+                    (8..=15).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+                }
                 Whole(..) | Number(..) | Positive(..) => true,
             },
             _ => true,

@@ -61,11 +61,19 @@ fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
         let reason = "text messages are sent with account_sid, auth_token and from";
         return Err(Error::missing(figment, name, needed_by, reason));
     }
+    if config.sts.webhook.url.is_some() && !config.jobs.enabled {
+        let reason = "events are delivered as jobs are, so `jobs.enabled` must be true";
+        return Err(Error::missing(figment, "jobs.enabled", "sts.webhook.url", reason));
+    }
     let livekit = &config.sts.livekit;
     let account = [
         ("sts.livekit.api_key", livekit.api_key.as_deref()),
         ("sts.livekit.api_secret", livekit.api_secret.as_ref().map(|secret| secret.expose())),
     ];
+    if livekit.url.is_none() && livekit.agent_name.is_some() {
+        let reason = "agents take jobs of a LiveKit server";
+        return Err(Error::missing(figment, "sts.livekit.url", "sts.livekit.agent_name", reason));
+    }
     if livekit.url.is_some()
         && let Some((name, _)) = account.iter().find(|(_, value)| value.is_none_or(str::is_empty))
     {

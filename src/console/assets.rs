@@ -44,7 +44,6 @@ const FILES: &[(&str, &[u8])] = &embedded![
     "elements.js",
     "formats.js",
     "icon.svg",
-    "live/capture.js",
     "live/heard.js",
     "live/plot.js",
     "live/sources.js",

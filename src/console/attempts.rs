@@ -1,4 +1,6 @@
 //! How often one address may fail to sign in.
+//!
+//! An attempt counts from its beginning, so that many at once are no way around the limit.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -39,16 +41,11 @@ impl Attempts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long `address` has to wait before its next attempt, if it has to.
-    pub fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
-        let mut held = self.held();
-        let failures = held.get_mut(&network(address))?;
-        failures.forgive(now);
-        (failures.count >= FAILURES_MAX)
-            .then(|| (failures.since + FORGIVEN_AFTER).saturating_duration_since(now))
-    }
-
-    pub fn failed(&self, address: IpAddr, now: Instant) {
+    /// Counts an attempt of `address`.
+    ///
+    /// # Errors
+    /// How long it has to wait before the next one.
+    pub fn begin(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut held = self.held();
         if held.len() >= ADDRESSES_MAX {
             held.retain(|_, failures| {
@@ -60,7 +57,18 @@ impl Attempts {
         if held.len() < ADDRESSES_MAX || held.contains_key(&network(address)) {
             let failures = held.entry(network(address)).or_insert(Failures { count: 0, since: now });
             failures.forgive(now);
-            failures.count = failures.count.saturating_add(1).min(FAILURES_MAX);
+            if failures.count >= FAILURES_MAX {
+                return Err((failures.since + FORGIVEN_AFTER).saturating_duration_since(now));
+            }
+            failures.count += 1;
+        }
+        Ok(())
+    }
+
+    /// The attempt that began was no failure.
+    pub fn take_back(&self, address: IpAddr) {
+        if let Some(failures) = self.held().get_mut(&network(address)) {
+            failures.count = failures.count.saturating_sub(1);
         }
     }
 }
@@ -81,31 +89,37 @@ mod tests {
     fn failures_are_forgiven_one_by_one() {
         let (attempts, start) = (Attempts::default(), Instant::now());
         let (one, other): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        for _ in 0..FAILURES_MAX {
-            assert_eq!(attempts.wait(one, start), None);
-            attempts.failed(one, start);
+        for _ in 0..2 * FAILURES_MAX {
+            assert_eq!(attempts.begin(one, start), Ok(()));
+            attempts.take_back(one);
         }
-        assert_eq!(attempts.wait(one, start), Some(FORGIVEN_AFTER));
-        assert_eq!(attempts.wait(other, start), None);
+        for _ in 0..FAILURES_MAX {
+            assert_eq!(attempts.begin(one, start), Ok(()));
+        }
+        assert_eq!(attempts.begin(one, start), Err(FORGIVEN_AFTER));
+        assert_eq!(attempts.begin(other, start), Ok(()));
         let later = start + FORGIVEN_AFTER;
-        assert_eq!(attempts.wait(one, later), None);
-        attempts.failed(one, later);
-        assert_eq!(attempts.wait(one, later), Some(FORGIVEN_AFTER));
-        assert_eq!(attempts.wait(one, later + FORGIVEN_AFTER * FAILURES_MAX), None);
+        assert_eq!(attempts.begin(one, later), Ok(()));
+        assert_eq!(attempts.begin(one, later), Err(FORGIVEN_AFTER));
+        let much_later = later + FORGIVEN_AFTER * FAILURES_MAX;
+        for _ in 0..FAILURES_MAX {
+            assert_eq!(attempts.begin(one, much_later), Ok(()));
+        }
+        assert_eq!(attempts.begin(one, much_later), Err(FORGIVEN_AFTER));
     }
 
     #[test]
     fn a_network_is_one_address_and_memory_is_bounded() {
         let (attempts, start) = (Attempts::default(), Instant::now());
         for host in 0..FAILURES_MAX {
-            attempts.failed(format!("2001:db8::{host}").parse().unwrap(), start);
+            attempts.begin(format!("2001:db8::{host}").parse().unwrap(), start).unwrap();
         }
-        assert!(attempts.wait("2001:db8::ffff".parse().unwrap(), start).is_some());
-        assert!(attempts.wait("2001:db8:0:1::1".parse().unwrap(), start).is_none());
+        assert!(attempts.begin("2001:db8::ffff".parse().unwrap(), start).is_err());
+        assert!(attempts.begin("2001:db8:0:1::1".parse().unwrap(), start).is_ok());
         for host in 0..2 * ADDRESSES_MAX as u32 {
-            attempts.failed(IpAddr::V4(host.into()), start);
+            attempts.begin(IpAddr::V4(host.into()), start).unwrap();
         }
         assert_eq!(attempts.held().len(), ADDRESSES_MAX);
-        assert!(attempts.wait("2001:db8::ffff".parse().unwrap(), start).is_some());
+        assert!(attempts.begin("2001:db8::ffff".parse().unwrap(), start).is_err());
     }
 }

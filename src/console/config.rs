@@ -16,6 +16,9 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// Whether the server prints a link that opens the console without a key, once. Default `auto`.
     pub link: Link,
+    /// Addresses and networks of proxies whose `X-Forwarded-For` says who signs in, so that wrong keys of one client do
+    /// not make all wait. Default: this machine.
+    pub trusted_proxies: Vec<String>,
     /// A session without requests ends after this time. Default 3600.
     pub session_idle_seconds: u64,
     /// A session ends after this time at the latest. Default 43 200, half a day.
@@ -40,6 +43,7 @@ impl Default for Config {
             enabled: true,
             listen: None,
             link: Link::Auto,
+            trusted_proxies: vec!["127.0.0.0/8".into(), "::1".into()],
             session_idle_seconds: 3600,
             session_max_seconds: 43_200,
         }

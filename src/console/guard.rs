@@ -34,7 +34,7 @@ pub struct Admin {
 /// As [`check_origin`]; 401 without a session, or when its key is no longer valid; 500 if the keys cannot be read.
 pub async fn admin(services: &Services, request: &Request) -> Result<Admin, Failure> {
     check_origin(request)?;
-    let cookie = cookie(request).ok_or_else(signed_out)?;
+    let cookie = cookie(services, request).ok_or_else(signed_out)?;
     let session = services.sessions.find(&cookie, Instant::now()).ok_or_else(signed_out)?;
     let Some(identity) = services.parts.verifier.admin(&session.key).await? else {
         services.sessions.end(&cookie);
@@ -105,9 +105,12 @@ fn cookie_name(headers: &HeaderMap, uri: &Uri, is_secure: bool) -> String {
     format!("{prefix}{NAME}{port}")
 }
 
-/// The id in the only cookie of this server's names.
-fn cookie(request: &Request) -> Option<String> {
-    let names = [true, false].map(|is_secure| cookie_name(&request.headers, &request.uri, is_secure));
+/// The id in the only cookie of this server's names. A server with TLS of its own gives only cookies that no other page
+/// can set, and takes no others.
+pub fn cookie(services: &Services, request: &Request) -> Option<String> {
+    let kinds: &[bool] = if services.parts.is_tls { &[true] } else { &[true, false] };
+    let names = kinds.iter().map(|&is_secure| cookie_name(&request.headers, &request.uri, is_secure));
+    let names: Vec<String> = names.collect();
     let fields = request.headers.get_all(COOKIE).iter().filter_map(|field| field.to_str().ok());
     let pairs = fields.flat_map(|field| field.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let mut found = pairs.filter(|(name, _)| names.iter().any(|known| known == name)).map(|(_, value)| value);

@@ -13,6 +13,7 @@
 
 mod assets;
 mod attempts;
+mod audio;
 mod body;
 mod config;
 mod guard;
@@ -21,6 +22,7 @@ mod key_list;
 mod links;
 mod operations;
 mod policy;
+mod proxies;
 mod ring;
 mod services;
 mod sessions;
@@ -28,6 +30,7 @@ mod sign_in;
 
 pub use config::{Config, Link};
 pub use links::VALID as LINK_VALID;
+pub use proxies::Proxies;
 pub use services::{Parts, Setting};
 
 use std::sync::Arc;
@@ -65,6 +68,7 @@ impl Console {
             .route(Method::POST, "/console/session", open(services, sign_in::sign_in))
             .route(Method::DELETE, "/console/session", open(services, sign_in::sign_out))
             .route(Method::POST, "/console/api/token", signed_in(services, sign_in::token))
+            .route(Method::POST, "/console/api/audio", signed_in(services, audio::fetched))
             .route(Method::GET, "/console/api/keys", signed_in(services, key_list::list))
             .route(Method::POST, "/console/api/keys", signed_in(services, key_list::create))
             .route(Method::DELETE, "/console/api/keys/{id}", signed_in(services, key_list::revoke))

@@ -13,6 +13,7 @@ use super::ring::{INTERVAL, SAMPLES};
 use super::services::{Services, Setting};
 use crate::engine::{Condition, Engine};
 use crate::http::{Failure, Request, Response, json};
+use crate::telemetry::gpu::{self, Gpu};
 use crate::telemetry::{metrics, recent};
 
 #[derive(Serialize)]
@@ -23,6 +24,8 @@ struct Figures {
     engine: &'static str,
     models: Vec<Model>,
     memory: Option<Memory>,
+    /// `null` without a driver of GPUs, or while it does not answer.
+    gpus: Option<Vec<Gpu>>,
     interval_seconds: u64,
     samples_max: usize,
     samples: Value,
@@ -80,6 +83,7 @@ pub async fn figures(services: Arc<Services>, _: Admin, request: Request) -> Res
         engine,
         models: models.collect(),
         memory,
+        gpus: gpu::gpus(),
         interval_seconds: INTERVAL.as_secs(),
         samples_max: SAMPLES,
         samples,

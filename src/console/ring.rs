@@ -1,4 +1,4 @@
-//! The figures of the last hour, in a ring in memory: [`SAMPLES`] samples of [`SERIES`], some 100 KB.
+//! The figures of the last hour, in a ring in memory: [`SAMPLES`] samples of [`SERIES`], some 140 KB.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -26,7 +26,7 @@ enum Kind {
 type Series = (&'static str, &'static str, &'static str, Kind);
 
 /// The recorded series of `/metrics`.
-const SERIES: [Series; 20] = [
+const SERIES: [Series; 23] = [
     ("queue_live", "stt_queue_windows", "class=\"live\"", Kind::Sum),
     ("queue_interactive", "stt_queue_windows", "class=\"interactive\"", Kind::Sum),
     ("queue_job", "stt_queue_windows", "class=\"job\"", Kind::Sum),
@@ -47,6 +47,9 @@ const SERIES: [Series; 20] = [
     ("refused_jobs", "verbatim_jobs_refused_total", "", Kind::Growth),
     ("refused_speak", "tts_refused_total", "", Kind::Growth),
     ("memory_bytes", "process_resident_memory_bytes", "", Kind::Sum),
+    ("gpu_used", "gpu_used_ratio", "", Kind::Most),
+    ("gpu_memory_bytes", "gpu_memory_bytes", "", Kind::Sum),
+    ("gpu_memory_free_bytes", "gpu_memory_free_bytes", "", Kind::Sum),
 ];
 
 struct Sample {
@@ -131,7 +134,9 @@ mod tests {
              stt_queue_windows{{class=\"live\"}} {queue}\nstt_queue_windows{{class=\"job\"}} 7\n\
              stt_queue_oldest_age_seconds{{class=\"live\"}} 0.5\nstt_queue_oldest_age_seconds{{class=\"job\"}} 2.25\n\
              stt_refused_total{{reason=\"busy\"}} {refused}\nstt_real_time_factor NaN\n\
-             stt_audio_done_seconds_total{{class=\"live\"}} {done}\nstt_audio_done_seconds_total{{class=\"job\"}} 0\n"
+             stt_audio_done_seconds_total{{class=\"live\"}} {done}\nstt_audio_done_seconds_total{{class=\"job\"}} 0\n\
+             gpu_used_ratio{{gpu=\"0\"}} 0.25\ngpu_used_ratio{{gpu=\"1\"}} 0.75\n\
+             gpu_memory_free_bytes{{gpu=\"0\"}} 1000\ngpu_memory_free_bytes{{gpu=\"1\"}} 500\n"
         )
     }
 
@@ -151,6 +156,9 @@ mod tests {
             ("refused_busy", json!([0.0, 2.0])),
             ("audio_rate", json!([0.0, 6.0])),
             ("real_time_factor", json!([0.0, 0.0])),
+            ("gpu_used", json!([0.75, 0.75])),
+            ("gpu_memory_free_bytes", json!([1500.0, 1500.0])),
+            ("gpu_memory_bytes", json!([0.0, 0.0])),
         ] {
             assert_eq!(all["series"][series], expected, "{series}");
         }

@@ -3,16 +3,23 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
+use tokio::sync::Semaphore;
+
 use super::attempts::Attempts;
 use super::config::Config;
 use super::links::{Links, key_of_links};
+use super::proxies::Proxies;
 use super::ring::Ring;
 use super::sessions::Sessions;
+use crate::fetch::Fetcher;
 use crate::http::Failure;
 use crate::jobs::Jobs;
 use crate::keys::{Error, Verifier};
 use crate::registry::Registry;
 use crate::usage::Log;
+
+/// Downloads of audio at once; each may take up `fetch.max_bytes`.
+const DOWNLOADS_MAX: usize = 2;
 
 /// One setting of the server, as `verbatim config` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -52,6 +59,7 @@ pub struct Parts {
     pub jobs: Option<Jobs>,
     pub usage: Log,
     pub settings: Vec<Setting>,
+    pub fetcher: Fetcher,
     /// Whether the server itself speaks TLS.
     pub is_tls: bool,
 }
@@ -60,8 +68,10 @@ pub struct Services {
     pub parts: Parts,
     pub sessions: Sessions,
     pub attempts: Attempts,
+    pub proxies: Proxies,
     pub links: Links,
     pub ring: Mutex<Ring>,
+    pub downloads: Semaphore,
     /// When the server became ready.
     pub started: Instant,
 }
@@ -72,8 +82,11 @@ impl Services {
             parts,
             sessions: Sessions::new(config.session_idle(), config.session_max()),
             attempts: Attempts::default(),
+            // Checked with the other settings.
+            proxies: Proxies::parse(&config.trusted_proxies).unwrap_or_default(),
             links: Links::default(),
             ring: Mutex::default(),
+            downloads: Semaphore::new(DOWNLOADS_MAX),
             started: Instant::now(),
         }
     }

@@ -4,17 +4,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER, SET_COOKIE};
+use hyper::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::body::read;
-use super::guard::{Admin, admin, check_origin, set_cookie};
+use super::guard::{Admin, admin, check_origin, cookie, set_cookie};
 use super::services::Services;
 use super::sessions::Session;
 use super::{assets, policy};
-use crate::http::{Failure, Request, Response, empty, json};
+use crate::http::{Body, Failure, Request, Response, empty, json};
 use crate::keys::{Identity, public_id};
 
 /// The life of a token; pages ask for the next one before.
@@ -53,23 +53,20 @@ struct Granted {
 /// `POST /console/session`.
 pub async fn sign_in(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     check_origin(&request)?;
-    let (address, now) = (request.peer.ip(), Instant::now());
-    if let Some(wait) = services.attempts.wait(address, now) {
-        return Err(too_often(wait));
+    let (address, now) = (services.proxies.client(request.peer.ip(), &request.headers), Instant::now());
+    services.attempts.begin(address, now).map_err(too_often)?;
+    let before = cookie(&services, &request);
+    let found = find(&services, &request.headers, request.body).await;
+    if !matches!(found, Ok(None)) {
+        services.attempts.take_back(address);
     }
-    let asked: Asked = read(&request.headers, request.body).await?.unwrap_or_default();
-    let found = match (asked.key, asked.link) {
-        (Some(key), None) => by_key(&services, &key).await?,
-        (None, Some(link)) => by_link(&services, &link).await?,
-        _ => {
-            let message = "The body must have `key`, an admin key, or `link`, of a one-time link.";
-            return Err(Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message));
-        }
-    };
-    let Some((identity, label)) = found else {
-        services.attempts.failed(address, now);
+    let Some((identity, label)) = found? else {
         return Err(Failure::new(StatusCode::UNAUTHORIZED, "INVALID_AUTH", "Invalid credentials."));
     };
+    // The browser forgets its cookie; so does the server.
+    if let Some(before) = before {
+        services.sessions.end(&before);
+    }
     let id = services.sessions.begin(identity.key.clone(), label, now);
     tracing::info!(key = %identity.key, "signed in to the console");
     let session = services.sessions.find(&id, now).ok_or_else(|| Failure::internal("the session is gone"))?;
@@ -78,6 +75,23 @@ pub async fn sign_in(services: Arc<Services>, request: Request) -> Result<Respon
         .headers_mut()
         .append(SET_COOKIE, set_cookie(&services, &request.headers, &request.uri, Some(&id)));
     Ok(response)
+}
+
+/// The admin whom the body names, with the label of the key; `None` if it names no admin.
+async fn find(
+    services: &Services,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Option<(Identity, String)>, Failure> {
+    let asked: Asked = read(headers, body).await?.unwrap_or_default();
+    match (asked.key, asked.link) {
+        (Some(key), None) => by_key(services, &key).await,
+        (None, Some(link)) => by_link(services, &link).await,
+        _ => {
+            let message = "The body must have `key`, an admin key, or `link`, of a one-time link.";
+            Err(Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message))
+        }
+    }
 }
 
 async fn by_key(services: &Services, key: &str) -> Result<Option<(Identity, String)>, Failure> {

@@ -22,7 +22,11 @@ const SPINS: u32 = 2_000;
 pub struct Threads {
     count: usize,
     pool: Option<Arc<Pool>>,
+    reports: Option<Report>,
 }
+
+/// Called after each piece of work, by the thread that did it.
+type Report = Arc<dyn Fn() + Send + Sync>;
 
 struct Pool {
     shared: Arc<Shared>,
@@ -63,7 +67,7 @@ impl Threads {
     pub fn new(count: usize) -> Self {
         let count = count.max(1);
         if count == 1 {
-            return Self { count, pool: None };
+            return Self { count, pool: None, reports: None };
         }
         let shared = Arc::new(Shared::default());
         let workers = (1..count)
@@ -72,7 +76,14 @@ impl Threads {
                 std::thread::Builder::new().name(format!("kernel-{index}")).spawn(move || shared.work()).ok()
             })
             .collect();
-        Self { count, pool: Some(Arc::new(Pool { shared, workers, owner: Mutex::new(()) })) }
+        let pool = Arc::new(Pool { shared, workers, owner: Mutex::new(()) });
+        Self { count, pool: Some(pool), reports: None }
+    }
+
+    /// `report` is called after each piece of the work of these and their clones, by the thread that did it.
+    #[must_use]
+    pub fn reporting(self, report: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { reports: Some(Arc::new(report)), ..self }
     }
 
     pub fn count(&self) -> usize {
@@ -81,6 +92,12 @@ impl Threads {
 
     /// Runs `body` on pieces that make up `0..tasks`; returns when all are done.
     pub fn split(&self, tasks: usize, body: impl Fn(Range<usize>) + Sync) {
+        let body = |range: Range<usize>| {
+            body(range);
+            if let Some(report) = &self.reports {
+                report();
+            }
+        };
         let pool = self.pool.as_ref().filter(|_| tasks > 1);
         let owned = pool.and_then(|pool| match pool.owner.try_lock() {
             Ok(owner) => Some((pool, owner)),
@@ -265,6 +282,24 @@ mod tests {
                 });
                 assert_eq!(counts, vec![1; tasks], "{threads} threads, {tasks} tasks");
             }
+        }
+    }
+
+    #[test]
+    fn each_piece_is_reported() {
+        for threads in 1..4 {
+            let reports = Arc::new(AtomicUsize::new(0));
+            let counter = reports.clone();
+            let threads = Threads::new(threads).reporting(move || {
+                counter.fetch_add(1, SeqCst);
+            });
+            threads.split(100, |_| {});
+            let pieces = if threads.count() == 1 {
+                1
+            } else {
+                100usize.div_ceil(100usize.div_ceil(threads.count() * PIECES))
+            };
+            assert_eq!(reports.load(SeqCst), pieces);
         }
     }
 

@@ -2,9 +2,12 @@
 //! other threads read them at any time. Alignments, which run on several threads, are under a lock.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use super::progress::DeviceProgress;
 
 /// The state of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +33,18 @@ pub struct Counts {
     pub host_nanoseconds: u64,
 }
 
+/// The number of a call, a wait or an alignment in progress, and how far the device has come. As long as it is the same,
+/// nothing goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stage {
+    pub number: u64,
+    pub steps: u64,
+}
+
 /// Times are milliseconds since `base`, plus 1; 0 for none.
 pub struct Board {
     base: Instant,
+    progress: Arc<DeviceProgress>,
     condition: AtomicU8,
     /// How long the current call has been known to hang, or the worker to fail, in milliseconds.
     unwell_ms: AtomicU64,
@@ -60,9 +72,11 @@ pub struct Board {
 }
 
 impl Board {
-    pub fn new() -> Self {
+    /// The board of a worker on the device of which `progress` is.
+    pub fn new(progress: Arc<DeviceProgress>) -> Self {
         let board = Self {
             base: Instant::now(),
+            progress,
             condition: AtomicU8::new(Condition::Working as u8),
             unwell_ms: AtomicU64::default(),
             ended: AtomicBool::default(),
@@ -107,9 +121,13 @@ impl Board {
         }
     }
 
-    /// The number of the model call in progress.
-    pub fn in_call(&self) -> Option<u64> {
-        Some(self.calls.load(Relaxed)).filter(|calls| !calls.is_multiple_of(2))
+    fn stage(&self, number: u64) -> Option<Stage> {
+        (!number.is_multiple_of(2)).then(|| Stage { number, steps: self.progress.steps() })
+    }
+
+    /// The model call in progress.
+    pub fn in_call(&self) -> Option<Stage> {
+        self.stage(self.calls.load(Relaxed))
     }
 
     pub fn turn_wait_begins(&self) {
@@ -124,9 +142,9 @@ impl Board {
         self.turns.fetch_add(2, Relaxed);
     }
 
-    /// The number of the wait for the device in progress, during which the device does one thing.
-    pub fn in_wait(&self) -> Option<u64> {
-        Some(self.turns.load(Relaxed)).filter(|turns| !turns.is_multiple_of(2))
+    /// The wait for the device in progress, during which the device does one thing.
+    pub fn in_wait(&self) -> Option<Stage> {
+        self.stage(self.turns.load(Relaxed))
     }
 
     /// Returns the number of the alignment that begins.
@@ -143,9 +161,10 @@ impl Board {
         self.alignments.lock().unwrap_or_else(PoisonError::into_inner).0.remove(&number);
     }
 
-    /// The number of the alignment that has been in progress for longest.
-    pub fn in_alignment(&self) -> Option<u64> {
-        self.alignments.lock().unwrap_or_else(PoisonError::into_inner).0.first().copied()
+    /// The alignment that has been in progress for longest. The device has no part in it.
+    pub fn in_alignment(&self) -> Option<Stage> {
+        let alignments = self.alignments.lock().unwrap_or_else(PoisonError::into_inner);
+        alignments.0.first().map(|&number| Stage { number, steps: 0 })
     }
 
     pub fn failures(&self) -> u64 {

@@ -13,8 +13,8 @@ pub struct Config {
     pub max_held_seconds: f64,
     /// Admitted requests without an answer yet. Default 1024.
     pub max_requests: usize,
-    /// A model call that takes longer counts as hung: waiting windows fail, and new work is refused until it
-    /// returns. Raise it if one window can take that long. Seconds, default 15.
+    /// A model call that stands still for longer counts as hung: waiting windows fail, and new work is refused until it
+    /// returns. On a GPU that is the time of the whole call; raise it if one can take that long. Seconds, default 15.
     pub stall_seconds: f64,
     /// When a call has hung, or every call has failed, for this long, `/livez` fails, so that a supervisor restarts
     /// the process: nothing else ends the call, or brings back a failed device. Seconds, default 180.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::board::Board;
 use super::fairness::Flow;
 use super::model::{MODELS_MAX, ModelId};
+use super::progress::DeviceProgress;
 
 /// A turn lasts for at least this long, if there is work for it: the worker and its threads must be woken for each.
 const TURN_MIN: Duration = Duration::from_millis(20);
@@ -22,6 +23,7 @@ const WEIGHT_MIN: f64 = 0.05;
 #[derive(Default)]
 pub struct Device {
     state: Mutex<State>,
+    pub progress: Arc<DeviceProgress>,
 }
 
 #[derive(Default)]
@@ -225,7 +227,7 @@ mod tests {
         let mut state = State::default();
         for (index, flows) in flows.into_iter().enumerate() {
             let flows = flows.iter().map(|tenant| flow(*tenant)).collect();
-            let (wake, board) = (Arc::default(), Arc::new(Board::new()));
+            let (wake, board) = (Arc::default(), Arc::new(Board::new(Arc::default())));
             state.users.insert(model(index), User { flows, waits: index > 0, wake, board });
         }
         let (mut holder, mut held, mut sums) = (0, Duration::ZERO, [0.0; 2]);
@@ -264,7 +266,7 @@ mod tests {
     #[test]
     fn turns_go_round_and_time_without_work_is_not_owed() {
         let device = Arc::new(Device::default());
-        let turns = |index| Turns::new(device.clone(), model(index), Arc::new(Board::new()));
+        let turns = |index| Turns::new(device.clone(), model(index), Arc::new(Board::new(Arc::default())));
         let flows = HashSet::from([flow(1)]);
         let mut first = turns(0);
         first.take(&flows);

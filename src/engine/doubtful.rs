@@ -5,7 +5,6 @@
 
 use std::ops::Range;
 
-use super::window::WINDOW_SAMPLES;
 use crate::audio::SAMPLE_RATE;
 use crate::transcript::{Word, mean_log_probability, phrases};
 
@@ -16,6 +15,10 @@ const DOUBTFUL: f32 = -0.4;
 /// as many such phrases again.
 const DOUBTFUL_RUN: f32 = -0.8;
 const RUN_WORDS: usize = 4;
+/// The least number of words that their confidences expect to be wrong. However short, what is heard again costs as much as
+/// 10 s of audio: in read speech that `base` finds hard, phrases with fewer, most of them two or three words, were a
+/// fifth of all windows and changed nothing for the better.
+const WRONG_WORDS: f32 = 2.0;
 /// How much surer the model must be of what it hears then, as a mean log-probability, and how many of the words there must
 /// be at least: silence is surer than words. Of few words it must be surer.
 const SURER: f32 = 0.1;
@@ -25,11 +28,11 @@ const KEPT_WORDS: f32 = 0.6;
 const AROUND_SAMPLES: usize = SAMPLE_RATE as usize * 2 / 5;
 /// After a longer silence the phrase before is no context: 2 s.
 const NEAR_SAMPLES: usize = 2 * SAMPLE_RATE as usize;
-/// The longest audio that ends with a phrase: 25 s.
-const AUDIO_SAMPLES: usize = 25 * SAMPLE_RATE as usize;
+/// The longest audio that is heard again: 12 s. Of a longer phrase, the runs of doubtful words are.
+const AUDIO_SAMPLES: usize = 12 * SAMPLE_RATE as usize;
 /// The widest gap among so many words beside a run is where it is replaced, ...
 const GAP_WORDS: usize = 3;
-/// ... and that among the words which begin so many seconds before is where its audio begins.
+/// ... and that among the words which begin so many seconds before is where its audio begins. After so many it ends.
 const CONTEXT_SECONDS: std::ops::RangeInclusive<f64> = 2.0..=6.0;
 /// A run with less before it in its phrase, 1.5 s, is heard with so much of the phrase before: 3 s.
 const LITTLE_SAMPLES: usize = SAMPLE_RATE as usize * 3 / 2;
@@ -68,6 +71,7 @@ pub fn doubtful_phrases(words: &[Word], available: Range<usize>) -> Vec<Doubtful
         let spoken = &words[phrase.words.clone()];
         let log_probability = mean_log_probability(spoken);
         let is_doubtful = log_probability < DOUBTFUL || !runs(spoken).is_empty();
+        let is_worth_it = is_doubtful && wrong_words(spoken) >= WRONG_WORDS;
         let doubtful = Doubtful {
             place: phrase.place,
             audio: phrase.audio,
@@ -75,7 +79,7 @@ pub fn doubtful_phrases(words: &[Word], available: Range<usize>) -> Vec<Doubtful
             log_probability,
             surer: SURER,
         };
-        is_doubtful.then_some(doubtful)
+        is_worth_it.then_some(doubtful)
     });
     found.filter(is_audible).collect()
 }
@@ -114,10 +118,15 @@ pub fn doubtful_runs(words: &[Word], available: Range<usize>) -> Vec<Doubtful> {
                 0 => phrase.place.start,
                 _ => phrase.sample(spoken[begin].start).saturating_sub(AROUND_SAMPLES / 2).max(middle(begin)),
             };
+            let after = |at: &usize| CONTEXT_SECONDS.contains(&(spoken[*at].start - spoken[last - 1].end));
+            let audio_end = widest(&mut (last..spoken.len()).filter(after)).map_or(phrase.place.end, middle);
             let replaced = &spoken[first..last];
+            if wrong_words(replaced) < WRONG_WORDS {
+                continue;
+            }
             doubtful.push(Doubtful {
                 place: start..end.max(start),
-                audio: audio_start.min(start)..phrase.place.end.max(start),
+                audio: audio_start.min(start)..audio_end.max(end).max(start),
                 words: replaced.len(),
                 log_probability: mean_log_probability(replaced),
                 surer: SURER_OF_RUN,
@@ -128,8 +137,13 @@ pub fn doubtful_runs(words: &[Word], available: Range<usize>) -> Vec<Doubtful> {
     found.filter(is_audible).collect()
 }
 
+/// How many of `words` are wrong if their confidences are right.
+fn wrong_words(words: &[Word]) -> f32 {
+    words.iter().map(|word| 1.0 - word.probability).sum()
+}
+
 fn is_audible(doubtful: &Doubtful) -> bool {
-    doubtful.audio.len() <= WINDOW_SAMPLES && !doubtful.place.is_empty()
+    doubtful.audio.len() <= AUDIO_SAMPLES && !doubtful.place.is_empty()
 }
 
 /// The indices of words in a row of which the model is unsure.
@@ -202,40 +216,69 @@ mod tests {
 
     #[test]
     fn a_doubtful_phrase_is_heard_with_the_one_before_it() {
-        let words = [word(2.0, 3.0, 0.9), word(4.0, 4.5, 0.3), word(4.5, 5.0, 0.5), word(8.0, 9.0, 0.9)];
+        let words = [
+            word(2.0, 3.0, 0.9),
+            word(4.0, 4.5, 0.3),
+            word(4.5, 4.8, 0.3),
+            word(4.8, 5.0, 0.3),
+            word(8.0, 9.0, 0.9),
+        ];
         let found = doubtful_phrases(&words, 0..20 * SECOND);
         assert_eq!(found.len(), 1, "{found:?}");
         let Doubtful { place, audio, words: count, .. } = &found[0];
-        assert_eq!((place, *count), (&(4 * SECOND - AROUND_SAMPLES..5 * SECOND + AROUND_SAMPLES), 2));
+        assert_eq!((place, *count), (&(4 * SECOND - AROUND_SAMPLES..5 * SECOND + AROUND_SAMPLES), 3));
         assert_eq!(*audio, 2 * SECOND - AROUND_SAMPLES / 2..place.end);
         assert_eq!(doubtful_phrases(&[], 0..0), []);
-        let apart = [word(2.0, 3.0, 0.9), word(8.0, 9.0, 0.3)];
+        let apart = [word(2.0, 3.0, 0.9), word(8.0, 8.2, 0.3), word(8.2, 8.4, 0.3), word(8.4, 9.0, 0.3)];
         let found = doubtful_phrases(&apart, 0..20 * SECOND);
         assert_eq!(found[0].audio, found[0].place, "after a long silence");
+        assert_eq!(doubtful_phrases(&apart[..3], 0..20 * SECOND), [], "too few words to be worth it");
+    }
+
+    /// So many words of the same length.
+    fn doubted(seconds: std::ops::Range<f64>, count: u32) -> Vec<Word> {
+        let length = (seconds.end - seconds.start) / f64::from(count);
+        let start = |n: u32| seconds.start + f64::from(n) * length;
+        (0..count).map(|n| word(start(n), start(n + 1), 0.3)).collect()
     }
 
     #[test]
-    fn the_audio_of_a_phrase_is_there_and_fits_a_window() {
-        let first = doubtful_phrases(&[word(0.1, 0.9, 0.1)], 0..SECOND);
+    fn the_audio_of_a_phrase_is_there_and_bounded() {
+        let first = doubtful_phrases(&doubted(0.1..0.9, 3), 0..SECOND);
         assert_eq!((first[0].place.clone(), first[0].audio.clone()), (0..SECOND, 0..SECOND));
-        let words = [word(0.0, 20.0, 0.9), word(21.0, 30.0, 0.2)];
+        let words = [vec![word(0.0, 10.0, 0.9)], doubted(11.0..20.0, 20)].concat();
         let second = doubtful_phrases(&words, 0..40 * SECOND);
-        assert!(second[0].audio.len() <= AUDIO_SAMPLES, "{second:?}");
+        assert_eq!(second[0].audio.len(), AUDIO_SAMPLES, "{second:?}");
         let later = doubtful_phrases(&words, 10 * SECOND..40 * SECOND);
         assert_eq!(later[0].audio.start, 10 * SECOND, "no more than there is: {later:?}");
-        let long = [word(0.0, 40.0, 0.1)];
-        assert_eq!(doubtful_phrases(&long, 0..60 * SECOND), [], "longer than a window");
+        let long = doubted(0.0..13.0, 30);
+        assert_eq!(doubtful_phrases(&long, 0..60 * SECOND), [], "too long");
+    }
+
+    #[test]
+    fn a_run_in_a_long_phrase_is_heard_with_some_seconds_on_each_side() {
+        let mut words = doubted(0.0..20.0, 50);
+        for word in words.iter_mut().enumerate().filter(|(n, _)| !(20..26).contains(n)).map(|(_, word)| word)
+        {
+            word.probability = 0.95;
+        }
+        let found = doubtful_runs(&words, 0..60 * SECOND);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let Doubtful { place, audio, .. } = &found[0];
+        assert!(place.start - audio.start >= 2 * SECOND && audio.end - place.end >= SECOND, "{found:?}");
+        assert!(audio.len() <= AUDIO_SAMPLES && audio.end < 20 * SECOND, "{found:?}");
     }
 
     #[test]
     fn what_is_surer_and_not_much_shorter_is_believed() {
-        let phrase = &doubtful_phrases(&[word(1.0, 1.5, 0.4), word(1.5, 2.0, 0.5)], 0..4 * SECOND)[0];
+        let said = [0.4, 0.5, 0.4, 0.5].map(|probability| word(1.0, 2.0, probability));
+        let phrase = &doubtful_phrases(&said, 0..4 * SECOND)[0];
         let surer = [word(1.0, 1.5, 0.8), word(1.5, 2.0, 0.7)];
-        assert!(phrase.gives_way_to(&[&surer[0], &surer[1]]));
-        assert!(!phrase.gives_way_to(&[&surer[0]]), "half of the words");
+        assert!(phrase.gives_way_to(&[&surer[0], &surer[1], &surer[1]]));
+        assert!(!phrase.gives_way_to(&[&surer[0], &surer[1]]), "half of the words");
         assert!(!phrase.gives_way_to(&[]));
         let as_sure = word(1.0, 1.5, 0.45);
-        assert!(!phrase.gives_way_to(&[&as_sure, &as_sure]));
+        assert!(!phrase.gives_way_to(&[&as_sure, &as_sure, &as_sure]));
         assert!(phrase.differs_from(4 * SECOND) && !phrase.differs_from(SECOND));
     }
 

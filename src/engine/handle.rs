@@ -61,11 +61,12 @@ impl<E: Send + 'static> StartingWorker<E> {
         // AudioPermit bounds the number of windows, so this channel needs no bound.
         let (commands, receiver) = crossbeam_channel::unbounded();
         let (ready, loaded) = std::sync::mpsc::sync_channel(1);
-        let board = Arc::new(Board::new());
+        let board = Arc::new(Board::new(device.progress.clone()));
         let its_board = board.clone();
         let run = move || {
             match load_model() {
                 Ok(loaded) => {
+                    device.progress.add(&loaded.progress());
                     // Fails only if the starting thread has gone, and with it every possible caller.
                     if ready.send(Ok(loaded.info().clone())).is_ok() {
                         let turns = Turns::new(device, model, its_board.clone());

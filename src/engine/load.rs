@@ -14,14 +14,13 @@ mod cost;
 mod holdings;
 mod memory;
 mod permits;
-mod promises;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
 
 use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use self::cost::Work;
 use self::holdings::{Holdings, RETRY_AFTER, State, refusal, retry_after};
@@ -133,7 +132,8 @@ impl Load {
         let promises = &state.account(tenant).promises;
         let before = if returned { promises.expected_again() } else { promises.expected() };
         let (line, promised) = (before * one, promises.of(caller));
-        let may_pass = promises.leave(-standing.excess / one, 1.0 / one, now);
+        let room = |wait: Duration| (wait.as_secs_f64() - standing.excess) / one;
+        let may_pass = promises.leave(now, |wait, expected| expected <= room(wait));
         let welcome = fits && (returned || is_short_of_work || may_pass);
         if welcome || (is_idle && requests == 0 && state.requests == 0) {
             state.requests += 1;
@@ -147,7 +147,7 @@ impl Load {
             None => {
                 let wait = retry_after(standing.excess.max(crowded).max(0.0) + line);
                 if wait.as_secs_f64() < *RETRY_AFTER.end() {
-                    state.account(tenant).promises.make(caller, now, now + wait, returned);
+                    state.account(tenant).promises.make((caller, 1.0), (now, now + wait), returned);
                 }
                 wait
             }

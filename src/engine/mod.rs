@@ -25,6 +25,7 @@ mod load;
 mod machine;
 mod meters;
 mod model;
+mod progress;
 mod queue;
 mod second_listening;
 mod watch;
@@ -47,6 +48,7 @@ pub use model::{
     Alignment, Attempt, EncodeRequest, Hypothesis, MODELS_MAX, ModelId, ModelInfo, SlotId, SpeechModel,
     StepOutcome, Token, TokenCount,
 };
+pub use progress::Progress;
 pub use second_listening::{CONTEXT_SAMPLES, LISTENINGS_MAX};
 pub use window::{
     Class, DecodingOptions, LanguageChoice, Recognition, TERMS_MAX, Task, TenantId, Term, Timings,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::error::Error;
+use super::progress::Progress;
 use super::window::{DecodingOptions, LanguageChoice, Task};
 use crate::audio::{Pcm, SAMPLE_RATE};
 use crate::transcript::{DetectedLanguage, Segment};
@@ -176,6 +177,11 @@ pub struct Token {
 /// other slots are in the batch: the same window gives the same tokens alone and in company.
 pub trait SpeechModel {
     fn info(&self) -> &ModelInfo;
+
+    /// Counts on during calls, where the model can tell how far it is.
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
 
     /// Log-mel and encoder; each window's cross-attention keys and values land in its slot. A device may only be
     /// given the work: [`Self::is_encoded`] says when it is done. What is given to it later runs later.

@@ -1,5 +1,5 @@
 //! The watchdog of one worker, on a separate thread. It detects calls into the model, and alignments beside it, that hang
-//! or fail, and sends half a second of silence as a probe after failures and after long idle time.
+//! (a call that takes long and goes on does not) or fail, and sends half a second of silence as a probe after failures and after long idle time.
 //!
 //! ```text
 //!            call > stall_seconds            the call is back
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use tokio::sync::oneshot;
 
-use super::board::Condition;
+use super::board::{Condition, Stage};
 use super::config::Config;
 use super::error::Error;
 use super::handle::WorkerHandle;
@@ -32,9 +32,9 @@ pub struct Watch {
     worker: Weak<WorkerHandle>,
     every: Duration,
     looked_at: Option<Instant>,
-    /// The model call, the alignment and the wait for the device that were in progress at the last check, and how long each
-    /// has been watched.
-    calls: [Option<(u64, Duration)>; 3],
+    /// The model call, the alignment and the wait for the device that were in progress at the last check, and for how long
+    /// each has been seen not to go on.
+    calls: [Option<(Stage, Duration)>; 3],
     /// How long the worker has been failing.
     failing: Duration,
     stall: Duration,
@@ -76,13 +76,13 @@ impl Watch {
         since.min(2 * self.every)
     }
 
-    /// How long the longer of `calls` has been watched.
-    fn watched(&mut self, calls: [Option<u64>; 3], since_look: Duration) -> Duration {
+    /// For how long the one of `calls` has not gone on that stands still for longest.
+    fn watched(&mut self, calls: [Option<Stage>; 3], since_look: Duration) -> Duration {
         for (watched, call) in self.calls.iter_mut().zip(calls) {
             let before = watched.take();
-            *watched = call.map(|number| match before {
-                Some((same, time)) if same == number => (number, time + since_look),
-                _ => (number, Duration::ZERO),
+            *watched = call.map(|stage| match before {
+                Some((same, time)) if same == stage => (stage, time + since_look),
+                _ => (stage, Duration::ZERO),
             });
         }
         self.calls.iter().flatten().map(|&(_, time)| time).max().unwrap_or_default()
@@ -166,8 +166,15 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::engine::board::Board;
+    use crate::engine::progress::{DeviceProgress, Progress};
+
+    fn call(number: u64) -> Option<Stage> {
+        Some(Stage { number, steps: 0 })
+    }
 
     #[test]
     fn a_call_is_as_long_as_it_was_watched() {
@@ -175,7 +182,7 @@ mod tests {
         let mut watch = Watch::new(&config, Weak::new());
         let (start, every) = (Instant::now(), watch.every);
         let mut now = start;
-        let mut longest = |call: Option<u64>, looks: u32, between: Duration| {
+        let mut longest = |call: Option<Stage>, looks: u32, between: Duration| {
             let mut watched = Duration::ZERO;
             for _ in 0..looks {
                 now += between;
@@ -186,12 +193,34 @@ mod tests {
         };
         assert_eq!(longest(None, 100, every), Duration::ZERO);
         // The first check of a call cannot know when it began.
-        assert_eq!(longest(Some(1), 1, every), Duration::ZERO);
-        assert_eq!(longest(Some(1), 20, every), 20 * every);
+        assert_eq!(longest(call(1), 1, every), Duration::ZERO);
+        assert_eq!(longest(call(1), 20, every), 20 * every);
         // Another call, and then an hour without a check.
-        assert_eq!(longest(Some(3), 5, every), 4 * every);
-        assert_eq!(longest(Some(3), 1, Duration::from_secs(3600)), 6 * every);
+        assert_eq!(longest(call(3), 5, every), 4 * every);
+        assert_eq!(longest(call(3), 1, Duration::from_secs(3600)), 6 * every);
         assert_eq!(longest(None, 1, every), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_slow_call_that_goes_on_does_not_hang_and_nor_does_what_waits_for_it() {
+        let (device, model) = (Arc::new(DeviceProgress::default()), Progress::default());
+        device.add(&model);
+        let (computes, waits) = (Board::new(device.clone()), Board::new(device));
+        computes.call_begins();
+        waits.turn_wait_begins();
+        let mut watch = Watch::new(&Config::default(), Weak::new());
+        let every = watch.every;
+        for look in 0..100 {
+            if look % 2 == 0 {
+                model.step();
+            }
+            let longest = watch.watched([computes.in_call(), None, waits.in_wait()], every);
+            assert!(longest <= every, "{longest:?} at look {look}");
+        }
+        for _ in 0..20 {
+            watch.watched([computes.in_call(), None, waits.in_wait()], every);
+        }
+        assert!(watch.watched([computes.in_call(), None, None], every) >= 20 * every, "it stands still");
     }
 
     #[test]
@@ -200,15 +229,15 @@ mod tests {
         let every = watch.every;
         let mut longest = Duration::ZERO;
         for number in 0..10 {
-            longest = watch.watched([Some(2 * number + 1), Some(7), None], every);
+            longest = watch.watched([call(2 * number + 1), call(7), None], every);
         }
         assert_eq!(longest, 9 * every);
-        assert_eq!(watch.watched([Some(21), Some(8), None], every), Duration::ZERO);
+        assert_eq!(watch.watched([call(21), call(8), None], every), Duration::ZERO);
     }
 
     #[test]
     fn an_alignment_that_does_not_come_back_is_seen_while_others_do() {
-        let (board, mut watch) = (Board::new(), Watch::new(&Config::default(), Weak::new()));
+        let (board, mut watch) = (Board::new(Arc::default()), Watch::new(&Config::default(), Weak::new()));
         let every = watch.every;
         let mut before = board.alignment_begins();
         let hangs = board.alignment_begins();

@@ -51,8 +51,9 @@ pub use runner::{Again, Fault, Input, Setback, Task, Work};
 pub use signature::{HIDDEN, SecretError, SigningSecret};
 pub use sqlite::Sqlite;
 pub use store::{
-    ATTEMPTS_MAX, Acceptance, Answer, Attempt, Census, Delivery, Finished, INTERRUPTIONS_MAX, Idempotency,
-    Job, JobId, Next, Order, Phase, Run, SUSPECT_PATIENCE, Source, Stamp, State, Store, Submission,
+    ATTEMPTS_MAX, Acceptance, Announcement, Answer, Attempt, Census, Delivery, Finished, INTERRUPTIONS_MAX,
+    Idempotency, Job, JobId, Next, Order, Phase, Run, SUSPECT_PATIENCE, Source, Stamp, State, Store,
+    Submission,
 };
 pub use watch::Watch;
 
@@ -69,6 +70,7 @@ use url::Url;
 use crate::fetch::{self, Fetcher, without_user};
 use crate::share::Tenants;
 use crate::state;
+use crate::telemetry::metrics;
 use drain_rate::DrainRate;
 use shared::Shared;
 use spool::Spool;
@@ -180,6 +182,22 @@ impl Jobs {
         // In a task of its own: a client that disconnects must not stop it between the file and the row.
         let submission = tokio::spawn(async move { shared.submit(order, audio).await });
         submission.await.unwrap_or(Err(Error::Interrupted))
+    }
+
+    /// Accepts an event to be delivered as results are: signed, repeated, within the tenants' shares. It is on disk when
+    /// this returns, and counts as a job that waits for its delivery.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::OverShare`], or a database error.
+    pub async fn announce(&self, announcement: Announcement) -> Result<(), Error> {
+        let (shared, tenant) = (&self.shared, announcement.tenant);
+        let accepted = shared.store.announce(announcement, SystemTime::now(), shared.bounds.clone()).await;
+        if let Acceptance::Refused(refusal) = accepted.map_err(|error| shared.for_client(error, 0))? {
+            return Err(shared.refused(tenant, refusal));
+        }
+        metrics::JOBS_ACCEPTED.with(&[]).increment(1);
+        shared.finished.notify_one();
+        Ok(())
     }
 
     /// The job `id` of `tenant`.

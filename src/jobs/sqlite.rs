@@ -1,5 +1,6 @@
 //! [`Store`] on SQLite: `jobs.sqlite3` in the state directory, readable by its owner only.
 
+mod announcements;
 mod attempts;
 mod line;
 mod opening;
@@ -14,8 +15,8 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _, TransactionBehavio
 use super::capacity::{Bounds, Usage};
 use super::error::Error;
 use super::store::{
-    Acceptance, Answer, Attempt, Census, Delivery, Finished, Job, JobId, Next, Order, Phase, Run, Source,
-    Stamp, State, Store, Submission,
+    Acceptance, Announcement, Answer, Attempt, Census, Delivery, Finished, Job, JobId, Next, Order, Phase,
+    Run, Source, Stamp, State, Store, Submission,
 };
 use crate::clock::{from_unix_ms, unix_ms};
 use rows::{JOB, JOB_WITHOUT_RESULT, id, parsed, phase, read_job, receiver};
@@ -113,6 +114,20 @@ impl Store for Sqlite {
                 ],
             )?;
             Ok(Acceptance::Taken)
+        })
+    }
+
+    fn announce(
+        &self,
+        announcement: Announcement,
+        now: SystemTime,
+        bounds: Bounds,
+    ) -> Answer<'_, Acceptance> {
+        self.transact(move |db| {
+            if let Err(refusal) = bounds.may_take(held(db, announcement.tenant)?, 0) {
+                return Ok(Acceptance::Refused(refusal));
+            }
+            announcements::add(db, &announcement, unix_ms(now)).map(|()| Acceptance::Taken)
         })
     }
 

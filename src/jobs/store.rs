@@ -125,6 +125,20 @@ pub struct Idempotency {
     pub fingerprint: [u8; 32],
 }
 
+/// An event, which no work precedes. No `Debug`: addresses may hold passwords, bodies names.
+#[derive(Clone)]
+pub struct Announcement {
+    /// The `webhook-id`.
+    pub id: JobId,
+    pub tenant: u64,
+    /// The id of an API key, or nothing; the receiver gets it.
+    pub key: String,
+    /// With user and password, if the receiver requires them. It gets a POST.
+    pub callback: Url,
+    /// JSON.
+    pub body: Vec<u8>,
+}
+
 /// A job that was made under an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Submission {
@@ -299,6 +313,10 @@ pub trait Store: Send + Sync {
     /// Accepts a job whose audio has this hash, unless its tenant's idempotency key is known, or `bounds`
     /// leave no room for it.
     fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance>;
+
+    /// Accepts an event as a result that is due at once, unless `bounds` leave no room for it.
+    fn announce(&self, announcement: Announcement, now: SystemTime, bounds: Bounds)
+    -> Answer<'_, Acceptance>;
 
     /// Jobs that have not ended, and bytes of audio that wait: of all tenants, and of this one.
     fn held(&self, tenant: u64) -> Answer<'_, Usage>;

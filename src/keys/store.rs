@@ -5,7 +5,7 @@ mod format;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -153,15 +153,7 @@ impl Store {
         state::make_file(&path).map_err(|source| Error::File { path: path.clone(), source })?;
         let connection = Connection::open(&path)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
-        let begun = Instant::now();
-        // SQLite does not wait for another process that makes the same change.
-        while let Err(error) = connection.pragma_update(None, "journal_mode", "wal") {
-            let is_busy = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy);
-            if !is_busy || begun.elapsed() > BUSY_TIMEOUT {
-                return Err(error.into());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        state::log_ahead(&connection, BUSY_TIMEOUT)?;
         connection.pragma_update(None, "synchronous", "full")?;
         format::migrate(&connection)?;
         Ok(Self { connection, state_dir: state_dir.to_owned(), pepper, signer })

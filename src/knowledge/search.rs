@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use super::lexicon::{terms, ways};
 use super::passage::Passage;
-use super::rank::{Index, terms};
+use super::rank::Index;
 
 /// Passages that can be searched.
 #[derive(Default)]
@@ -26,8 +27,6 @@ pub struct Hit<'a> {
     pub passage: &'a Passage,
     /// Okapi BM25.
     pub score: f32,
-    /// The share of the question's words that the passage contains, weighted by rarity: 0 to 1.
-    pub coverage: f32,
 }
 
 impl Knowledge {
@@ -48,26 +47,37 @@ impl Knowledge {
 
     /// The best matching passages, best first.
     pub fn search(&self, question: &str, count_max: usize) -> Vec<Hit<'_>> {
+        let question: Vec<_> = terms(question).iter().map(|term| ways(term)).collect();
+        self.find(&question, count_max)
+    }
+
+    /// Like [`Knowledge::search`]: for each term of the question the stems that stand for it, and how well.
+    pub(super) fn find(&self, question: &[Vec<(String, f32)>], count_max: usize) -> Vec<Hit<'_>> {
         let Rationed { sources, passages_max } = &self.rationed;
         let mut left: HashMap<&str, usize> =
             sources.iter().map(|source| (source.as_str(), *passages_max)).collect();
         self.index
-            .search(&terms(question))
+            .search(question)
             .into_iter()
             .filter_map(|found| {
                 let passage = self.passages.get(found.index)?;
                 if let Some(left) = left.get_mut(passage.source.as_str()) {
                     *left = left.checked_sub(1)?;
                 }
-                Some(Hit { passage, score: found.score, coverage: found.coverage })
+                Some(Hit { passage, score: found.score })
             })
             .take(count_max)
             .collect()
     }
 
-    /// The share of the question that `text` covers, weighted as in [`Hit::coverage`]: 0 to 1.
-    pub fn coverage(&self, question: &str, text: &str) -> f32 {
-        self.index.coverage(&terms(question), &terms(text))
+    /// Whether any passage has the term.
+    pub(super) fn knows(&self, term: &str) -> bool {
+        self.index.knows(term)
+    }
+
+    /// How rare the term is: its inverse document frequency.
+    pub(super) fn weight(&self, term: &str) -> f32 {
+        self.index.weight(term)
     }
 }
 
@@ -95,6 +105,6 @@ mod tests {
             let hits = knowledge.search(question, 3);
             assert_eq!(hits.first().map(|hit| hit.passage.title.as_str()), Some(title), "{question}");
         }
-        assert!(knowledge.search("Do you sell bicycles?", 3).iter().all(|hit| hit.coverage < 0.5));
+        assert!(knowledge.search("Do you sell bicycles?", 3).is_empty());
     }
 }

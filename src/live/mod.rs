@@ -62,7 +62,7 @@ use lag::Lag;
 use shared::Shared;
 
 use crate::engine::{self, Engine, ModelInfo, TenantId};
-use crate::share::{Refused, Share, Tenants};
+use crate::share::{Refused, Stays, Tenants};
 use crate::speakers::Diarizer;
 use crate::turn::TurnModel;
 use crate::vad::Vad;
@@ -76,9 +76,6 @@ pub struct Full {
     pub is_over_share: bool,
 }
 
-/// The time to wait before another try, if nothing better is known.
-const FULL_RETRY: Duration = Duration::from_secs(5);
-
 /// Opens streams. Cheap to clone: clones share their state.
 #[derive(Clone)]
 pub struct Live {
@@ -89,7 +86,7 @@ impl Live {
     /// The streams are shared between `tenants`.
     pub fn new(engine: Engine, vad: Option<Vad>, config: Config, tenants: Tenants) -> Self {
         let shared = Shared {
-            streams: Share::new(config.max_streams as u64, tenants.clone()),
+            streams: Stays::new(config.max_streams as u64, tenants.clone()),
             tenants,
             readers: Arc::new(Semaphore::new(config.readers.min(Semaphore::MAX_PERMITS))),
             lag: Lag::default(),
@@ -167,16 +164,26 @@ impl Live {
     /// # Errors
     /// [`Full`].
     pub fn admit(&self, tenant: TenantId) -> Result<StreamPermit, Full> {
-        let full = |is_over_share| Full { retry_after: FULL_RETRY, is_over_share };
-        let stream = self.shared.streams.take(tenant.0, 1);
-        let stream = stream.map_err(|refused| full(refused == Refused::OverShare))?;
-        self.check_lag(tenant).map_err(full)?;
-        let admission = self.shared.engine.admit(tenant, 0.0).map_err(|error| match error {
-            engine::Error::Overloaded { retry_after } => Full { retry_after, is_over_share: false },
-            engine::Error::OverShare { retry_after } => Full { retry_after, is_over_share: true },
-            _ => full(false),
-        })?;
-        Ok(StreamPermit::new(stream, admission))
+        let streams = &self.shared.streams;
+        let full = |is_over_share| {
+            let refused = if is_over_share { Refused::OverShare } else { Refused::Full };
+            Full { retry_after: streams.next_end(tenant.0, refused), is_over_share }
+        };
+        let stream = streams.begin(tenant.0).map_err(|refused| full(refused == Refused::OverShare))?;
+        let admit = || {
+            self.shared.engine.admit(tenant, 0.0).map_err(|error| match error {
+                engine::Error::Overloaded { retry_after } => Full { retry_after, is_over_share: false },
+                engine::Error::OverShare { retry_after } => Full { retry_after, is_over_share: true },
+                _ => full(false),
+            })
+        };
+        match self.check_lag(tenant).map_err(full).and_then(|()| admit()) {
+            Ok(admission) => Ok(StreamPermit::new(stream, admission)),
+            Err(full) => {
+                stream.withdraw();
+                Err(full)
+            }
+        }
     }
 
     /// Checks that the windows of one more stream of `tenant`, which is counted already, would come in time.

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 use super::config::Config;
 use super::lag::Lag;
 use crate::engine::{AudioPermit, Engine};
-use crate::share::{Part, Share, Tenants};
+use crate::share::{Stay, Stays, Tenants};
 use crate::speakers::Diarizer;
 use crate::turn::TurnModel;
 use crate::vad::Vad;
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     /// `None`: silence alone ends turns.
     pub turn_model: Option<TurnModel>,
     pub config: Config,
-    pub streams: Share,
+    pub streams: Stays,
     pub tenants: Tenants,
     pub readers: Arc<Semaphore>,
     pub lag: Lag,
@@ -30,12 +30,12 @@ pub(super) struct Shared {
 
 /// One stream's permit; dropping it makes room for the next.
 pub struct StreamPermit {
-    _stream: Part,
+    _stream: Stay,
     pub(super) admission: AudioPermit,
 }
 
 impl StreamPermit {
-    pub(super) fn new(stream: Part, admission: AudioPermit) -> Self {
+    pub(super) fn new(stream: Stay, admission: AudioPermit) -> Self {
         Self { _stream: stream, admission }
     }
 }

@@ -16,6 +16,8 @@ pub mod livekit;
 pub mod livekit;
 mod media;
 mod message;
+mod mixer;
+mod observer;
 mod owner;
 pub mod phone;
 #[cfg_attr(not(feature = "livekit"), allow(dead_code, reason = "only a media server uses it"))]
@@ -24,9 +26,12 @@ mod seat;
 mod token;
 pub mod websocket;
 
-pub use config::Config;
+pub use config::{Config, Relay};
 pub use message::{FunctionCall, Message, Said, page_context};
+pub use observer::observe;
 pub use owner::{AgentSettings, Author, Behavior, Function, Listen, Order, Speak, Think, functions};
-pub use reception::{Invitation, NoSeat, Reception, RoomEnd, RoomLimits};
-pub use seat::{Inbound, Kind, Outbound, Participant, Seat, agent_channel};
+pub use reception::{
+    Agency, Commission, Happening, Invitation, News, NoSeat, Reception, RoomEnd, RoomLimits,
+};
+pub use seat::{Inbound, Kind, Outbound, Participant, Seat, agent_channel, observer_channel};
 pub use token::{Claims, Signer};

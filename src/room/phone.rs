@@ -181,7 +181,7 @@ impl Leg<'_> {
         let stream_sid = &self.stream;
         let frame = match outbound {
             // A telephone cannot show messages.
-            Outbound::Message(_) => return Ok(()),
+            Outbound::Message(_) | Outbound::Heard { .. } | Outbound::Caller { .. } => return Ok(()),
             Outbound::Audio(samples, range) => {
                 let bytes = self.outgoing.write(samples.get(range).unwrap_or_default());
                 if bytes.is_empty() {

@@ -9,6 +9,9 @@ use super::seat::{Kind, Seat};
 pub trait Reception: Send + Sync {
     fn seat<'a>(&'a self, kind: Kind, identity: &'a str) -> BoxFuture<'a, Result<Seat, NoSeat>>;
 
+    /// The telephone number of the caller who comes next.
+    fn bind<'a>(&'a self, number: &'a str) -> BoxFuture<'a, ()>;
+
     /// The agent is connecting to the room.
     fn connecting(&self);
 
@@ -39,6 +42,45 @@ pub enum RoomEnd {
     Closed,
     /// The server cannot be reached, and the reason.
     Failed(String),
+}
+
+/// An event in a room elsewhere, as its server reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct News {
+    pub room: String,
+    pub happening: Happening,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Happening {
+    /// A caller left of their own accord.
+    Left,
+    /// A telephone is off the line.
+    HungUp,
+    /// The room is closed.
+    Finished,
+}
+
+/// A job that a media server offers: an agent for one of its rooms.
+pub struct Commission {
+    pub room: String,
+    /// From the one who asked for the agent.
+    pub metadata: String,
+}
+
+/// Takes jobs for agents.
+pub trait Agency: Send + Sync {
+    /// Prepares a session for a job and returns its id; none if the job is refused.
+    fn accept(&self, commission: Commission) -> BoxFuture<'_, Option<String>>;
+
+    /// The work of a session that was accepted, until its talk is over.
+    fn serve(&self, session: &str) -> BoxFuture<'static, RoomEnd>;
+
+    /// Ends a session whose job is withdrawn.
+    fn end<'a>(&'a self, session: &'a str) -> BoxFuture<'a, ()>;
+
+    /// How busy this server is: from 1 on it takes no job.
+    fn load(&self) -> f32;
 }
 
 /// Limits of a room elsewhere.

@@ -24,6 +24,8 @@ pub enum Kind {
     Web,
     /// By telephone.
     Phone,
+    /// Hears both sides, and is heard by no one.
+    Observer,
 }
 
 impl Kind {
@@ -31,6 +33,7 @@ impl Kind {
         match self {
             Self::Web => "web",
             Self::Phone => "phone",
+            Self::Observer => "observer",
         }
     }
 }
@@ -57,6 +60,8 @@ pub enum Inbound {
         seat: u64,
         kind: Kind,
     },
+    /// Someone listens in.
+    Observed(mpsc::Sender<Outbound>),
 }
 
 /// From the agent to a participant.
@@ -70,6 +75,10 @@ pub enum Outbound {
     Mark(u64),
     /// Drops audio that has not been played.
     Clear,
+    /// The words of a participant, as they may be shown: those so far, or all of a turn.
+    Heard { seat: u64, text: Arc<str>, is_final: bool },
+    /// A caller's samples, at [`crate::audio::SAMPLE_RATE`]: for observers alone.
+    Caller { seat: u64, samples: Arc<[f32]> },
     /// The session is over.
     End,
 }
@@ -84,6 +93,11 @@ pub struct Participant {
 /// A channel to an agent.
 pub fn agent_channel() -> (mpsc::Sender<Inbound>, mpsc::Receiver<Inbound>) {
     mpsc::channel(INBOUND_MAX)
+}
+
+/// An observer's channel from an agent.
+pub fn observer_channel() -> (mpsc::Sender<Outbound>, mpsc::Receiver<Outbound>) {
+    mpsc::channel(OUTBOUND_MAX)
 }
 
 /// A participant's seat in a room. Dropping it leaves the room.
@@ -108,6 +122,10 @@ impl Seat {
         let seat =
             Self { number, to_agent, from_agent, heard: AtomicU64::new(0), leave: Some(Box::new(leave)) };
         (seat, Participant { seat: number, kind, output })
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Sends a message to the agent; false if the agent is gone.

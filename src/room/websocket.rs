@@ -22,7 +22,7 @@ pub const CLOSE_NORMAL: u16 = 1000;
 pub const CLOSE_RESTART: u16 = 1012;
 pub const CLOSE_INTERNAL: u16 = 1011;
 pub const CLOSE_ENDED: u16 = 4000;
-const CLOSE_IDLE: u16 = 4008;
+pub const CLOSE_IDLE: u16 = 4008;
 
 pub struct Connection {
     socket: Socket,
@@ -193,6 +193,8 @@ impl Connection {
                 self.outgoing.clear()?;
                 self.socket.send_text(Sent::Clear.to_json()).await?;
             }
+            // The client gets a whole turn as an event of the session.
+            Outbound::Heard { .. } | Outbound::Caller { .. } => {}
             // An event has already told the client why.
             Outbound::End => return Err(Over::With(CLOSE_ENDED)),
         }

@@ -29,6 +29,8 @@ pub enum EndReason {
     Goodbye,
     /// The room could not be created, or was lost.
     RoomFailed,
+    /// The caller was connected with another number.
+    Transferred,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +88,8 @@ pub enum Event {
         identity: String,
         kind: &'static str,
     },
+    /// The agent is to connect the caller with another number.
+    TransferRequested,
     SessionEnded {
         reason: EndReason,
     },
@@ -105,6 +109,7 @@ impl Event {
             Self::ConversationText(_) => "conversation",
             Self::ParticipantJoined { .. } => "participant joined",
             Self::ParticipantLeft { .. } => "participant left",
+            Self::TransferRequested => "transfer requested",
             Self::SessionEnded { .. } => "session ended",
         }
     }

@@ -12,9 +12,11 @@ use super::event::{EndReason, Event};
 use super::held;
 use super::presence::{AgentState, Attendee, Media, Presence, RoomStatus};
 use super::remains::{Ended, Remains};
+use super::review::review;
 use super::setup::Setup;
 use super::state::{Session, Status};
 use super::store::{Store, Written};
+use super::watch::{Moment, Watch};
 use crate::clock::{Millis, millis, now};
 use crate::knowledge::Knowledge;
 
@@ -39,6 +41,7 @@ pub struct Handle {
     events: broadcast::Sender<Event>,
     store: Store,
     idle: Duration,
+    watch: Watch,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -74,7 +77,13 @@ impl Handle {
             events: broadcast::channel(events).0,
             store,
             idle,
+            watch: Watch::default(),
         }
+    }
+
+    /// The observer hears of its changes.
+    pub(super) fn observed(self, watch: &Watch) -> Self {
+        Self { watch: watch.clone(), ..self }
     }
 
     /// Takes a seat in the session's room and returns its number.
@@ -226,6 +235,7 @@ impl Handle {
         let result = change(&mut state, now, &mut events)?;
         state.revision += 1;
         state.updated = now;
+        self.notice(&state, &events);
         let written = if state.status == Status::Ended {
             self.store.update_remains(&self.shrink(&mut state))
         } else {
@@ -244,14 +254,19 @@ impl Handle {
             return None;
         }
         state.end(reason, now, &mut events);
+        state.summary = review(&state);
         state.revision += 1;
         state.updated = now;
         self.over.cancel();
+        // As it is before it is reduced, for the observer.
+        let whole = state.clone();
+        let setup = self.setup();
         let mut known = lock(&self.knowledge);
         *known = Arc::default();
         self.held.store(0, Ordering::Relaxed);
         drop(known);
         let written = self.store.end(&self.shrink(&mut state));
+        events.iter().for_each(|event| self.watch.notice(&whole, &setup, Moment::Changed(event)));
         self.publish(events);
         Some(written)
     }
@@ -271,6 +286,12 @@ impl Handle {
         *state = remains.session.clone();
         *setup = Arc::new(remains.setup.clone());
         remains
+    }
+
+    /// Call it as [`Self::publish`].
+    fn notice(&self, state: &Session, events: &[Event]) {
+        let setup = lock(&self.setup).clone();
+        events.iter().for_each(|event| self.watch.notice(state, &setup, Moment::Changed(event)));
     }
 
     /// Call it under the lock of the state, so that watchers see changes in order.

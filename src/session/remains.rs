@@ -12,6 +12,7 @@ use super::message::{SmsStatus, sms_text};
 use super::presence::{AgentState, RoomStatus};
 use super::setup::{Link, Setup};
 use super::state::{LINES_SHOWN, Session};
+use super::talk::TalkRules;
 use crate::clock::Millis;
 
 /// Larger remains lose parts, the least important first. Texts that are still due always stay.
@@ -88,6 +89,8 @@ impl Remains {
         let setup = Setup {
             link_catalog: setup.link_catalog.iter().map(link).collect(),
             sms_enabled: Some(setup.sends_sms()),
+            // Later messages and the summary are reported there.
+            talk: TalkRules { webhook_url: setup.talk.webhook_url.clone(), ..TalkRules::default() },
             page_guidance_enabled: setup.page_guidance_enabled,
             integration_id: setup.integration_id.clone(),
             client_reference_id: setup.client_reference_id.clone(),

@@ -18,6 +18,7 @@ use super::remains::{Ended, Remains};
 use super::setup::Start;
 use super::state::{Session, new_id};
 use super::store::{Found, Opened, Store, Written};
+use super::watch::{Moment, Observer, Watch};
 use crate::clock::{Millis, millis, now};
 use crate::knowledge::Knowledge;
 use crate::share::{Refused, Tenants, may_hold};
@@ -56,6 +57,7 @@ struct Shared {
     store: Store,
     limits: Limits,
     tenants: Tenants,
+    watch: Watch,
 }
 
 #[derive(Default)]
@@ -95,20 +97,25 @@ impl Sessions {
     /// [`StoreError`].
     pub fn open(state_dir: &Path, limits: Limits, tenants: Tenants) -> Result<(Self, [u8; 32]), StoreError> {
         let Opened { store, open, ended, secret } = Store::open(state_dir)?;
-        let mut book = Book::default();
+        let (mut book, watch) = (Book::default(), Watch::default());
         for Found { mut session, setup, passages } in open {
             message::interrupt(&mut session.messages);
             let knowledge = passages.map(|passages| Knowledge::new(passages, setup.rationed()));
             let brought = held::json(&setup);
-            let handle = Handle::new(session, setup, brought, store.clone(), limits.idle);
+            let handle = Handle::new(session, setup, brought, store.clone(), limits.idle).observed(&watch);
             if let Some(knowledge) = knowledge {
                 handle.learn(knowledge, false);
             }
             book.open.insert(handle.id.clone(), Arc::new(handle));
         }
         ended.into_iter().for_each(|ended| book.kept.add(ended));
-        let shared = Shared { book: Mutex::new(book), store, limits, tenants };
+        let shared = Shared { book: Mutex::new(book), store, limits, tenants, watch };
         Ok((Self { shared: Arc::new(shared) }, secret))
+    }
+
+    /// `observer` hears of all starts and changes from now on. Only the first observer counts.
+    pub fn observe(&self, observer: Observer) {
+        self.shared.watch.set(observer);
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {
@@ -138,7 +145,7 @@ impl Sessions {
             }
             let written = self.shared.store.add(&session, &start.setup);
             let handle = Handle::new(session, start.setup, brought, self.shared.store.clone(), limits.idle);
-            let handle = Arc::new(handle);
+            let handle = Arc::new(handle.observed(&self.shared.watch));
             book.open.insert(handle.id.clone(), handle.clone());
             (handle, written)
         };
@@ -148,6 +155,8 @@ impl Sessions {
         }
         self.show();
         tracing::info!(session = handle.id, "session started");
+        let setup = handle.setup();
+        handle.read(|session| self.shared.watch.notice(session, &setup, Moment::Started));
         Ok(handle)
     }
 
@@ -157,6 +166,15 @@ impl Sessions {
     /// [`Error::Full`], [`Error::OverShare`].
     pub fn has_room(&self, tenant: u64) -> Result<(), Error> {
         self.room_for(&self.book(), tenant, 0)
+    }
+
+    /// How full the server is for `tenant`: from 1 on it may have no more sessions.
+    pub fn load(&self, tenant: u64) -> f32 {
+        if self.has_room(tenant).is_err() {
+            return 1.0;
+        }
+        let open = self.book().tally(|_| true).sessions;
+        (open as f32 / self.shared.limits.open_max.max(1) as f32).min(0.99)
     }
 
     /// Whether `tenant` may have one more session, which holds `bytes`.
@@ -252,7 +270,8 @@ impl Sessions {
     /// # Errors
     /// As [`Self::remains`].
     pub async fn revive(&self, id: &str) -> Result<Handle, Error> {
-        Ok(Handle::ended(self.remains(id).await?, self.shared.store.clone()))
+        let handle = Handle::ended(self.remains(id).await?, self.shared.store.clone());
+        Ok(handle.observed(&self.shared.watch))
     }
 
     /// Wrong answers that `number` has given since its last right one, in all kept sessions of a tenant.

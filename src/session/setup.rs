@@ -11,6 +11,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::error::Error;
+use super::number::phone_number;
+use super::talk::{self, TalkRules};
 use crate::fields::{self, Fields};
 use crate::knowledge::{Content, Document, Rationed, Sources};
 
@@ -94,6 +96,8 @@ pub struct Setup {
     /// Functions that the chat model may call and the room's clients run, as they were sent.
     #[serde(default)]
     pub functions: Vec<Value>,
+    #[serde(default)]
+    pub talk: TalkRules,
     pub integration_id: Option<String>,
     pub client_reference_id: Option<String>,
     pub tenant_id: Option<String>,
@@ -133,6 +137,8 @@ pub struct Start {
     pub warnings: Vec<String>,
     /// The public id of the key that starts it, if one does.
     pub key: Option<Uuid>,
+    /// The room of someone else's to which the agent goes; none for a room of its own.
+    pub room: Option<String>,
 }
 
 impl Start {
@@ -163,11 +169,12 @@ impl Start {
             page_guidance_enabled: fields.flag("page_guidance_enabled")?.unwrap_or(false),
             voice: fields.any("voice").and_then(Value::as_str).map(str::to_owned),
             functions: fields.any("functions").and_then(Value::as_array).cloned().unwrap_or_default(),
+            talk: TalkRules::read(fields)?,
             integration_id: owned("integration_id", NAME_BYTES_MAX)?,
             client_reference_id: owned("client_reference_id", NAME_BYTES_MAX)?,
             tenant_id: owned("tenant_id", NAME_BYTES_MAX)?,
         };
-        Ok(Self { setup, channel, caller_number, warnings, key: None })
+        Ok(Self { setup, channel, caller_number, warnings, key: None, room: None })
     }
 }
 
@@ -177,7 +184,7 @@ fn unknown(fields: Fields<'_>) -> Vec<String> {
     let is_other = |name: &str, value: &Value| match name {
         "voice" => !(value.is_string() || value.is_null()),
         "functions" => !(value.is_array() || value.is_null()),
-        name => !FIELDS.contains(&name),
+        name => talk::is_other(name, value).unwrap_or(!FIELDS.contains(&name)),
     };
     let mut names = fields.0.iter().filter(|(name, value)| is_other(name, value)).map(|(name, _)| name);
     let warning = |name: &String| {
@@ -295,17 +302,6 @@ fn rule(value: &Value) -> Option<Rule> {
         sms_catalog_key: line(value, &["sms_catalog_key"]),
         max_attempts: value.get("max_attempts").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok()),
     })
-}
-
-/// `text` as a telephone number of ITU-T E.164: `+` and 8 to 15 digits, without the spaces, hyphens, dots and
-/// parentheses that it may contain.
-pub fn phone_number(text: &str) -> Option<String> {
-    let number: String = text.chars().filter(|c| !matches!(c, ' ' | '-' | '.' | '(' | ')')).collect();
-    let digits = number.strip_prefix('+')?;
-    let is_number = (8..=15).contains(&digits.len())
-        && !digits.starts_with('0')
-        && digits.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then_some(number)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::event::{EndReason, Event, Line, Notice};
 use super::held;
 use super::message::{Sms, SmsStatus};
 use super::setup::{Channel, Setup, Start};
+use super::summary::Summary;
 use crate::clock::Millis;
 use crate::fields;
 use crate::knowledge::{CrawlError, unread_website};
@@ -38,6 +39,8 @@ const DETAILS_BYTES_MAX: u64 = 64 << 10;
 /// Wrong answers after which a category is locked, unless its rule says otherwise.
 const ATTEMPTS_MAX: u32 = 3;
 const CATEGORIES_MAX: usize = 50;
+/// A caller is handed over within moments of the session's end, or not at all.
+const TRANSFER_MS_MAX: Millis = 120_000;
 /// Announces a completion that has no message.
 const COMPLETED: &str = "That is done. Is there anything else?";
 
@@ -59,6 +62,9 @@ pub struct Session {
     /// The public id of the key that started it; none if it needed none, or is of an earlier version.
     #[serde(default)]
     pub key: Option<Uuid>,
+    /// Whether the room is someone else's: its name is no secret, and it stays.
+    #[serde(default)]
+    pub is_guest: bool,
     pub channel: Channel,
     pub status: Status,
     pub created: Millis,
@@ -87,6 +93,20 @@ pub struct Session {
     pub call: Option<Call>,
     pub knowledge: KnowledgeState,
     pub warnings: Vec<String>,
+    /// Once it has ended.
+    #[serde(default)]
+    pub summary: Option<Summary>,
+    #[serde(default)]
+    pub transfer: Option<Transfer>,
+}
+
+/// The caller is to be connected with another number, as soon as the agent has said so.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transfer {
+    pub to: String,
+    /// The participant who calls by telephone.
+    pub identity: String,
+    pub at: Millis,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -178,9 +198,10 @@ impl Session {
         });
         Self {
             id: new_id(),
-            room: new_room(),
+            room: start.room.clone().unwrap_or_else(new_room),
             tenant,
             key: start.key,
+            is_guest: start.room.is_some(),
             channel: start.channel,
             status: Status::Created,
             created: now,
@@ -201,6 +222,8 @@ impl Session {
             call: None,
             knowledge: KnowledgeState { website, ..KnowledgeState::default() },
             warnings: start.warnings.clone(),
+            summary: None,
+            transfer: None,
         }
     }
 
@@ -402,6 +425,21 @@ impl Session {
             status = Some(if read.is_ok() { "ready" } else { "failed" });
         }
         events.push(Event::KnowledgeUpdated { passages, website: status });
+    }
+
+    /// Asks the agent to hand the caller over. The first request counts.
+    pub fn hand_over(&mut self, to: &str, identity: &str, now: Millis, events: &mut Vec<Event>) {
+        if self.transfer.is_none() {
+            self.transfer = Some(Transfer { to: to.to_owned(), identity: identity.to_owned(), at: now });
+            events.push(Event::TransferRequested);
+        }
+    }
+
+    /// The transfer of a session that has just ended for it.
+    pub fn transfer_due(&self, now: Millis) -> Option<&Transfer> {
+        let (at, reason) = self.ended?;
+        let is_due = reason == EndReason::Transferred && now.saturating_sub(at) < TRANSFER_MS_MAX;
+        self.transfer.as_ref().filter(|_| is_due)
     }
 
     /// Adds a line of the talk.

@@ -115,7 +115,7 @@ impl Store {
         connection.busy_timeout(BUSY_TIMEOUT)?;
         // Must come before the first write; later it would need a rewrite of the database.
         connection.pragma_update(None, "auto_vacuum", "incremental")?;
-        connection.pragma_update(None, "journal_mode", "wal")?;
+        state::log_ahead(&connection, BUSY_TIMEOUT)?;
         connection.pragma_update(None, "synchronous", "full")?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
         // The database holds texts of clients and callers.

@@ -1,6 +1,7 @@
 //! Shares of a server between organisations: none of them may hold the capacity that the others need.
 //!
-//! [`Share`] bounds the amount that each tenant holds, [`Turns`] lets tenants in one after the other.
+//! [`Share`] bounds the amount that each tenant holds, [`Turns`] lets tenants in one after the other, [`Stays`] are places
+//! held for as long as clients like, and [`Promises`] what refused callers were told.
 //! Both use dynamic thresholds (Choudhury and Hahne, 1998):
 //!
 //! - A tenant may hold at most [`FREE_FACTOR`] times the capacity that it leaves free: four fifths of what the others
@@ -13,8 +14,12 @@
 //! itself. Otherwise it waits for the others, and the server is full.
 #![doc = include_str!("README.md")]
 
+mod promises;
+mod stays;
 mod turns;
 
+pub use promises::Promises;
+pub use stays::{Stay, Stays};
 pub use turns::{Turn, Turns};
 
 use std::collections::HashMap;

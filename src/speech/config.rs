@@ -14,12 +14,18 @@ pub struct Config {
     pub base_url: Option<String>,
     pub api_key: Option<Secret>,
     pub model: String,
+    /// The interface's voice.
     pub voice: String,
+    /// Further voices of the interface that a session or a request may choose.
+    pub voices: Vec<String>,
     /// The embedded voice. Default `auto`.
     pub embedded: EmbeddedVoice,
-    /// Kokoro's voice: `./setup voice` installs `af_heart`, the default, and `am_michael`. Voices that begin with
-    /// `b` are British.
+    /// Kokoro's voice: `./setup voice` installs `af_heart`, the default, and `am_michael`. Its first letter is the
+    /// language. For Piper, the name of its file without `.onnx`.
     pub embedded_voice: String,
+    /// A program that speaks, and its arguments: it reads a text from its standard input and writes a WAV file to its
+    /// standard output. `{speed}` in an argument stands for the pace. Default: none.
+    pub program: Vec<String>,
     /// How the embedded voice says names: `Siobhan = "Shivawn"`.
     pub say_as: BTreeMap<String, String>,
 }
@@ -31,8 +37,10 @@ impl Default for Config {
             api_key: None,
             model: String::new(),
             voice: String::new(),
+            voices: Vec::new(),
             embedded: EmbeddedVoice::Auto,
             embedded_voice: "af_heart".into(),
+            program: Vec::new(),
             say_as: BTreeMap::new(),
         }
     }
@@ -46,6 +54,8 @@ pub enum EmbeddedVoice {
     Auto,
     /// Kokoro: `./setup voice`.
     Kokoro,
+    /// Piper, of the folder `piper` in the models.
+    Piper,
     /// The `flite` program.
     Flite,
     /// The `espeak-ng` program.

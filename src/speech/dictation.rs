@@ -3,11 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
-
 use super::sentences::Sentences;
-use super::service::Speech;
+use super::service::{Piece, Speech};
 use super::voice::{Manner, Unspoken};
 use crate::telemetry::metrics;
 
@@ -19,7 +16,7 @@ pub struct Dictation {
     sentences: Sentences,
     queue: VecDeque<Queued>,
     /// The piece that is being spoken. Dropping it withdraws it.
-    speaking: Option<BoxFuture<'static, Result<Vec<f32>, Unspoken>>>,
+    speaking: Option<Piece>,
     /// Characters that are not yet spoken.
     held: usize,
     /// Since when the listener waits for a sound.
@@ -108,7 +105,7 @@ impl Dictation {
         if self.is_silent() {
             self.waits = Some(Instant::now());
         }
-        self.queue.extend(self.speech.pieces(sentence).into_iter().map(Queued::Piece));
+        self.queue.extend(self.speech.pieces(sentence, &self.manner).into_iter().map(Queued::Piece));
     }
 
     /// The next outcome; waits for text if there is none. Cancel-safe.
@@ -116,9 +113,10 @@ impl Dictation {
     /// # Errors
     /// [`Unspoken`].
     pub async fn next(&mut self) -> Result<Spoken, Unspoken> {
-        if self.speaking.is_none() {
-            match self.queue.pop_front() {
-                None => std::future::pending::<()>().await,
+        let speaking = match &mut self.speaking {
+            Some(speaking) => speaking,
+            none => match self.queue.pop_front() {
+                None => return std::future::pending().await,
                 Some(Queued::Flush) => {
                     if self.is_silent() {
                         self.held = 0;
@@ -126,17 +124,17 @@ impl Dictation {
                     return Ok(Spoken::Flushed);
                 }
                 Some(Queued::Piece(piece)) => {
-                    let (speech, tenant, manner) = (self.speech.clone(), self.tenant, self.manner.clone());
                     // Spaces between the pieces are counted too, and given back at the next flush.
                     self.held = self.held.saturating_sub(piece.chars().count());
-                    self.speaking = Some(async move { speech.say(tenant, &piece, &manner).await }.boxed());
+                    none.insert(self.speech.say(self.tenant, piece, self.manner.clone()))
                 }
-            }
+            },
+        };
+        let heard = speaking.next().await;
+        if heard.as_ref().map_or(true, |heard| heard.is_last) {
+            self.speaking = None;
         }
-        let Some(speaking) = &mut self.speaking else { return std::future::pending().await };
-        let said = speaking.await;
-        self.speaking = None;
-        let samples = said?;
+        let samples = heard?.samples;
         if !samples.is_empty()
             && let Some(since) = self.waits.take()
         {
@@ -149,6 +147,8 @@ impl Dictation {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use futures_util::FutureExt as _;
 
     use super::*;
     use crate::share::Tenants;

@@ -8,6 +8,12 @@ pub enum VoiceError {
     Address,
     #[error("`{0}` is not installed")]
     Missing(&'static str),
+    #[error("the program of `sts.speech.program` is not there: `{0}`")]
+    Program(String),
+    #[error("the voice `{voice}` cannot speak. {reason}")]
+    Language { voice: String, reason: String },
+    #[error("the settings of Piper's voice cannot be used ({})", .0.display())]
+    Piper(std::path::PathBuf),
     #[error("the voice `{0}` is not one of Kokoro's names, such as `af_heart`")]
     Name(String),
     #[error("the voice cannot be read ({})", path.display())]

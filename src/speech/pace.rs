@@ -5,31 +5,34 @@ use std::time::Duration;
 
 /// Characters a second before anything was measured: the embedded voice on two processors.
 const FIRST: f64 = 30.0;
-/// The weight of the latest piece.
+/// The weight of the latest piece, once there were some.
 const WEIGHT: f64 = 0.1;
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Slower than any voice: half an hour for a text of the greatest length.
+const SLOWEST: f64 = 1.0;
 
 /// Characters a second, averaged over the last pieces.
-pub struct Pace(Mutex<f64>);
+#[derive(Default)]
+pub struct Pace(Mutex<Measured>);
 
-impl Default for Pace {
-    fn default() -> Self {
-        Self(Mutex::new(FIRST))
-    }
+#[derive(Default)]
+struct Measured {
+    pieces: f64,
+    average: f64,
 }
 
 impl Pace {
     pub fn add(&self, characters: u64, took: Duration) {
         let latest = characters as f64 / took.as_secs_f64().max(0.001);
-        let mut pace = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *pace += WEIGHT * (latest - *pace);
+        let mut measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        measured.pieces += 1.0;
+        let weight = WEIGHT.max(1.0 / measured.pieces);
+        measured.average += weight * (latest - measured.average);
     }
 
-    /// How long so many characters take, up to a minute.
-    pub fn time_for(&self, characters: u64) -> Duration {
-        let pace = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Duration::try_from_secs_f64(characters as f64 / pace.max(0.001))
-            .map_or(WAIT_MAX, |time| time.min(WAIT_MAX))
+    /// Of a piece that is being spoken; more than nothing.
+    pub fn characters_per_second(&self) -> f64 {
+        let measured = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if measured.pieces > 0.0 { measured.average.max(SLOWEST) } else { FIRST }
     }
 }
 
@@ -38,14 +41,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wait_follows_what_is_measured_and_has_an_end() {
+    fn the_first_pieces_count_at_once_and_later_ones_are_averaged() {
         let pace = Pace::default();
-        assert_eq!(pace.time_for(60), Duration::from_secs(2));
+        assert_eq!(pace.characters_per_second(), FIRST);
+        pace.add(10, Duration::from_secs(1));
+        assert_eq!(pace.characters_per_second(), 10.0);
+        pace.add(30, Duration::from_secs(1));
+        assert_eq!(pace.characters_per_second(), 20.0);
         for _ in 0..100 {
             pace.add(100, Duration::from_secs(1));
         }
-        assert!(pace.time_for(200).abs_diff(Duration::from_secs(2)) < Duration::from_millis(10));
-        pace.add(0, Duration::ZERO);
-        assert_eq!(pace.time_for(u64::MAX), WAIT_MAX);
+        assert!((pace.characters_per_second() - 100.0).abs() < 1.0);
+        for _ in 0..100 {
+            pace.add(0, Duration::ZERO);
+        }
+        assert_eq!(pace.characters_per_second(), SLOWEST);
     }
 }

@@ -2,21 +2,17 @@
 //! of a program on this machine, and otherwise letter by letter.
 
 use std::collections::HashMap;
-use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use misaki_rs::fallback::FallbackError;
 use misaki_rs::{Fallback, G2P, Language};
 
-use super::program::on_path;
+use super::program::{ask, on_path};
 
 /// Unknown words whose phonemes are cached.
 const WORDS_MAX: usize = 1000;
 const LETTERS_MAX: usize = 40;
-/// A program's answer about one word, in bytes.
-const ANSWER_BYTES_MAX: u64 = 4096;
 
 pub struct Phonemes(G2P);
 
@@ -77,22 +73,6 @@ impl Fallback for Unknown {
         known.insert(word.to_owned(), phonemes.clone());
         Ok(phonemes)
     }
-}
-
-/// Asks `program` about `word`, through a pipe, since every user of the machine can see arguments.
-fn ask(program: &Path, arguments: &[&str], word: &str) -> Option<String> {
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let said = child.stdin.take().is_some_and(|mut input| input.write_all(word.as_bytes()).is_ok());
-    let mut answer = String::new();
-    let heard = child.stdout.take().map(|output| output.take(ANSWER_BYTES_MAX).read_to_string(&mut answer));
-    let ended = child.wait().ok()?;
-    (said && heard?.is_ok() && ended.success()).then_some(answer)
 }
 
 /// Converts flite's phones (CMU's ARPAbet in lower case).

@@ -9,6 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use futures_util::{FutureExt as _, StreamExt as _};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::admission::{Admission, Full, Held};
 use super::limits::Limits;
 use super::names;
 use super::pace::Pace;
@@ -16,11 +21,8 @@ use super::sentences::Sentences;
 use super::voice::{Manner, Unspoken, Voice};
 use super::wav::VOICE_RATE;
 use crate::patience::Deadline;
-use crate::share::{Part, Refused, Share, Tenants, Turn, Turns};
+use crate::share::{Refused, Stay, Stays, Tenants, Turn, Turns};
 use crate::telemetry::metrics;
-
-/// The time to wait before another try for a stream.
-const STREAM_RETRY: Duration = Duration::from_secs(5);
 
 /// Speaks for clients. Cheap handle.
 #[derive(Clone)]
@@ -30,19 +32,10 @@ struct Service {
     voice: Voice,
     limits: Limits,
     turns: Turns,
-    /// In characters.
-    held: Share,
-    streams: Share,
+    texts: Admission,
+    streams: Stays,
     pace: Pace,
     samples: AtomicU64,
-}
-
-/// There is no room for another text or stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there is no room for more speech: {refused}")]
-pub struct Full {
-    pub retry_after: Duration,
-    pub refused: Refused,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -58,8 +51,8 @@ impl Speech {
         Self(Arc::new(Service {
             voice,
             turns: Turns::brief(limits.at_once),
-            held: Share::new(limits.held_characters_max, tenants.clone()),
-            streams: Share::new(limits.streams_max, tenants),
+            texts: Admission::new(limits.held_characters_max, limits.at_once, tenants.clone()),
+            streams: Stays::new(limits.streams_max, tenants),
             limits,
             pace: Pace::default(),
             samples: AtomicU64::new(0),
@@ -75,9 +68,24 @@ impl Speech {
         if self.0.limits.enabled { self.0.voice.voices() } else { Vec::new() }
     }
 
-    /// The voice's kind: `kokoro`, `endpoint`, the name of a program, `none`.
+    /// The default voice's kind: `kokoro`, `piper`, `endpoint`, `program`, the name of a program, `none`.
     pub fn kind(&self) -> &'static str {
         self.0.voice.name()
+    }
+
+    /// The kind of the voice of this name.
+    pub fn kind_of(&self, voice: &str) -> &'static str {
+        self.0.voice.kind(voice)
+    }
+
+    /// The language of the voice of this name, a code; none if it speaks any.
+    pub fn language(&self, voice: &str) -> Option<&'static str> {
+        self.0.voice.language(voice)
+    }
+
+    /// Why an installed voice cannot be used.
+    pub fn unread(&self, name: &str) -> Option<&str> {
+        self.0.voice.unread(name)
     }
 
     /// The voice for a name that a client asks for; see [`names`].
@@ -90,18 +98,14 @@ impl Speech {
     /// # Errors
     /// [`Full`].
     pub fn begin(&self, tenant: u64, text: &str, manner: Manner) -> Result<Utterance, Full> {
-        let characters = text.chars().count() as u64;
-        let held = self.0.held.take(tenant, characters).map_err(|refused| {
-            refuse(refused);
-            // By the time it is spoken, what is held now has gone.
-            Full { refused, retry_after: self.0.pace.time_for(self.0.held.total()) }
-        })?;
+        let held = self.0.texts.admit(tenant, text, &self.0.pace, Instant::now());
+        let held = held.inspect_err(|full| refuse(full.refused))?;
         let mut sentences = Sentences::default();
         sentences.push(text);
         let sentences = std::iter::from_fn(|| sentences.rest());
-        let pieces = sentences.flat_map(|sentence| self.pieces(&sentence)).collect();
+        let pieces = sentences.flat_map(|sentence| self.pieces(&sentence, &manner)).collect();
         let deadline = Deadline::after(Duration::from_millis(self.0.limits.timeout_ms));
-        Ok(Utterance { speech: self.clone(), tenant, manner, pieces, deadline, _held: held })
+        Ok(Utterance { speech: self.clone(), tenant, manner, pieces, speaking: None, deadline, held })
     }
 
     /// Takes a place for a stream of text.
@@ -109,37 +113,94 @@ impl Speech {
     /// # Errors
     /// [`Full`].
     pub fn open(&self, tenant: u64) -> Result<Place, Full> {
-        let part = self.0.streams.take(tenant, 1).map_err(|refused| {
+        let stay = self.0.streams.begin(tenant).map_err(|refused| {
             refuse(refused);
-            Full { refused, retry_after: STREAM_RETRY }
+            Full { refused, retry_after: self.0.streams.next_end(tenant, refused) }
         })?;
         metrics::TTS_STREAMS.with(&[]).increment(1);
-        Ok(Place { _part: part })
+        Ok(Place { _stay: stay })
     }
 
     /// The pieces of a sentence, the first of which is heard soon.
-    pub fn pieces(&self, sentence: &str) -> Vec<String> {
-        self.0.voice.pieces(sentence).into_iter().map(str::to_owned).collect()
+    pub fn pieces(&self, sentence: &str, manner: &Manner) -> Vec<String> {
+        self.0.voice.pieces(sentence, manner).into_iter().map(str::to_owned).collect()
     }
 
-    /// Speaks a piece when it is `tenant`'s turn: samples at [`VOICE_RATE`]. Dropping the future withdraws the piece,
-    /// unless it is being spoken.
-    ///
-    /// # Errors
-    /// [`Unspoken`].
-    pub async fn say(&self, tenant: u64, piece: &str, manner: &Manner) -> Result<Vec<f32>, Unspoken> {
+    /// Speaks a piece when it is `tenant`'s turn. Dropping it withdraws the piece.
+    pub fn say(&self, tenant: u64, piece: String, manner: Manner) -> Piece {
+        let (sound, parts) = mpsc::unbounded_channel();
+        let speech = self.clone();
+        // By itself: a listener that takes nothing in keeps no turn.
+        let work = tokio::spawn(async move { speech.speak(tenant, &piece, &manner, &sound).await });
+        Piece { parts, _work: AbortOnDropHandle::new(work) }
+    }
+
+    /// Speaks a piece into `sound`, whose length is bounded by the piece.
+    async fn speak(&self, tenant: u64, piece: &str, manner: &Manner, sound: &Sound) {
         let service = &*self.0;
         let _turn = service.turns.take(tenant).await;
         let begun = Instant::now();
-        let samples = service.voice.say(piece, manner).await?;
-        let characters = piece.chars().count() as u64;
-        service.pace.add(characters, begun.elapsed());
-        metrics::TTS_CHARACTERS.with(&[]).increment(characters);
-        let more = samples.len() as u64;
-        let before = service.samples.fetch_add(more, Ordering::Relaxed);
+        let mut saying = service.voice.say(piece, manner);
+        let (mut is_whole, mut next) = (true, saying.next().await);
+        while let Some(part) = next {
+            is_whole &= part.is_ok();
+            // If the end is known already, the part says so.
+            let following = saying.next().now_or_never();
+            let is_last = matches!(following, Some(None)) || part.is_err();
+            let heard = part.map(|part| Heard { samples: part.samples, is_last });
+            service.count(heard.as_ref().map_or(0, |heard| heard.samples.len() as u64));
+            if sound.send(heard).is_err() || is_last {
+                break;
+            }
+            next = match following {
+                Some(following) => following,
+                None => saying.next().await,
+            };
+            if next.is_none() {
+                drop(sound.send(Ok(Heard { samples: Vec::new(), is_last: true })));
+            }
+        }
+        if is_whole {
+            let characters = piece.chars().count() as u64;
+            service.pace.add(characters, begun.elapsed());
+            metrics::TTS_CHARACTERS.with(&[]).increment(characters);
+        }
+    }
+}
+
+impl Service {
+    /// Counts samples that were spoken.
+    fn count(&self, more: u64) {
+        let before = self.samples.fetch_add(more, Ordering::Relaxed);
         let rate = u64::from(VOICE_RATE);
         metrics::TTS_AUDIO.with(&[]).increment((before + more) / rate - before / rate);
-        Ok(samples)
+    }
+}
+
+type Sound = mpsc::UnboundedSender<Result<Heard, Unspoken>>;
+
+/// A part of a piece.
+#[derive(Debug, PartialEq)]
+pub struct Heard {
+    /// At [`VOICE_RATE`].
+    pub samples: Vec<f32>,
+    /// Nothing comes after it.
+    pub is_last: bool,
+}
+
+/// A piece that is being spoken.
+pub struct Piece {
+    parts: mpsc::UnboundedReceiver<Result<Heard, Unspoken>>,
+    _work: AbortOnDropHandle<()>,
+}
+
+impl Piece {
+    /// The next part; not to be asked for after the last. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`Unspoken`]; nothing comes after it.
+    pub async fn next(&mut self) -> Result<Heard, Unspoken> {
+        self.parts.recv().await.unwrap_or(Err(Unspoken::Failed))
     }
 }
 
@@ -153,7 +214,7 @@ fn refuse(refused: Refused) {
 
 /// A stream's place; dropping it gives it back.
 pub struct Place {
-    _part: Part,
+    _stay: Stay,
 }
 
 impl Drop for Place {
@@ -168,8 +229,10 @@ pub struct Utterance {
     tenant: u64,
     manner: Manner,
     pieces: VecDeque<String>,
+    /// With its length in characters.
+    speaking: Option<(Piece, u64)>,
     deadline: Deadline,
-    _held: Part,
+    held: Held,
 }
 
 impl Utterance {
@@ -184,6 +247,11 @@ impl Utterance {
 
     /// Whether all of it was spoken.
     pub fn is_over(&self) -> bool {
+        self.pieces.is_empty() && self.speaking.is_none()
+    }
+
+    /// Whether nothing comes after the piece that is being spoken.
+    pub fn is_last_piece(&self) -> bool {
         self.pieces.is_empty()
     }
 
@@ -192,21 +260,34 @@ impl Utterance {
     /// # Errors
     /// [`SayError`]; nothing comes after it.
     pub async fn next(&mut self) -> Option<Result<Vec<f32>, SayError>> {
-        let piece = self.pieces.pop_front()?;
-        let said = self.deadline.wait(self.speech.say(self.tenant, &piece, &self.manner)).await;
-        let said = said.ok_or(SayError::TooLate).and_then(|said| Ok(said?));
-        if said.is_err() {
-            self.pieces.clear();
+        let (speaking, characters) = match &mut self.speaking {
+            Some(speaking) => speaking,
+            none => {
+                let piece = self.pieces.pop_front()?;
+                let characters = piece.chars().count() as u64;
+                none.insert((self.speech.say(self.tenant, piece, self.manner.clone()), characters))
+            }
+        };
+        let heard = self.deadline.wait(speaking.next()).await;
+        let heard = heard.ok_or(SayError::TooLate).and_then(|heard| Ok(heard?));
+        match &heard {
+            Ok(heard) if !heard.is_last => {}
+            Ok(_) => {
+                self.held.spoken(*characters);
+                self.speaking = None;
+            }
+            Err(_) => {
+                self.pieces.clear();
+                self.speaking = None;
+            }
         }
-        Some(said)
+        Some(heard.map(|heard| heard.samples))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-
-    use futures_util::FutureExt as _;
 
     use super::super::{Config, EmbeddedVoice};
     use super::*;

@@ -6,12 +6,13 @@ use super::failure::Error;
 use crate::fields::{self, Fields};
 use crate::identity::without_identity_within;
 use crate::room::page_context;
-use crate::session::{Notice, Start, caller_number};
+use crate::session::{Notice, Start, caller_number, phone_number};
 
 const NAME_BYTES_MAX: usize = 200;
 const MESSAGE_BYTES_MAX: usize = 8 << 10;
 
-const ACTIONS: [&str; 6] = ["start", "status", "bind_caller", "page_context", "verification", "completion"];
+const ACTIONS: [&str; 8] =
+    ["start", "status", "bind_caller", "page_context", "verification", "completion", "transfer", "observe"];
 
 #[derive(Debug, PartialEq)]
 pub enum Action {
@@ -26,10 +27,18 @@ pub enum Action {
 #[derive(Debug, PartialEq)]
 pub enum Step {
     Status,
-    BindCaller { number: String },
+    BindCaller {
+        number: String,
+    },
     PageContext(Value),
     Verification(Verdict),
     Completion(Notice),
+    /// To this number, or to that of the start.
+    Transfer {
+        to: Option<String>,
+    },
+    /// Someone wants to listen in.
+    Observe,
 }
 
 /// The client's verdict on a proof for a category.
@@ -75,10 +84,20 @@ impl Action {
                 message: fields.text("message", MESSAGE_BYTES_MAX)?.map(str::to_owned),
                 updated_fields: bounded(fields, "updated_fields")?,
             }),
+            "transfer" => Step::Transfer { to: transfer_number(fields)? },
+            "observe" => Step::Observe,
             _ => Step::Status,
         };
         Ok(Self::Of { session_id, step })
     }
+}
+
+/// # Errors
+/// It is no telephone number.
+fn transfer_number(fields: Fields<'_>) -> Result<Option<String>, Error> {
+    let Some(text) = fields.text("to", NAME_BYTES_MAX)? else { return Ok(None) };
+    let expected = "a number in E.164 form, such as +14155552671";
+    phone_number(text).map(Some).ok_or(fields::Error::Kind { field: "to", expected }.into())
 }
 
 /// A bounded member without the parts that identify a person.
@@ -122,6 +141,7 @@ mod tests {
                 "`details.sms_catalog_key`",
             ),
             (json!({"action": "completion", "session_id": "s", "status": 1}), "`status`"),
+            (json!({"action": "transfer", "session_id": "s", "to": "the office"}), "`to`"),
         ] {
             let error = Action::read(&body).expect_err(expected).to_string();
             assert!(error.contains(expected), "{body}: {error}");

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::agent::Interface;
+pub use crate::room::Relay;
 pub use crate::turn::EndOfTurn;
-use crate::{agent, knowledge, room, sms, speech};
+use crate::{agent, knowledge, recording, room, sms, speech, turn};
 
 /// The voice-agent service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,6 +35,14 @@ pub struct Config {
     pub token_seconds: u64,
     /// The longest talk. Seconds, default 1800.
     pub talk_seconds_max: u64,
+    /// How long before that the caller hears how much time is left; also if a start asks for a shorter talk. Seconds,
+    /// default 60; 0: never.
+    pub talk_warning_seconds: u64,
+    /// Silence after which a telephone caller is asked whether they are still there; a start may say otherwise, for a
+    /// browser too. Seconds, default 30; 0: never.
+    pub silence_seconds: u64,
+    /// How often they are asked before the agent says goodbye. Default 2.
+    pub nudges_max: u32,
     /// How long a session waits for a participant to come back after the last one left. Seconds, default 60.
     pub rejoin_seconds: u64,
     /// A room's socket is closed when nothing arrives on it for this long: clients send `KeepAlive`. Default 60 000.
@@ -45,9 +55,12 @@ pub struct Config {
     pub twilio: sms::Config,
     pub livekit: room::Config,
     pub crawl: knowledge::Config,
-    pub turn: agent::Turn,
+    pub turn: turn::Turn,
     pub chat: agent::ChatConfig,
     pub speech: speech::Config,
+    pub recording: recording::Config,
+    pub webhook: WebhookConfig,
+    pub transfer: TransferConfig,
 }
 
 impl Default for Config {
@@ -63,6 +76,9 @@ impl Default for Config {
             kept_max: 10_000,
             token_seconds: 900,
             talk_seconds_max: 1800,
+            talk_warning_seconds: 60,
+            silence_seconds: 30,
+            nudges_max: 2,
             rejoin_seconds: 60,
             room_idle_timeout_ms: 60_000,
             phone_idle_timeout_ms: 30_000,
@@ -71,9 +87,12 @@ impl Default for Config {
             twilio: sms::Config::default(),
             livekit: room::Config::default(),
             crawl: knowledge::Config::default(),
-            turn: agent::Turn::default(),
+            turn: turn::Turn::default(),
             chat: agent::ChatConfig::default(),
             speech: speech::Config::default(),
+            recording: recording::Config::default(),
+            webhook: WebhookConfig::default(),
+            transfer: TransferConfig::default(),
         }
     }
 }
@@ -89,4 +108,21 @@ pub enum Auth {
     Loopback,
     /// No key is needed: for networks in which everyone may use all sessions.
     Off,
+}
+
+/// Where the events of all sessions are sent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebhookConfig {
+    /// The receiver; `fetch.allow` must name it if its address is not public. Events are signed, repeated and listed as
+    /// results with a callback are. A start may name one more, for its session. Default: none.
+    pub url: Option<String>,
+}
+
+/// Handing telephone callers over.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TransferConfig {
+    /// The numbers that callers may be connected with, in E.164 form. Default: none, and no call is handed over.
+    pub numbers: Vec<String>,
 }

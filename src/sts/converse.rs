@@ -25,8 +25,8 @@ use crate::patience::Patience;
 use crate::room::websocket::{
     CLOSE_ENDED, CLOSE_INTERNAL, CLOSE_NORMAL, CLOSE_RESTART, Connection, LIMITS, Opening, goodbye,
 };
-use crate::room::{Claims, Message as Sent, Said, Seat};
-use crate::session::{Channel, Session, Setup, Start};
+use crate::room::{Claims, Kind, Message as Sent, Said, Seat, observe};
+use crate::session::{Channel, Handle, Session, Setup, Start};
 use crate::usage;
 
 /// From the `Welcome`. No other message prolongs it: a socket without a session counts in no share.
@@ -38,9 +38,10 @@ const STOPPING: u16 = 503;
 
 /// `GET /STS/rooms/{room}`: joins the room that the token is for.
 pub async fn join_room(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
-    let claims = token(&request)
-        .and_then(|token| host.signer.check(&token, now() / 1000))
-        .filter(|claims| request.captures.first().is_some_and(|(_, room)| room == claims.room()));
+    let claims = token(&request).and_then(|token| host.signer.check(&token, now() / 1000)).filter(|claims| {
+        let named = request.captures.first();
+        named.is_some_and(|(_, room)| room == claims.room() || *room == claims.session)
+    });
     let Some(claims) = claims else {
         return Err(Failure::new(
             StatusCode::UNAUTHORIZED,
@@ -56,6 +57,9 @@ pub async fn join_room(host: Arc<Host>, request: Request) -> Result<Response, Fa
     let id = request.id;
     websocket::accept(request, LIMITS, agreed, move |mut socket, stop| async move {
         let Claims { sub, kind, .. } = &claims;
+        if *kind == Kind::Observer {
+            return watch(&host, &handle, (socket, stop), id).await;
+        }
         match host.join(&handle, *kind, sub).await {
             Ok(seat) => {
                 let (session_id, room_name) = (handle.id.as_str(), handle.room_name.as_str());
@@ -142,7 +146,14 @@ async fn begin(
         greeting: settings.greeting.clone(),
         ..Setup::default()
     };
-    let start = Start { setup, channel: Channel::Web, caller_number: None, warnings: Vec::new(), key: None };
+    let start = Start {
+        setup,
+        channel: Channel::Web,
+        caller_number: None,
+        warnings: Vec::new(),
+        key: None,
+        room: None,
+    };
     let handle = match host.tools.sessions.create(tenant, start).await {
         Ok(handle) => handle,
         Err(error) => return Err((socket, error.into())),
@@ -178,10 +189,28 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
+/// Serves someone who listens in.
+async fn watch(
+    host: &Arc<Host>,
+    handle: &Arc<Handle>,
+    (socket, stop): (Socket, CancellationToken),
+    request_id: Uuid,
+) {
+    let (session_id, room_name) = (handle.id.as_str(), handle.room_name.as_str());
+    let welcome = Sent::Welcome { request_id, session_id, room_name }.to_json();
+    let idle = Duration::from_millis(host.config.room_idle_timeout_ms);
+    let talk = host.observe(handle).await;
+    note_end(observe(socket, talk, welcome, idle, stop).await);
+}
+
 /// Serves a connection to its end, and notes in the log of requests whether it failed.
 async fn serve(host: &Host, (socket, stop): (Socket, CancellationToken), seat: Seat, opening: Opening) {
     let idle = Duration::from_millis(host.config.room_idle_timeout_ms);
-    match Connection::new(socket, seat, idle, stop).run(opening).await {
+    note_end(Connection::new(socket, seat, idle, stop).run(opening).await);
+}
+
+fn note_end(code: Option<u16>) {
+    match code {
         None | Some(CLOSE_NORMAL | CLOSE_ENDED) => {}
         Some(CLOSE_RESTART) => usage::ended(STOPPING),
         Some(CLOSE_INTERNAL) => usage::ended(StatusCode::INTERNAL_SERVER_ERROR.as_u16()),

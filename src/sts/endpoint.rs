@@ -13,6 +13,7 @@ use super::wire::{
     AgentStatus, CallerBound, Completed, Engine, LiveKitRoom, PageShown, Snapshot, Started, Surroundings,
     Time, Verified, WebRoom, value, websocket_base,
 };
+use super::{observing, recordings, transfer};
 use crate::fields::Fields;
 use crate::http::{Body, Failure, Request, Response, json as answer};
 use crate::knowledge::unread_website;
@@ -65,6 +66,8 @@ async fn begin(host: &Arc<Host>, tenant: u64, mut start: Start, base: &str) -> R
     if let Some(Err(reason)) = start.setup.website_url.as_deref().map(|url| host.library.judge(url)) {
         start.warnings.push(unread_website(&reason));
     }
+    check_webhook(host, &mut start).await?;
+    transfer::leave_out_unusable(host, &mut start);
     let warnings = leave_out_unusable(host, &mut start.setup);
     start.warnings.extend(warnings);
     let handle = host.tools.sessions.create(tenant, start).await?;
@@ -85,8 +88,21 @@ async fn begin(host: &Arc<Host>, tenant: u64, mut start: Start, base: &str) -> R
     Ok(value(&started))
 }
 
+/// # Errors
+/// [`Error::Webhook`] if events may not be sent to the address that the start names.
+async fn check_webhook(host: &Host, start: &mut Start) -> Result<(), Error> {
+    let Some(url) = &start.setup.talk.webhook_url else { return Ok(()) };
+    let Some(jobs) = &host.jobs else {
+        start.setup.talk.webhook_url = None;
+        start.warnings.push("`webhook_url` was left out: this server delivers nothing later".to_owned());
+        return Ok(());
+    };
+    let url = url.parse().map_err(|_| Error::Webhook)?;
+    jobs.check_callback(&url).await.map_err(|_| Error::Webhook)
+}
+
 /// Leaves out a voice and functions that this server cannot use. Returns the warnings about them.
-fn leave_out_unusable(host: &Host, setup: &mut Setup) -> Vec<String> {
+pub fn leave_out_unusable(host: &Host, setup: &mut Setup) -> Vec<String> {
     let voice = &host.tools.voice;
     let is_unknown = |name: &str| !voice.voices().is_empty() && voice.find(name).is_none();
     let mut warnings = Vec::new();
@@ -124,7 +140,7 @@ async fn web_room(host: &Arc<Host>, handle: &Arc<Handle>, base: &str) -> Result<
 /// A step of an open session.
 async fn take(host: &Arc<Host>, handle: &Arc<Handle>, step: Step, base: &str) -> Result<Value, Error> {
     match step {
-        Step::Status => Ok(status(host, handle, base)),
+        Step::Status => Ok(status(host, handle, base).await),
         Step::BindCaller { number } => {
             handle
                 .change(|session, _, events| {
@@ -151,10 +167,12 @@ async fn take(host: &Arc<Host>, handle: &Arc<Handle>, step: Step, base: &str) ->
             reply
         }
         Step::Completion(notice) => completion(handle, notice).await,
+        Step::Transfer { to } => Ok(value(&transfer::request(host, handle, to).await?)),
+        Step::Observe => observing::observe(host, handle, base),
     }
 }
 
-fn status(host: &Host, handle: &Handle, base: &str) -> Value {
+async fn status(host: &Host, handle: &Handle, base: &str) -> Value {
     let is_joinable = handle.read(|s| s.channel == Channel::Web && s.status != Status::Ended);
     let around = Surroundings {
         websocket_url: is_joinable.then(|| match &host.livekit {
@@ -165,6 +183,7 @@ fn status(host: &Host, handle: &Handle, base: &str) -> Value {
         participants: handle.participants(),
         agent: agent(host, handle.agent_state()),
         sms_provider: host.tools.courier.provider(),
+        recording: recordings::status(host, handle.tenant, &handle.id).await,
     };
     let setup = handle.setup();
     handle.read(|session| value(&Snapshot::new(session, &setup, around)))
@@ -178,6 +197,7 @@ async fn status_of_ended(host: &Host, id: &str) -> Result<Value, Error> {
         participants: Vec::new(),
         agent: agent(host, state),
         sms_provider: host.tools.courier.provider(),
+        recording: recordings::status(host, session.tenant, id).await,
     };
     Ok(value(&Snapshot::new(&session, &setup, around)))
 }

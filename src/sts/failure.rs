@@ -15,6 +15,14 @@ const MEDIA_RETRY: Duration = Duration::from_secs(5);
 pub enum Error {
     #[error("`action` must be one of: {known}.")]
     UnknownAction { known: String },
+    #[error("`webhook_url` must be a publicly routable http or https address.")]
+    Webhook,
+    #[error(
+        "Callers may not be connected with this number: the server's operator lists those in `sts.transfer.numbers`."
+    )]
+    TransferNotAllowed,
+    #[error("No telephone caller is in this session's room.")]
+    NoTelephone,
     #[error("the media server cannot be reached")]
     MediaServer,
     #[error(transparent)]
@@ -33,6 +41,11 @@ impl From<Error> for Failure {
             Error::UnknownAction { .. } => {
                 Self::new(StatusCode::BAD_REQUEST, "UNKNOWN_ACTION", error.to_string())
             }
+            Error::Webhook => Self::new(StatusCode::BAD_REQUEST, "INVALID_FIELD", error.to_string()),
+            Error::TransferNotAllowed => {
+                Self::new(StatusCode::FORBIDDEN, "TRANSFER_NOT_ALLOWED", error.to_string())
+            }
+            Error::NoTelephone => Self::new(StatusCode::CONFLICT, "NO_TELEPHONE_CALL", error.to_string()),
             Error::MediaServer => Self::busy(MEDIA_RETRY).because(error.to_string()),
             Error::Session(error) => error.into(),
         }

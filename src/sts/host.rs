@@ -18,12 +18,16 @@ use crate::agent::{self, Tools};
 use crate::clock::now;
 use crate::fields;
 use crate::http::authority;
+use crate::jobs::Jobs;
 use crate::knowledge::Library;
 use crate::room::livekit::LiveKit;
 use crate::room::{
-    AgentSettings, Claims, Inbound, Kind, NoSeat, Reception, RoomEnd, RoomLimits, Seat, Signer, agent_channel,
+    AgentSettings, Claims, Inbound, Kind, NoSeat, Outbound, Reception, RoomEnd, RoomLimits, Seat, Signer,
+    agent_channel, observer_channel,
 };
-use crate::session::{self, EndReason, Handle, Media, PARTICIPANTS_MAX, read_sources};
+use crate::session::{
+    self, EndReason, Handle, Media, PARTICIPANTS_MAX, Transfer, phone_number, read_sources,
+};
 use crate::usage::{self, Holder, Log, ROOM, TELEPHONE, Ticket, Work};
 
 /// Ended sessions whose messages are sent at the same time after a restart.
@@ -37,6 +41,7 @@ pub struct Parts {
     pub livekit: Option<LiveKit>,
     pub log: Log,
     pub is_tls: bool,
+    pub jobs: Option<Jobs>,
 }
 
 pub struct Host {
@@ -51,15 +56,17 @@ pub struct Host {
     pub log: Log,
     /// Whether the server itself serves TLS.
     pub is_tls: bool,
+    /// Delivers events.
+    pub jobs: Option<Jobs>,
     /// The running agents, by session.
     agents: Mutex<HashMap<String, mpsc::Sender<Inbound>>>,
 }
 
 impl Host {
     pub fn new(config: Config, tools: Tools, parts: Parts) -> Self {
-        let Parts { access, signer, library, livekit, log, is_tls } = parts;
+        let Parts { access, signer, library, livekit, log, is_tls, jobs } = parts;
         let (tools, agents) = (Arc::new(tools), Mutex::default());
-        Self { config, access, signer, library, livekit, tools, log, is_tls, agents }
+        Self { config, access, signer, library, livekit, tools, log, is_tls, jobs, agents }
     }
 
     /// The address at which clients reach this server, `https://voice.example`: the configured one, or the one in
@@ -105,6 +112,30 @@ impl Host {
         self.enter(handle, Kind::Web, identity, Some(settings)).await
     }
 
+    /// Binds the number that calls, if it is valid and none is bound yet.
+    pub async fn bind(&self, handle: &Arc<Handle>, from: &str) {
+        let Some(number) = phone_number(from) else { return };
+        let bound = handle.change(|session, _, events| {
+            session.check_open()?;
+            if session.caller_number.is_none() {
+                session.bind_caller(&number, events);
+            }
+            Ok(())
+        });
+        if let Err(error) = bound.await {
+            tracing::warn!(session = handle.id, %error, "the caller is not bound");
+        }
+        self.tools.deliver(handle.clone());
+    }
+
+    /// Listens in on a session's talk.
+    pub async fn observe(self: &Arc<Self>, handle: &Arc<Handle>) -> mpsc::Receiver<Outbound> {
+        let (output, talk) = observer_channel();
+        // If the agent is gone, the channel is closed.
+        let _ = self.agent_of(handle).send(Inbound::Observed(output)).await;
+        talk
+    }
+
     async fn enter(
         self: &Arc<Self>,
         handle: &Arc<Handle>,
@@ -143,7 +174,7 @@ impl Host {
     /// server has the connection. `is_owner`: its own key opened the session just now.
     fn ticket(&self, handle: &Handle, kind: Kind, is_owner: bool) -> Option<Ticket> {
         let path = match kind {
-            Kind::Web => ROOM,
+            Kind::Web | Kind::Observer => ROOM,
             Kind::Phone => TELEPHONE,
         };
         let elsewhere = || {
@@ -221,6 +252,28 @@ impl Host {
         });
     }
 
+    /// Returns to a session's room after a restart.
+    ///
+    /// # Errors
+    /// [`Error::MediaServer`].
+    pub async fn reopen_room(self: &Arc<Self>, livekit: &LiveKit, handle: &Arc<Handle>) -> Result<(), Error> {
+        if !handle.read(|session| session.is_guest) {
+            return self.open_room(livekit, handle).await;
+        }
+        handle.set_media(Media::Connecting);
+        let stop = self.tools.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            _ = self.attend(livekit, handle.clone()) => {}
+        }
+        Ok(())
+    }
+
+    /// Sends the agent to a room that is not this server's, until it or the session is over.
+    pub async fn attend(self: &Arc<Self>, livekit: &LiveKit, handle: Arc<Handle>) -> RoomEnd {
+        Desk { host: self.clone(), handle }.attend(livekit).await
+    }
+
     /// Creates a session's room on the media server and sends the agent there in the background. If the room cannot
     /// be created, the session ends.
     ///
@@ -248,9 +301,16 @@ impl Host {
         self.tools.tasks.spawn(async move {
             let stay = async {
                 let (id, room) = (desk.handle.id.clone(), desk.handle.room_name.clone());
-                desk.attend(&livekit).await;
+                let _ = desk.attend(&livekit).await;
+                let transfer = desk.handle.read(|session| session.transfer_due(now()).cloned());
                 // Frees the session before its room is gone.
                 drop(desk);
+                if let Some(Transfer { to, identity, .. }) = transfer
+                    && let Err(error) = livekit.transfer(&room, &identity, &to).await
+                {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::error!(session = id, error, "a caller is not handed over");
+                }
                 livekit.delete_room(&id, &room).await;
             };
             tokio::select! {
@@ -271,9 +331,10 @@ struct Desk {
 
 impl Desk {
     /// Stays in the room until it or the session is over.
-    async fn attend(&self, livekit: &LiveKit) {
+    async fn attend(&self, livekit: &LiveKit) -> RoomEnd {
         let handle = &self.handle;
-        match livekit.serve(&handle.id, &handle.room_name, self).await {
+        let end = livekit.serve(&handle.id, &handle.room_name, self).await;
+        match &end {
             RoomEnd::SessionOver => handle.set_media(Media::Closed),
             RoomEnd::Closed => {
                 tracing::info!(session = handle.id, "the room was closed");
@@ -281,10 +342,11 @@ impl Desk {
                 self.end(if handle.was_joined() { EndReason::Left } else { EndReason::Expired }).await;
             }
             RoomEnd::Failed(error) => {
-                handle.set_media(Media::Failed(error));
+                handle.set_media(Media::Failed(error.clone()));
                 self.end(EndReason::RoomFailed).await;
             }
         }
+        end
     }
 
     async fn end(&self, reason: EndReason) {
@@ -305,6 +367,10 @@ impl Reception for Desk {
                 error => NoSeat::Failed(error.into()),
             })
         })
+    }
+
+    fn bind<'a>(&'a self, number: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.host.bind(&self.handle, number))
     }
 
     fn connecting(&self) {

@@ -14,19 +14,29 @@ mod action;
 pub mod asyncapi;
 pub mod config;
 mod converse;
+mod dispatch;
 mod endpoint;
 mod failure;
 mod host;
+mod observing;
 pub mod openapi;
+mod recording_status;
+mod recordings;
+mod room_news;
+mod time;
+mod transfer;
 mod twilio;
+mod webhook_event;
+mod webhooks;
 mod wire;
 
 pub use crate::agent::{Recognize, Whose, recognizer};
 pub use config::{Auth, Config};
+pub(crate) use twilio::signature as provider_signature;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use hyper::Method;
 use tokio_util::sync::CancellationToken;
@@ -36,8 +46,10 @@ use crate::agent::{Chat, ChatError, Settings, Tools, Verifier, VerifyError};
 use crate::clock::now;
 use crate::fetch::{self, Fetcher};
 use crate::http::{Authenticator, Request, Router};
+use crate::jobs::Jobs;
 use crate::knowledge::Library;
 use crate::onnx;
+use crate::recording::Shelf;
 use crate::room::Signer;
 use crate::room::livekit::{LiveKit, LiveKitError};
 use crate::session::{Channel, Limits, Sessions, StoreError};
@@ -48,10 +60,14 @@ use crate::turn::TurnModel;
 use crate::usage::Log;
 use crate::vad::Vad;
 use access::Access;
+use dispatch::Office;
 use host::Host;
+use webhooks::Webhooks;
 
 /// Between two searches for sessions whose time is over.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// Between two searches for recordings that are too old.
+const RECORDINGS_SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Whether an agent's clients may send `text`, for tests that send anything.
 pub fn understands(text: &str) -> bool {
@@ -76,12 +92,16 @@ pub struct Parts {
     pub tenants: Tenants,
     /// The log of requests.
     pub log: Log,
+    /// Delivers the events of sessions; without it, none are sent.
+    pub jobs: Option<Jobs>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the sessions cannot be read")]
     Store(#[from] StoreError),
+    #[error("the recordings cannot be read")]
+    Recordings(#[source] std::io::Error),
     #[error("websites cannot be read")]
     Fetch(#[from] fetch::SetupError),
     #[error("answers cannot be verified")]
@@ -99,7 +119,7 @@ pub enum StartError {
 impl StartError {
     /// Whether other settings would help.
     pub fn is_configuration(&self) -> bool {
-        !matches!(self, Self::Store(_))
+        !matches!(self, Self::Store(_) | Self::Recordings(_))
     }
 }
 
@@ -117,7 +137,11 @@ pub fn check(config: &Config) -> Result<(), StartError> {
 
 /// The running service. Cheap handle; clones share it.
 #[derive(Clone)]
-pub struct Sts(Arc<Host>);
+pub struct Sts {
+    host: Arc<Host>,
+    /// Until they run.
+    webhooks: Arc<Mutex<Option<Webhooks>>>,
+}
 
 impl Sts {
     /// Opens the sessions that `state_dir` keeps. `fetch` decides which websites may be reached.
@@ -139,6 +163,8 @@ impl Sts {
             kept_max: config.kept_max,
         };
         let (sessions, secret) = Sessions::open(state_dir, limits, parts.tenants.clone())?;
+        let recordings = Shelf::open(state_dir, &config.recording, parts.tenants.clone());
+        let recordings = recordings.map_err(StartError::Recordings)?;
         let page = fetch::Config {
             max_bytes: config.crawl.page_bytes_max,
             total_timeout_ms: config.crawl.page_timeout_ms,
@@ -150,6 +176,9 @@ impl Sts {
             turn: config.turn.clone(),
             language: config.language.clone(),
             talk_max: Duration::from_secs(config.talk_seconds_max),
+            talk_warning: Duration::from_secs(config.talk_warning_seconds),
+            silence: Some(config.silence_seconds).filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            nudges_max: config.nudges_max,
             rejoin: Duration::from_secs(config.rejoin_seconds),
         };
         let tools = Tools {
@@ -158,6 +187,7 @@ impl Sts {
             recognize: parts.recognize,
             verifier: Verifier::open(&config.verification)?,
             courier: Courier::new(&config.twilio)?,
+            recordings,
             chat: Chat::open(&config.chat)?,
             turn_model: TurnModel::open(config.turn.end_of_turn, &parts.models, 1)?,
             voice: parts.voice,
@@ -165,57 +195,102 @@ impl Sts {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
+        let url = config.webhook.url.as_deref();
+        let (webhooks, observer) = Webhooks::new(parts.jobs.clone(), url, tools.chat.is_some());
+        tools.sessions.observe(observer);
         let livekit = LiveKit::open(&config.livekit)?;
         let signer = Signer::new(secret);
-        let (log, is_tls) = (parts.log, parts.is_tls);
-        let parts = host::Parts { access, signer, library, livekit, log, is_tls };
+        let (log, is_tls, jobs) = (parts.log, parts.is_tls, parts.jobs);
+        let parts = host::Parts { access, signer, library, livekit, log, is_tls, jobs };
         let host = Host::new(config.clone(), tools, parts);
-        Ok(Self(Arc::new(host)))
+        Ok(Self { host: Arc::new(host), webhooks: Arc::new(Mutex::new(Some(webhooks))) })
     }
 
     /// Adds the service's routes to `router`.
     pub fn routes(&self, router: Router) -> Router {
-        let actions = endpoint(&self.0, endpoint::interactive_agent);
-        let incoming = endpoint(&self.0, twilio::incoming_call);
+        let actions = endpoint(&self.host, endpoint::interactive_agent);
+        let incoming = endpoint(&self.host, twilio::incoming_call);
+        let ended = endpoint(&self.host, twilio::stream_ended);
         router
             .route(Method::POST, "/STS/interactiveAgent", actions)
-            .route(Method::POST, "/api/livekit/sts", endpoint(&self.0, endpoint::web_session))
-            .route(Method::GET, "/STS/rooms/{room}", endpoint(&self.0, converse::join_room))
-            .route(Method::GET, "/v1/agent/converse", endpoint(&self.0, converse::converse))
-            .route(Method::GET, "/v1/agent/settings/think/models", endpoint(&self.0, converse::think_models))
+            .route(Method::POST, "/api/livekit/sts", endpoint(&self.host, endpoint::web_session))
+            .route(Method::POST, "/api/livekit/webhook", endpoint(&self.host, room_news::webhook))
+            .route(
+                Method::GET,
+                "/STS/sessions/{session_id}/recording",
+                endpoint(&self.host, recordings::fetch),
+            )
+            .route(
+                Method::DELETE,
+                "/STS/sessions/{session_id}/recording",
+                endpoint(&self.host, recordings::delete),
+            )
+            .route(Method::GET, "/STS/rooms/{room}", endpoint(&self.host, converse::join_room))
+            .route(Method::GET, "/v1/agent/converse", endpoint(&self.host, converse::converse))
+            .route(
+                Method::GET,
+                "/v1/agent/settings/think/models",
+                endpoint(&self.host, converse::think_models),
+            )
             .route(Method::POST, "/api/twilio/incoming-call", incoming.clone())
             .route(Method::GET, "/api/twilio/incoming-call", incoming)
-            .route(Method::GET, "/api/twilio/media", endpoint(&self.0, twilio::media))
+            .route(Method::POST, "/api/twilio/stream-ended", ended.clone())
+            .route(Method::GET, "/api/twilio/stream-ended", ended)
+            .route(Method::GET, "/api/twilio/media", endpoint(&self.host, twilio::media))
     }
 
     /// Does the work beside requests until `stop`: resumes sessions that a restart interrupted, and ends sessions
     /// whose time is over.
     pub async fn run(self, stop: CancellationToken) {
-        let tools = &self.0.tools;
-        self.0.deliver_for_ended();
+        let tools = &self.host.tools;
+        self.host.deliver_for_ended();
         for handle in tools.sessions.all() {
             if !handle.read(|s| s.knowledge.is_ready) {
-                self.0.read_sources(handle.clone());
+                self.host.read_sources(handle.clone());
             }
             tools.deliver(handle.clone());
             if handle.read(|s| s.channel == Channel::Web)
-                && let Some(livekit) = &self.0.livekit
+                && let Some(livekit) = &self.host.livekit
             {
-                let (livekit, host) = (livekit.clone(), self.0.clone());
+                let (livekit, host) = (livekit.clone(), self.host.clone());
                 // If this fails, the session ends and gives the reason.
-                tools.tasks.spawn(async move { drop(host.open_room(&livekit, &handle).await) });
+                tools.tasks.spawn(async move { drop(host.reopen_room(&livekit, &handle).await) });
             }
         }
+        if let (Some(livekit), Some(name)) = (&self.host.livekit, self.host.config.livekit.agent_name.clone())
+        {
+            let office = Office { host: self.host.clone(), livekit: livekit.clone() };
+            let stop = tools.stop.clone();
+            tools.tasks.spawn(async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = office.livekit.work(&name, &office) => {}
+                }
+            });
+        }
+        let webhooks = self.webhooks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let webhooks = webhooks.map(|webhooks| tokio::spawn(webhooks.run(tools.clone(), stop.clone())));
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+        let mut sweep_recordings = tokio::time::interval(RECORDINGS_SWEEP_INTERVAL);
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
                 _ = sweep.tick() => tools.sessions.sweep(now()).await,
+                _ = sweep_recordings.tick() => {
+                    let recordings = tools.recordings.clone();
+                    tools.tasks.spawn_blocking(move || recordings.sweep(SystemTime::now()));
+                }
             }
         }
         tools.stop.cancel();
         tools.tasks.close();
         tools.tasks.wait().await;
+        tools.recordings.flush().await;
+        if let Some(webhooks) = webhooks
+            && let Err(error) = webhooks.await
+        {
+            tracing::error!(%error, "the task of webhooks ended unexpectedly");
+        }
     }
 }
 

@@ -23,73 +23,106 @@ use crate::http::{Failure, Request, Response};
 use crate::room::Kind;
 use crate::room::phone::{self, Over};
 use crate::room::websocket::LIMITS;
-use crate::session::{Call, Handle, phone_number};
+use crate::session::{Call, Handle};
 
 const X_TWILIO_SIGNATURE: HeaderName = HeaderName::from_static("x-twilio-signature");
 const BODY_BYTES_MAX: u64 = 64 << 10;
 
 type Pairs = Vec<(String, String)>;
 
+/// A request of the provider: where it went, and its parameters.
+struct Asked {
+    base: String,
+    query: Pairs,
+    form: Pairs,
+}
+
+impl Asked {
+    /// # Errors
+    /// 403 if it is not signed, and the provider's token is known.
+    async fn read(host: &Host, request: Request) -> Result<Self, Failure> {
+        let target = request.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
+        let base = host.base(&request.headers, &request.uri);
+        let signature = request.headers.get(X_TWILIO_SIGNATURE).cloned();
+        let query = pairs(request.uri.query().unwrap_or_default().as_bytes());
+        let body = request.body.collect_at_most(BODY_BYTES_MAX).await?;
+        let form = pairs(&body.bytes());
+        if let Some(token) = &host.config.twilio.auth_token {
+            let signature =
+                signature.as_ref().and_then(|signature| signature.to_str().ok()).unwrap_or_default();
+            if !is_signed(token.expose(), &format!("{base}{target}"), &form, signature) {
+                return Err(Failure::new(
+                    StatusCode::FORBIDDEN,
+                    "INVALID_SIGNATURE",
+                    "The request is not signed by the provider.",
+                ));
+            }
+        }
+        Ok(Self { base, query, form })
+    }
+
+    /// The first parameter of one of these names.
+    fn any(&self, names: &[&str]) -> Option<&str> {
+        let mut all = self.query.iter().chain(&self.form);
+        all.find(|(name, _)| names.contains(&name.as_str())).map(|(_, value)| value.as_str())
+    }
+}
+
 /// `POST` and `GET /api/twilio/incoming-call?session_id=…&room_name=…&to=…&from=…`.
 ///
 /// A call without a session is answered too: the caller hears an apology instead of a failing line.
 pub async fn incoming_call(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
-    let target = request.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
-    let base = host.base(&request.headers, &request.uri);
-    let signature = request.headers.get(X_TWILIO_SIGNATURE).cloned();
-    let query = pairs(request.uri.query().unwrap_or_default().as_bytes());
-    let body = request.body.collect_at_most(BODY_BYTES_MAX).await?;
-    let form = pairs(&body.bytes());
-    if let Some(token) = &host.config.twilio.auth_token {
-        let signature = signature.as_ref().and_then(|signature| signature.to_str().ok()).unwrap_or_default();
-        if !is_signed(token.expose(), &format!("{base}{target}"), &form, signature) {
-            return Err(Failure::new(
-                StatusCode::FORBIDDEN,
-                "INVALID_SIGNATURE",
-                "The request is not signed by the provider.",
-            ));
-        }
-    }
-    let asked = |names: &[&str]| {
-        let mut all = query.iter().chain(&form);
-        all.find(|(name, _)| names.contains(&name.as_str())).map(|(_, value)| value.as_str())
-    };
-    let handle = asked(&["session_id"]).and_then(|id| host.tools.sessions.get(id));
+    let asked = Asked::read(&host, request).await?;
+    let handle = asked.any(&["session_id"]).and_then(|id| host.tools.sessions.get(id));
     // The provider has no key. Knowing the room proves as much: its name is as hard to guess.
-    let handle = handle.filter(|handle| asked(&["room_name"]) == Some(handle.room_name.as_str()));
+    let handle = handle
+        .filter(|handle| asked.any(&["room_name"]) == Some(handle.room_name.as_str()))
+        .filter(|handle| !handle.read(|session| session.is_guest));
     let Some(handle) = handle.filter(|handle| handle.read(|session| session.check_open()).is_ok()) else {
         return Ok(twiml(
             "<Say>We are sorry, this call cannot be connected. Please call again.</Say><Hangup/>",
         ));
     };
-    bind(&host, &handle, asked(&["from", "From"]).unwrap_or_default()).await;
+    let from = asked.any(&["from", "From"]).unwrap_or_default();
+    // An unescaped `+` in the query arrives as a space.
+    let from = if from.starts_with(' ') { format!("+{}", from.trim_start()) } else { from.to_owned() };
+    host.bind(&handle, &from).await;
     let token = host.token(&handle, Kind::Phone);
-    let url = format!("{}/api/twilio/media", websocket_base(&base));
+    let url = format!("{}/api/twilio/media", websocket_base(&asked.base));
     Ok(twiml(&format!(
-        "<Connect><Stream url=\"{}\"><Parameter name=\"session_id\" value=\"{}\"/>\
+        "<Connect{}><Stream url=\"{}\"><Parameter name=\"session_id\" value=\"{}\"/>\
          <Parameter name=\"token\" value=\"{}\"/></Stream></Connect>",
+        after(&host, &handle, &asked.base),
         escaped(&url),
         escaped(&handle.id),
         escaped(&token),
     )))
 }
 
-/// Binds the calling number, if it is valid and none is bound yet.
-async fn bind(host: &Arc<Host>, handle: &Arc<Handle>, from: &str) {
-    // An unescaped `+` in the query arrives as a space.
-    let from = if from.starts_with(' ') { format!("+{}", from.trim_start()) } else { from.to_owned() };
-    let Some(number) = phone_number(&from) else { return };
-    let bound = handle.change(|session, _, events| {
-        session.check_open()?;
-        if session.caller_number.is_none() {
-            session.bind_caller(&number, events);
-        }
-        Ok(())
-    });
-    if let Err(error) = bound.await {
-        tracing::warn!(session = handle.id, %error, "the caller is not bound");
+/// Where the provider asks what comes after the stream, if calls can be handed over at all.
+fn after(host: &Host, handle: &Handle, base: &str) -> String {
+    if host.config.transfer.numbers.is_empty() {
+        return String::new();
     }
-    host.tools.deliver(handle.clone());
+    let (id, room) = (&handle.id, &handle.room_name);
+    let address = format!("{base}/api/twilio/stream-ended?session_id={id}&room_name={room}");
+    format!(" action=\"{}\"", escaped(&address))
+}
+
+/// `POST` and `GET /api/twilio/stream-ended?session_id=…&room_name=…`: dials the number that the caller is handed over
+/// to, or hangs up.
+pub async fn stream_ended(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
+    let asked = Asked::read(&host, request).await?;
+    let remains = match asked.any(&["session_id"]) {
+        Some(id) => host.tools.sessions.remains(id).await.ok(),
+        None => None,
+    };
+    let session = remains.map(|remains| remains.session);
+    let session = session.filter(|session| asked.any(&["room_name"]) == Some(session.room.as_str()));
+    Ok(twiml(&match session.as_ref().and_then(|session| session.transfer_due(now())) {
+        Some(transfer) => format!("<Dial>{}</Dial>", escaped(&transfer.to)),
+        None => "<Hangup/>".to_owned(),
+    }))
 }
 
 /// `GET /api/twilio/media`: the stream of a call. Its token comes with the first frames.
@@ -134,23 +167,30 @@ fn pairs(encoded: &[u8]) -> Pairs {
     form_urlencoded::parse(encoded).into_owned().collect()
 }
 
-/// Whether `signature` belongs to a form sent to `url`: base64(HMAC-SHA1(token, URL, then each parameter's name and
-/// value, sorted)), as the provider documents it, with or without the default port.
-fn is_signed(token: &str, url: &str, form: &Pairs, signature: &str) -> bool {
-    let Ok(signature) = STANDARD.decode(signature) else { return false };
+/// The provider's signature of a form sent to `url`: base64(HMAC-SHA1(token, URL, then each parameter's name and value,
+/// sorted)), as the provider documents it.
+pub fn signature(token: &str, url: &str, form: &[(String, String)]) -> String {
+    STANDARD.encode(signing(token, url, form).finalize().into_bytes())
+}
+
+fn signing(token: &str, url: &str, form: &[(String, String)]) -> Hmac<Sha1> {
     let mut form: Vec<&(String, String)> = form.iter().collect();
     form.sort();
     form.dedup();
-    let matches = |url: &str| {
-        let mut mac = Hmac::<Sha1>::new_from_slice(token.as_bytes())
-            .expect("HMAC takes a key of any length; this is a bug");
-        mac.update(url.as_bytes());
-        for (name, value) in &form {
-            mac.update(name.as_bytes());
-            mac.update(value.as_bytes());
-        }
-        mac.verify_slice(&signature).is_ok()
-    };
+    let mut mac = Hmac::<Sha1>::new_from_slice(token.as_bytes())
+        .expect("HMAC takes a key of any length; this is a bug");
+    mac.update(url.as_bytes());
+    for (name, value) in &form {
+        mac.update(name.as_bytes());
+        mac.update(value.as_bytes());
+    }
+    mac
+}
+
+/// Whether `signature` belongs to a form sent to `url`, with or without the default port.
+fn is_signed(token: &str, url: &str, form: &Pairs, signature: &str) -> bool {
+    let Ok(signature) = STANDARD.decode(signature) else { return false };
+    let matches = |url: &str| signing(token, url, form).verify_slice(&signature).is_ok();
     matches(url) || with_other_port(url).is_some_and(|url| matches(&url))
 }
 
@@ -193,6 +233,7 @@ mod tests {
 
     #[test]
     fn signatures_are_those_of_the_provider() {
+        assert_eq!(signature("12345", URL, &form()), SIGNATURE);
         assert!(is_signed("12345", URL, &form(), SIGNATURE));
         assert!(is_signed("12345", "https://mycompany.com:443/myapp.php?foo=1&bar=2", &form(), SIGNATURE));
         assert!(!is_signed("12346", URL, &form(), SIGNATURE));

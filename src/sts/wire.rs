@@ -4,15 +4,15 @@
 //! service.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, UNIX_EPOCH};
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::clock::{Millis, rfc3339};
+use super::recording_status::RecordingStatus;
+pub use super::time::Time;
 use crate::session::{
     self, Attendee, Channel, EndReason, LINES_SHOWN, Role, RoomStatus, Session, Setup, Sms, SmsStatus,
-    Source, Status, Website,
+    Source, Status, Summary, Website,
 };
 
 pub fn value(answer: &impl Serialize) -> Value {
@@ -22,16 +22,6 @@ pub fn value(answer: &impl Serialize) -> Value {
 /// `http` becomes `ws`, and `https` becomes `wss`.
 pub fn websocket_base(base: &str) -> String {
     base.strip_prefix("http").map_or_else(|| base.to_owned(), |rest| format!("ws{rest}"))
-}
-
-/// A point in time; as JSON in the form of RFC 3339, in UTC.
-pub struct Time(pub Millis);
-
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let time = UNIX_EPOCH + Duration::from_millis(self.0);
-        serializer.serialize_str(&rfc3339(time))
-    }
 }
 
 /// The answer to a start.
@@ -124,6 +114,7 @@ pub struct Surroundings {
     pub agent: AgentStatus,
     /// `twilio` or `none`.
     pub sms_provider: &'static str,
+    pub recording: Option<RecordingStatus>,
 }
 
 /// The answer to `status`: the session without parts that are too long or internal.
@@ -150,6 +141,11 @@ pub struct Snapshot<'a> {
     knowledge: Knowledge<'a>,
     link_catalog: Vec<&'a str>,
     transcript: Vec<Line<'a>>,
+    /// Of a session that has ended.
+    summary: Option<&'a Summary>,
+    recording: Option<RecordingStatus>,
+    /// When the caller was handed over.
+    transferred_at: Option<Time>,
     warnings: &'a [String],
 }
 
@@ -286,6 +282,9 @@ impl<'a> Snapshot<'a> {
             knowledge: Knowledge::of(session),
             link_catalog: setup.link_catalog.keys().map(String::as_str).collect(),
             transcript: transcript(session),
+            summary: session.summary.as_ref(),
+            recording: around.recording,
+            transferred_at: session.transfer.as_ref().map(|transfer| Time(transfer.at)),
             warnings: &session.warnings,
         }
     }
@@ -400,8 +399,14 @@ mod tests {
     #[test]
     fn a_snapshot_is_flat_and_shows_what_is_missing_as_null() {
         let setup = Setup::default();
-        let start =
-            Start { setup, channel: Channel::Web, caller_number: None, warnings: Vec::new(), key: None };
+        let start = Start {
+            setup,
+            channel: Channel::Web,
+            caller_number: None,
+            warnings: Vec::new(),
+            key: None,
+            room: None,
+        };
         let session = Session::new(1, &start, 1, 1000);
         let engine = Engine { end_of_turn: "silence", ears: "none", brain: "embedded", voice: "none" };
         let around = Surroundings {
@@ -410,6 +415,7 @@ mod tests {
             room: Media::default().status(),
             agent: AgentStatus { state: "none", engine },
             sms_provider: "none",
+            recording: None,
         };
         let shown = value(&Snapshot::new(&session, &start.setup, around));
         let members: Vec<&str> = shown.as_object().expect("an object").keys().map(String::as_str).collect();
@@ -437,14 +443,17 @@ mod tests {
                 "participants",
                 "pending_sms",
                 "pending_verification",
+                "recording",
                 "revision",
                 "room",
                 "room_name",
                 "session_id",
                 "sms",
                 "status",
+                "summary",
                 "tenant_id",
                 "transcript",
+                "transferred_at",
                 "updated_at",
                 "verification",
                 "warnings",

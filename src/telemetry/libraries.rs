@@ -14,8 +14,21 @@ use tracing_subscriber::layer::{Context, Layer};
 
 const OWN: &str = env!("CARGO_CRATE_NAME");
 /// Prefixes of targets. Below `warn` these print spoken sentences (misaki), files' own metadata (Symphonia),
-/// terms and names (tokenizers), the content and the encryption of data channels (str0m, SCTP, DTLS, ICE).
-const CONFIDENTIAL: [&str; 7] = ["misaki", "symphonia", "tokenizers", "str0m", "sctp_proto", "dimpl", "is::"];
+/// terms and names (tokenizers), the content and the encryption of data channels (str0m, SCTP, DTLS, ICE), accounts of
+/// relays (TURN, STUN).
+const CONFIDENTIAL: [&str; 11] = [
+    "misaki",
+    "symphonia",
+    "tokenizers",
+    "str0m",
+    "sctp_proto",
+    "dimpl",
+    "is::",
+    "turn_client_proto",
+    "turn_types",
+    "stun_proto",
+    "stun_types",
+];
 /// The target of all records from the `log` crate. They were judged before, by the target that their library
 /// gave them.
 const BRIDGE: &str = "log";

@@ -11,6 +11,8 @@ use metrics::{Label, Unit};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::{Deserialize, Serialize};
 
+use super::gpu;
+
 /// Settings of the metrics. `/metrics` on the server's own port always serves them to an operator's key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -172,6 +174,10 @@ pub const MEMORY: Gauge =
     gauge("process_resident_memory_bytes", Unit::Bytes, "Memory that the process takes up.");
 pub const MEMORY_PEAK: Gauge =
     gauge("process_resident_memory_peak_bytes", Unit::Bytes, "The most that it ever took up.");
+pub const GPU_USED: Gauge =
+    gauge("gpu_used_ratio", Unit::Count, "Part of the time in which a GPU computed, 0 to 1.");
+pub const GPU_MEMORY: Gauge = gauge("gpu_memory_bytes", Unit::Bytes, "Memory of a GPU.");
+pub const GPU_MEMORY_FREE: Gauge = gauge("gpu_memory_free_bytes", Unit::Bytes, "Free memory of a GPU.");
 pub const BUILD: Gauge = gauge("verbatim_build_info", Unit::Count, "1; its label is the version.");
 
 pub const JOBS_ACCEPTED: Counter = counter("verbatim_jobs_accepted_total", Unit::Count, "Jobs accepted.");
@@ -253,7 +259,7 @@ const COUNTERS: [&Counter; 21] = [
     &TTS_REFUSED,
     &USAGE_DROPPED,
 ];
-const GAUGES: [&Gauge; 26] = [
+const GAUGES: [&Gauge; 29] = [
     &MODEL_LOADED,
     &MODEL_SLOTS_ACTIVE,
     &MODEL_QUEUE_WINDOWS,
@@ -268,6 +274,9 @@ const GAUGES: [&Gauge; 26] = [
     &ENGINE_WORKS,
     &MEMORY,
     &MEMORY_PEAK,
+    &GPU_USED,
+    &GPU_MEMORY,
+    &GPU_MEMORY_FREE,
     &BUILD,
     &JOBS,
     &JOBS_OLDEST_PENDING,
@@ -380,6 +389,14 @@ pub fn render() -> Option<String> {
     if let Some(memory) = memory() {
         MEMORY.with(&[]).set(memory.resident as f64);
         MEMORY_PEAK.with(&[]).set(memory.peak as f64);
+    }
+    for gpu in gpu::gpus().unwrap_or_default() {
+        let label = || vec![Label::new("gpu", gpu.index.to_string())];
+        GPU_MEMORY.with_owned(label()).set(gpu.memory_total as f64);
+        GPU_MEMORY_FREE.with_owned(label()).set(gpu.memory_free as f64);
+        if let Some(used) = gpu.used {
+            GPU_USED.with_owned(label()).set(used);
+        }
     }
     handle.run_upkeep();
     Some(handle.render())

@@ -1,6 +1,7 @@
-//! Logs; and metrics, in `metrics.rs`. They never hold audio, transcripts, keys or phone numbers: a log names
+//! Logs; metrics, in `metrics.rs`; and the figures of GPUs. They never hold audio, transcripts, keys or phone numbers: a log names
 //! what happened, not what was said.
 
+pub mod gpu;
 mod libraries;
 pub mod metrics;
 pub mod recent;

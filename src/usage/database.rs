@@ -106,7 +106,7 @@ impl Database {
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
+    state::log_ahead(connection, BUSY_TIMEOUT)?;
     // A power cut may cost the newest entries, and nothing else.
     connection.pragma_update(None, "synchronous", "normal")?;
     if format_of(connection)? == 0 {

@@ -10,6 +10,7 @@
 
 mod config;
 mod database;
+mod ending;
 mod entry;
 mod log;
 mod message;
@@ -18,6 +19,7 @@ mod ticket;
 mod writer;
 
 pub use config::Config;
+pub use ending::Ending;
 pub use entry::{CLIENT_LEFT, Endpoint, Entry, FEATURES, Holder, Method, Model, ROOM, TELEPHONE, Work};
 pub use log::Log;
 pub use query::{Fields, Filter, Grouping, LAST_USES_MAX, Row, SUMS_MAX, Sum};

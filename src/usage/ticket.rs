@@ -99,6 +99,11 @@ impl Ticket {
         });
     }
 
+    /// As [`ended`].
+    pub fn ended(&self, code: u16) {
+        self.change(|draft| draft.code = Some(code));
+    }
+
     /// As [`held_by`].
     pub fn held_by(&self, holder: Holder) {
         self.change(|draft| draft.held_by(holder));

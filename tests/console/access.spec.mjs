@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { axe, launch, open, server, signIn, until } from './harness.mjs';
+import { axe, launch, open, server, shot, signIn, until } from './harness.mjs';
 
 const PAGES = ['playground', 'live', 'agent', 'keys', 'jobs', 'operations'];
 const SIZES = { wide: { width: 1440, height: 900 }, narrow: { width: 390, height: 844 } };
@@ -43,10 +43,12 @@ for (const scheme of ['light', 'dark']) {
         const { page, context } = await openFor(browser, scheme, viewport);
         await page.goto(server);
         await page.getByLabel(/admin key/i).waitFor();
+        await shot(page, `sign-in-${size}-${scheme}`);
         assert.deepEqual(await findings(page), [], `sign-in, ${size}`);
         await signIn(page);
         for (const name of PAGES) {
           await visit(page, name);
+          await shot(page, `${name}-${size}-${scheme}`, { fullPage: true });
           await page.evaluate(() => document.querySelectorAll('details').forEach((details) => { details.open = true; }));
           assert.deepEqual(await findings(page), [], `${name}, ${size}`);
         }

@@ -130,7 +130,7 @@ test('the agent sees which fields of the form are filled in, and is told when it
     await page.evaluate(async () => {
       const { complete } = await import(new URL('voice/service.js', document.querySelector('script[src$="app.js"]').src));
       const id = document.querySelector('page-agent .facts code').textContent;
-      await complete(id, 'I have filled in your city.', { city: 'London', unknown: 'x', street: 7 });
+      await complete(id, 'I have filled in your city.', { toString: 'x', city: 'London', unknown: 'x', street: 7 });
     });
     await until(page, () => document.querySelector('#visitor-city').value === 'London');
     assert.equal(await form.getByLabel('Street').inputValue(), '');

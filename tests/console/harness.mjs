@@ -6,11 +6,14 @@
 //   SPEECH      the folder with the clips of ./setup
 //   PACKAGES    the folder in which ./setup has installed package-lock.json
 //   CHROMIUM or FIREFOX   the browser's program
+//   SCRATCH     a folder for what specs keep from run to run
 //   SHOTS       optional: a folder for screenshots
 
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import os from 'node:os';
 import path from 'node:path';
 
 const packages = createRequire(path.join(required('PACKAGES'), 'package.json'));
@@ -42,12 +45,18 @@ function required(name) {
  */
 export async function launch({ microphone } = {}) {
   if (isFirefox) {
+    const card = soundCard();
     // Debian's Firefox, by WebDriver BiDi: Playwright's own build is not needed.
-    return playwright.firefox.launch({
+    const browser = await playwright.firefox.launch({
       channel: 'moz-firefox',
       executablePath: process.env.FIREFOX,
-      firefoxUserPrefs: { 'media.navigator.streams.fake': true, 'media.navigator.permission.disabled': true },
+      env: { ...process.env, ...card?.env },
+      firefoxUserPrefs: {
+        'media.navigator.streams.fake': true, 'media.navigator.permission.disabled': true, 'media.autoplay.default': 0,
+      },
     });
+    browser.on('disconnected', () => card?.remove());
+    return browser;
   }
   const args = ['--use-fake-ui-for-media-stream', '--use-fake-device-for-media-stream',
     '--autoplay-policy=no-user-gesture-required'];
@@ -55,6 +64,28 @@ export async function launch({ microphone } = {}) {
   // Chromium refuses to run as root, as CI does, inside its sandbox.
   if (process.getuid() === 0) args.push('--no-sandbox');
   return playwright.chromium.launch({ executablePath: required('CHROMIUM'), args });
+}
+
+/** Whether sound runs in the browser: in Firefox, only where PulseAudio is installed. */
+export const hasSound = !isFirefox || spawnSync('pulseaudio', ['--version']).status === 0;
+
+/** PulseAudio with a card that swallows everything at the speed of hearing: without a card, Firefox runs no sound. */
+function soundCard() {
+  if (!hasSound) return null;
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'sound-'));
+  const socket = path.join(folder, 'native');
+  const env = { ...process.env, PULSE_RUNTIME_PATH: folder, PULSE_STATE_PATH: folder, PULSE_SERVER: '' };
+  const modules = ['module-null-sink', `module-native-protocol-unix socket=${socket} auth-anonymous=1`];
+  // It returns once the card is there.
+  execFileSync('pulseaudio', ['-n', '--daemonize=yes', '--use-pid-file=yes', '--exit-idle-time=-1', '--disable-shm=yes',
+    ...modules.map((module) => `--load=${module}`)], { env, stdio: 'ignore' });
+  return {
+    env: { PULSE_SERVER: `unix:${socket}` },
+    remove() {
+      execFileSync('pulseaudio', ['--kill'], { env, stdio: 'ignore' });
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
 }
 
 /**
@@ -96,11 +127,42 @@ export async function signIn(page, name = '', { secret = adminKey, base = server
 export const until = (page, check, argument) =>
   page.waitForFunction(check, argument, { polling: 'raf', timeout: PATIENCE_MS }).then((handle) => handle.jsonValue());
 
+/**
+ * Gives a page a microphone that is silent until the spec speaks, unlike a file, which plays from the start. To be called
+ * before the page opens its microphone.
+ *
+ * @returns {Promise<(clip: string) => Promise<void>>} plays a clip of ./setup into the microphone, to its end
+ */
+export async function giveVoice(page) {
+  await page.addInitScript(() => {
+    // The empty page before the first one has no devices.
+    if (!navigator.mediaDevices) return;
+    let context;
+    let mouth;
+    navigator.mediaDevices.getUserMedia = async () => {
+      context ??= new AudioContext();
+      mouth ??= context.createMediaStreamDestination();
+      await context.resume();
+      return mouth.stream.clone();
+    };
+    window.speak = async (encoded) => {
+      const bytes = Uint8Array.from(atob(encoded), (sign) => sign.charCodeAt(0));
+      const source = context.createBufferSource();
+      source.buffer = await context.decodeAudioData(bytes.buffer);
+      source.connect(mouth);
+      const ended = new Promise((done) => { source.onended = done; });
+      source.start();
+      await ended;
+    };
+  });
+  return (clip) => page.evaluate((encoded) => window.speak(encoded), readFileSync(speech(clip)).toString('base64'));
+}
+
 /** A picture in SHOTS, if that is set. */
-export async function shot(page, name) {
+export async function shot(page, name, options = {}) {
   if (!process.env.SHOTS) return;
   mkdirSync(process.env.SHOTS, { recursive: true });
-  await page.screenshot({ path: path.join(process.env.SHOTS, `${name}.png`) });
+  await page.screenshot({ path: path.join(process.env.SHOTS, `${name}.png`), ...options });
 }
 
 export function assertNoProblems(problems) {

@@ -1,9 +1,10 @@
 // Live: a microphone, or a file in real time, to the live sockets.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import test, { after, before } from 'node:test';
 
-import { assertNoProblems, launch, open, shot, signIn, speech, until, wordErrors } from './harness.mjs';
+import { assertNoProblems, launch, open, server, shot, signIn, speech, until, wordErrors } from './harness.mjs';
 import { Relay } from './relay.mjs';
 
 const SAID = 'He might even have been made amiable himself.';
@@ -81,6 +82,62 @@ test('a file is streamed in real time, and its end is the end of the stream', as
   const said = (await heard(page)).join(' ');
   assert.ok(wordErrors(SAID, said) <= 1, said);
   assert.equal(await page.locator('.interim').count(), 0);
+  assertNoProblems(problems);
+  await context.close();
+});
+
+/** Two clips of one rate as the two channels of a file. */
+function stereo(left, right) {
+  const [a, b] = [left, right].map((name) => {
+    const wav = readFileSync(speech(name));
+    const at = wav.indexOf('data') + 8;
+    return { rate: wav.readUInt32LE(24), samples: new Int16Array(wav.buffer.slice(wav.byteOffset + at, wav.byteOffset + wav.length - ((wav.length - at) % 2))) };
+  });
+  assert.equal(a.rate, b.rate);
+  const count = Math.max(a.samples.length, b.samples.length);
+  const wav = Buffer.alloc(44 + 4 * count);
+  wav.write('RIFF', 0);
+  wav.writeUInt32LE(wav.length - 8, 4);
+  wav.write('WAVEfmt ', 8);
+  for (const [at, size, value] of [[16, 4, 16], [20, 2, 1], [22, 2, 2], [24, 4, a.rate], [28, 4, 4 * a.rate], [32, 2, 4], [34, 2, 16]]) {
+    wav.writeUIntLE(value, at, size);
+  }
+  wav.write('data', 36);
+  wav.writeUInt32LE(4 * count, 40);
+  for (let index = 0; index < count; index++) {
+    wav.writeInt16LE(a.samples[index] ?? 0, 44 + 4 * index);
+    wav.writeInt16LE(b.samples[index] ?? 0, 46 + 4 * index);
+  }
+  return wav;
+}
+
+test('every parameter of either socket is a control, but for those that describe the page’s own audio', async () => {
+  const { page, problems, context } = await live();
+  const { paths } = await (await fetch(`${server}/openapi.json`)).json();
+  for (const [socket, button] of [['/v1/listen', 'v1: results'], ['/v2/listen', 'v2: turns']]) {
+    await page.getByRole('button', { name: button }).click();
+    await page.evaluate(() => document.querySelectorAll('details').forEach((one) => { one.open = true; }));
+    const listed = paths[socket].get.parameters.filter((one) => ['query', 'header'].includes(one.in)).map(({ name }) => name);
+    assert.ok(listed.length > 5);
+    for (const name of listed.filter((name) => !['encoding', 'sample_rate', 'channels'].includes(name))) {
+      await page.getByLabel(name, { exact: true }).waitFor();
+    }
+  }
+  assertNoProblems(problems);
+  await context.close();
+});
+
+test('the channels of a file are heard apart', async () => {
+  const { page, problems, context } = await live();
+  await page.getByLabel('multichannel', { exact: true }).check();
+  const buffer = stereo('austen_0930.wav', 'austen_0870.wav');
+  await page.locator('#live-file').setInputFiles({ name: 'two.wav', mimeType: 'audio/wav', buffer });
+  await state(page, 'Streaming');
+  await state(page, 'Ended');
+  const first = page.locator('.utterance', { hasText: 'Channel 1' }).locator('.final');
+  const said = (await first.allTextContents()).join(' ').replace('Channel 1', '');
+  assert.ok(wordErrors(SAID, said) <= 2, said);
+  await page.locator('.utterance', { hasText: 'Channel 2' }).first().waitFor();
   assertNoProblems(problems);
   await context.close();
 });

@@ -31,8 +31,12 @@ test('a wrong key is refused, a right one opens the console until sign-out', asy
   await shot(page, 'sign-in');
   for (const wrong of ['org_wrong', key]) {
     await field.fill(wrong);
+    // The message of the first attempt stays until the answer to the second.
+    const answered = page.waitForResponse((response) => response.url().endsWith('/console/session'));
     await field.press('Enter');
+    assert.equal((await answered).status(), 401);
     await page.getByText('This is not a valid admin key.').waitFor();
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
     assert.equal(await field.getAttribute('aria-invalid'), 'true');
   }
   await field.fill(adminKey);
@@ -84,6 +88,26 @@ test('a key is made, shown once, found, used and revoked', async () => {
   await page.getByRole('button', { name: 'Revoked and expired' }).click();
   await page.getByRole('row', { name: /Field team.*Revoked/ }).waitFor();
   assertNoProblems(problems);
+  await context.close();
+});
+
+test('a key that could not be revoked can be revoked again', async () => {
+  const { page, context } = await open(browser);
+  await signIn(page, 'keys');
+  const { key: secret } = await page.evaluate(async () => {
+    const { call } = await import(new URL('api.js', document.querySelector('script[src$="app.js"]').src));
+    return call('POST', '/console/api/keys', { label: 'Twice' });
+  });
+  assert.match(secret, /^org_/);
+  await page.reload();
+  await page.getByRole('row', { name: /Twice/ }).getByRole('button', { name: /Revoke/ }).click();
+  const sure = page.getByRole('dialog').getByRole('button', { name: 'Revoke', exact: true });
+  await page.route('**/console/api/keys/*', (route) => route.fulfill({ status: 503, json: { err_msg: 'Later.' } }));
+  await sure.click();
+  await page.getByRole('alert').getByText('Later.').waitFor();
+  await page.unroute('**/console/api/keys/*');
+  await sure.click();
+  await page.getByText(/is revoked/).waitFor();
   await context.close();
 });
 
@@ -141,7 +165,7 @@ test('operations show figures, models, errors and settings', async () => {
   await until(page, () => /L/.test(document.querySelector('[aria-label="Slots"] .plot-area .plot-path')?.getAttribute('d') ?? ''));
   assert.match(await plot.getByRole('img').getAttribute('aria-label'), /In use: now .*, between/);
   await plot.getByText('Figures').click();
-  assert.ok(await plot.getByRole('row').count() > 1);
+  await plot.getByRole('row').nth(1).waitFor();
   await assertAccessible(page);
   await shot(page, 'operations');
   await page.getByRole('tab', { name: 'Overview' }).focus();
@@ -152,6 +176,47 @@ test('operations show figures, models, errors and settings', async () => {
   await page.getByRole('searchbox', { name: 'Search settings' }).fill('models.model');
   await page.getByRole('row', { name: /models\.model/ }).getByText(/^the (flag|environment variable) /).waitFor();
   await assertAccessible(page);
+  assertNoProblems(problems);
+  await context.close();
+});
+
+test('operations show GPUs where there are some, and say where there are none', async () => {
+  const { page, problems, context } = await open(browser);
+  await signIn(page, 'operations');
+  const gpu = (name) => page.locator('.stat', { has: page.getByText(name, { exact: true }) });
+  await gpu('GPU').getByText('Models run on the CPU').waitFor();
+  assert.equal(await page.getByRole('region', { name: 'GPU memory' }).isVisible(), false);
+  // The server's own answer, as it would be on a machine with two.
+  await page.route('**/console/api/operations?*', async (route) => {
+    const response = await route.fetch();
+    const figures = await response.json();
+    const one = { name: 'NVIDIA H200', used: 0.37, memory_free: 100 * 2 ** 30, memory_total: 140 * 2 ** 30 };
+    figures.gpus = [{ index: 0, ...one }, { index: 1, ...one, used: null }];
+    const { series } = figures.samples;
+    series.gpu_used = series.slots.map(() => 0.37);
+    series.gpu_memory_bytes = series.slots.map(() => 280 * 2 ** 30);
+    series.gpu_memory_free_bytes = series.slots.map(() => 200 * 2 ** 30);
+    await route.fulfill({ response, json: figures });
+  });
+  await page.reload();
+  await gpu('GPU 0').getByText('37 %').waitFor();
+  await gpu('GPU 0').getByText('100 GiB of 140 GiB free').waitFor();
+  await gpu('GPU 1').getByText('–').waitFor();
+  const plot = page.getByRole('region', { name: 'GPU memory', exact: true });
+  await plot.getByText('200 GiB').first().waitFor();
+  await assertAccessible(page);
+  await plot.scrollIntoViewIfNeeded();
+  await shot(page, 'operations-gpu', { fullPage: true });
+  // A driver that does not answer is not a machine without GPUs.
+  await page.unroute('**/console/api/operations?*');
+  await page.route('**/console/api/operations?*', async (route) => {
+    const response = await route.fetch();
+    const figures = await response.json();
+    figures.models[0].device = 'NVIDIA H200, 140 GiB';
+    await route.fulfill({ response, json: { ...figures, gpus: null } });
+  });
+  await page.reload();
+  await gpu('GPU').getByText('Its driver gives no figures').waitFor();
   assertNoProblems(problems);
   await context.close();
 });

@@ -2,7 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import http from 'node:http';
 import os from 'node:os';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
@@ -123,33 +124,6 @@ test('every parameter of the API is a control; what was changed is sent, shared 
   await context.close();
 });
 
-test('the lines in curl, Python and Node run, whatever the file is called', async () => {
-  const { page, problems, context } = await playground();
-  const file = path.join(folder, `it's "a" $HOME \\ talk – 1.wav`);
-  copyFileSync(speech('austen_0930.wav'), file);
-  await chooseFile(page, file);
-  await openGroups(page);
-  await page.getByLabel('search', { exact: true }).fill(`it's "quoted" $(id) \\ end`);
-  await page.getByLabel('punctuate', { exact: true }).selectOption('false');
-  const env = { ...process.env, KEY: key };
-  const code = async (language) => {
-    await page.getByRole('button', { name: language, exact: true }).click();
-    return page.getByRole('region', { name: 'The same request' }).textContent();
-  };
-  const curl = JSON.parse((await run('sh', ['-c', await code('curl')], { cwd: folder, env })).stdout);
-  const { search, alternatives: [{ transcript: expected }] } = curl.results.channels[0];
-  assert.ok(wordErrors(SAID, expected) <= 1, expected);
-  assert.equal(expected, expected.toLowerCase());
-  assert.equal(search[0].query, `it's "quoted" $(id) \\ end`);
-  writeFileSync(path.join(folder, 'request.py'), await code('Python'));
-  assert.equal((await run('python3', ['request.py'], { cwd: folder, env })).stdout.trim(), expected);
-  writeFileSync(path.join(folder, 'request.mjs'), await code('Node'));
-  assert.equal((await run(process.execPath, ['request.mjs'], { cwd: folder, env })).stdout.trim(), expected);
-  assert.match(await code('Rust'), /bearer_auth/);
-  assertNoProblems(problems);
-  await context.close();
-});
-
 test('downloads are what the server itself would write', async () => {
   const { page, problems, context } = await playground();
   await transcribe(page, speech('austen_0870.wav'));
@@ -172,6 +146,25 @@ test('downloads are what the server itself would write', async () => {
   await page.locator('summary', { hasText: 'results' }).click();
   await page.locator('summary', { hasText: 'channels' }).waitFor();
   assertNoProblems(problems);
+  await context.close();
+});
+
+test('the audio at an address is played too', async () => {
+  const host = http.createServer((_, response) => response.end(readFileSync(speech('austen_0930.wav'))));
+  await new Promise((listening) => host.listen(0, '127.0.0.1', listening));
+  const { page, problems, context } = await playground();
+  await page.getByRole('button', { name: 'Address', exact: true }).click();
+  await page.getByLabel('Address of the audio').fill(`http://127.0.0.1:${host.address().port}/talk.wav`);
+  await runButton(page).click();
+  await words(page).first().waitFor();
+  await until(page, () => Number(document.querySelector('[role=slider]').getAttribute('aria-valuemax')) > 3);
+  await words(page).nth(3).click();
+  const start = parseFloat(await words(page).nth(3).getAttribute('title'));
+  await until(page, (wanted) => Math.abs(document.querySelector('audio').currentTime - wanted) < 0.02, start);
+  await page.getByRole('button', { name: 'Play', exact: true }).click();
+  await until(page, () => document.querySelector('audio').ended);
+  assertNoProblems(problems);
+  host.close();
   await context.close();
 });
 

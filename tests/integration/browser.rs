@@ -1,8 +1,8 @@
 //! The console's pages in a real browser: the specs of `tests/console`, each against the built program with a real model.
 //!
 //! `./setup browser` installs Chromium and what drives it. Without them the specs are skipped with a message; with
-//! `TEST_ALL_SDKS` set, as in CI, that is a failure. Firefox is used as well where it is installed. With `SHOTS=FOLDER`
-//! the specs leave screenshots there.
+//! `TEST_ALL_SDKS` set, as in CI, that is a failure. Firefox is used as well where it is installed, with sound where
+//! PulseAudio is. With `SHOTS=FOLDER` the specs leave screenshots there.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -47,7 +47,7 @@ impl Browser {
         Self::chromium()?;
         let found = installed(&FIREFOX);
         if found.is_none() {
-            eprintln!("skipped: there is no Firefox (on Debian: apt-get install firefox-esr)");
+            eprintln!("skipped: there is no Firefox (on Debian: apt-get install firefox-esr pulseaudio)");
         }
         found.map(Self::Firefox)
     }
@@ -94,6 +94,7 @@ pub async fn spec(name: &str, browser: Option<Browser>, settings: &[(&str, &str)
         .env("SPEECH", cache("speech"))
         .env("PACKAGES", packages())
         .env("SDKS", cache("sdks"))
+        .env("SCRATCH", env!("CARGO_TARGET_TMPDIR"))
         .stderr(Stdio::piped())
         .kill_on_drop(true);
     match &browser {
@@ -107,12 +108,17 @@ pub async fn spec(name: &str, browser: Option<Browser>, settings: &[(&str, &str)
 
 #[tokio::test]
 async fn the_playground_transcribes_and_shows_what_was_said() {
-    spec("playground", Browser::chromium(), &[]).await;
+    spec("playground", Browser::chromium(), &[("VERBATIM_FETCH_ALLOW", "127.0.0.1")]).await;
 }
 
 #[tokio::test]
 async fn the_playground_shows_an_hour_and_is_used_by_the_keyboard() {
     spec("playground-hour", Browser::chromium(), &[]).await;
+}
+
+#[tokio::test]
+async fn the_lines_of_the_playground_run_as_they_are() {
+    spec("playground-code", Browser::chromium(), &[("VERBATIM_FETCH_ALLOW", "127.0.0.1")]).await;
 }
 
 #[tokio::test]

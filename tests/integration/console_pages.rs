@@ -10,6 +10,11 @@ async fn the_agent_talks_and_sees_the_visitors_page() {
 }
 
 #[tokio::test]
+async fn the_agent_falls_silent_when_the_visitor_speaks() {
+    spec("agent-interrupt", Browser::chromium(), &[]).await;
+}
+
+#[tokio::test]
 async fn a_chat_model_fills_in_the_visitors_form() {
     let fill_in = tool("fill_in", r#"{"city":"Bath","password":"x"}"#);
     let turns = [Turn::Events(vec![fill_in]), Turn::Events(vec![text("Your city is filled in.")])];
@@ -46,4 +51,5 @@ async fn pages_are_for_keyboards_and_screen_readers_too() {
 #[tokio::test]
 async fn firefox_opens_all_pages_and_talks() {
     spec("firefox-pages", Browser::firefox(), &[]).await;
+    spec("agent-interrupt", Browser::firefox(), &[]).await;
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use verbatim::engine::{
-    Class, Condition, Config, DecodingOptions, Engine, Error, LanguageChoice, SpeechModel, Task, TenantId,
-    Window,
+    Class, Condition, Config, DecodingOptions, Engine, Error, LanguageChoice, Progress, SpeechModel, Task,
+    TenantId, Window,
 };
 use verbatim::patience::Deadline;
 
@@ -320,6 +320,27 @@ async fn a_call_that_hangs_fails_what_waits_and_what_comes_until_it_is_back() {
         tokio::task::yield_now().await;
     }
     assert_eq!(text(&engine, window(3, 1)).await.expect("accepted"), " word3");
+}
+
+#[tokio::test]
+async fn a_call_that_takes_long_and_goes_on_fails_nothing() {
+    let (open, gate) = mpsc::channel();
+    let config = Config { stall_seconds: 0.2, ..Config::default() };
+    let progress = Progress::default();
+    let script = Script { gate: Some(gate), progress: progress.clone(), ..Script::default() };
+    let (engine, _) = start_with(&config, 1, script);
+    let slow = {
+        let engine = engine.clone();
+        tokio::spawn(async move { text(&engine, window(1, 1)).await })
+    };
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) {
+        progress.step();
+        assert_eq!(engine.condition(), Condition::Working);
+        tokio::task::yield_now().await;
+    }
+    drop(open);
+    assert_eq!(slow.await.expect("no panic").expect("accepted"), " word1");
 }
 
 #[tokio::test]

@@ -8,6 +8,12 @@ use std::path::Path;
 use proptest::prelude::*;
 use verbatim::api::parameters::{LIVE_TABLE, TABLE};
 
+/// So many cases of each property, or `PROPTEST_CASES`, for a long run.
+fn cases(usual: u32) -> ProptestConfig {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig { cases: asked.unwrap_or(usual), failure_persistence: None, ..ProptestConfig::default() }
+}
+
 /// A query of known names with values likely and unlikely.
 fn query() -> impl Strategy<Value = String> {
     let names: Vec<&str> = TABLE
@@ -41,7 +47,7 @@ fn json() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(4000))]
 
     #[test]
     fn any_query_is_answered(query in query(), noise in any::<Vec<u8>>()) {
@@ -155,7 +161,7 @@ fn message() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn any_form_is_answered(form in form(), noise in any::<Vec<u8>>(), at in any::<proptest::sample::Index>()) {
@@ -199,7 +205,7 @@ fn files() -> Vec<Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(600))]
 
     #[test]
     fn any_file_is_answered(

@@ -15,6 +15,8 @@ use crate::socket::{Said, Socket};
 use crate::tones::{Listener, Script, bytes, utter};
 
 const WORD_SECONDS: f64 = 0.15;
+/// Pings for the results of a piece, which need a few; some pieces have none.
+const ROUNDS: usize = 20;
 const SETTINGS: [(&str, char); 5] = [
     ("redact=numbers", 'n'),
     ("redact=true&redact_mode=label", 'n'),
@@ -48,16 +50,22 @@ fn audio(from: usize, to: usize) -> Vec<u8> {
     bytes(&utter(&words))
 }
 
-/// Sends it piece by piece, each once the previous one is answered; returns all answers.
+/// Sends it piece by piece, each after the results of the previous one, if it has any; adds all answers to `into`.
 async fn send(socket: &mut Socket, audio: &[u8], into: &mut Vec<Value>) {
     for piece in audio.chunks(3200) {
         socket.audio(piece).await;
-        socket.frame(0x89, b"?").await;
-        loop {
-            match socket.said().await {
-                Said::Message(message) => into.push(message),
-                Said::Pong(_) => break,
-                other => panic!("{other:?}"),
+        let before = into.len();
+        for _ in 0..ROUNDS {
+            socket.frame(0x89, b"?").await;
+            loop {
+                match socket.said().await {
+                    Said::Message(message) => into.push(message),
+                    Said::Pong(_) => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+            if into.len() > before {
+                break;
             }
         }
     }

@@ -14,10 +14,10 @@ use crate::live_audio::wave;
 use crate::server::{FAILS, Setup, TERMS, TestServer, client};
 
 const TRANSCRIPTIONS: &str = "/v1/audio/transcriptions";
-const BOUNDARY: &str = "a-boundary";
+pub const BOUNDARY: &str = "a-boundary";
 
 /// A WAV file in which the model hears `Number N.`, N below 30 000, in each second.
-fn file(number: i16, seconds: f64) -> Vec<u8> {
+pub fn file(number: i16, seconds: f64) -> Vec<u8> {
     let mut samples = vec![0; (seconds * 16_000.0) as usize];
     samples.iter_mut().step_by(16_000).for_each(|sample| *sample = number);
     wave(16_000, u32::try_from(samples.len() * 2).expect("small"), &samples)

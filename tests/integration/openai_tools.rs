@@ -117,6 +117,11 @@ async fn vercels_sdk_works_with_another_address_and_key() {
     let segments = told["segments"].as_array().expect("a list");
     assert!(!segments.is_empty() && segments.iter().all(|segment| segment["text"].is_string()), "{told}");
     assert_eq!(told["mediaType"], "audio/mpeg", "{told}");
+    // Over `/v1/realtime`, with the key as a subprotocol.
+    for part in ["text", "deltas"] {
+        let streamed = told["streamed"][part].as_str().expect("text");
+        assert!(word_errors(TEXT, streamed.trim()) <= 3, "{told}");
+    }
     let spoken = told["spoken"].as_str().expect("text");
     assert!(word_errors(TEXT, spoken.trim()) <= 3, "{told}");
 }

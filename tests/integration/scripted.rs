@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use verbatim::audio::Pcm;
 use verbatim::engine::{
-    Alignment, Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, SlotId, SpeechModel, StepOutcome,
+    Alignment, Attempt, EncodeRequest, Error, Hypothesis, ModelInfo, Progress, SlotId, SpeechModel,
+    StepOutcome,
 };
 use verbatim::transcript::{DetectedLanguage, Segment, Word};
 
@@ -45,6 +46,8 @@ pub struct Script {
     pub fails_on: Option<u16>,
     /// Encoding waits for one message on this channel.
     pub gate: Option<Receiver<()>>,
+    /// Counted on by the test while it does.
+    pub progress: Progress,
     /// So does each step.
     pub step_gate: Option<Receiver<()>>,
     /// So does each alignment.
@@ -137,6 +140,10 @@ impl Alignment for ScriptedAlignment {
 impl SpeechModel for ScriptedModel {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn progress(&self) -> Progress {
+        self.script.progress.clone()
     }
 
     fn encode(&mut self, requests: &[EncodeRequest]) -> Result<(), Error> {

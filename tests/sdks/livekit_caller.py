@@ -2,7 +2,8 @@
 
 Told what to do by lines of JSON: {"speak": FILE} (16-bit mono WAV), {"type": TEXT}, {"save": FILE},
 {"leave": true}. Tells what happens by lines of JSON: {"event": ...}. All that it hears of the agent is kept,
-and saved as WAV on demand; "heard" says for every tenth of a second how loud it was.
+and saved as WAV on demand; "heard" says for every tenth of a second how loud it was. A "line" of the talk comes when it is
+whole, and its "words" as they come.
 """
 
 import array
@@ -87,7 +88,13 @@ async def main() -> None:
         tell("disconnected", reason=rtc.DisconnectReason.Name(reason))
 
     async def line(reader, identity):
-        text = await reader.read_all()
+        text = ""
+        try:
+            async for chunk in reader:
+                text += chunk
+                tell("words", identity=identity, text=text, attributes=dict(reader.info.attributes or {}))
+        except rtc.StreamError:
+            return
         tell("line", identity=identity, text=text, attributes=dict(reader.info.attributes or {}))
 
     room.register_text_stream_handler("lk.transcription", lambda reader, identity: keep(line(reader, identity)))

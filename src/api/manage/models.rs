@@ -14,6 +14,7 @@ use crate::api::speak;
 use crate::http::{Failure, Request, Response, json};
 use crate::keys::Permission;
 use crate::registry::Status;
+use crate::speech::Speech;
 
 /// Models by what they do.
 #[derive(Serialize)]
@@ -28,19 +29,19 @@ struct VoiceModel {
     name: String,
     canonical_name: String,
     architecture: &'static str,
-    languages: [&'static str; 1],
+    /// Empty if it speaks any.
+    languages: Vec<&'static str>,
     version: &'static str,
     uuid: Uuid,
 }
 
 impl VoiceModel {
-    /// The voices speak English.
-    fn of(name: &str, architecture: &'static str) -> Self {
+    fn of(name: &str, speech: &Speech) -> Self {
         Self {
             name: name.to_owned(),
             canonical_name: name.to_owned(),
-            architecture,
-            languages: ["en"],
+            architecture: speech.kind_of(name),
+            languages: speech.language(name).into_iter().collect(),
             version: env!("CARGO_PKG_VERSION"),
             uuid: speak::uuid(name),
         }
@@ -80,7 +81,7 @@ impl Model {
 /// The wire format's list of models.
 pub(in crate::api) fn models(services: &Services) -> Models {
     let speech = &services.speech;
-    let tts = speech.voices().into_iter().map(|name| VoiceModel::of(name, speech.kind())).collect();
+    let tts = speech.voices().into_iter().map(|name| VoiceModel::of(name, speech)).collect();
     Models { stt: services.models.statuses().iter().map(Model::of).collect(), tts }
 }
 

@@ -24,6 +24,7 @@ use crate::http::{Failure, Response, streamed};
 use crate::patience::by;
 use crate::telemetry::metrics;
 use crate::transcript::Segment;
+use crate::usage::Ending;
 use crate::voices::Voice;
 
 const EVENTS: &str = "text/event-stream; charset=utf-8";
@@ -50,19 +51,21 @@ pub async fn stream(
     admitted.log(engine.model());
     // Bounded by the text of one file.
     let (sender, receiver) = unbounded_channel();
+    let mut ending = Ending::of_current();
     let work = async move {
         let _held = (origin, active);
         let recognised =
             AssertUnwindSafe(recognise(&services, &asked, (&wanted, &voices), admitted, &sender));
         let result = recognised.catch_unwind().await;
         let result = result.unwrap_or_else(|_| Err(Failure::internal("the transcription panicked")));
-        if let Err(failure) = result {
-            tracing::info!(
-                status = failure.status().as_u16(),
-                code = failure.code(),
-                "a stream of events failed"
-            );
-            send(&sender, &body(&failure, None));
+        match result {
+            Ok(()) => ending.complete(),
+            Err(failure) => {
+                let status = failure.status().as_u16();
+                tracing::info!(status, code = failure.code(), "a stream of events failed");
+                send(&sender, &body(&failure, None));
+                ending.broke_off(status);
+            }
         }
     };
     Ok(streamed(EVENTS, pieces(receiver, work.boxed())))

@@ -68,9 +68,11 @@ pub(in crate::api) async fn speech(services: Arc<Services>, request: Request) ->
     }
     let voice = voice_of(&services, Some(&asked.voice))?.ok_or_else(|| {
         let voices = services.speech.voices().join(", ");
+        let reason = services.speech.unread(&asked.voice).map(|reason| format!("{reason} "));
+        let reason = reason.unwrap_or_default();
         invalid(
             "voice",
-            format!("Invalid voice. Use one of OpenAI's names, such as alloy, or one of: {voices}."),
+            format!("Invalid voice. {reason}Use one of OpenAI's names, such as alloy, or one of: {voices}."),
         )
     })?;
     // The voice has no tokens; a recogniser of the same languages counts them alike.

@@ -5,9 +5,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use http_body_util::{BodyExt as _, StreamBody};
-use hyper::HeaderMap;
 use hyper::body::Frame;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use uuid::Uuid;
 
 use super::super::readiness::Active;
@@ -15,9 +15,9 @@ use super::super::services::Services;
 use crate::http::{Failure, Response};
 use crate::share::Turn;
 use crate::speech::encode::{self, Encoder, Format};
-use crate::speech::{Manner, Utterance, VOICE_RATE};
+use crate::speech::{Manner, SayError, Utterance, VOICE_RATE};
 use crate::telemetry::metrics;
-use crate::usage::{self, Work};
+use crate::usage::{self, Ending, Work};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -59,7 +59,11 @@ pub async fn begin(services: &Services, order: Order) -> Result<(Speaking, Heade
     let (begun, active) = (Instant::now(), services.activity.begin());
     let manner = Manner { voice: Some(voice.clone()), speed };
     let mut utterance = services.speech.begin(tenant, &text, manner)?;
-    let first = first(&mut utterance).await?;
+    let mut first = first(&mut utterance).await?;
+    // A file that says how long it is waits for the whole of a short text.
+    while format.has_length() && utterance.is_last_piece() && !utterance.is_over() {
+        first.extend(utterance.next().await.transpose()?.unwrap_or_default());
+    }
     metrics::TTS_FIRST_AUDIO.with(&[("surface", "request")]).record(begun.elapsed().as_secs_f64());
     let whole = utterance.is_over().then_some(first.len());
     let encoder = Encoder::new(format, whole).map_err(Failure::internal)?;
@@ -70,9 +74,14 @@ pub async fn begin(services: &Services, order: Order) -> Result<(Speaking, Heade
         (DG_MODEL_UUID, value(&uuid(&voice).to_string())),
         (DG_MODEL_NAME, value(&voice)),
     ]);
-    let samples = 0;
-    let speaking =
-        Speaking { utterance, next: Some(first), encoder: Some(encoder), samples, _active: active };
+    let speaking = Speaking {
+        utterance,
+        next: Some(first),
+        encoder: Some(encoder),
+        samples: 0,
+        ending: Ending::of_current(),
+        _active: active,
+    };
     Ok((speaking, headers))
 }
 
@@ -135,6 +144,7 @@ pub struct Speaking {
     encoder: Option<Encoder>,
     /// Spoken so far, at [`VOICE_RATE`].
     samples: u64,
+    ending: Ending,
     _active: Active,
 }
 
@@ -161,6 +171,16 @@ impl Speaking {
     /// # Errors
     /// The speech broke off.
     pub async fn bytes(&mut self) -> Result<Option<Vec<u8>>, BoxError> {
+        let bytes = self.encode_next().await;
+        match &bytes {
+            Ok(_) if self.encoder.is_some() => {}
+            Ok(_) => self.ending.complete(),
+            Err(error) => self.ending.broke_off(status_of(&**error)),
+        }
+        bytes
+    }
+
+    async fn encode_next(&mut self) -> Result<Option<Vec<u8>>, BoxError> {
         while let Some(encoder) = self.encoder.take() {
             let samples = match self.next.take() {
                 Some(samples) => Some(samples),
@@ -176,6 +196,12 @@ impl Speaking {
         }
         Ok(None)
     }
+}
+
+/// The status of an answer that ends so before it has begun.
+fn status_of(error: &(dyn std::error::Error + Send + Sync + 'static)) -> u16 {
+    let failure = error.downcast_ref::<SayError>().copied().map(Failure::from);
+    failure.map_or(StatusCode::INTERNAL_SERVER_ERROR, |failure| failure.status()).as_u16()
 }
 
 /// Encodes `samples`, or ends the stream. Some codecs take a good part of real time, so none runs on a task's thread,

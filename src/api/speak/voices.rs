@@ -27,7 +27,13 @@ pub fn voice_of(services: &Services, name: Option<&str>) -> Result<Option<String
 /// # Errors
 /// 400 if no installed voice has that name; 501 without voices.
 pub fn voice(services: &Services, name: Option<&str>) -> Result<String, Failure> {
-    let message = "Bad Request: No such model/version combination found.";
-    voice_of(services, name)?
-        .ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message).because("no such voice"))
+    let refuse = || {
+        let message = "Bad Request: No such model/version combination found.";
+        let message = match name.and_then(|name| services.speech.unread(name)) {
+            Some(reason) => format!("{message} The voice is installed. {reason}"),
+            None => message.to_owned(),
+        };
+        Failure::new(StatusCode::BAD_REQUEST, "Bad Request", message).because("no such voice")
+    };
+    voice_of(services, name)?.ok_or_else(refuse)
 }

@@ -96,7 +96,7 @@ function missing() {
 }
 
 function show(session) {
-  if (session && session.assets && !build.includes(session.assets) && !build.endsWith("/dev/")) {
+  if (session && !build.includes(session.assets)) {
     // Another version of the program answers: its pages belong to it.
     location.reload();
     return;

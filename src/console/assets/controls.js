@@ -1,4 +1,4 @@
-// Controls that several pages use: notes that pass, the switch of colours, copying, dialogs.
+// Controls that several pages use: notes that pass, the switch of colours, copying, cells of tables, dialogs.
 
 import { element, icon, replace } from "./elements.js";
 import { text } from "./text.js";
@@ -72,6 +72,11 @@ export function copyButton(content, label = text.copy) {
       notify(text.failed, "bad");
     }
   } }, icon("copy"), words);
+}
+
+/** A cell of a table that becomes a list of cards on a phone; there `name` stands before it. */
+export function cell(name, properties, ...children) {
+  return element("td", { role: "cell", ...properties, dataset: { name } }, element("div", {}, children));
 }
 
 /**

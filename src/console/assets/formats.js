@@ -18,6 +18,7 @@ export function ago(time, now = Date.now()) {
 export const date = (time) => dateTime.format(new Date(time));
 export const timeOfDay = (time) => clock.format(new Date(time));
 export const number = (value) => (Math.abs(value) >= 100 ? whole : short).format(value);
+export const percent = (part) => `${number(part * 100)} %`;
 
 /** Seconds as “1 h 5 min”, “42 s” or “0.4 s”. */
 export function duration(seconds) {

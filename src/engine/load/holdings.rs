@@ -6,11 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::cost::{Costs, Reading, Throughput, Work};
-use super::promises::Promises;
 use crate::engine::error::Error;
 use crate::engine::model::{MODELS_MAX, ModelId};
 use crate::engine::window::TenantId;
-use crate::share::{Refused, Tenants};
+use crate::share::{Promises, Refused, Tenants};
 
 /// Bounds of `Retry-After`, in seconds.
 pub const RETRY_AFTER: RangeInclusive<f64> = 1.0..=120.0;
@@ -84,7 +83,7 @@ impl Account {
             held: Work::default(),
             expected: Work::default(),
             requests: 0,
-            promises: Promises::new(),
+            promises: Promises::default(),
             done: 0.0,
         }
     }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Dice, among, roll};
 use crate::jobs::capacity::{Bounds, Usage};
 use crate::jobs::spool::{Audio, Spool, Unread};
-use crate::jobs::store::{Acceptance, Answer, Attempt, Census, Stamp, Submission};
+use crate::jobs::store::{Acceptance, Announcement, Answer, Attempt, Census, Stamp, Submission};
 use crate::jobs::{Delivery, Error, Finished, Job, JobId, Next, Order, Phase, Run, Sqlite, State, Store};
 
 /// The part of all calls that fail without effect, and the part that fail after taking effect.
@@ -242,6 +242,15 @@ impl Store for FaultyStore {
             return Box::pin(async { Ok(Acceptance::Taken) });
         }
         call!(self, accept(order, sha256, bounds))
+    }
+
+    fn announce(
+        &self,
+        announcement: Announcement,
+        now: SystemTime,
+        bounds: Bounds,
+    ) -> Answer<'_, Acceptance> {
+        call!(self, announce(announcement, now, bounds))
     }
 
     fn held(&self, tenant: u64) -> Answer<'_, Usage> {

@@ -62,7 +62,7 @@ impl Sqlite {
 fn prepare(path: &Path) -> Result<Sqlite, Error> {
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
+    state::log_ahead(&connection, BUSY_TIMEOUT)?;
     connection.pragma_update(None, "synchronous", "full")?;
     // Deleted rows are overwritten: results hold people's words.
     connection.pragma_update(None, "secure_delete", true)?;

@@ -15,7 +15,7 @@ use super::tokenizer::Tokenizer;
 use super::{Slot, Whisper, prompt_tokens, prompt_tokens_max};
 use crate::cpu::{Instructions, Level, Threads};
 use crate::cuda::{self, DeviceMemory, StageTimes};
-use crate::engine::{ModelInfo, TokenCount};
+use crate::engine::{ModelInfo, Progress, TokenCount};
 use crate::models::weights::{self, Dimensions, Shape};
 use crate::models::{
     AudioCacheType, AudioContext, ComputeType, Config, Error, SYNTHETIC, devices, footprint,
@@ -57,6 +57,8 @@ struct Plan {
     is_fp8: bool,
     /// Threads on the CPU.
     threads: usize,
+    /// Of what they compute.
+    progress: Progress,
     /// (layer, head), by layer.
     alignment_heads: Vec<(usize, usize)>,
     stage_times: Option<StageTimes>,
@@ -139,18 +141,19 @@ impl Hardware {
             no_speech: tokenizer.special.no_speech,
             text_positions: text_positions as usize,
         };
-        let threads = plan.threads;
+        let progress = plan.progress.clone();
+        let threads = || Threads::new(plan.threads).reporting(move || progress.step());
         Ok(match self {
             Self::Cpu => {
-                let numbers = plan.numbers();
+                let (numbers, threads) = (plan.numbers(), threads());
                 let Plan { slots, alignment_heads, stage_times, .. } = plan;
-                let threads = Threads::new(threads);
                 let placement = host::Placement { slots, numbers, threads, alignment_heads };
                 Box::new(HostBackend::new(weights, placement, sampler(rules))?.timed_by(stage_times))
             }
             Self::Torch(torch_device) => {
+                let threads = threads();
                 let placement = plan.on_torch(torch_device);
-                Box::new(TorchBackend::new(weights, placement, Threads::new(threads), sampler(rules))?)
+                Box::new(TorchBackend::new(weights, placement, threads, sampler(rules))?)
             }
             Self::Kernels(Accelerator { torch_device, device, .. }) => {
                 let stage_times = plan.stage_times.clone();
@@ -273,7 +276,16 @@ impl Whisper {
         let rules = Rules::new(&tokenizer, generation.suppressed, generation.suppressed_first);
         let slots = info.slots;
         let stage_times = config.stage_times.clone();
-        let plan = Plan { slots, compute_type, is_fp8, threads, alignment_heads, stage_times };
+        let progress = Progress::default();
+        let plan = Plan {
+            slots,
+            compute_type,
+            is_fp8,
+            threads,
+            progress: progress.clone(),
+            alignment_heads,
+            stage_times,
+        };
         let backend = hardware.place(weights, plan, &tokenizer, rules)?;
         Ok(Self {
             full_context: match config.audio_context {
@@ -287,6 +299,7 @@ impl Whisper {
             text_positions: text_positions as usize,
             lengths: None,
             biases: Vec::new(),
+            progress,
             info,
             tokenizer,
         })

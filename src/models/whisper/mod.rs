@@ -33,8 +33,8 @@ use self::tokenizer::{TokenId, Tokenizer};
 use super::Error;
 use crate::audio::Pcm;
 use crate::engine::{
-    self, Alignment, Attempt, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
-    StepOutcome, Task, Term, WINDOW_SAMPLES,
+    self, Alignment, Attempt, EncodeRequest, Hypothesis, LanguageChoice, ModelInfo, Progress, SlotId,
+    SpeechModel, StepOutcome, Task, Term, WINDOW_SAMPLES,
 };
 use crate::transcript::{self, DetectedLanguage};
 
@@ -53,6 +53,7 @@ pub struct Whisper {
     sequences: Sequences,
     /// Biases of requests in progress: the windows of a request share its terms.
     biases: Vec<(Weak<[Term]>, Arc<Bias>)>,
+    progress: Progress,
 }
 
 /// A window is believed to be in another language than expected from this probability on.
@@ -359,6 +360,10 @@ impl Whisper {
 impl SpeechModel for Whisper {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn progress(&self) -> Progress {
+        self.progress.clone()
     }
 
     fn encode(&mut self, requests: &[EncodeRequest]) -> Result<(), engine::Error> {

@@ -1,29 +1,25 @@
-//! Data beside the audio: lines of the talk in the form that LiveKit's user interfaces read (text streams on
-//! `lk.transcription`), text that they send (`lk.chat`), telephone keys, and the messages of
-//! [`super::super::message`] on the topic `verbatim`.
+//! Data beside the audio: text that LiveKit's user interfaces send (`lk.chat`), telephone keys, and the messages of
+//! [`super::super::message`] on the topic `verbatim`. The lines of the talk are in [`super::transcription`].
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 use prost::Message as _;
 use serde_json::Value;
-use uuid::Uuid;
 
-use super::protocol::{Chunk, Data, DataPacket, Header, Text, Trailer, User};
-use crate::clock::now;
+use super::protocol::{Data, DataPacket, User};
 use crate::room::message::Said;
 use crate::room::seat::is_key;
 
 /// The topic of the room's messages, in both directions.
 pub const TOPIC: &str = "verbatim";
 const CHAT: &str = "lk.chat";
-const TRANSCRIPTION: &str = "lk.transcription";
 /// Longest typed text, in bytes.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 /// Text streams open at the same time.
 const STREAMS_MAX: usize = 16;
 /// Bytes per message of a data channel: all browsers support 16 KiB.
-const CHUNK_BYTES: usize = 15_000;
+pub const CHUNK_BYTES: usize = 15_000;
 
 /// Packs a message of the room.
 pub fn message(text: &str) -> Vec<u8> {
@@ -31,34 +27,8 @@ pub fn message(text: &str) -> Vec<u8> {
     packet("", Data::User(user))
 }
 
-/// One line of the talk, said by `identity` on the track `track`. Both are empty for the agent without a track.
-pub fn line(text: &str, identity: &str, track: &str) -> Vec<Vec<u8>> {
-    let stream_id = Uuid::new_v4().to_string();
-    let mut attributes = HashMap::from([
-        ("lk.segment_id".to_owned(), stream_id.clone()),
-        ("lk.transcription_final".to_owned(), "true".to_owned()),
-    ]);
-    if !track.is_empty() {
-        attributes.insert("lk.transcribed_track_id".to_owned(), track.to_owned());
-    }
-    let header = Header {
-        stream_id: stream_id.clone(),
-        timestamp: i64::try_from(now()).unwrap_or_default(),
-        topic: TRANSCRIPTION.into(),
-        mime_type: "text/plain".into(),
-        total_length: Some(text.len() as u64),
-        attributes,
-        text: Some(Text {}),
-    };
-    let chunks = (0..).zip(text.as_bytes().chunks(CHUNK_BYTES)).map(|(chunk_index, content)| {
-        Data::Chunk(Chunk { stream_id: stream_id.clone(), chunk_index, content: content.to_vec() })
-    });
-    let parts = std::iter::once(Data::Header(header)).chain(chunks);
-    let trailer = Data::Trailer(Trailer { stream_id: stream_id.clone() });
-    parts.chain([trailer]).map(|data| packet(identity, data)).collect()
-}
-
-fn packet(identity: &str, value: Data) -> Vec<u8> {
+/// A packet of a participant; an empty `identity` is the sender's own.
+pub fn packet(identity: &str, value: Data) -> Vec<u8> {
     DataPacket { participant_identity: identity.to_owned(), value: Some(value) }.encode_to_vec()
 }
 
@@ -106,11 +76,12 @@ impl Inbox {
 pub enum Meaning {
     /// The agent's state: `listening`, `thinking` or `speaking`.
     State(String),
-    /// A line of the talk.
-    Line {
-        is_agent: bool,
-        text: String,
-    },
+    /// The agent begins a sentence.
+    Sentence(String),
+    /// The agent has said all of its line.
+    Said,
+    /// The part of the agent's line that was heard before it was interrupted.
+    Cut(String),
     Other,
 }
 
@@ -119,8 +90,15 @@ pub fn meaning(message: &str) -> Meaning {
     let text = |name: &str| message.get(name).and_then(Value::as_str);
     match (text("type"), text("state"), text("content")) {
         (Some("AgentState"), Some(state), _) => Meaning::State(state.to_owned()),
-        (Some("ConversationText"), _, Some(content)) => {
-            Meaning::Line { is_agent: text("role") == Some("assistant"), text: content.to_owned() }
+        // A line is over when the next one is thought of, if nothing else told.
+        (Some("AgentAudioDone" | "AgentThinking"), ..) => Meaning::Said,
+        (Some("ConversationText"), _, Some(content)) if text("role") == Some("assistant") => {
+            // An event of the session, which says whether the line was interrupted.
+            if message.get("interrupted").is_some_and(|interrupted| *interrupted == true) {
+                Meaning::Cut(content.to_owned())
+            } else {
+                Meaning::Sentence(content.to_owned())
+            }
         }
         _ => Meaning::Other,
     }
@@ -128,15 +106,20 @@ pub fn meaning(message: &str) -> Meaning {
 
 #[cfg(test)]
 mod tests {
+    use super::super::protocol::{Chunk, Header, Trailer};
     use super::*;
 
     fn chat(text: &str) -> Vec<Vec<u8>> {
         let id = "s".to_owned();
         let header = Header { stream_id: id.clone(), topic: CHAT.into(), ..Header::default() };
         let chunk = Chunk { stream_id: id.clone(), content: text.into(), ..Chunk::default() };
-        [Data::Header(header), Data::Chunk(chunk), Data::Trailer(Trailer { stream_id: id })]
-            .map(|data| packet("ann", data))
-            .into()
+        [
+            Data::Header(header),
+            Data::Chunk(chunk),
+            Data::Trailer(Trailer { stream_id: id, ..Trailer::default() }),
+        ]
+        .map(|data| packet("ann", data))
+        .into()
     }
 
     #[test]
@@ -161,16 +144,5 @@ mod tests {
             |digit: &str| packet("tel", Data::Dtmf(super::super::protocol::Dtmf { digit: digit.into() }));
         assert_eq!(inbox.take(dtmf("#")), Some(("tel".to_owned(), Said::Digit('#'))));
         assert!(inbox.take(dtmf("x")).is_none());
-    }
-
-    #[test]
-    fn a_line_is_a_stream_of_text_that_says_whose_it_is() {
-        let packets = line(&"é".repeat(CHUNK_BYTES), "ann", "TR_1");
-        assert_eq!(packets.len(), 4);
-        let first = DataPacket::decode(Bytes::from(packets[0].clone())).unwrap();
-        assert_eq!(first.participant_identity, "ann");
-        let Some(Data::Header(header)) = first.value else { panic!("a header") };
-        assert_eq!((header.topic.as_str(), header.total_length), (TRANSCRIPTION, Some(30_000)));
-        assert_eq!(header.attributes["lk.transcribed_track_id"], "TR_1");
     }
 }

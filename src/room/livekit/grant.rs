@@ -34,18 +34,23 @@ struct Claims<'a> {
 struct Video<'a> {
     #[serde(skip_serializing_if = "is_not")]
     agent: bool,
-    #[serde(skip_serializing_if = "is_not")]
-    can_publish: bool,
-    #[serde(skip_serializing_if = "is_not")]
-    can_publish_data: bool,
+    /// None means yes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    can_publish: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    can_publish_data: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     can_publish_sources: Option<[&'static str; 1]>,
     #[serde(skip_serializing_if = "is_not")]
     can_subscribe: bool,
     #[serde(skip_serializing_if = "is_not")]
     can_update_own_metadata: bool,
+    #[serde(skip_serializing_if = "is_not")]
+    hidden: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     room: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_not")]
+    room_admin: bool,
     #[serde(skip_serializing_if = "is_not")]
     room_create: bool,
     #[serde(skip_serializing_if = "is_not")]
@@ -80,10 +85,24 @@ impl Account {
         let video = Video {
             room_join: true,
             room: Some(room),
-            can_publish: true,
+            can_publish: Some(true),
             can_publish_sources: Some(["microphone"]),
             can_subscribe: true,
-            can_publish_data: true,
+            can_publish_data: Some(true),
+            ..Video::default()
+        };
+        self.sign(Some(identity), Some("standard"), now, seconds, video)
+    }
+
+    /// The token of someone who listens in: the others do not see them.
+    pub fn observer(&self, room: &str, identity: &str, now: u64, seconds: u64) -> String {
+        let video = Video {
+            room_join: true,
+            room: Some(room),
+            can_publish: Some(false),
+            can_publish_data: Some(false),
+            can_subscribe: true,
+            hidden: true,
             ..Video::default()
         };
         self.sign(Some(identity), Some("standard"), now, seconds, video)
@@ -95,13 +114,29 @@ impl Account {
             room_join: true,
             room: Some(room),
             agent: true,
-            can_publish: true,
+            can_publish: Some(true),
             can_subscribe: true,
-            can_publish_data: true,
+            can_publish_data: Some(true),
             can_update_own_metadata: true,
             ..Video::default()
         };
         self.sign(Some(identity), Some("agent"), now, JOIN_SECONDS, video)
+    }
+
+    /// A token to take agents' jobs.
+    pub fn worker(&self, now: u64) -> String {
+        self.sign(None, None, now, CALL_SECONDS, Video { agent: true, ..Video::default() })
+    }
+
+    /// A token to look into one room.
+    pub fn admin(&self, room: &str, now: u64) -> String {
+        self.sign(
+            None,
+            None,
+            now,
+            CALL_SECONDS,
+            Video { room: Some(room), room_admin: true, ..Video::default() },
+        )
     }
 
     /// A token to create, find and delete rooms.
@@ -135,6 +170,14 @@ mod tests {
         for right in ["roomCreate", "roomAdmin", "canUpdateOwnMetadata", "agent"] {
             assert!(caller["video"][right].is_null(), "{right}");
         }
+        let observer = claims(&account.observer("sts-1", "observer-1", 1000, 900));
+        assert_eq!(
+            observer["video"],
+            json!({
+                "roomJoin": true, "room": "sts-1", "hidden": true, "canSubscribe": true,
+                "canPublish": false, "canPublishData": false,
+            })
+        );
         let agent = claims(&account.agent("sts-1", "agent-1", 1000));
         assert_eq!((&agent["kind"], &agent["video"]["agent"]), (&json!("agent"), &json!(true)));
         assert_eq!(claims(&account.rooms(1000))["video"], json!({"roomCreate": true, "roomList": true}));

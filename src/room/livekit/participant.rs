@@ -1,8 +1,8 @@
 //! The agent's participant in one room, from joining to leaving.
 
 mod callers;
+mod output;
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -14,24 +14,30 @@ use str0m::media::{Frequency, MediaTime, Mid, Pt, Writer};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::caller::{Caller, Callers};
-use super::data::{self, Inbox, Meaning, meaning};
-use super::peer::{Peer, PeerError, local_ip, streams};
+use super::data::Inbox;
+use super::link::{Identity, Link, agent_of};
+use super::peer::{Peer, PeerError, Ways, local_ip, streams};
 use super::protocol::{
-    AUDIO, AddTrack, DISCONNECT, MICROPHONE, PUBLISHER, Ping, Request, Response, SUBSCRIBER,
-    SessionDescription, UpdateMetadata,
+    AUDIO, AddTrack, DISCONNECT, IceServer, MICROPHONE, PUBLISHER, Ping, RESUME, Request, Response,
+    SUBSCRIBER, SessionDescription, Subscription,
 };
+use super::relay_server::RelayServer;
 use super::server::LiveKit;
-use super::signal::{Signal, SignalError};
+use super::signal::Signal;
+use super::socket::SignalError;
 use super::sound::{FRAME, FRAME_TICKS, SoundError, Speaking};
+use super::transcription::Lines;
 use crate::clock::now;
 use crate::room::reception::{NoSeat, Reception, RoomEnd};
-use crate::room::seat::{Inbound, Outbound};
+use crate::room::seat::Outbound;
 
 /// Time limit for the server's first message, and for its answer to the offer.
 const JOIN_WAIT: Duration = Duration::from_secs(10);
-/// Failed joins in a row before giving up, and the pause before the second one; it doubles each time.
-const ATTEMPTS_MAX: u32 = 5;
+/// Failed joins in a row before giving up, and the pause before the second one; it doubles each time, up to a limit. A
+/// server that starts again within half a minute is waited for.
+const ATTEMPTS_MAX: u32 = 8;
 const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
+const ATTEMPT_PAUSE_MAX: Duration = Duration::from_secs(8);
 /// A connection that lasted longer does not count as a failed join.
 const SETTLED: Duration = Duration::from_secs(30);
 /// A caller is seated once the agent's track is subscribed to, so that no word of the greeting is lost, but no
@@ -42,8 +48,6 @@ const GOODBYE: Duration = Duration::from_millis(600);
 /// The default if the server gives none.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// Packets that can wait for the data channel to open.
-const WAITING_MAX: usize = 256;
 
 /// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
@@ -92,9 +96,10 @@ impl LiveKit {
                 return RoomEnd::Failed(failure.to_string());
             }
             reception.connecting();
+            let pause = (ATTEMPT_PAUSE * 2_u32.pow(attempts - 1)).min(ATTEMPT_PAUSE_MAX);
             tokio::select! {
                 () = reception.over() => return RoomEnd::SessionOver,
-                () = tokio::time::sleep(ATTEMPT_PAUSE * 2_u32.pow(attempts - 1)) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
@@ -106,9 +111,8 @@ async fn connect(
     room: &str,
     reception: &dyn Reception,
 ) -> Result<RoomEnd, Failure> {
-    let identity = format!("agent-{session}");
-    let token = livekit.account().agent(room, &identity, now() / 1000);
-    let mut signal = Signal::connect(livekit, &token).await?;
+    let identity = Identity { room: room.to_owned(), name: agent_of(session) };
+    let mut signal = Signal::connect(livekit, &identity.token(livekit), None).await?;
     let join = tokio::time::timeout(JOIN_WAIT, async {
         loop {
             match signal.next().await? {
@@ -119,9 +123,11 @@ async fn connect(
         }
     });
     let join = join.await.map_err(|_| Failure::Silent)??;
+    let me = join.participant.unwrap_or_default();
     let seconds =
         |given: i32, usual| u64::try_from(given).ok().filter(|n| *n > 0).map_or(usual, Duration::from_secs);
     let ip = local_ip(livekit.url()).await?;
+    let ways = Ways { relay: livekit.relay(), relays: RelayServer::read(&join.ice_servers) };
     let ping_interval = seconds(join.ping_interval, PING_INTERVAL);
     let ping_timeout = seconds(join.ping_timeout, PING_TIMEOUT);
     let mut pings = interval(ping_interval);
@@ -129,9 +135,10 @@ async fn connect(
     let soon = Instant::now() + JOIN_WAIT;
     let mut agent = Connection {
         reception,
-        signal,
-        publisher: Peer::new(ip).await?,
-        subscriber: Peer::new(ip).await?,
+        link: Link::new(livekit.clone(), identity, me.sid, signal),
+        offers: 0,
+        publisher: Peer::new(ip, ways.clone()).await?,
+        subscriber: Peer::new(ip, ways).await?,
         track: Track {
             cid: format!("TR_{:016x}", rand::random::<u64>()),
             sid: None,
@@ -156,14 +163,16 @@ async fn connect(
     };
     let (cid, name) = (agent.track.cid.clone(), "agent".to_owned());
     let track = AddTrack { cid, name, r#type: AUDIO, source: MICROPHONE, disable_red: true };
-    agent.signal.send(Request::AddTrack(track)).await?;
+    agent.link.send(Request::AddTrack(track)).await;
     agent.update(join.other_participants).await?;
     agent.serve().await
 }
 
 struct Connection<'a> {
     reception: &'a dyn Reception,
-    signal: Signal,
+    link: Link,
+    /// Offers so far.
+    offers: u32,
     publisher: Peer,
     subscriber: Peer,
     track: Track,
@@ -197,6 +206,7 @@ struct Data {
     /// Packets that wait for it.
     waiting: Vec<Vec<u8>>,
     inbox: Inbox,
+    lines: Lines,
 }
 
 /// Whether the connection is alive.
@@ -221,25 +231,26 @@ impl Connection<'_> {
         loop {
             let due = [self.health.heard_by, self.health.hears_by, self.ending].into_iter().flatten().min();
             tokio::select! {
-                response = self.signal.next() => {
+                response = self.link.next() => {
                     if let Some(end) = self.take(response?).await? {
                         return Ok(end);
                     }
                 }
                 event = self.publisher.next() => self.published(event?).await?,
                 event = self.subscriber.next() => self.heard(event?).await?,
-                (at, outbound) = next(&mut self.callers.seated) => self.give(at, outbound).await?,
+                (at, outbound) = next(&mut self.callers.seated) => self.give(at, outbound).await,
                 now = self.clock.tick() => self.frame(now).await?,
                 () = self.reception.over(), if self.ending.is_none() => {
                     self.ending = Some(Instant::now() + GOODBYE);
                 }
                 _ = self.health.pings.tick() => {
                     if self.health.unanswered >= self.health.unanswered_max {
-                        return Err(Failure::Silent);
+                        self.health.unanswered = 0;
+                        self.link.resume();
                     }
-                    self.health.unanswered += 1;
+                    self.health.unanswered += u64::from(self.link.is_up());
                     let timestamp = i64::try_from(now()).unwrap_or_default();
-                    self.signal.send(Request::Ping(Ping { timestamp })).await?;
+                    self.link.send(Request::Ping(Ping { timestamp })).await;
                 }
                 now = async {
                     match due {
@@ -268,15 +279,14 @@ impl Connection<'_> {
                 self.track.sid = Some(published.track.unwrap_or_default().sid);
                 let (mid, sdp) = self.publisher.offer(&self.track.cid)?;
                 self.track.mid = Some(mid);
-                let offer = SessionDescription { r#type: "offer".into(), sdp, id: 1 };
-                self.signal.send(Request::Offer(offer)).await?;
+                self.offer(sdp).await;
             }
             Response::Answer(answer) => self.publisher.answered(&answer.sdp)?,
             Response::Offer(offer) => {
                 self.callers.streams = streams(&offer.sdp).into_iter().collect();
                 let sdp = self.subscriber.answer(&offer.sdp)?;
                 let answer = SessionDescription { r#type: "answer".into(), sdp, id: offer.id };
-                self.signal.send(Request::Answer(answer)).await?;
+                self.link.send(Request::Answer(answer)).await;
             }
             Response::Trickle(trickle) => match trickle.target {
                 PUBLISHER => self.publisher.candidate(&trickle.candidate_init),
@@ -285,6 +295,8 @@ impl Connection<'_> {
             },
             Response::Update(update) => self.update(update.participants).await?,
             Response::TrackSubscribed(_) => self.track.is_subscribed = true,
+            Response::Reconnect(resumed) => self.resumed(&resumed.ice_servers).await?,
+            Response::Leave(leave) if leave.action == RESUME => self.link.resume(),
             Response::Leave(leave) if leave.action == DISCONNECT => return Ok(Some(RoomEnd::Closed)),
             Response::Leave(_) => return Err(Failure::Anew),
             _ => {}
@@ -292,12 +304,33 @@ impl Connection<'_> {
         Ok(None)
     }
 
+    async fn offer(&mut self, sdp: String) {
+        self.offers += 1;
+        let offer = SessionDescription { r#type: "offer".into(), sdp, id: self.offers };
+        self.link.send(Request::Offer(offer)).await;
+    }
+
+    /// Signalling is resumed: the server restarts ICE for what it sends, and the agent for the rest. Requests on the
+    /// way may be lost.
+    async fn resumed(&mut self, ice_servers: &[IceServer]) -> Result<(), Failure> {
+        let relays = RelayServer::read(ice_servers);
+        self.publisher.set_relays(relays.clone());
+        self.subscriber.set_relays(relays);
+        let sdp = self.publisher.restart().map_err(|_| Failure::Anew)?;
+        self.offer(sdp).await;
+        let track_sids: Vec<String> = self.callers.subscribed.iter().cloned().collect();
+        if !track_sids.is_empty() {
+            self.link.send(Request::Subscription(Subscription { track_sids, subscribe: true })).await;
+        }
+        Ok(())
+    }
+
     async fn published(&mut self, event: Event) -> Result<(), Failure> {
         match event {
             Event::ChannelOpen(id, _) => {
                 self.health.heard_by = None;
                 self.data.channel = Some(id);
-                self.is_there().await?;
+                self.is_there().await;
                 for packet in std::mem::take(&mut self.data.waiting) {
                     self.send(&packet);
                 }
@@ -306,6 +339,7 @@ impl Connection<'_> {
             Event::IceConnectionStateChange(state) if state.is_disconnected() => {
                 // The connection may recover, within limits.
                 self.health.heard_by.get_or_insert(Instant::now() + JOIN_WAIT);
+                self.look_for_a_way();
             }
             Event::IceConnectionStateChange(state) if state.is_connected() && self.data.channel.is_some() => {
                 self.health.heard_by = None;
@@ -315,80 +349,22 @@ impl Connection<'_> {
         Ok(())
     }
 
+    /// The media has stopped: resuming restarts ICE.
+    fn look_for_a_way(&mut self) {
+        if self.link.is_settled() {
+            self.link.resume();
+        }
+    }
+
     fn is_ready(&self) -> bool {
         self.data.channel.is_some() && self.health.hears
     }
 
     /// Announces the agent as soon as it is heard and hears.
-    async fn is_there(&mut self) -> Result<(), Failure> {
+    async fn is_there(&mut self) {
         if self.is_ready() {
             self.reception.ready();
-            self.set_state("listening").await?;
-        }
-        Ok(())
-    }
-
-    /// Passes on the agent's output to the caller at `at`; none if the agent is gone.
-    async fn give(&mut self, at: usize, outbound: Option<Outbound>) -> Result<(), Failure> {
-        let Some(outbound) = outbound.filter(|outbound| !matches!(outbound, Outbound::End)) else {
-            self.ending.get_or_insert(Instant::now() + GOODBYE);
-            self.callers.seated.retain({
-                let mut index = 0;
-                move |_| {
-                    index += 1;
-                    index != at + 1
-                }
-            });
-            return Ok(());
-        };
-        if at != 0 {
-            return Ok(());
-        }
-        match outbound {
-            Outbound::Audio(samples, range) => self.track.speaking.push(samples, range),
-            Outbound::Mark(mark) => self.track.speaking.mark(mark),
-            Outbound::Clear => {
-                let marks = self.track.speaking.clear();
-                self.played(marks).await;
-            }
-            Outbound::Message(text) => {
-                self.send(&data::message(&text));
-                match meaning(&text) {
-                    Meaning::State(state) => self.set_state(&state).await?,
-                    Meaning::Line { is_agent, text } => {
-                        let caller = self.callers.seated.first().filter(|_| !is_agent);
-                        let identity = caller.map_or("", |caller| &caller.identity);
-                        let track = caller.map_or(self.track.sid.as_deref(), |caller| Some(&caller.track));
-                        for packet in data::line(&text, identity, track.unwrap_or_default()) {
-                            self.send(&packet);
-                        }
-                    }
-                    Meaning::Other => {}
-                }
-            }
-            Outbound::End => {}
-        }
-        Ok(())
-    }
-
-    async fn played(&mut self, marks: Vec<u64>) {
-        let Some(caller) = self.callers.seated.first_mut() else { return };
-        for mark in marks {
-            caller.seat.send(Inbound::Played(mark)).await;
-        }
-    }
-
-    async fn set_state(&mut self, state: &str) -> Result<(), Failure> {
-        let attributes = HashMap::from([("lk.agent.state".to_owned(), state.to_owned())]);
-        Ok(self.signal.send(Request::UpdateMetadata(UpdateMetadata { attributes })).await?)
-    }
-
-    /// Sends a packet. It is lost if the peer reads nothing or the packet is too large.
-    fn send(&mut self, packet: &[u8]) {
-        match self.data.channel.and_then(|id| self.publisher.rtc.channel(id)) {
-            Some(mut channel) => drop(channel.write(true, packet)),
-            None if self.data.waiting.len() < WAITING_MAX => self.data.waiting.push(packet.to_vec()),
-            None => {}
+            self.set_state("listening").await;
         }
     }
 

@@ -1,5 +1,5 @@
-//! One peer connection: str0m over a UDP socket, and over TCP if the server listens for it. The server has a public
-//! address, so ICE needs only this machine's host candidates.
+//! One peer connection: str0m over a UDP socket, over TCP if the server listens for it, and over relays if neither gets
+//! through. The server has a public address, so ICE needs no other candidates of this machine than its own addresses.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,10 +14,15 @@ use tokio::net::UdpSocket;
 use url::{Host, Url};
 
 use super::crypto;
+use super::relay::{self, Relays};
+use super::relay_server::RelayServer;
 use super::tcp::{Arrival, Connections};
+use crate::room::config::Relay;
 
 /// How long to wait for a late packet.
 const REORDERING: Duration = Duration::from_millis(100);
+/// Time for a direct way, before relays are asked for.
+const DIRECT_WAIT: Duration = Duration::from_secs(2);
 const DATAGRAM_BYTES_MAX: usize = 2000;
 /// The reliable, ordered data channel, in both directions.
 pub const RELIABLE: &str = "_reliable";
@@ -36,12 +41,26 @@ pub enum PeerError {
     Candidate(#[from] IceError),
     #[error("an answer that was not asked for")]
     Unasked,
+    #[error("media may only go over a relay, and the LiveKit server names none")]
+    NoRelay,
+}
+
+/// The ways that a peer's media may take.
+#[derive(Clone)]
+pub struct Ways {
+    pub relay: Relay,
+    pub relays: Vec<RelayServer>,
 }
 
 pub struct Peer {
     pub rtc: Rtc,
     socket: UdpSocket,
     tcp: Connections,
+    ways: Ways,
+    relays: Relays,
+    /// When to ask for relays, unless connected by then.
+    relay_at: Option<Instant>,
+    is_connected: bool,
     /// The local address, as the server sees it.
     local: SocketAddr,
     buffer: Vec<u8>,
@@ -73,8 +92,11 @@ fn any(ip: IpAddr) -> IpAddr {
 
 impl Peer {
     /// # Errors
-    /// [`PeerError::Socket`].
-    pub async fn new(ip: IpAddr) -> Result<Self, PeerError> {
+    /// [`PeerError::Socket`], [`PeerError::NoRelay`].
+    pub async fn new(ip: IpAddr, ways: Ways) -> Result<Self, PeerError> {
+        if ways.relay == Relay::Only && ways.relays.is_empty() {
+            return Err(PeerError::NoRelay);
+        }
         // On every address: the server may be reached over another one than its interface.
         let socket = UdpSocket::bind((any(ip), 0)).await?;
         let local = SocketAddr::new(ip, socket.local_addr()?.port());
@@ -85,10 +107,28 @@ impl Peer {
             .enable_pcmu(true, false)
             .set_reordering_timeout_audio(Some(REORDERING))
             .build(Instant::now());
-        rtc.add_local_candidate(Candidate::host(local, "udp")?);
-        let buffer = vec![0; DATAGRAM_BYTES_MAX];
-        let tcp = Connections::new();
-        Ok(Self { rtc, socket, tcp, local, buffer, pending: None, early: Vec::new(), has_remote: false })
+        if ways.relay != Relay::Only {
+            rtc.add_local_candidate(Candidate::host(local, "udp")?);
+        }
+        Ok(Self {
+            rtc,
+            socket,
+            tcp: Connections::new(),
+            ways,
+            relays: Relays::new(),
+            relay_at: None,
+            is_connected: false,
+            local,
+            buffer: vec![0; DATAGRAM_BYTES_MAX],
+            pending: None,
+            early: Vec::new(),
+            has_remote: false,
+        })
+    }
+
+    /// The relays that the server names now.
+    pub fn set_relays(&mut self, relays: Vec<RelayServer>) {
+        self.ways.relays = relays;
     }
 
     /// An offer to send one track, and the media section to write it to. The server identifies the track by `cid`.
@@ -104,6 +144,21 @@ impl Peer {
         let (offer, pending) = changes.apply().ok_or(PeerError::Unasked)?;
         self.pending = Some(pending);
         Ok((mid, offer.to_sdp_string()))
+    }
+
+    /// An offer that restarts ICE: the way to the server is looked for again.
+    ///
+    /// # Errors
+    /// [`PeerError::Unasked`] if the first offer has no answer yet.
+    pub fn restart(&mut self) -> Result<String, PeerError> {
+        if !self.has_remote {
+            return Err(PeerError::Unasked);
+        }
+        let mut changes = self.rtc.sdp_api();
+        changes.ice_restart(true);
+        let (offer, pending) = changes.apply().ok_or(PeerError::Unasked)?;
+        self.pending = Some(pending);
+        Ok(offer.to_sdp_string())
     }
 
     /// Takes the server's answer to the offer.
@@ -128,7 +183,13 @@ impl Peer {
     }
 
     fn is_described(&mut self, sdp: &str) {
-        self.has_remote = true;
+        if !std::mem::replace(&mut self.has_remote, true) {
+            self.relay_at = match self.ways.relay {
+                Relay::Auto => Some(Instant::now() + DIRECT_WAIT),
+                Relay::Only => Some(Instant::now()),
+                Relay::Off => None,
+            };
+        }
         let named = sdp.lines().filter_map(|line| line.strip_prefix("a=candidate:"));
         for candidate in
             named.filter_map(|text| Candidate::from_sdp_string(&format!("candidate:{text}")).ok())
@@ -146,6 +207,9 @@ impl Peer {
     }
 
     fn dial(&mut self, candidate: &Candidate) {
+        if self.ways.relay == Relay::Only {
+            return;
+        }
         if candidate.proto() == Protocol::Tcp && candidate.tcptype() == Some(TcpType::Passive) {
             self.tcp.dial(candidate.addr());
         }
@@ -167,9 +231,20 @@ impl Peer {
     pub async fn next(&mut self) -> Result<Event, PeerError> {
         loop {
             let wake = match self.rtc.poll_output()? {
-                Output::Event(event) => return Ok(event),
+                Output::Event(event) => {
+                    if let Event::IceConnectionStateChange(state) = &event {
+                        self.is_connected = state.is_connected();
+                        if state.is_disconnected() && self.ways.relay != Relay::Off {
+                            self.relay_at = Some(Instant::now());
+                        }
+                    }
+                    return Ok(event);
+                }
                 Output::Transmit(datagram) => {
-                    if datagram.proto == Protocol::Udp {
+                    if self.relays.has(datagram.source) {
+                        let bytes = datagram.contents.into();
+                        self.relays.send(datagram.source, datagram.destination, bytes);
+                    } else if datagram.proto == Protocol::Udp {
                         // One that the network does not take now is one that it lost.
                         let _ = self.socket.try_send_to(&datagram.contents, datagram.destination);
                     } else {
@@ -200,6 +275,22 @@ impl Peer {
                         }
                     }
                 },
+                Some(arrival) = self.relays.next() => match arrival {
+                    relay::Arrival::Open { address, local, .. } => {
+                        self.rtc.add_local_candidate(Candidate::relayed(address, local, Protocol::Udp)?);
+                    }
+                    relay::Arrival::Datagram { address, from, bytes } => {
+                        if let Ok(receive) = Receive::new(Protocol::Udp, from, address, &bytes) {
+                            self.rtc.handle_input(Input::Receive(Instant::now(), receive))?;
+                        }
+                    }
+                },
+                () = tokio::time::sleep_until(self.relay_at.unwrap_or(wake).into()), if self.relay_at.is_some() => {
+                    self.relay_at = None;
+                    if !self.is_connected {
+                        self.ways.relays.iter().for_each(|server| self.relays.dial(server));
+                    }
+                }
                 () = tokio::time::sleep_until(wake.into()) => {
                     self.rtc.handle_input(Input::Timeout(Instant::now()))?;
                 }
@@ -227,6 +318,10 @@ pub fn streams(sdp: &str) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
+    fn direct() -> Ways {
+        Ways { relay: Relay::Off, relays: Vec::new() }
+    }
+
     #[test]
     fn tracks_are_found_in_an_offer() {
         let sdp = "v=0\r\na=msid-semantic: WMS *\r\nm=application 9 UDP/DTLS/SCTP x\r\na=mid:0\r\n\
@@ -237,7 +332,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_offer_names_its_track_and_an_answer_nobody_asked_for_is_refused() {
-        let mut peer = Peer::new(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let mut peer = Peer::new(Ipv4Addr::LOCALHOST.into(), direct()).await.unwrap();
         assert!(matches!(peer.answered("v=0"), Err(PeerError::Unasked)));
         let (mid, offer) = peer.offer("TR_mine").unwrap();
         assert_eq!(streams(&offer), [(mid.to_string(), "agent".to_owned())]);
@@ -246,9 +341,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn media_that_may_only_go_over_a_relay_needs_one() {
+        let ways = Ways { relay: Relay::Only, relays: Vec::new() };
+        assert!(matches!(Peer::new(Ipv4Addr::LOCALHOST.into(), ways).await, Err(PeerError::NoRelay)));
+    }
+
+    #[tokio::test]
     async fn we_understand_ourselves() {
-        let mut one = Peer::new(Ipv4Addr::LOCALHOST.into()).await.unwrap();
-        let mut other = Peer::new(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let mut one = Peer::new(Ipv4Addr::LOCALHOST.into(), direct()).await.unwrap();
+        let mut other = Peer::new(Ipv4Addr::LOCALHOST.into(), direct()).await.unwrap();
         let answer = other.answer(&one.offer("TR_mine").unwrap().1).unwrap();
         one.answered(&answer).unwrap();
         let connected = async |peer: &mut Peer| {

@@ -21,8 +21,9 @@ pub const DISCONNECTED: i32 = 3;
 pub const STANDARD: i32 = 0;
 pub const SIP: i32 = 3;
 
-/// The action that a `Leave` asks for.
+/// Actions that a `Leave` asks for.
 pub const DISCONNECT: i32 = 0;
+pub const RESUME: i32 = 1;
 
 #[derive(Clone, PartialEq, Message)]
 pub struct SignalRequest {
@@ -48,7 +49,7 @@ pub enum Request {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct SignalResponse {
-    #[prost(oneof = "Response", tags = "1, 2, 3, 4, 5, 6, 8, 20, 23")]
+    #[prost(oneof = "Response", tags = "1, 2, 3, 4, 5, 6, 8, 19, 20, 23")]
     pub message: Option<Response>,
 }
 
@@ -68,6 +69,9 @@ pub enum Response {
     TrackPublished(TrackPublished),
     #[prost(message, tag = "8")]
     Leave(Leave),
+    /// The connection is resumed.
+    #[prost(message, tag = "19")]
+    Reconnect(Reconnect),
     #[prost(message, tag = "20")]
     Pong(Pong),
     #[prost(message, tag = "23")]
@@ -144,9 +148,31 @@ pub struct Pong {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub struct Reconnect {
+    #[prost(message, repeated, tag = "1")]
+    pub ice_servers: Vec<IceServer>,
+}
+
+/// A server for STUN or TURN.
+#[derive(Clone, PartialEq, Message)]
+pub struct IceServer {
+    #[prost(string, repeated, tag = "1")]
+    pub urls: Vec<String>,
+    #[prost(string, tag = "2")]
+    pub username: String,
+    #[prost(string, tag = "3")]
+    pub credential: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub struct Join {
+    /// The agent.
+    #[prost(message, optional, tag = "2")]
+    pub participant: Option<Participant>,
     #[prost(message, repeated, tag = "3")]
     pub other_participants: Vec<Participant>,
+    #[prost(message, repeated, tag = "5")]
+    pub ice_servers: Vec<IceServer>,
     /// Whether the subscriber connection is made at once.
     #[prost(bool, tag = "6")]
     pub subscriber_primary: bool,
@@ -175,6 +201,8 @@ pub struct Participant {
     pub tracks: Vec<Track>,
     #[prost(int32, tag = "14")]
     pub kind: i32,
+    #[prost(map = "string, string", tag = "15")]
+    pub attributes: HashMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -274,4 +302,7 @@ pub struct Chunk {
 pub struct Trailer {
     #[prost(string, tag = "1")]
     pub stream_id: String,
+    /// They replace the header's.
+    #[prost(map = "string, string", tag = "3")]
+    pub attributes: HashMap<String, String>,
 }

@@ -10,10 +10,11 @@ use serde_json::Value;
 use url::Url;
 
 use super::grant::Account;
+use super::webhook::{self, WebhookError};
 use crate::clock::now;
 use crate::outbound;
-use crate::room::config::Config;
-use crate::room::reception::{Invitation, RoomLimits};
+use crate::room::config::{Config, Relay};
+use crate::room::reception::{Invitation, News, RoomLimits};
 
 /// Time limit for one call.
 pub const TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,6 +42,7 @@ struct Inner {
     url: Url,
     client_url: String,
     account: Account,
+    relay: Relay,
     client: Client,
 }
 
@@ -80,8 +82,9 @@ struct CreateRoom<'a> {
     name: &'a str,
 }
 
+/// Of `DeleteRoom` and `ListParticipants`.
 #[derive(Serialize)]
-struct DeleteRoom<'a> {
+struct OneRoom<'a> {
     room: &'a str,
 }
 
@@ -105,6 +108,7 @@ impl LiveKit {
             url: with_scheme(url, true)?,
             client_url: client_url.as_str().trim_end_matches('/').to_owned(),
             account: Account { key: key.clone(), secret: secret.clone() },
+            relay: config.relay,
             client: outbound::http1_client()?,
         };
         Ok(Some(Self(Arc::new(inner))))
@@ -118,6 +122,13 @@ impl LiveKit {
         Invitation { url: self.0.client_url.clone(), token, identity }
     }
 
+    /// Invites someone to listen in on a room, unseen. The token is valid for `seconds`, at most 15 minutes.
+    pub fn observer(&self, room: &str, seconds: u64) -> Invitation {
+        let identity = format!("observer-{:08x}", rand::random::<u32>());
+        let token = self.0.account.observer(room, &identity, now() / 1000, seconds.min(TOKEN_SECONDS_MAX));
+        Invitation { url: self.0.client_url.clone(), token, identity }
+    }
+
     pub fn client(&self) -> &Client {
         &self.0.client
     }
@@ -125,6 +136,10 @@ impl LiveKit {
     /// The address of the room service.
     pub fn url(&self) -> &Url {
         &self.0.url
+    }
+
+    pub fn relay(&self) -> Relay {
+        self.0.relay
     }
 
     pub fn account(&self) -> &Account {
@@ -147,7 +162,7 @@ impl LiveKit {
     /// again and thereby creates an empty room of the same name.
     pub async fn delete_room(&self, session: &str, room: &str) {
         for _ in 0..DELETIONS {
-            match self.call("DeleteRoom", &DeleteRoom { room }).await {
+            match self.call("DeleteRoom", &OneRoom { room }).await {
                 Ok(_) | Err(CallError::Refused { status: 404 }) => {}
                 Err(error) => {
                     // It closes by itself once it is empty.
@@ -169,15 +184,53 @@ impl LiveKit {
         }))
     }
 
-    /// Calls a method by Twirp: a POST of JSON.
+    /// Whether a caller is in a room: a participant who is neither an agent nor hidden.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn has_callers(&self, room: &str) -> Result<bool, CallError> {
+        let token = self.0.account.admin(room, now() / 1000);
+        let response = match self.call_with(token, "ListParticipants", &OneRoom { room }).await {
+            Err(CallError::Refused { status: 404 }) => return Ok(false),
+            response => response?,
+        };
+        let found = outbound::read_json(response).await.unwrap_or_default();
+        let all = found.get("participants").and_then(Value::as_array);
+        let is_caller = |participant: &Value| {
+            let kind = participant.get("kind").and_then(Value::as_str).unwrap_or("STANDARD");
+            let is_hidden = participant.pointer("/permission/hidden") == Some(&Value::Bool(true));
+            let is_gone = participant.get("state").and_then(Value::as_str) == Some("DISCONNECTED");
+            ["STANDARD", "SIP"].contains(&kind) && !is_hidden && !is_gone
+        };
+        Ok(all.is_some_and(|all| all.iter().any(is_caller)))
+    }
+
+    /// The event of a webhook with this `Authorization`; none if it is of no interest.
+    ///
+    /// # Errors
+    /// [`WebhookError`].
+    pub fn webhook(&self, authorization: &str, body: &[u8]) -> Result<Option<News>, WebhookError> {
+        webhook::read(&self.0.account, authorization, body, now() / 1000)
+    }
+
     async fn call(&self, method: &str, body: &impl Serialize) -> Result<Response, CallError> {
+        self.call_with(self.0.account.rooms(now() / 1000), method, body).await
+    }
+
+    /// Calls a method by Twirp: a POST of JSON.
+    async fn call_with(
+        &self,
+        token: String,
+        method: &str,
+        body: &impl Serialize,
+    ) -> Result<Response, CallError> {
         let body = serde_json::to_vec(body).expect("names are strings and numbers finite; this is a bug");
         let url = self.address(&format!("twirp/livekit.RoomService/{method}"));
         let request = self
             .0
             .client
             .post(url)
-            .bearer_auth(self.0.account.rooms(now() / 1000))
+            .bearer_auth(token)
             .header(CONTENT_TYPE, "application/json")
             .timeout(TIMEOUT)
             .body(body);

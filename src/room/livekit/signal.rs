@@ -1,119 +1,35 @@
-//! LiveKit's signalling: protobuf messages in binary frames of a WebSocket.
-
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use fastwebsockets::{FragmentCollectorRead, Frame, OpCode, Payload, Role, WebSocket};
-use prost::Message as _;
-use reqwest::header::{CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+//! LiveKit's signalling: the requests of a participant, and the server's responses.
 
 use super::protocol::{Request, Response, SignalRequest, SignalResponse, VERSION};
-use super::server::{LiveKit, TIMEOUT};
-
-/// Messages by which either side may lag behind.
-const QUEUE: usize = 256;
-/// Largest message in bytes: a session description takes some kilobytes per track.
-const MESSAGE_BYTES_MAX: usize = 1 << 20;
-
-#[derive(Debug, thiserror::Error)]
-pub enum SignalError {
-    #[error("the LiveKit server cannot be reached")]
-    Unreachable(#[source] reqwest::Error),
-    #[error("the LiveKit server does not let the agent in: status {status}")]
-    Refused { status: u16 },
-    #[error("the LiveKit server closed the connection")]
-    Closed,
-}
+use super::server::LiveKit;
+use super::socket::{SignalError, Socket};
 
 /// A connection. Dropping it closes it.
-pub struct Signal {
-    outgoing: mpsc::Sender<Out>,
-    incoming: mpsc::Receiver<Response>,
-    _tasks: JoinSet<()>,
-}
-
-enum Out {
-    Request(Request),
-    Pong(Vec<u8>),
-}
+pub struct Signal(Socket<SignalRequest, SignalResponse>);
 
 impl Signal {
+    /// Joins, or takes up the connection of the participant with the server's id `resumed`.
+    ///
     /// # Errors
     /// [`SignalError`].
-    pub async fn connect(livekit: &LiveKit, token: &str) -> Result<Self, SignalError> {
+    pub async fn connect(livekit: &LiveKit, token: &str, resumed: Option<&str>) -> Result<Self, SignalError> {
         let mut url = livekit.address("rtc");
         url.query_pairs_mut()
             .append_pair("protocol", &VERSION.to_string())
             .append_pair("auto_subscribe", "0");
-        let handshake = livekit
-            .client()
-            .get(url)
-            .bearer_auth(token)
-            .header(CONNECTION, "Upgrade")
-            .header(UPGRADE, "websocket")
-            .header(SEC_WEBSOCKET_VERSION, "13")
-            .header(SEC_WEBSOCKET_KEY, STANDARD.encode(rand::random::<[u8; 16]>()));
-        // The request's own timeout would cut the connection later.
-        let response = tokio::time::timeout(TIMEOUT, handshake.send()).await;
-        let response = response.map_err(|_| SignalError::Closed)?.map_err(SignalError::Unreachable)?;
-        let status = response.status().as_u16();
-        if status != 101 {
-            return Err(SignalError::Refused { status });
+        if let Some(sid) = resumed {
+            url.query_pairs_mut().append_pair("reconnect", "1").append_pair("sid", sid);
         }
-        let stream = response.upgrade().await.map_err(SignalError::Unreachable)?;
-        let mut socket = WebSocket::after_handshake(stream, Role::Client);
-        socket.set_max_message_size(MESSAGE_BYTES_MAX);
-        socket.set_auto_close(false);
-        socket.set_auto_pong(false);
-        let (read, mut write) = socket.split(tokio::io::split);
-        let mut read = FragmentCollectorRead::new(read);
-        let (outgoing, mut to_send) = mpsc::channel(QUEUE);
-        let (arrived, incoming) = mpsc::channel(QUEUE);
-        let mut tasks = JoinSet::new();
-        let pongs = outgoing.clone();
-        tasks.spawn(async move {
-            let mut nothing = async |_: Frame<'_>| Ok::<(), std::convert::Infallible>(());
-            while let Ok(frame) = read.read_frame(&mut nothing).await {
-                match frame.opcode {
-                    OpCode::Ping => drop(pongs.send(Out::Pong(frame.payload.to_vec())).await),
-                    OpCode::Binary => {
-                        let message = SignalResponse::decode(Bytes::copy_from_slice(&frame.payload));
-                        // Unknown messages decode to none.
-                        let Ok(SignalResponse { message }) = message else { break };
-                        if let Some(message) = message
-                            && arrived.send(message).await.is_err()
-                        {
-                            break;
-                        }
-                    }
-                    OpCode::Close => break,
-                    _ => {}
-                }
-            }
-        });
-        tasks.spawn(async move {
-            while let Some(out) = to_send.recv().await {
-                let frame = match out {
-                    Out::Request(message) => {
-                        let bytes = SignalRequest { message: Some(message) }.encode_to_vec();
-                        Frame::binary(Payload::Owned(bytes))
-                    }
-                    Out::Pong(payload) => Frame::pong(Payload::Owned(payload)),
-                };
-                if write.write_frame(frame).await.is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(Self { outgoing, incoming, _tasks: tasks })
+        Ok(Self(Socket::open(livekit, url, token).await?))
     }
 
+    /// Sends a request.
+    ///
     /// # Errors
-    /// [`SignalError::Closed`].
-    pub async fn send(&self, request: Request) -> Result<(), SignalError> {
-        self.outgoing.send(Out::Request(request)).await.map_err(|_| SignalError::Closed)
+    /// The request, if the connection is closed.
+    pub async fn send(&self, request: Request) -> Result<(), Option<Request>> {
+        let unsent = |message: Option<SignalRequest>| message.and_then(|message| message.message);
+        self.0.send(SignalRequest { message: Some(request) }).await.map_err(unsent)
     }
 
     /// Cancel-safe.
@@ -121,6 +37,11 @@ impl Signal {
     /// # Errors
     /// [`SignalError::Closed`].
     pub async fn next(&mut self) -> Result<Response, SignalError> {
-        self.incoming.recv().await.ok_or(SignalError::Closed)
+        loop {
+            // Unknown messages decode to none.
+            if let Some(message) = self.0.next().await?.message {
+                return Ok(message);
+            }
+        }
     }
 }

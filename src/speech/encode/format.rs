@@ -29,6 +29,11 @@ pub enum Coding {
 }
 
 impl Format {
+    /// Whether a file says at its beginning how long it is.
+    pub fn has_length(&self) -> bool {
+        self.is_wave || self.coding == Coding::Flac
+    }
+
     /// The media type, as the wire format has it.
     pub fn content_type(&self) -> String {
         let rate = self.sample_rate_hz;

@@ -81,6 +81,12 @@ async fn operations_show_figures_and_no_secret() {
     let slots = &figures["samples"]["series"]["slots"];
     assert!(slots[0].as_f64().expect("a number") > 0.0, "{figures}");
     assert!(figures["samples"]["series"]["memory_bytes"][0].as_f64().expect("a number") > 1e6);
+    // Where there is a driver, its GPUs; otherwise nothing is claimed.
+    assert!(figures["gpus"].is_null() || figures["gpus"].is_array(), "{figures}");
+    assert_eq!(
+        figures["samples"]["series"]["gpu_used"].as_array().map(Vec::len),
+        slots.as_array().map(Vec::len)
+    );
     let next = figures["samples"]["next"].as_u64().expect("a number");
     let newer = desk.get(&format!("/console/api/operations?from={next}"), &cookie).await;
     assert!(newer["samples"]["unix_ms"].as_array().expect("times").len() < 2);
@@ -105,6 +111,10 @@ async fn operations_show_figures_and_no_secret() {
         ["/console/api/jobs?state=lost", "/console/api/jobs?limit=0", "/console/api/operations?from=x"]
     {
         desk.send(Method::GET, path, &cookie, None, 400).await;
+    }
+    // The console fetches from where clients' addresses may lead, and from nowhere else.
+    for asked in [json!({ "url": "http://169.254.169.254/a.wav" }), json!({ "url": "x" }), json!({})] {
+        desk.send(Method::POST, "/console/api/audio", &cookie, Some(asked), 400).await;
     }
     let unknown = "/console/api/jobs/00000000-0000-4000-8000-000000000000";
     desk.send(Method::GET, unknown, &cookie, None, 404).await;

@@ -11,6 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{Desk, NOTICE, PATIENCE, SMALL_MODEL, header, json_of, with_json};
+use crate::protocol::certified;
 use crate::server::{client, new_key};
 
 #[tokio::test]
@@ -49,6 +50,14 @@ async fn a_session_needs_an_admin_key_and_ends_with_it() {
     assert_eq!((&known["label"], &known["key_id"]), (&json!("Ada"), &json!(desk.admin.0.as_str())));
     let cookie = set.split(';').next().expect("a cookie").to_owned();
     assert_eq!(desk.get("/console/session", &cookie).await["label"], "Ada");
+
+    // Signing in again in the same browser ends what it had.
+    let again = desk.ask(Method::POST, "/console/session", &[("cookie", &cookie)]);
+    let again = with_json(again, &json!({ "key": desk.admin.1 })).send().await.expect("an answer");
+    let renewed = header(&again, "set-cookie").split(';').next().expect("a cookie").to_owned();
+    assert_ne!(renewed, cookie, "never the id that the browser came with");
+    assert_eq!(desk.status(Method::GET, "/console/session", &cookie, &[]).await, 401);
+    let cookie = renewed;
 
     // Over TLS, at least in the browser's eyes, only TLS carries the cookie.
     let address = desk.program.address;
@@ -193,6 +202,66 @@ async fn too_many_wrong_keys_have_to_wait() {
     while desk.sign_in(&json!({ "key": desk.admin.1 })).await.status() != 200 {
         assert!(began.elapsed() < PATIENCE);
     }
+    desk.program.stop().await;
+}
+
+#[tokio::test]
+async fn wrong_keys_of_one_client_make_no_other_wait_behind_a_proxy() {
+    let desk = Desk::new(&[]).await;
+    let status = async |forwarded: &str, key: &str| {
+        let request = desk.ask(Method::POST, "/console/session", &[("x-forwarded-for", forwarded)]);
+        with_json(request, &json!({ "key": key })).send().await.expect("an answer").status().as_u16()
+    };
+    // What stands before the proxy's own word is the client's invention.
+    let mut tried = 0;
+    // An attempt may be forgiven between a wrong key that has to wait and the right one.
+    while status("198.51.100.1", &desk.admin.1).await != 429 {
+        while status(&format!("203.0.113.{tried}, 198.51.100.1"), "org_wrong").await != 429 {
+            tried += 1;
+            assert!(tried < 100);
+        }
+    }
+    assert_eq!(status("198.51.100.2", &desk.admin.1).await, 200);
+    assert_eq!(status("", &desk.admin.1).await, 200);
+    desk.program.stop().await;
+}
+
+#[tokio::test]
+async fn over_tls_only_cookies_that_no_other_page_can_set_count() {
+    let folder = TempDir::new().expect("a directory");
+    let (made, tls) = certified(folder.path());
+    let paths = [&tls.certificate, &tls.key].map(|path| path.to_str().expect("text"));
+    let settings = [("VERBATIM_HTTP__TLS__CERTIFICATE", paths[0]), ("VERBATIM_HTTP__TLS__KEY", paths[1])];
+    let desk = Desk::new(&settings).await;
+    let own = format!("https://localhost:{}", desk.program.address.port());
+    let trusted = reqwest::Certificate::from_pem(made.pem().as_bytes()).expect("a certificate");
+    let browser = reqwest::Client::builder().no_proxy().tls_certs_only([trusted]);
+    let browser = browser.resolve("localhost", desk.program.address).build().expect("a client");
+    let ask = |method: Method| {
+        let request = browser.request(method, format!("{own}/console/session"));
+        request.header("origin", &own).header("x-verbatim-console", "1")
+    };
+    let answer = with_json(ask(Method::POST), &json!({ "key": desk.admin.1 })).send().await;
+    let answer = answer.expect("an answer");
+    let set = header(&answer, "set-cookie").to_owned();
+    assert!(set.starts_with("__Host-verbatim-console-") && set.ends_with("; Secure"), "{set}");
+    let cookie = set.split(';').next().expect("a cookie");
+    // A page of the same domain without TLS could set the other name.
+    for (cookie, expected) in [(cookie, 200), (cookie.trim_start_matches("__Host-"), 401)] {
+        let answer = ask(Method::GET).header("cookie", cookie).send().await.expect("an answer");
+        assert_eq!(answer.status(), expected, "{cookie}");
+    }
+    desk.program.stop().await;
+}
+
+#[tokio::test]
+async fn attempts_at_once_count_too() {
+    let desk = Desk::new(&[]).await;
+    let wrong = json!({ "key": "org_wrong" });
+    let answers = futures_util::future::join_all((0..40).map(|_| desk.sign_in(&wrong))).await;
+    let tried = answers.iter().filter(|answer| answer.status() == 401).count();
+    // One in six seconds is forgiven.
+    assert!((10..20).contains(&tried), "{tried} of 40 were tried");
     desk.program.stop().await;
 }
 

@@ -35,6 +35,7 @@ async fn two_hundred_idle_sessions_and_four_that_talk_are_held() {
             caller.voice.clear();
             caller.speak(&recording(question.1)).await;
             let said = caller.find(|m| m["type"] == "ConversationText" && m["role"] == "user").await;
+            eprintln!("DEBUG {} | {}", question.0, said);
             assert!(word_errors(question.0, said["content"].as_str().expect("text")) <= 1, "{said}");
             (document()["content"].clone(), caller.listen().await, caller.voice.len())
         });

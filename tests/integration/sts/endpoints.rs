@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use verbatim::audio::{Pcm, RateConverter};
 use verbatim::http::{self, Failure, Response, Router};
 use verbatim::secret::Secret;
+use verbatim::sts::config::Interface;
 
 use super::doubles::{self, Asked};
 use super::room::{Caller, recording};
@@ -25,6 +26,8 @@ use crate::speech::word_errors;
 pub enum Turn {
     /// Sends these events, each when the test has allowed one more.
     Events(Vec<Value>),
+    /// Sends these events as the others, then breaks off.
+    BreaksAfter(Vec<Value>),
     Fails,
     /// Breaks off before it said anything.
     Breaks,
@@ -51,14 +54,14 @@ impl Model {
                 let body = String::from_utf8(body.bytes().to_vec()).expect("text");
                 noted.lock().expect("no test panics here").push((request.headers, body));
                 let turn = turns.lock().expect("no test panics here").pop_front();
+                let is_whole = matches!(turn, Some(Turn::Events(_)));
                 let events = match turn {
-                    Some(Turn::Events(events)) => events,
+                    Some(Turn::Events(events) | Turn::BreaksAfter(events)) => events,
                     Some(Turn::Breaks) => Vec::new(),
                     Some(Turn::Fails) | None => {
                         return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "BROKEN", "No."));
                     }
                 };
-                let is_whole = !events.is_empty();
                 let done = is_whole.then(|| Ok(Frame::data(Bytes::from_static(b"data: [DONE]\n\n"))));
                 let parts = stream::iter(events).then(move |event| {
                     let may = may.clone();
@@ -70,7 +73,11 @@ impl Model {
                 Ok(Response::new(StreamBody::new(parts.chain(stream::iter(done))).boxed_unsync()))
             }
         };
-        let router = Router::new().route(Method::POST, "/v1/chat/completions", complete);
+        let router = Router::new().route(Method::POST, "/v1/chat/completions", complete.clone()).route(
+            Method::POST,
+            "/v1/responses",
+            complete,
+        );
         let door = Door::open(router, http::Config::default()).await;
         Self { asked, allowed, url: format!("http://{}/v1", door.address), _door: door }
     }
@@ -220,6 +227,78 @@ async fn without_the_model_the_embedded_responder_answers() {
         assert_eq!(caller.listen().await, "We are open from nine to five.");
     }
     assert_eq!(model.asked.lock().expect("no test panics here").len(), 2);
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_closed() {
+    let model =
+        Model::start(vec![Turn::BreaksAfter(vec![text("We are open from nine. "), text("On Sund")])]).await;
+    model.allowed.add_permits(2);
+    let mut setup = Setup::default();
+    model.give(&mut setup);
+    let service = Service::start(setup).await;
+    let (_, start) = service.session(facts()).await;
+    let mut caller = Caller::greeted(&service, &start).await;
+    caller.write("When are you open?").await;
+    assert_eq!(
+        caller.listen().await,
+        "We are open from nine. I'm sorry, I can't finish that answer. Please ask me again."
+    );
+}
+
+#[tokio::test]
+async fn a_slow_model_is_covered_and_then_given_up() {
+    // No event may go out.
+    let model = Model::start(vec![Turn::Events(vec![text("Too late.")])]).await;
+    let mut setup = Setup::default();
+    model.give(&mut setup);
+    setup.config.chat.filler_ms = 50;
+    setup.config.chat.timeout_ms = 300;
+    let service = Service::start(setup).await;
+    let (_, start) = service.session(facts()).await;
+    let mut caller = Caller::greeted(&service, &start).await;
+    caller.write("When are you open?").await;
+    assert_eq!(caller.listen().await, "One moment. We are open from nine to five.");
+}
+
+#[tokio::test]
+async fn a_model_is_spoken_to_over_responses_and_searches() {
+    let delta = |text: &str| json!({"type": "response.output_text.delta", "delta": text});
+    let item = json!({"type": "function_call", "call_id": "call_1", "name": "search", "arguments": ""});
+    let done = json!({"type": "response.completed", "response": {}});
+    let searches = vec![
+        json!({"type": "response.created", "response": {}}),
+        json!({"type": "response.output_item.added", "output_index": 0, "item": item}),
+        json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "{\"query\":"}),
+        json!({"type": "response.function_call_arguments.delta", "output_index": 0, "delta": "\"parking\"}"}),
+        done.clone(),
+    ];
+    let answers = vec![delta("It is "), delta("free."), done];
+    let model = Model::start(vec![Turn::Events(searches), Turn::Events(answers)]).await;
+    model.allowed.add_permits(100);
+    let mut setup = Setup::default();
+    model.give(&mut setup);
+    setup.config.chat.interface = Interface::Responses;
+    let service = Service::start(setup).await;
+    let mut material = facts();
+    let rooms =
+        (1..8).map(|n| json!({"title": format!("Room {n}"), "type": "text", "content": "It has a window."}));
+    let parking = json!({"title": "Parking", "type": "text", "content": "Free behind the house."});
+    material["documents"] = rooms.chain([parking]).collect();
+    let (_, start) = service.session(material).await;
+    let mut caller = Caller::greeted(&service, &start).await;
+    caller.write("Can I leave my car with you?").await;
+    assert_eq!(caller.listen().await, "It is free.");
+    let asked = model.question(0);
+    assert_eq!((&asked["stream"], &asked["store"]), (&json!(true), &json!(false)));
+    assert!(asked["instructions"].as_str().is_some_and(|text| text.contains("Be kind.")), "{asked}");
+    assert_eq!(asked["input"][1], json!({"role": "user", "content": "Can I leave my car with you?"}));
+    assert!(asked["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["name"] == "search")));
+    let again = &model.question(1)["input"];
+    assert_eq!(again[2]["type"], "function_call");
+    assert_eq!(again[3]["call_id"], "call_1");
+    let found = again[3]["output"].as_str().expect("text");
+    assert!(found.contains("Parking: Free behind the house."), "{found}");
 }
 
 #[tokio::test]

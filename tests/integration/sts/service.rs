@@ -6,12 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use verbatim::fetch;
+use verbatim::fetch::Fetcher;
 use verbatim::http::{self, Authenticator, Router, auth};
+use verbatim::jobs::{self, Fault, Input, Jobs, Setback, Task, Work};
 use verbatim::keys::{Store, Verifier};
 use verbatim::speech::{EmbeddedVoice, Voice};
 use verbatim::sts::config::EndOfTurn;
@@ -30,6 +33,8 @@ pub struct Setup {
     /// Instead of one that may reach 127.0.0.1.
     pub fetch: Option<fetch::Config>,
     pub http: http::Config,
+    /// Delivers webhooks, if there is one.
+    pub jobs: Option<jobs::Config>,
 }
 
 impl Default for Setup {
@@ -47,6 +52,7 @@ impl Default for Setup {
             recognize: None,
             fetch: None,
             http: http::Config::default(),
+            jobs: None,
         }
     }
 }
@@ -91,6 +97,15 @@ impl Service {
         let tenants = verifier.tenants();
         let log = Log::open(state, &usage::Config::default()).expect("a log");
         let listed = Store::open(state).and_then(|store| store.list()).expect("keys");
+        let nearby = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
+        let fetch = setup.fetch.clone().unwrap_or(nearby);
+        let jobs = match &setup.jobs {
+            Some(config) => {
+                let fetcher = Fetcher::new(&fetch).expect("a client");
+                Some(Jobs::open(state, config, fetcher, tenants.clone()).await.expect("they open"))
+            }
+            None => None,
+        };
         let script = Arc::new(Mutex::new(VecDeque::from(setup.heard)));
         let scripted: Recognize = Arc::new(move |_, _| {
             let heard = script.lock().expect("no test panics here").pop_front();
@@ -106,15 +121,22 @@ impl Service {
             is_tls: false,
             tenants,
             log: log.clone(),
+            jobs: jobs.clone(),
         };
-        let nearby = fetch::Config { allow: vec!["127.0.0.1".into()], ..fetch::Config::default() };
-        let fetch = setup.fetch.unwrap_or(nearby);
         let sts = Sts::open(parts, &setup.config, state, &fetch).expect("the service starts");
         let router = sts.routes(Router::new()).logged_in(log.clone());
         let routes = routes(&router);
         let door = Door::open(router, setup.http).await;
         let stop = CancellationToken::new();
-        let running = tokio::spawn(sts.run(stop.clone()));
+        let stopping = stop.clone();
+        let running = tokio::spawn(async move {
+            let deliver = async {
+                if let Some(jobs) = &jobs {
+                    jobs.run(Arc::new(NoWork), stopping.clone()).await;
+                }
+            };
+            tokio::join!(sts.run(stopping.clone()), deliver);
+        });
         let (address, tenants) = (door.address, listed.iter().map(|key| key.tenant).collect());
         Self { address, keys, log, tenants, _folder: None, door: Some(door), routes, stop, running }
     }
@@ -191,6 +213,19 @@ impl Service {
     /// The status once all that the session was given is read.
     pub async fn ready(&self, session: &str) -> Value {
         self.until(session, is_ready).await
+    }
+}
+
+/// There are no jobs but events.
+struct NoWork;
+
+impl Work for NoWork {
+    fn run<'a>(&'a self, _: &'a Task, _: Input) -> BoxFuture<'a, Result<Vec<u8>, Setback>> {
+        panic!("there is no such job")
+    }
+
+    fn given_up(&self, _: &Task, _: Fault) -> Vec<u8> {
+        Vec::new()
     }
 }
 

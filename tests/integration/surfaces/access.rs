@@ -12,8 +12,11 @@ use verbatim::keys::{KeyId, Store};
 use super::{Owner, SOCKETS, Surfaces, filled, has_its_form, new_key, told};
 
 /// Operations that need no key. Some of them need something else: a room's token, a provider's signature.
-const OPEN: [(&str, &str); 10] = [
+const OPEN: [(&str, &str); 13] = [
     ("get", "/STS/rooms/{room}"),
+    ("post", "/api/livekit/webhook"),
+    ("get", "/api/twilio/stream-ended"),
+    ("post", "/api/twilio/stream-ended"),
     ("get", "/api/twilio/incoming-call"),
     ("post", "/api/twilio/incoming-call"),
     ("get", "/api/twilio/media"),

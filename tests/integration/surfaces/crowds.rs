@@ -106,10 +106,10 @@ async fn stuck(surfaces: &Surfaces, path: &str) -> TcpStream {
     stream
 }
 
-fn form(surfaces: &Surfaces, path: &str, owner: &Owner) -> reqwest::RequestBuilder {
+pub(super) fn form(surfaces: &Surfaces, path: &str, owner: &Owner) -> reqwest::RequestBuilder {
     let speech = std::fs::read(crate::speech::cache("speech/jfk.wav")).expect("readable");
     let request = surfaces.request("post", path, Some(&owner.key));
-    if path == "/v1/listen" {
+    if path.starts_with("/v1/listen") {
         return request.body(speech);
     }
     let head = "--x\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\nwhisper-1\r\n--x\r\n\
@@ -145,7 +145,7 @@ async fn uploads_of_one_organisation_leave_room_to_another() {
     }
 }
 
-fn spoken(surfaces: &Surfaces, path: &str, owner: &Owner, text: &str) -> reqwest::RequestBuilder {
+pub(super) fn spoken(surfaces: &Surfaces, path: &str, owner: &Owner, text: &str) -> reqwest::RequestBuilder {
     let body = match path {
         "/v1/speak" => json!({"text": text}),
         _ => json!({"input": text, "model": "tts-1", "voice": "alloy"}),
@@ -169,6 +169,17 @@ async fn texts_of_one_organisation_leave_room_to_another() {
         assert!(status == 200 || (status == 503 && after.is_some()), "{path}: {status} {body}");
         drop(first);
         drop(begun(&surfaces, path).await);
+    }
+    // Their answers had begun with 200.
+    let requests = format!("/v1/projects/{}/requests?endpoint=speak&limit=100", surfaces.first.project);
+    let since = Instant::now();
+    loop {
+        let page = told(surfaces.request("get", &requests, Some(&surfaces.first.key))).await.1;
+        let entries = page["requests"].as_array().expect("a list");
+        match entries.iter().filter(|entry| entry["code"] == 499).count() {
+            4 => break,
+            left => assert!(since.elapsed() < PATIENCE, "{left} of 4 are logged as left"),
+        }
     }
 }
 

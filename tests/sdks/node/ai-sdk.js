@@ -1,11 +1,13 @@
 // Vercel's AI SDK against a server, with another base address and key alone: SERVER, KEY, AUDIO. It prints what it heard, and
-// what it hears of its own speech.
+// what it hears of its own speech, whole and streamed.
 import { readFileSync } from "node:fs";
 import { createOpenAI } from "@ai-sdk/openai";
-import { experimental_generateSpeech as generateSpeech, experimental_transcribe as transcribe } from "ai";
+import { experimental_streamTranscribe as streamTranscribe, generateSpeech, transcribe } from "ai";
+import WebSocket from "ws";
 
 const { SERVER, KEY, AUDIO } = process.env;
-const openai = createOpenAI({ baseURL: `${SERVER}/v1`, apiKey: KEY });
+// Before Node 22 there is no WebSocket of its own.
+const openai = createOpenAI({ baseURL: `${SERVER}/v1`, apiKey: KEY, webSocket: WebSocket });
 const hear = async (model, audio, providerOptions) =>
   (await transcribe({ model: openai.transcription(model), audio, providerOptions, maxRetries: 0 })).text;
 
@@ -20,4 +22,15 @@ const speech = await generateSpeech({
   model: openai.speech("gpt-4o-mini-tts"), voice: "alloy", text: process.env.TEXT, maxRetries: 0,
 });
 const spoken = await hear("whisper-1", speech.audio.uint8Array);
-console.log(JSON.stringify({ plain, prompted, segments, mediaType: speech.audio.mediaType, spoken }));
+const raw = await generateSpeech({
+  model: openai.speech("tts-1"), voice: "nova", text: process.env.TEXT, outputFormat: "pcm", maxRetries: 0,
+});
+const live = streamTranscribe({
+  model: openai.transcription("gpt-realtime-whisper"),
+  audio: new Blob([raw.audio.uint8Array]).stream(),
+  inputAudioFormat: { type: "audio/pcm", rate: 24000 },
+});
+let deltas = "";
+for await (const part of live.fullStream) deltas += part.type === "transcript-delta" ? part.delta : "";
+const streamed = { text: await live.text, deltas };
+console.log(JSON.stringify({ streamed, plain, prompted, segments, mediaType: speech.audio.mediaType, spoken }));

@@ -114,7 +114,8 @@ export class VisitorForm {
 
   // Fills fields by their names, and shows which.
   #fill(values) {
-    const known = Object.entries(values ?? {}).filter(([name, value]) => name in this.#inputs && typeof value === "string");
+    const known = Object.entries(values ?? {}).filter(([name, value]) =>
+      Object.hasOwn(this.#inputs, name) && typeof value === "string");
     for (const [name, value] of known) {
       const input = this.#inputs[name];
       if (input.value === value) continue;
@@ -152,8 +153,9 @@ export const FILL_IN = {
 };
 
 // The values of a page's state that another device or the backend sent.
-function valuesIn({ sections }) {
-  const fields = (Array.isArray(sections) ? sections : []).flatMap((section) => section?.fields ?? []);
+function valuesIn(context) {
+  const sections = Array.isArray(context?.sections) ? context.sections : [];
+  const fields = sections.flatMap((section) => section?.fields ?? []);
   return Object.fromEntries(fields.filter((field) => typeof field?.value === "string").map(({ name, value }) => [name, value]));
 }
 

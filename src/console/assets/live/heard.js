@@ -5,8 +5,8 @@ const UTTERANCES_MAX = 400;
 const RESULTS_MAX = 200;
 
 /**
- * @typedef {{ start: number, end: number, text: string, words: object[], interim: string, isEnded: boolean }} Utterance
- *   `text`: what is final; `interim`: what may change
+ * @typedef {{ start: number, end: number, text: string, words: object[], interim: string, isEnded: boolean,
+ *   channel: number | null }} Utterance `text`: what is final; `interim`: what may change; `channel`: where there are several
  * @typedef {{ kind: "interim" | "final" | "turn", start: number, end: number, text: string, latency: number | null,
  *   confidence: number | null }} Result
  * @typedef {{ kind: string, at: number, label?: string }} Mark
@@ -34,11 +34,16 @@ export class Heard {
     return null;
   }
 
+  /** The last utterance of a channel. */
+  #last(channel) {
+    return this.utterances.findLast((one) => one.channel === channel);
+  }
+
   /** The utterance that goes on, or a new one. */
-  #open(start) {
-    const last = this.utterances.at(-1);
+  #open(start, channel) {
+    const last = this.#last(channel);
     if (last && !last.isEnded) return last;
-    const made = { start, end: start, text: "", words: [], interim: "", isEnded: false };
+    const made = { start, end: start, text: "", words: [], interim: "", isEnded: false, channel };
     this.utterances.push(made);
     if (this.utterances.length > UTTERANCES_MAX) this.utterances.shift();
     return made;
@@ -49,10 +54,12 @@ export class Heard {
     const [start, end] = [offset + message.start, offset + message.start + message.duration];
     const words = said.words ?? [];
     const content = said.transcript ?? "";
-    const last = this.utterances.at(-1);
+    const [place, count] = message.channel_index ?? [0, 1];
+    const channel = count > 1 ? place : null;
+    const last = this.#last(channel);
     if (message.speech_final) this.#mark("speech_final", words.length > 0 ? offset + words.at(-1).end : end);
     if (content === "" && (!last || last.isEnded)) return null;
-    const open = this.#open(words.length > 0 ? offset + words[0].start : start);
+    const open = this.#open(words.length > 0 ? offset + words[0].start : start, channel);
     open.end = end;
     if (message.is_final) {
       open.text = [open.text, content].filter(Boolean).join(" ");
@@ -73,7 +80,7 @@ export class Heard {
     if (message.event !== "Update") this.#mark(message.event, end, message.trigger);
     const isEnd = message.event === "EndOfTurn";
     if (message.transcript === "" && !isEnd) return null;
-    const open = this.#open(offset + (message.words[0]?.start ?? message.audio_window_start));
+    const open = this.#open(offset + (message.words[0]?.start ?? message.audio_window_start), null);
     const isNew = message.transcript !== (open.interim || open.text);
     open.end = end;
     open.isEnded = isEnd;
@@ -100,12 +107,13 @@ export class Heard {
 
   /** What was open stays as it is: its socket is gone. */
   interrupt() {
-    const last = this.utterances.at(-1);
-    if (!last || last.isEnded) return null;
-    last.text = [last.text, last.interim].filter(Boolean).join(" ");
-    last.interim = "";
-    last.isEnded = true;
-    return last;
+    const open = this.utterances.filter((one) => !one.isEnded);
+    for (const one of open) {
+      one.text = [one.text, one.interim].filter(Boolean).join(" ");
+      one.interim = "";
+      one.isEnded = true;
+    }
+    return open;
   }
 
   /** The middle of the latencies of results of this kind, in milliseconds. */

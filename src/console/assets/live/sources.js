@@ -1,8 +1,8 @@
-// Where live audio comes from: the microphone, or a file at the speed at which it would be spoken. Both give mono samples
-// of 16 bits.
+// Where live audio comes from: the microphone, or a file at the speed at which it would be spoken. Both give samples of 16
+// bits, mono but for files whose channels are to be kept apart.
 
 /**
- * @typedef {{ rate: number, stop: () => void }} LiveSource `rate`: samples per second
+ * @typedef {{ rate: number, channels: number, stop: () => void }} LiveSource `rate`: samples per second of a channel
  */
 
 /**
@@ -13,11 +13,11 @@ export async function microphone(onaudio) {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1 } });
   // At its own rate: the server resamples better than most browsers do.
   const context = new AudioContext();
+  let isStopped = false;
   try {
-    await context.audioWorklet.addModule(new URL("./capture.js", import.meta.url));
-    const options = { channelCount: 1, channelCountMode: "explicit" };
-    const capture = new AudioWorkletNode(context, "capture", options);
-    capture.port.onmessage = ({ data }) => onaudio(data);
+    await context.audioWorklet.addModule(new URL("../voice/capture-worklet.js", import.meta.url));
+    const capture = new AudioWorkletNode(context, "voice-capture", { processorOptions: { rate: context.sampleRate } });
+    capture.port.onmessage = ({ data }) => onaudio(new Int16Array(data.samples));
     // Its output is silent, but only what is connected runs.
     context.createMediaStreamSource(stream).connect(capture).connect(context.destination);
     await context.resume();
@@ -27,11 +27,13 @@ export async function microphone(onaudio) {
   }
 
   function stop() {
+    if (isStopped) return;
+    isStopped = true;
     for (const track of stream.getTracks()) track.stop();
-    if (context.state !== "closed") context.close();
+    context.close();
   }
 
-  return { rate: context.sampleRate, stop };
+  return { rate: context.sampleRate, channels: 1, stop };
 }
 
 const FILE_RATE = 16_000;
@@ -39,26 +41,27 @@ const FILE_MESSAGE_SECONDS = 0.1;
 
 /**
  * @param {Blob} blob
- * @param {(samples: Int16Array) => void} onaudio
- * @param {() => void} onend
+ * @param {{ isMultichannel: boolean, onaudio: (samples: Int16Array) => void, onend: () => void }} options
+ *   `isMultichannel`: its channels take turns, sample by sample, instead of being mixed
  * @returns {Promise<LiveSource>} it sends nothing until `start` is called
  * @throws {DOMException} `EncodingError` if the browser cannot decode it
  */
-export async function fileInRealTime(blob, onaudio, onend) {
+export async function fileInRealTime(blob, { isMultichannel, onaudio, onend }) {
   const audio = await new OfflineAudioContext(1, 1, FILE_RATE).decodeAudioData(await blob.arrayBuffer());
-  const channels = Array.from({ length: audio.numberOfChannels }, (_, index) => audio.getChannelData(index));
+  const tracks = Array.from({ length: audio.numberOfChannels }, (_, index) => audio.getChannelData(index));
+  const channels = isMultichannel ? tracks.length : 1;
   let timer = 0;
   let sent = 0;
   let began = 0;
 
   function samples(from, to) {
-    const mixed = new Int16Array(to - from);
+    const made = new Int16Array((to - from) * channels);
+    const put = (place, value) => { made[place] = Math.max(-1, Math.min(1, value)) * 0x7fff; };
     for (let index = from; index < to; index++) {
-      let sum = 0;
-      for (const channel of channels) sum += channel[index];
-      mixed[index - from] = Math.max(-1, Math.min(1, sum / channels.length)) * 0x7fff;
+      if (isMultichannel) tracks.forEach((track, place) => put((index - from) * channels + place, track[index]));
+      else put(index - from, tracks.reduce((sum, track) => sum + track[index], 0) / tracks.length);
     }
-    return mixed;
+    return made;
   }
 
   /** Sends what is due by the clock: a timer alone would fall behind. */
@@ -76,6 +79,7 @@ export async function fileInRealTime(blob, onaudio, onend) {
 
   return {
     rate: FILE_RATE,
+    channels,
     start() {
       began = performance.now();
       tick();

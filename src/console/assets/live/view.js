@@ -1,5 +1,6 @@
 // Live speech as text: what may change is grey, what is final black; and the newest results with the time they took.
 
+import { cell } from "../controls.js";
 import { element, replace } from "../elements.js";
 import { text } from "../text.js";
 
@@ -35,7 +36,10 @@ export function speechView() {
       const time = element("span", { class: "fine number" }, text.clock(utterance.start));
       const final = utterance.text === "" ? null : element("span", { class: "final" }, finalText(utterance));
       const interim = utterance.interim === "" ? null : element("span", { class: "interim" }, utterance.interim);
-      replace(row, time, " ", element("span", { class: "utterance-text" }, final, final && interim ? " " : null, interim));
+      const channel = utterance.channel === null ? null
+        : element("span", { class: "badge speaker-mark", dataset: { speaker: utterance.channel % SERIES + 1 } },
+          text.playground.channel(utterance.channel + 1));
+      replace(row, time, " ", element("span", { class: "utterance-text" }, channel, channel && " ", final, final && interim ? " " : null, interim));
       if (utterance.isEnded && utterance.text !== "") replace(said, utterance.text);
       if (isAtEnd) list.scrollTop = list.scrollHeight;
     },
@@ -72,26 +76,27 @@ function finalText({ text: content, words }) {
 }
 
 export function resultsTable() {
-  const body = element("tbody", {});
+  const body = element("tbody", { role: "rowgroup" });
   const words = text.live.results;
-  const head = element("tr", {}, words.columns.map((name, index) =>
-    element("th", { scope: "col", class: index === 3 || index === 4 ? "number" : null }, name)));
+  const [, seconds, said, end, delay] = words.columns;
+  const head = element("tr", { role: "row" }, words.columns.map((name, index) =>
+    element("th", { scope: "col", role: "columnheader", class: index === 3 || index === 4 ? "number" : null }, name)));
   const table = element("div", { class: "table", tabindex: "0", role: "region", "aria-label": words.title },
-    element("table", {}, element("caption", { class: "visually-hidden" }, words.title), element("thead", {}, head), body));
+    element("table", { class: "stacked", role: "table" }, element("caption", { class: "visually-hidden" }, words.title),
+      element("thead", { role: "rowgroup" }, head), body));
   return {
     element: table,
     /** @param {import("./heard.js").Result[]} results */
     show(results) {
-      const rows = results.slice(-ROWS).reverse().map(({ kind, start, end, text: content, latency, confidence }) =>
-        element("tr", {},
-          element("td", {}, element("span", { class: "badge", dataset: { kind: kind === "interim" ? null : "good" } },
-            words.kinds[kind])),
-          element("td", { class: "mono" }, `${start.toFixed(2)} – ${end.toFixed(2)}`),
-          element("td", { class: "result-text" }, content),
-          element("td", { class: "number" }, confidence === null ? "" : confidence.toFixed(2)),
-          element("td", { class: "number" }, latency === null ? "" : text.milliseconds(latency))));
-      replace(body, rows.length > 0 ? rows
-        : element("tr", {}, element("td", { colspan: words.columns.length, class: "soft" }, words.none)));
+      const rows = results.slice(-ROWS).reverse().map((one) => element("tr", { role: "row" },
+        element("td", { role: "cell" }, element("span", { class: "badge",
+          dataset: one.kind === "interim" ? {} : { kind: "good" } }, words.kinds[one.kind])),
+        cell(seconds, { class: "mono" }, `${one.start.toFixed(2)} – ${one.end.toFixed(2)}`),
+        cell(said, { class: "result-text" }, one.text),
+        cell(end, { class: "number" }, one.confidence === null ? "–" : one.confidence.toFixed(2)),
+        cell(delay, { class: "number" }, one.latency === null ? "–" : text.milliseconds(one.latency))));
+      replace(body, rows.length > 0 ? rows : element("tr", { role: "row" },
+        element("td", { role: "cell", colspan: words.columns.length, class: "soft" }, words.none)));
     },
   };
 }

@@ -1,7 +1,7 @@
 // Jobs: requests with a callback, of all organisations.
 
 import { call, callRaw, save } from "../api.js";
-import { failure, notify } from "../controls.js";
+import { cell, failure, notify } from "../controls.js";
 import { element, icon, replace } from "../elements.js";
 import { ago, bytes, date } from "../formats.js";
 import { text } from "../text.js";
@@ -17,9 +17,6 @@ const ENDINGS = { "text/plain": "txt", "text/vtt": "vtt", "application/x-subrip"
 const stateBadge = (state) => element("span", { class: "badge", dataset: { kind: KINDS[state] ?? "" } },
   words.stateOf[state] ?? state);
 const moment = (time) => (time ? element("time", { datetime: time, title: date(time) }, ago(time)) : "–");
-
-const cell = (name, ...children) =>
-  element("td", { role: "cell", dataset: { name } }, element("div", {}, children));
 
 class JobsPage extends HTMLElement {
   static observedAttributes = ["path"];
@@ -95,10 +92,10 @@ class JobsPage extends HTMLElement {
           element("td", { role: "cell" }, element("a", { class: "mono", href: `#/jobs/${job.id}`,
             "aria-current": job.id === this.#shown?.id ? "true" : null, title: job.id }, job.id.slice(0, 8)),
           element("div", { class: "fine" }, job.receiver)),
-          cell(words.state, stateBadge(job.state)),
-          cell(words.accepted, moment(job.accepted)),
-          cell(words.attempts, job.attempts),
-          cell(words.error, element("span", { class: "mono" }, job.error ?? "–"))))))));
+          cell(words.state, {}, stateBadge(job.state)),
+          cell(words.accepted, {}, moment(job.accepted)),
+          cell(words.attempts, {}, job.attempts),
+          cell(words.error, {}, element("span", { class: "mono" }, job.error ?? "–"))))))));
     if (inside) [...this.#list.querySelectorAll("a")].find((link) => link.getAttribute("href") === inside)?.focus();
   }
 

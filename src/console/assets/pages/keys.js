@@ -1,7 +1,7 @@
 // Keys: those of all organisations, with what they may do and when they were last used.
 
 import { call } from "../api.js";
-import { copyButton, dialog, failure, notify } from "../controls.js";
+import { cell, copyButton, dialog, failure, notify } from "../controls.js";
 import { element, icon, replace } from "../elements.js";
 import { ago, date } from "../formats.js";
 import { text } from "../text.js";
@@ -94,8 +94,6 @@ class KeysPage extends HTMLElement {
     const revoke = key.state !== "revoked" && element("button", {
       type: "button", class: "small danger", "aria-label": words.revokeKey(key.label), onclick: () => this.#revoke(key),
     }, words.revoke);
-    const cell = (name, properties, ...children) =>
-      element("td", { role: "cell", ...properties, dataset: { name } }, element("div", {}, children));
     return element("tr", { role: "row" },
       element("td", { role: "cell" },
         element("div", { class: "row" }, element("strong", {}, key.label), role, state,
@@ -194,8 +192,8 @@ class KeysPage extends HTMLElement {
         element("p", {}, key.is_own ? words.revokeOwn : words.revokeAbout), problem),
       element("div", { class: "dialog-foot" },
         element("button", { type: "button", onclick: close }, text.cancel),
-        element("button", { type: "button", class: "danger", onclick: async (event) => {
-          event.currentTarget.disabled = true;
+        element("button", { type: "button", class: "danger", onclick: async ({ currentTarget: button }) => {
+          button.disabled = true;
           try {
             await call("DELETE", `/console/api/keys/${encodeURIComponent(key.id)}`);
             close();
@@ -203,6 +201,7 @@ class KeysPage extends HTMLElement {
             this.#load();
           } catch (error) {
             replace(problem, failure(error));
+            button.disabled = false;
           }
         } }, words.revoke)),
     ]);

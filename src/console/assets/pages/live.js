@@ -17,8 +17,8 @@ const SOCKETS = {
     controls: ["Finalize", "KeepAlive", "CloseStream"] },
   "/v2/listen": { preset: {}, controls: ["ForceEndTurn", "KeepAlive", "CloseStream"] },
 };
-/** The page itself knows how its audio is encoded, and where results go. */
-const OWN = ["encoding", "sample_rate", "channels", "callback", "callback_method", "multichannel"];
+/** They describe the audio, which the page itself makes. */
+const OWN = ["encoding", "sample_rate", "channels"];
 const THRESHOLD = 0.7;
 const PANEL_INTERVAL_MS = 200;
 
@@ -131,7 +131,8 @@ class Live extends HTMLElement {
       // Before the microphone: who may not stream is not asked for it.
       await token();
       this.#source = kind === "file"
-        ? await fileInRealTime(file, hear, () => this.#stream?.control("CloseStream"))
+        ? await fileInRealTime(file, { isMultichannel: this.#values.get("multichannel") === "true", onaudio: hear,
+          onend: () => this.#stream?.control("CloseStream") })
         : await microphone(hear);
     } catch (error) {
       this.#begin.disabled = false;
@@ -147,7 +148,8 @@ class Live extends HTMLElement {
     const query = new URLSearchParams(this.#values.pairs("query"));
     query.set("encoding", "linear16");
     query.set("sample_rate", String(this.#source.rate));
-    const stream = new LiveStream(`${this.#path}?${query}`, this.#source.rate);
+    if (this.#source.channels > 1) query.set("channels", String(this.#source.channels));
+    const stream = new LiveStream(`${this.#path}?${query}`, this.#source.rate * this.#source.channels);
     stream.addEventListener("state", ({ detail }) => this.#stream === stream && this.#changed(detail));
     stream.addEventListener("message", ({ detail }) => this.#stream === stream && this.#message(detail));
     this.#stream = stream;
@@ -158,7 +160,7 @@ class Live extends HTMLElement {
 
   #hearOwn(samples) {
     if (!this.#stream || this.#isHeld) return;
-    this.#plot.hear(samples, this.#source.rate, this.#stream.seconds);
+    this.#plot.hear(samples, this.#source.rate * this.#source.channels, this.#stream.seconds);
     this.#stream.send(samples);
   }
 
@@ -179,8 +181,7 @@ class Live extends HTMLElement {
     this.#state.dataset.kind = { open: "good", lost: "bad", refused: "bad", opening: "warning" }[state] ?? "";
     if (state === "open") replace(this.#problem);
     if (state === "lost") {
-      const open = this.#heard.interrupt();
-      if (open) this.#speech.show(open);
+      for (const open of this.#heard.interrupt()) this.#speech.show(open);
       if (this.#wasOpen) this.#speech.note(words.interrupted);
       this.#fail(words.lost(code, reason));
     }
@@ -199,8 +200,7 @@ class Live extends HTMLElement {
 
   #finish() {
     this.#source?.stop();
-    const open = this.#heard.interrupt();
-    if (open) this.#speech.show(open);
+    for (const open of this.#heard.interrupt()) this.#speech.show(open);
     this.#showControls(false);
   }
 

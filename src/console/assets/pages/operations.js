@@ -1,9 +1,9 @@
 // Operations: how the server does now and how it did over the last hour, its models, its errors and its settings.
 
 import { call } from "../api.js";
-import { failure } from "../controls.js";
+import { cell, failure } from "../controls.js";
 import { element, icon, replace } from "../elements.js";
-import { ago, bytes, date, duration, number } from "../formats.js";
+import { ago, bytes, date, duration, number, percent } from "../formats.js";
 import { Plot } from "../plot.js";
 import { text } from "../text.js";
 
@@ -22,6 +22,13 @@ const PLOTS = [
   { name: "memory", series: ["memory_bytes"], format: bytes, least: 1 << 20, base: 1024 },
   { name: "requests", series: ["active_requests", "held_requests"], least: 4 },
 ];
+/** Drawn only where there is a GPU. */
+const GPU_PLOTS = [
+  { name: "gpu", series: ["gpu_used"], format: percent, least: 1 },
+  { name: "gpuMemory", series: ["gpu_memory_free_bytes", "gpu_memory_bytes"], format: bytes, least: 1 << 30, base: 1024 },
+];
+const made = ({ name, series, ...options }) => new Plot(words.plots[name].title, words.plots[name].about,
+  series.map((name) => ({ name, label: words.series[name] })), options);
 
 class OperationsPage extends HTMLElement {
   static observedAttributes = ["path"];
@@ -32,10 +39,10 @@ class OperationsPage extends HTMLElement {
   #series = {};
   #problem = element("div", {});
   #stats = element("dl", { class: "grid operations-stats" });
-  #modelRows = element("tbody", {});
+  #modelRows = element("tbody", { role: "rowgroup" });
   #version = element("span", { class: "fine" });
-  #plots = PLOTS.map(({ name, series, ...options }) => ({ plot: new Plot(words.plots[name].title, words.plots[name].about,
-    series.map((name) => ({ name, label: words.series[name] })), options) }));
+  #plots = PLOTS.map(made);
+  #gpuPlots = GPU_PLOTS.map(made);
   #panels = Object.fromEntries(TABS.map((name) => [name, element("div", {
     id: `operations-${name}`, role: "tabpanel", "aria-labelledby": `operations-tab-${name}`, class: "stack" })]));
 
@@ -47,7 +54,7 @@ class OperationsPage extends HTMLElement {
     const list = element("div", { class: "segments", role: "tablist", "aria-label": text.pages.operations,
       onkeydown: (event) => this.#move(event, tabs) }, tabs);
     replace(this.#panels.overview, this.#stats, this.#models(),
-      element("div", { class: "operations-plots" }, this.#plots.map(({ plot }) => plot.node)));
+      element("div", { class: "operations-plots" }, [...this.#plots, ...this.#gpuPlots].map((plot) => plot.node)));
     replace(this, element("header", { class: "page-head" },
       element("div", {}, element("h1", {}, text.pages.operations), element("p", {}, words.about)), list),
     this.#problem, Object.values(this.#panels));
@@ -121,9 +128,11 @@ class OperationsPage extends HTMLElement {
     const head = [words.model, words.state, words.device, words.slots, words.uses];
     return element("div", { class: "card" },
       element("div", { class: "card-head" }, element("h2", {}, words.models), this.#version),
-      element("div", { class: "table", role: "region", tabindex: "0", "aria-label": words.models }, element("table", {},
-        element("thead", {}, element("tr", {}, head.map((name) => element("th", { scope: "col" }, name)))),
-        this.#modelRows)));
+      element("div", { class: "table", role: "region", tabindex: "0", "aria-label": words.models },
+        element("table", { class: "stacked", role: "table" },
+          element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, head.map((name) =>
+            element("th", { scope: "col", role: "columnheader" }, name)))),
+          this.#modelRows)));
   }
 
   #draw(figures) {
@@ -140,19 +149,24 @@ class OperationsPage extends HTMLElement {
       [words.refused, number(refused.reduce((sum, name) => sum + hour(name), 0)), words.lastHour],
       [words.memory, figures.memory ? bytes(figures.memory.resident) : "–",
         figures.memory && words.peak(bytes(figures.memory.peak))],
+      ...gpuStats(figures),
     ];
     replace(this.#stats, stats.map(([name, value, about]) => element("div", { class: "card stat" },
       element("dt", {}, name), element("dd", { class: "stat-value" }, value), element("dd", { class: "fine" }, about))));
     replace(this.#version, words.version(figures.version));
-    replace(this.#modelRows, figures.models.map((model) => element("tr", {},
-      element("td", {}, element("strong", {}, model.name), " ",
+    replace(this.#modelRows, figures.models.map((model) => element("tr", { role: "row" },
+      element("td", { role: "cell" }, element("strong", {}, model.name), " ",
         model.is_default && element("span", { class: "badge" }, words.isDefault)),
-      element("td", {}, element("span", { class: "badge", dataset: { kind: MODEL_KINDS[model.state] ?? "" } },
+      cell(words.state, {}, element("span", { class: "badge", dataset: { kind: MODEL_KINDS[model.state] ?? "" } },
         words.modelIs[model.state] ?? model.state)),
-      element("td", {}, model.device ?? "–"),
-      element("td", {}, model.slots ?? "–"),
-      element("td", {}, model.is_default ? "–" : model.uses))));
-    for (const { plot } of this.#plots) plot.draw(this.#times, this.#series);
+      cell(words.device, {}, model.device ?? "–"),
+      cell(words.slots, {}, model.slots ?? "–"),
+      cell(words.uses, {}, model.is_default ? "–" : model.uses))));
+    for (const plot of this.#plots) plot.draw(this.#times, this.#series);
+    for (const plot of this.#gpuPlots) {
+      plot.node.hidden = !figures.gpus?.length;
+      if (!plot.node.hidden) plot.draw(this.#times, this.#series);
+    }
   }
 
   async #loadErrors() {
@@ -183,7 +197,7 @@ class OperationsPage extends HTMLElement {
     const panel = this.#panels.settings;
     try {
       const { settings } = await this.#get("/console/api/config");
-      const body = element("tbody", {});
+      const body = element("tbody", { role: "rowgroup" });
       const count = element("p", { class: "fine", role: "status" });
       const search = element("input", { type: "search", placeholder: words.searchSettings,
         "aria-label": words.searchSettings, class: "operations-search" });
@@ -191,13 +205,13 @@ class OperationsPage extends HTMLElement {
       const draw = () => {
         const wanted = search.value.trim().toLowerCase();
         const rows = settings.filter(({ name, value, source }) => name.toLowerCase().includes(wanted)
-          && (!changed.checked || (source !== "default" && (value !== null || source !== "default"))));
+          && (!changed.checked || source !== "default"));
         replace(count, words.settingsShown(rows.length, settings.length));
-        replace(body, rows.map(({ name, value, source }) => element("tr", {},
-          element("th", { scope: "row", class: "mono" }, name),
-          element("td", { class: "mono" }, value ?? element("span", { class: "soft" },
+        replace(body, rows.map(({ name, value, source }) => element("tr", { role: "row" },
+          element("th", { scope: "row", role: "rowheader", class: "mono" }, name),
+          cell(words.value, { class: "mono" }, value ?? element("span", { class: "soft" },
             source === "default" ? words.notSet : words.hidden)),
-          element("td", {}, source === "default" ? element("span", { class: "soft" }, words.byDefault) : source))));
+          cell(words.source, {}, source === "default" ? element("span", { class: "soft" }, words.byDefault) : source))));
       };
       search.addEventListener("input", draw);
       changed.addEventListener("change", draw);
@@ -205,13 +219,25 @@ class OperationsPage extends HTMLElement {
       replace(panel, element("div", { class: "row" }, search,
         element("label", { class: "choice" }, changed, words.onlyChanged), count),
       element("div", { class: "card table", role: "region", tabindex: "0", "aria-label": words.tabs.settings },
-        element("table", { class: "operations-settings" },
-          element("thead", {}, element("tr", {}, [words.setting, words.value, words.source].map((name) =>
-            element("th", { scope: "col" }, name)))), body)));
+        element("table", { class: "stacked operations-settings", role: "table" },
+          element("thead", { role: "rowgroup" }, element("tr", { role: "row" },
+            [words.setting, words.value, words.source].map((name) =>
+              element("th", { scope: "col", role: "columnheader" }, name)))), body)));
     } catch (error) {
       if (error.name !== "AbortError") replace(panel, failure(error));
     }
   }
+}
+
+/** Name, value and what it means, of each GPU, or of none. */
+function gpuStats({ gpus, models }) {
+  if (gpus?.length) {
+    return gpus.map(({ index, name, used, memory_free: free, memory_total: total }) =>
+      [gpus.length > 1 ? words.gpuOf(index) : words.gpu, used === null ? "–" : percent(used),
+        [words.gpuMemory(bytes(free), bytes(total)), element("br", {}), name]]);
+  }
+  const isElsewhere = models.some(({ device }) => device && !device.startsWith("cpu"));
+  return [[words.gpu, isElsewhere ? "–" : words.noGpu, isElsewhere ? words.gpuSilent : words.onCpu]];
 }
 
 customElements.define("page-operations", OperationsPage);

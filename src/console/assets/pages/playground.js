@@ -1,6 +1,6 @@
 // The playground: audio in, parameters beside it, and what the server answers.
 
-import { ApiError, fetchPublic } from "../api.js";
+import { ApiError, callRaw, fetchPublic } from "../api.js";
 import { failure } from "../controls.js";
 import { element, icon, replace } from "../elements.js";
 import { codePanel } from "../playground/code-panel.js";
@@ -147,7 +147,7 @@ class Playground extends HTMLElement {
       });
       const took = (performance.now() - began) / 1000;
       replace(this.#state, words.done(took));
-      this.show(answer, source.name ?? "transcript", { took, blob: isFile ? source.blob : null });
+      this.show(answer, source.name ?? "transcript", { took, ...(isFile ? { blob: source.blob } : { url: source.url }) });
     } catch (error) {
       replace(this.#state, error.name === "AbortError" ? words.cancelled : "");
       if (error.name !== "AbortError") this.#fail(error);
@@ -158,21 +158,33 @@ class Playground extends HTMLElement {
   }
 
   /**
-   * Shows an answer of `/v1/listen`, and plays `blob` under it.
+   * Shows an answer of `/v1/listen`, and plays `blob` under it, or what the server finds at `url`.
    *
    * @param {object} answer
    * @param {string} name
-   * @param {{ took?: number, blob?: Blob | null }} [more]
+   * @param {{ took?: number, blob?: Blob, url?: string }} [more]
    */
-  show(answer, name, { took, blob = null } = {}) {
-    this.#result.listen(blob);
-    this.#result.show(answer, name, took);
+  show(answer, name, { took, blob, url } = {}) {
     this.#peaks?.abort();
     this.#peaks = new AbortController();
-    if (!blob) return;
-    peaksOf(blob, this.#peaks.signal).then((peaks) => this.#result.shape(peaks)).catch((error) => {
-      if (error.name !== "AbortError") throw error;
+    this.#result.listen(blob ?? null, url ? text.playground.fetching : text.playground.noAudio);
+    this.#result.show(answer, name, took);
+    this.#hear(this.#peaks.signal, blob, url).catch((error) => {
+      if (error.name === "AbortError") return;
+      if (!(error instanceof ApiError)) throw error;
+      this.#result.listen(null, text.playground.notFetched(error.message));
     });
+  }
+
+  /** The audio at an address comes by way of the server: the policy of the page lets it load nothing from elsewhere. */
+  async #hear(signal, blob, url) {
+    if (!blob && url) {
+      const response = await callRaw("POST", "/console/api/audio", { url }, { signal });
+      blob = await response.blob();
+      signal.throwIfAborted();
+      this.#result.listen(blob);
+    }
+    if (blob) this.#result.shape(await peaksOf(blob, signal));
   }
 
   #busy(is) {

@@ -24,6 +24,11 @@ function address({ server, query }) {
 // For a POSIX shell: nothing has a meaning between apostrophes, except an apostrophe.
 const shell = (value) => `'${value.replaceAll("'", `'\\''`)}'`;
 
+/** The path in the answer to what a program wants to see: with a callback, the transcript comes later. */
+const wanted = ({ query }) => (query.some(([name]) => name === "callback") ? ["request_id"]
+  : ["results", "channels", 0, "alternatives", 0, "transcript"]);
+const indexed = (sent) => wanted(sent).map((part) => `[${JSON.stringify(part)}]`).join("");
+
 function curl(sent) {
   const { source } = sent;
   const parts = [
@@ -58,7 +63,7 @@ headers = {
 ${more}}
 with urlopen(Request(${literal(address(sent))}, body, headers)) as response:
     answer = json.load(response)
-print(answer["results"]["channels"][0]["alternatives"][0]["transcript"])
+print(answer${indexed(sent)})
 `;
 }
 
@@ -78,7 +83,7 @@ ${more}  },
 });
 const answer = await response.json();
 if (!response.ok) throw new Error(answer.err_msg);
-console.log(answer.results.channels[0].alternatives[0].transcript);
+console.log(answer${wanted(sent).map((part) => (typeof part === "number" ? `[${part}]` : `.${part}`)).join("")});
 `;
 }
 
@@ -91,20 +96,19 @@ function rust(sent) {
   const { source, headers } = sent;
   const more = headers.map(([name, value]) => `\n        .header(${rustText(name)}, ${rustText(value)})`).join("");
   const body = "url" in source
-    ? `.json(&serde_json::json!({"url": ${rustText(source.url)}}))`
-    : `.body(std::fs::read(${rustText(source.file)})?)`;
-  return `// Cargo.toml: reqwest = { version = "0.12", features = ["blocking", "json"] }, serde_json = "1"
+    ? `.send_json(serde_json::json!({"url": ${rustText(source.url)}}))?`
+    : `.header("Content-Type", "application/octet-stream")\n        .send(std::fs::File::open(${rustText(source.file)})?)?`;
+  return `// [dependencies]
+// serde_json = "1"
+// ureq = { version = "3", features = ["json"] }
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // However long the audio is.
-    let client = reqwest::blocking::Client::builder().timeout(None).build()?;
-    let answer: serde_json::Value = client
-        .post(${rustText(address(sent))})
-        .bearer_auth(std::env::var("KEY")?)${more}
+    let answer: serde_json::Value = ureq::post(${rustText(address(sent))})
+        .header("Authorization", format!("Bearer {}", std::env::var("KEY")?))${more}
         ${body}
-        .send()?
-        .error_for_status()?
-        .json()?;
-    println!("{}", answer["results"]["channels"][0]["alternatives"][0]["transcript"]);
+        .body_mut()
+        .read_json()?;
+    println!("{}", answer${indexed(sent)}.as_str().unwrap_or_default());
     Ok(())
 }
 `;

@@ -94,11 +94,12 @@ export function resultPanel() {
       downloads(name);
       draw();
     },
-    listen(blob) {
+    /** @param {Blob | null} blob  @param {string} [silence] why there is none */
+    listen(blob, silence = "") {
       play.load(blob);
       sound.hidden = blob === null;
       shape = null;
-      replace(silent, blob === null ? words.noAudio : "");
+      replace(silent, silence);
       silent.hidden = blob !== null;
     },
     /** @param {object | null} peaks as `peaksOf` gives them */

@@ -1,5 +1,6 @@
 // The transcript as one reads it. A block far from the window is one piece of text; near it, each word is an element
-// that lights up, has its confidence, and can be jumped to.
+// that lights up, has its confidence, and can be jumped to. Only so many words change at a frame, so that no task is
+// long, however fast one scrolls.
 
 import { element, replace } from "../elements.js";
 import { text } from "../text.js";
@@ -8,6 +9,8 @@ import { wordAt } from "./transcript.js";
 
 /** How far from the window words become elements. */
 const NEAR = "400px";
+/** Words that become elements, or text again, at one frame; and at least one block. */
+const FRAME_WORDS = 240;
 const SERIES = 6;
 /** Lower bounds of confidence; what is above the last one is not shaded. */
 const DOUBTS = [["low", 0.5], ["middling", 0.75], ["fair", 0.9]];
@@ -26,12 +29,38 @@ export function transcriptView(onjump) {
   let current = 0;
   let showing = 0;
 
+  /** Blocks that have come near or gone far. */
+  const moved = new Set();
+  let frame = 0;
+
   const watcher = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
       const block = blocks[Number(target.dataset.block)];
-      if (block && isIntersecting !== block.isNear) isIntersecting ? spell(block) : join(block);
+      if (!block) continue;
+      block.isWanted = isIntersecting;
+      moved.add(block);
     }
+    plan();
   }, { rootMargin: NEAR });
+
+  function plan() {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(turn);
+  }
+
+  /** Makes elements or text of the blocks that have moved. Those that have gone again by then cost nothing. */
+  function turn() {
+    let left = FRAME_WORDS;
+    for (const block of moved) {
+      if (left <= 0) return plan();
+      moved.delete(block);
+      if (block.isWanted === block.isNear) continue;
+      left -= block.words.length;
+      if (block.isWanted) spell(block);
+      else join(block);
+    }
+    return undefined;
+  }
 
   /** Makes an element of each word. */
   function spell(block) {
@@ -56,7 +85,7 @@ export function transcriptView(onjump) {
   }
 
   function blockElement(block, index) {
-    block.isNear = false;
+    block.isNear = block.isWanted = false;
     block.body = element("p", { class: "block-words", dir: "auto" }, plain(block.words));
     const isSame = index > 0 && sameSpeaker(blocks[index - 1], block);
     const head = element("div", { class: "block-head" },
@@ -128,6 +157,7 @@ export function transcriptView(onjump) {
     async show(words, cut, spans = []) {
       const mine = ++showing;
       watcher.disconnect();
+      moved.clear();
       all = words;
       blocks = cut;
       elements = new Map();
@@ -155,7 +185,10 @@ export function transcriptView(onjump) {
       // A word that is not there yet gets its element once its block is near.
       if (this.follow && block) (elements.get(place) ?? block.body)?.scrollIntoView({ block: "nearest" });
     },
-    close: () => watcher.disconnect(),
+    close() {
+      watcher.disconnect();
+      cancelAnimationFrame(frame);
+    },
   };
 }
 

@@ -1,4 +1,4 @@
-// The microphone's audio as 16-bit samples at the rate that the server hears, in pieces of 20 ms.
+// The microphone's audio as 16-bit samples at the `rate` that is asked for, in pieces of 20 ms.
 
 import { Loudness } from "./loudness.js";
 import { Resampler } from "./resampler.js";
@@ -15,7 +15,7 @@ class Capture extends AudioWorkletProcessor {
     super();
     this.#resampler = new Resampler(sampleRate, rate);
     this.#loudness = new Loudness(sampleRate, currentTime);
-    this.#piece = new Int16Array(rate / PIECES_PER_SECOND);
+    this.#piece = new Int16Array(Math.round(rate / PIECES_PER_SECOND));
   }
 
   process([channels]) {

@@ -19,6 +19,7 @@ export class Sound extends EventTarget {
   #context = new AudioContext({ latencyHint: "interactive" });
   #player;
   #stream;
+  #isClosed = false;
 
   // To be called by a click: browsers let no page make sounds by itself.
   async open({ hasMicrophone }) {
@@ -70,7 +71,9 @@ export class Sound extends EventTarget {
 
   async close() {
     for (const track of this.#stream?.getTracks() ?? []) track.stop();
-    if (this.#context.state !== "closed") await this.#context.close();
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#context.close();
   }
 
   #listen(stream) {

@@ -16,6 +16,11 @@ use crate::room::message::Said;
 use crate::room::reception::NoSeat;
 use crate::room::seat::{Inbound, Kind};
 
+/// A telephone's identity in the session, as of other telephones.
+const CALLER: &str = "caller";
+/// The attribute of a telephone that has its number.
+const PHONE_NUMBER: &str = "sip.phoneNumber";
+
 impl Connection<'_> {
     /// Handles callers who come, go, or begin to send audio.
     pub(super) async fn update(&mut self, participants: Vec<Participant>) -> Result<(), Failure> {
@@ -47,7 +52,7 @@ impl Connection<'_> {
         }
         if !wanted.is_empty() {
             let wish = Subscription { track_sids: wanted, subscribe: true };
-            self.signal.send(Request::Subscription(wish)).await?;
+            self.link.send(Request::Subscription(wish)).await;
         }
         Ok(())
     }
@@ -68,8 +73,15 @@ impl Connection<'_> {
             .collect();
         for sid in ready {
             let Some((person, _)) = self.callers.waiting.remove(&sid) else { continue };
-            let kind = if person.kind == SIP { Kind::Phone } else { Kind::Web };
-            let seat = match self.reception.seat(kind, &person.identity).await {
+            // The identity of a telephone has its number.
+            let (kind, identity) = match person.kind {
+                SIP => (Kind::Phone, CALLER),
+                _ => (Kind::Web, person.identity.as_str()),
+            };
+            if let Some(number) = person.attributes.get(PHONE_NUMBER).filter(|_| person.kind == SIP) {
+                self.reception.bind(number).await;
+            }
+            let seat = match self.reception.seat(kind, identity).await {
                 Ok(seat) => seat,
                 Err(NoSeat::Refused) => continue,
                 Err(error) => return Err(error.into()),
@@ -92,13 +104,14 @@ impl Connection<'_> {
             // The agent is useless while it hears nothing. The connection may recover, within limits.
             Event::IceConnectionStateChange(state) if state.is_disconnected() => {
                 self.health.hears_by.get_or_insert(Instant::now() + JOIN_WAIT);
+                self.look_for_a_way();
             }
             Event::IceConnectionStateChange(state) if state.is_connected() && self.health.hears => {
                 self.health.hears_by = None
             }
             Event::ChannelOpen(_, name) if name == RELIABLE => {
                 (self.health.hears, self.health.hears_by) = (true, None);
-                self.is_there().await?;
+                self.is_there().await;
             }
             Event::Closed => return Err(Failure::Anew),
             _ => {}

@@ -28,15 +28,19 @@ struct Promise {
     made: Instant,
     due: Instant,
     caller: u64,
+    /// The size of what the caller will bring, in any one unit: requests, characters.
+    amount: f64,
     /// The caller has returned before and found no room.
     again: bool,
 }
 
-impl Promises {
-    pub fn new() -> Self {
+impl Default for Promises {
+    fn default() -> Self {
         Self { line: VecDeque::new(), share: 1.0 }
     }
+}
 
+impl Promises {
     pub fn is_empty(&self) -> bool {
         self.line.is_empty()
     }
@@ -68,30 +72,32 @@ impl Promises {
         self.line.iter().find(|promise| promise.caller == caller).map(|promise| promise.due)
     }
 
-    /// The expected number of returning requests.
+    /// The amount that is expected to return.
     pub fn expected(&self) -> f64 {
-        self.share * self.line.len() as f64
+        self.share * self.line.iter().map(|promise| promise.amount).sum::<f64>()
     }
 
-    /// The expected number of requests that return for the second time or later, which go ahead of others.
+    /// The amount that is expected to return for the second time or later, which goes ahead of others.
     pub fn expected_again(&self) -> f64 {
-        self.share * self.line.iter().filter(|promise| promise.again).count() as f64
+        let again = self.line.iter().filter(|promise| promise.again);
+        self.share * again.map(|promise| promise.amount).sum::<f64>()
     }
 
-    /// Whether a new caller may be admitted while there is room for `room` requests, without breaking a promise: at
-    /// the time of each promise there must be room for all callers before it, if `rate` requests a second are done.
-    pub fn leave(&self, room: f64, rate: f64, now: Instant) -> bool {
+    /// Whether a new caller may be admitted without breaking a promise: `fits` says whether there will be room after a
+    /// time for the amount that is expected until then.
+    pub fn leave(&self, now: Instant, mut fits: impl FnMut(Duration, f64) -> bool) -> bool {
         let mut expected = 0.0;
         self.line.iter().all(|promise| {
-            expected += self.share;
-            expected <= room + rate * promise.due.saturating_duration_since(now).as_secs_f64()
+            expected += self.share * promise.amount;
+            fits(promise.due.saturating_duration_since(now), expected)
         })
     }
 
-    pub fn make(&mut self, caller: u64, made: Instant, due: Instant, again: bool) {
+    /// Promises `caller`, who will bring `amount`, room at `due`; `again`: for the second time or later.
+    pub fn make(&mut self, (caller, amount): (u64, f64), (made, due): (Instant, Instant), again: bool) {
         if self.line.len() < MOST {
             let index = self.line.partition_point(|promise| promise.due <= due);
-            self.line.insert(index, Promise { made, due, caller, again });
+            self.line.insert(index, Promise { made, due, caller, amount, again });
         }
     }
 }
