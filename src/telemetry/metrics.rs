@@ -199,6 +199,11 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const CLUSTER_JOBS: Counter = counter(
+    "verbatim_cluster_jobs_total",
+    Unit::Count,
+    "What happened to jobs beside their course: taken_over, claim_lost, result_refused, brought_again, offered_again.",
+);
 pub const CLUSTER_CONNECTED: Gauge =
     gauge("verbatim_cluster_connected", Unit::Count, "1 while this node is connected to its cluster's broker.");
 pub const USAGE_DROPPED: Counter = counter(
@@ -238,7 +243,7 @@ pub const TTS_FIRST_AUDIO: Histogram = seconds(
     BUCKETS,
 );
 
-const COUNTERS: [&Counter; 21] = [
+const COUNTERS: [&Counter; 22] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -256,6 +261,7 @@ const COUNTERS: [&Counter; 21] = [
     &JOBS_REFUSED,
     &JOBS_RUNS,
     &JOBS_ATTEMPTS,
+    &CLUSTER_JOBS,
     &TTS_CHARACTERS,
     &TTS_AUDIO,
     &TTS_REFUSED,
