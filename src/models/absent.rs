@@ -55,7 +55,8 @@ impl SpeechModel for Absent {
             average_log_probability: 0.0,
             no_speech_probability: 1.0,
             compression_ratio: 1.0,
-            consumed_samples: usize::MAX,
+            // A whole window.
+            consumed_samples: 30 * crate::audio::SAMPLE_RATE as usize,
             tokens: Vec::new(),
             ranges: Vec::new(),
             ends_in_silence: true,
