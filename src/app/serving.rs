@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::error::Error;
 use super::memory;
-use crate::config::Config;
 use crate::api::openai::language_names;
+use crate::config::Config;
 use crate::engine::{self, Engine, Machine, ModelId, SpeechModel, StartError};
 use crate::hub;
 use crate::live::Live;

@@ -85,7 +85,8 @@ fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
         return Err(Error::missing(figment, "cluster.nats", "models.device", reason));
     }
     if config.cluster.is_enabled() && config.jobs.enabled && config.jobs.secret.is_none() {
-        let reason = "all nodes of a cluster sign results with the same secret; `verbatim jobs secret` prints one";
+        let reason =
+            "all nodes of a cluster sign results with the same secret; `verbatim jobs secret` prints one";
         return Err(Error::missing(figment, "jobs.secret", "cluster.nats", reason));
     }
     if config.http.buffered_bytes_max < config.http.body_bytes_max {

@@ -48,7 +48,9 @@ pub enum Error {
     Away { retry_after: Duration },
     #[error("the broker of the cluster failed")]
     Broker(#[from] Failure),
-    #[error("a cluster needs `jobs.secret`: all nodes sign results with the same; `verbatim jobs secret` prints one")]
+    #[error(
+        "a cluster needs `jobs.secret`: all nodes sign results with the same; `verbatim jobs secret` prints one"
+    )]
     NoSecret,
     /// It is unknown how far the thread came.
     #[error("a thread that works on jobs failed")]

@@ -17,7 +17,9 @@
 //! the [`Work`] that is handed in, `delivery.rs` sends, `keeper.rs` throws away. None of them knows HTTP
 //! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database, `spool.rs` has
 //! the audio, and `reconcile.rs` makes the two agree. `capacity.rs` says how much may wait, `drain_rate.rs`
-//! when there will be room again.
+//! when there will be room again. `nodes/` shares jobs with other servers.
+//!
+//! [clusters]: crate::cluster
 #![doc = include_str!("README.md")]
 
 mod attempt;
@@ -148,10 +150,9 @@ impl Jobs {
                 let (node, lease) = (cluster.node().to_owned(), cluster.config().lease_ms);
                 let kept = Duration::from_secs(config.job_retention_seconds);
                 let (nats, events) = Nats::open(cluster, kept).await?;
-                let ledger = Arc::new(store.clone());
-                let nodes =
-                    Nodes::new(Arc::new(nats), ledger, node, Duration::from_millis(lease), events);
-                Some(Arc::new(nodes))
+                let parts: nodes::Parts =
+                    (Arc::new(nats), Arc::new(store.clone()), Arc::new(fetcher.clone()));
+                Some(Arc::new(Nodes::new(parts, node, Duration::from_millis(lease), events)))
             }
             None => None,
         };

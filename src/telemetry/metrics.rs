@@ -204,8 +204,11 @@ pub const CLUSTER_JOBS: Counter = counter(
     Unit::Count,
     "What happened to jobs beside their course: taken_over, claim_lost, result_refused, brought_again, offered_again.",
 );
-pub const CLUSTER_CONNECTED: Gauge =
-    gauge("verbatim_cluster_connected", Unit::Count, "1 while this node is connected to its cluster's broker.");
+pub const CLUSTER_CONNECTED: Gauge = gauge(
+    "verbatim_cluster_connected",
+    Unit::Count,
+    "1 while this node is connected to its cluster's broker.",
+);
 pub const USAGE_DROPPED: Counter = counter(
     "verbatim_usage_dropped_total",
     Unit::Count,

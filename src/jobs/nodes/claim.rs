@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::broker::{Broker, Failure, Held, Offer};
+use super::broker::{Broker, Held, Offer};
+use super::failure::Failure;
 use super::record::{Record, Worker};
 use crate::jobs::error::Error;
 use crate::jobs::store::{Answer, JobId};

@@ -14,6 +14,7 @@
 
 mod broker;
 mod claim;
+mod failure;
 mod nats;
 mod owner;
 mod record;
@@ -21,9 +22,9 @@ mod sharing;
 mod submission;
 mod worker;
 
-pub use broker::Failure;
+pub use failure::Failure;
 pub use nats::Nats;
 pub use owner::run as own;
-pub use sharing::Nodes;
+pub use sharing::{Nodes, Parts};
 pub use submission::{known, submit};
 pub use worker::run as work;

@@ -27,7 +27,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::sync::{Notify, mpsc};
 use uuid::Uuid;
 
-use super::broker::{Broker, Failure, Held, Known, Offer, Place, Reply};
+use super::broker::{Broker, Held, Known, Offer, Place, Reply};
+use super::failure::Failure;
 use super::record::{Record, VERSION};
 use crate::cluster::Cluster;
 use crate::jobs::store::{JobId, Submission};
@@ -145,7 +146,10 @@ impl Nats {
             }
             Err(failure) => {
                 self.is_ill();
-                tracing::warn!(error = &failure as &dyn std::error::Error, "the broker's stores cannot be had");
+                tracing::warn!(
+                    error = &failure as &dyn std::error::Error,
+                    "the broker's stores cannot be had"
+                );
                 tokio::time::sleep(OPEN_PAUSE).await;
                 Err(failure)
             }
@@ -289,7 +293,9 @@ impl Broker for Nats {
         Box::pin(async move {
             let stores = self.stores().await?;
             let entry = self.judge(&stores, stores.records.entry(id.to_string()).await)?;
-            let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { return Ok(None) };
+            let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else {
+                return Ok(None);
+            };
             Ok(Some(Held { record: read(&entry.value)?, revision: entry.revision }))
         })
     }
@@ -329,7 +335,9 @@ impl Broker for Nats {
         Box::pin(async move {
             let stores = self.stores().await?;
             let entry = self.judge(&stores, stores.submissions.entry(key_of(tenant, &key)).await)?;
-            let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { return Ok(None) };
+            let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else {
+                return Ok(None);
+            };
             let Noted { id, fingerprint } =
                 serde_json::from_slice(&entry.value).map_err(|_| Failure::Unreadable)?;
             let seconds = u64::try_from(entry.created.unix_timestamp()).unwrap_or_default();
@@ -373,7 +381,8 @@ impl Broker for Nats {
     fn forget(&self, tenant: u64, key: String, revision: u64) -> Reply<'_, ()> {
         Box::pin(async move {
             let stores = self.stores().await?;
-            let deleted = stores.submissions.delete_expect_revision(key_of(tenant, &key), Some(revision)).await;
+            let deleted =
+                stores.submissions.delete_expect_revision(key_of(tenant, &key), Some(revision)).await;
             self.judge(&stores, deleted)
         })
     }

@@ -2,8 +2,9 @@
 //!
 //! Each look compares the row of a job with its record, so it does not matter which event was missed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -12,7 +13,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::broker::{Failure, Held, Place};
+use super::broker::{Held, Place};
+use super::failure::Failure;
 use super::record::{Audio, Progress, Record, Stored};
 use super::sharing::Nodes;
 use super::submission::{Introduced, introduce, withdraw};
@@ -40,7 +42,7 @@ pub async fn run(shared: &Arc<Shared>, nodes: &Arc<Nodes>, stop: &CancellationTo
             () = stop.cancelled() => return,
             Some(id) = events.recv() => {
                 // Several at once; repetitions cost one look.
-                let mut ids = std::collections::HashSet::from([id]);
+                let mut ids = BTreeSet::from([id]);
                 while let Ok(id) = events.try_recv() {
                     ids.insert(id);
                 }
@@ -64,11 +66,7 @@ pub async fn run(shared: &Arc<Shared>, nodes: &Arc<Nodes>, stop: &CancellationTo
     }
 }
 
-async fn look_at(
-    shared: &Arc<Shared>,
-    nodes: &Arc<Nodes>,
-    ids: impl IntoIterator<Item = JobId>,
-) {
+async fn look_at(shared: &Arc<Shared>, nodes: &Arc<Nodes>, ids: impl IntoIterator<Item = JobId>) {
     let looks = futures_util::stream::iter(ids).for_each_concurrent(AT_ONCE, |id| async move {
         note(id, look(shared, nodes, id, false).await);
     });
@@ -249,9 +247,12 @@ async fn collect(
         return requeue(shared, nodes, entry, held).await;
     };
     let record: &Record = &held.record;
-    let finished =
-        Finished { body: bytes.into(), media_type: result.media_type.clone(), error: record.error_of_result() };
-    let now = SystemTime::now();
+    let finished = Finished {
+        body: bytes.into(),
+        media_type: result.media_type.clone(),
+        error: record.error_of_result(),
+    };
+    let now = nodes.world.now();
     if nodes.ledger.settle(id, now, finished, record.runs).await? {
         shared.audio.remove(id);
         if let Source::Spooled { bytes } = entry.source {
@@ -268,7 +269,7 @@ async fn collect(
 }
 
 async fn requeue(shared: &Shared, nodes: &Nodes, entry: &Entry, held: &Held) -> Result<(), Error> {
-    let record = held.record.queued(SystemTime::now());
+    let record = held.record.queued(nodes.world.now());
     // As the row has them: the record of a job that has ended holds no addresses.
     let Record { query, url, callback, .. } = Record::new(entry, &nodes.me.node);
     let record = Record { query, url, callback, audio: Audio::Wanted, ..record };

@@ -80,15 +80,33 @@ pub struct Stored {
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum Progress {
     /// Begins no earlier than this.
-    Queued { due_ms: i64 },
+    Queued {
+        due_ms: i64,
+    },
     /// A worker has it, for as long as it changes the record within the time of a lease.
-    Running { worker: Worker, is_decoding: bool, renewals: u64 },
+    Running {
+        worker: Worker,
+        is_decoding: bool,
+        renewals: u64,
+    },
     /// The broker has the result.
-    Finished { result: Stored, finished_ms: i64 },
+    Finished {
+        result: Stored,
+        finished_ms: i64,
+    },
     /// Its owner has the result too; the broker keeps its copy until the job has ended.
-    Delivering { result: Option<Stored>, finished_ms: i64 },
-    Delivered { finished_ms: i64, ended_ms: i64 },
-    Dead { finished_ms: i64, ended_ms: i64 },
+    Delivering {
+        result: Option<Stored>,
+        finished_ms: i64,
+    },
+    Delivered {
+        finished_ms: i64,
+        ended_ms: i64,
+    },
+    Dead {
+        finished_ms: i64,
+        ended_ms: i64,
+    },
 }
 
 /// A process that works on jobs.

@@ -7,22 +7,28 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use uuid::Uuid;
 
-use super::broker::{Broker, Failure};
+use super::broker::Broker;
+use super::failure::Failure;
 use super::nats::Events;
 use super::record::Worker;
 use crate::jobs::error::Error;
 use crate::jobs::ledger::Ledger;
 use crate::jobs::store::{Job, JobId, State};
+use crate::jobs::world::World;
 
 /// The shortest and the longest time that clients are told to wait for a broker that is away.
 const AWAY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 /// How long the status of a job that waits here may take to be seen elsewhere.
 const STATUS_PATIENCE: Duration = Duration::from_secs(1);
 
+/// What a node works with.
+pub type Parts = (Arc<dyn Broker>, Arc<dyn Ledger>, Arc<dyn World>);
+
 /// This node, and what it needs of the others.
 pub struct Nodes {
     pub broker: Arc<dyn Broker>,
     pub ledger: Arc<dyn Ledger>,
+    pub world: Arc<dyn World>,
     pub me: Worker,
     /// A worker that does not renew its claim for this long has lost it.
     pub lease: Duration,
@@ -49,16 +55,11 @@ impl Drop for Marked<'_> {
 }
 
 impl Nodes {
-    pub fn new(
-        broker: Arc<dyn Broker>,
-        ledger: Arc<dyn Ledger>,
-        node: String,
-        lease: Duration,
-        events: Events,
-    ) -> Self {
+    pub fn new((broker, ledger, world): Parts, node: String, lease: Duration, events: Events) -> Self {
         Self {
             broker,
             ledger,
+            world,
             me: Worker { node, incarnation: Uuid::new_v4() },
             lease,
             offered: events.offered,

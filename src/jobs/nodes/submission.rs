@@ -4,11 +4,12 @@
 //! queue last, after it has been confirmed here.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::broker::{Failure, Place};
+use super::broker::Place;
+use super::failure::Failure;
 use super::record::Record;
 use super::sharing::Nodes;
 use crate::jobs::error::Error;
@@ -67,11 +68,13 @@ enum Found {
 }
 
 async fn find(nodes: &Nodes, tenant: u64, key: &str) -> Result<Found, Failure> {
-    let Some(known) = nodes.broker.submitted(tenant, key.to_owned()).await? else { return Ok(Found::Nothing) };
+    let Some(known) = nodes.broker.submitted(tenant, key.to_owned()).await? else {
+        return Ok(Found::Nothing);
+    };
     if nodes.broker.record(known.submission.id).await?.is_some() {
         return Ok(Found::Job(known.submission));
     }
-    let age = SystemTime::now().duration_since(known.since).unwrap_or_default();
+    let age = nodes.world.now().duration_since(known.since).unwrap_or_default();
     Ok(match age > UNFINISHED_MAX {
         true => Found::Abandoned(known.revision),
         false => Found::Unfinished(known.submission),
@@ -155,7 +158,9 @@ pub async fn introduce(nodes: &Nodes, entry: &Entry, audio: Option<Bytes>) -> Re
                 Found::Job(other) => return Ok(Introduced::Known(other)),
                 Found::Abandoned(revision) if note(Some(revision)).await? => {}
                 Found::Nothing if note(None).await? => {}
-                Found::Unfinished(_) | Found::Abandoned(_) | Found::Nothing => return Ok(Introduced::Unfinished),
+                Found::Unfinished(_) | Found::Abandoned(_) | Found::Nothing => {
+                    return Ok(Introduced::Unfinished);
+                }
             }
         }
     }

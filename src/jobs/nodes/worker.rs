@@ -10,8 +10,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::broker::{Failure, Held, Offer, Place};
+use super::broker::{Held, Offer, Place};
 use super::claim::Claim;
+use super::failure::Failure;
 use super::record::{Audio, Orphaned, Progress, Record, Stored};
 use super::sharing::Nodes;
 use crate::clock::from_unix_ms;
@@ -53,7 +54,10 @@ pub async fn run(shared: &Arc<Shared>, nodes: &Arc<Nodes>, work: &Arc<dyn Work>,
             Ok(None) => {}
             Err(Failure::Away) => {}
             Err(failure) => {
-                tracing::warn!(error = &failure as &dyn std::error::Error, "the queue of jobs cannot be read");
+                tracing::warn!(
+                    error = &failure as &dyn std::error::Error,
+                    "the queue of jobs cannot be read"
+                );
             }
         }
         drop(slot);
@@ -156,7 +160,7 @@ async fn claim(nodes: &Nodes, offer: Box<dyn Offer>, hold: &mut Hold) -> Option<
             // The queue hands it out again after the time of a lease.
             Err(_) => return None,
         };
-        let now = SystemTime::now();
+        let now = nodes.world.now();
         let next = match &held.record.progress {
             Progress::Queued { due_ms } => {
                 if let Ok(wait) = from_unix_ms(*due_ms).duration_since(now)
@@ -277,22 +281,22 @@ async fn perform(
     };
     match worked {
         None => {
-            let now = SystemTime::now();
+            let now = nodes.world.now();
             let given_back = claim.change(|record| record.given_back(now)).await;
             claim.offer.again(Duration::ZERO).await;
             if given_back.is_err() { lost(claim) } else { "given_back" }
         }
         Some(Worked::Done(finished)) => finish(nodes, claim, stop, finished).await,
         Some(Worked::Again { after, error }) => {
-            let due = SystemTime::now() + after;
+            let due = nodes.world.now() + after;
             back(after, "again", &|record| record.failed(due, error.clone())).await
         }
         Some(Worked::Busy { after }) => {
-            let due = SystemTime::now() + after;
+            let due = nodes.world.now() + after;
             back(after, "busy", &|record| record.given_back(due)).await
         }
         Some(Worked::WithoutAudio) => {
-            let due = SystemTime::now();
+            let due = nodes.world.now();
             let wanted = |record: &Record| record.given_back(due).with_audio(Audio::Wanted);
             let outcome = back(AUDIO_PAUSE, "busy", &wanted).await;
             nodes.broker.tell(claim.record().await.owner, claim.id()).await;
@@ -309,8 +313,13 @@ fn lost(claim: &Claim) -> &'static str {
 
 enum Worked {
     Done(Finished),
-    Again { after: Duration, error: String },
-    Busy { after: Duration },
+    Again {
+        after: Duration,
+        error: String,
+    },
+    Busy {
+        after: Duration,
+    },
     /// The broker has the audio no more.
     WithoutAudio,
 }
@@ -323,7 +332,9 @@ async fn attempt(shared: &Arc<Shared>, nodes: &Nodes, work: &Arc<dyn Work>, clai
         (None, Audio::Lost) => Err(Unread::Gone),
         (None, _) if record.owner == nodes.me.node => shared.audio.read(run.id, run.stamp).await,
         (None, _) => match nodes.broker.get(Place::Audio, run.id.to_string()).await {
-            Ok(Some(bytes)) if record.sha256.is_none_or(|sha256| Sha256::digest(&bytes).as_slice() == sha256) => {
+            Ok(Some(bytes))
+                if record.sha256.is_none_or(|sha256| Sha256::digest(&bytes).as_slice() == sha256) =>
+            {
                 Ok(bytes)
             }
             Ok(_) => return Worked::WithoutAudio,
@@ -356,7 +367,7 @@ async fn finish(nodes: &Nodes, claim: &Claim, stop: &CancellationToken, finished
             () = tokio::time::sleep(LOOK_INTERVAL) => {}
         }
     }
-    let now = SystemTime::now();
+    let now = nodes.world.now();
     if !claim.insist(stop, |record| record.finished(result.clone(), error.clone(), now)).await {
         // After `stop`, the change may have been made. Otherwise another worker has the job, or had it: the first result
         // stands.

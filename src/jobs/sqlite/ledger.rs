@@ -12,9 +12,7 @@ use super::{Sqlite, accept};
 use crate::clock::{from_unix_ms, unix_ms};
 use crate::jobs::capacity::Bounds;
 use crate::jobs::ledger::{Entry, Ledger, Open};
-use crate::jobs::store::{
-    Acceptance, Answer, Finished, Idempotency, JobId, Order, Source, Submission,
-};
+use crate::jobs::store::{Acceptance, Answer, Finished, Idempotency, JobId, Order, Source, Submission};
 
 const UNCONFIRMED: i64 = 1;
 
