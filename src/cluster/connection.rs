@@ -53,7 +53,7 @@ impl Cluster {
         };
         let addresses = config.nats.join(", ");
         let timeout = Duration::from_millis(config.connect_timeout_ms);
-        let options = options(config).await?.name(format!("verbatim {node}"));
+        let options = options(config)?.name(format!("verbatim {node}"));
         let failed = |source| Error::Connect { addresses: addresses.clone(), source };
         let connecting = tokio::time::timeout(timeout, options.connect(config.nats.as_slice())).await;
         let connected = connecting.map_err(|elapsed| failed(elapsed.into()))?;
@@ -233,7 +233,7 @@ fn check(config: &Config) -> Result<(), Error> {
     }
 }
 
-async fn options(config: &Config) -> Result<ConnectOptions, Error> {
+fn options(config: &Config) -> Result<ConnectOptions, Error> {
     let mut options = ConnectOptions::new()
         .connection_timeout(Duration::from_millis(config.connect_timeout_ms))
         .request_timeout(Some(Duration::from_millis(config.timeout_ms)))
@@ -243,7 +243,7 @@ async fn options(config: &Config) -> Result<ConnectOptions, Error> {
             let exponent = u32::try_from(attempts.min(5)).unwrap_or(5);
             Duration::from_millis(100 << exponent).min(RECONNECT_PAUSE_MAX)
         })
-        .event_callback(async |event| note(&event));
+        .event_callback(|event| async move { note(&event) });
     if let Some(path) = &config.credentials_file {
         let text = secret(path)?;
         let given = options.credentials(&text);

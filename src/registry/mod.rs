@@ -149,7 +149,7 @@ impl Registry {
         deadline: Option<Deadline>,
     ) -> Result<Loaded, Unavailable> {
         let place = self.shared.names.find(asked).unwrap_or(0);
-        if place == 0 {
+        if place == 0 || self.is_absent {
             return Ok(self.shared.default.clone());
         }
         let until = Instant::now() + self.shared.config.wait;

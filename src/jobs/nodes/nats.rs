@@ -482,7 +482,10 @@ impl Broker for Nats {
                 if let Some(message) = self.judge(&stores, taken)? {
                     let id = message.subject.rsplit('.').next().and_then(|id| Uuid::parse_str(id).ok());
                     match id {
-                        Some(id) => return Ok(Some(Box::new(Taken { id: JobId(id), message }))),
+                        Some(id) => {
+                            let offer: Box<dyn Offer> = Box::new(Taken { id: JobId(id), message });
+                            return Ok(Some(offer));
+                        }
                         None => {
                             let ended = message.double_ack_with(AckKind::Term).await;
                             self.judge(&stores, ended)?;

@@ -271,14 +271,6 @@ async fn perform(
         () = claim.ends() => return lost(claim),
         worked = attempt(shared, nodes, work, claim) => Some(worked),
     };
-    // Back in line after `wait`, as `change` says.
-    let back = async |wait: Duration, outcome, change: &dyn Fn(&Record) -> Record| {
-        if !claim.insist(stop, change).await {
-            return lost(claim);
-        }
-        claim.offer.again(wait).await;
-        outcome
-    };
     match worked {
         None => {
             let now = nodes.world.now();
@@ -289,20 +281,34 @@ async fn perform(
         Some(Worked::Done(finished)) => finish(nodes, claim, stop, finished).await,
         Some(Worked::Again { after, error }) => {
             let due = nodes.world.now() + after;
-            back(after, "again", &|record| record.failed(due, error.clone())).await
+            back(claim, stop, (after, "again"), |record| record.failed(due, error.clone())).await
         }
         Some(Worked::Busy { after }) => {
             let due = nodes.world.now() + after;
-            back(after, "busy", &|record| record.given_back(due)).await
+            back(claim, stop, (after, "busy"), |record| record.given_back(due)).await
         }
         Some(Worked::WithoutAudio) => {
             let due = nodes.world.now();
             let wanted = |record: &Record| record.given_back(due).with_audio(Audio::Wanted);
-            let outcome = back(AUDIO_PAUSE, "busy", &wanted).await;
+            let outcome = back(claim, stop, (AUDIO_PAUSE, "busy"), wanted).await;
             nodes.broker.tell(claim.record().await.owner, claim.id()).await;
             outcome
         }
     }
+}
+
+/// Puts the job back in line, as `change` says; the queue hands it out again after `wait`.
+async fn back(
+    claim: &Claim,
+    stop: &CancellationToken,
+    (wait, outcome): (Duration, &'static str),
+    change: impl Fn(&Record) -> Record,
+) -> &'static str {
+    if !claim.insist(stop, change).await {
+        return lost(claim);
+    }
+    claim.offer.again(wait).await;
+    outcome
 }
 
 fn lost(claim: &Claim) -> &'static str {
