@@ -77,7 +77,8 @@ async fn a_broker_that_cannot_serve_is_refused_at_the_start() {
         if !secret.is_empty() {
             command.env("VERBATIM_JOBS__SECRET", secret);
         }
-        let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("it runs");
+        let output =
+            tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("it runs");
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };

@@ -46,8 +46,7 @@ impl Media {
 
     /// Gives the one who asked the audio. He may be gone.
     pub async fn answer(mut stream: TcpStream, audio: &[u8]) {
-        let head =
-            format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", audio.len());
+        let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", audio.len());
         let _ = stream.write_all(head.as_bytes()).await;
         let _ = stream.write_all(audio).await;
     }

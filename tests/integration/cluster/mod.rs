@@ -23,7 +23,7 @@ use broker::Broker;
 const PATIENCE: Duration = Duration::from_secs(120);
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 /// Short, so that a worker is given up soon.
-const LEASE_MS: &str = "2000";
+const LEASE_MS: &str = "5000";
 
 /// What the nodes of a test share.
 struct Cluster {
@@ -78,7 +78,7 @@ impl Cluster {
             ("VERBATIM_CLUSTER__NATS", broker.as_str()),
             ("VERBATIM_CLUSTER__NODE", name),
             ("VERBATIM_CLUSTER__LEASE_MS", LEASE_MS),
-            ("VERBATIM_CLUSTER__TIMEOUT_MS", "1000"),
+            ("VERBATIM_CLUSTER__TIMEOUT_MS", "3000"),
             ("VERBATIM_JOBS__SECRET", SECRET),
             ("VERBATIM_JOBS__RETRY_DELAYS_SECONDS", "0.01,0.01,0.01"),
         ];

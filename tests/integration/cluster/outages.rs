@@ -72,10 +72,12 @@ async fn a_broker_that_stands_still_is_noticed_and_used_again_when_it_goes_on() 
     refused(&cluster, &worker, &receiver).await;
     cluster.broker.signal("-CONT");
     let id = loop {
-        let response = cluster.submission(&door, &receiver, RAW).body(say(1)).send().await.expect("an answer");
+        let response =
+            cluster.submission(&door, &receiver, RAW).body(say(1)).send().await.expect("an answer");
         match response.status().as_u16() {
             200 => {
-                let body: Value = serde_json::from_slice(&response.bytes().await.expect("a body")).expect("JSON");
+                let body: Value =
+                    serde_json::from_slice(&response.bytes().await.expect("a body")).expect("JSON");
                 break body["request_id"].as_str().expect("an id").to_owned();
             }
             status => assert_eq!(status, 503),
@@ -101,7 +103,8 @@ async fn a_job_that_was_refused_is_never_delivered() {
     cluster.broker.kill();
     cluster.broker.restart().await;
     let id = loop {
-        let response = cluster.submission(&node, &receiver, RAW).body(say(2)).send().await.expect("an answer");
+        let response =
+            cluster.submission(&node, &receiver, RAW).body(say(2)).send().await.expect("an answer");
         if response.status() == 200 {
             let body: Value = serde_json::from_slice(&response.bytes().await.expect("a body")).expect("JSON");
             break body["request_id"].as_str().expect("an id").to_owned();
