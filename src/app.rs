@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
+use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::console::{self, Console};
 use crate::engine::{self, Engine, LanguageChoice, Machine};
@@ -35,6 +36,7 @@ use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::Jobs;
 use crate::keys::{Store, Verifier};
 use crate::live::Live;
+use crate::models::DeviceChoice;
 use crate::onnx;
 use crate::patience;
 use crate::share::Tenants;
@@ -247,10 +249,14 @@ impl Ground {
         let verifier = open_keys(&config.state_dir)?;
         let voices = Voices::open(&config.state_dir, &config.voices)?;
         let fetcher = Fetcher::new(&config.fetch)?;
+        let cluster = match config.cluster.is_enabled() {
+            true => Some(Cluster::connect(&config.cluster, &config.state_dir).await?),
+            false => None,
+        };
         let jobs = match config.jobs.enabled {
             true => {
-                let tenants = verifier.tenants();
-                Some(Jobs::open(&config.state_dir, &config.jobs, fetcher.clone(), tenants).await?)
+                let (tenants, fetcher) = (verifier.tenants(), fetcher.clone());
+                Some(Jobs::open_among(cluster, &config.state_dir, &config.jobs, fetcher, tenants).await?)
             }
             false => None,
         };
@@ -287,8 +293,15 @@ impl AtWork {
         let tenants = verifier.tenants();
         let machine = Machine::new(&config.engine);
         machine.share_between(tenants.clone());
-        let transcriber = serving::transcriber_on(&machine, config).await?;
-        let diarizer = diarizer(config, transcriber.vad().cloned()).await?;
+        let has_model = config.models.device != DeviceChoice::None;
+        let (transcriber, diarizer) = match has_model {
+            true => {
+                let transcriber = serving::transcriber_on(&machine, config).await?;
+                let diarizer = diarizer(config, transcriber.vad().cloned()).await?;
+                (transcriber, diarizer)
+            }
+            false => (serving::absent(&machine, config).await?, None),
+        };
         let diarizer = diarizer.map(|diarizer| diarizer.shared_between(&tenants));
         transcriber.engine().probe().await.map_err(Error::Probe)?;
         let (engine, vad) = (transcriber.engine().clone(), transcriber.vad().cloned());
@@ -298,7 +311,10 @@ impl AtWork {
         let authenticator = Authenticator::new(verifier.clone(), config.auth.clone());
         let voice = open_voice(config).await?;
         let speech = Speech::new(voice.clone(), config.speak.clone(), tenants.clone());
-        let sts = match config.sts.enabled {
+        if config.sts.enabled && !has_model {
+            tracing::warn!("the voice agent is not served: this node has no model");
+        }
+        let sts = match config.sts.enabled && has_model {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
@@ -311,6 +327,7 @@ impl AtWork {
             false => None,
         };
         let models = serving::registry(transcriber, live, machine, config);
+        let models = if has_model { models } else { models.absent() };
         let parts = api::Parts {
             models: models.clone(),
             diarizer,
@@ -332,7 +349,12 @@ impl AtWork {
         let stop_jobs = stop.child_token();
         let jobs = jobs.map(|jobs| {
             let (work, stop) = (Arc::new(JobWork::new(services.clone())), stop_jobs.clone());
-            tokio::spawn(async move { jobs.run(work, stop).await })
+            tokio::spawn(async move {
+                match has_model {
+                    true => jobs.run(work, stop).await,
+                    false => jobs.run_without_work(stop).await,
+                }
+            })
         });
         let console = config.console.enabled.then(|| {
             let (models, jobs, is_tls) = (models.clone(), console_jobs, config.http.tls.is_some());
@@ -358,7 +380,9 @@ impl AtWork {
         } else {
             doors.clients.set(with_console(routes()));
         }
-        let models = tokio::spawn(serving::keep(models, config.models.load));
+        // Where there is no model, there are no others either.
+        let load = if has_model { config.models.load } else { models::LoadTime::FirstUse };
+        let models = tokio::spawn(serving::keep(models, load));
         let stop_agents = CancellationToken::new();
         let mut agents = None;
         doors.operators.set(api::operators_router(services));

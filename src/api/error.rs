@@ -220,6 +220,16 @@ pub(super) fn stopping() -> Failure {
     Failure::busy(STOPPING_RETRY)
 }
 
+/// Asking this node again will not help, so there is no `Retry-After`.
+pub(super) fn no_model() -> Failure {
+    Failure::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Service Unavailable",
+        "This node has no model: it takes requests with `callback`. Please send others to another node.",
+    )
+    .because("this node has no model")
+}
+
 impl From<live::Full> for Failure {
     fn from(full: live::Full) -> Self {
         let failure = if full.is_over_share { Self::too_many } else { Self::busy };
@@ -302,6 +312,8 @@ impl From<jobs::Error> for Failure {
         match error {
             jobs::Error::Full { retry_after } => Self::busy(retry_after).because(error),
             jobs::Error::OverShare { retry_after } => Self::too_many(retry_after).because(error),
+            jobs::Error::Away { retry_after } => Self::busy(retry_after).because(error),
+            jobs::Error::Broker(_) => Self::busy(DATABASE_RETRY).because(error),
             jobs::Error::Exhausted(_) => Self::busy(DATABASE_RETRY).because(error),
             jobs::Error::Conflict => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,

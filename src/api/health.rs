@@ -76,7 +76,13 @@ pub(super) async fn health(services: Arc<Services>, _: Request) -> Result<Respon
 }
 
 fn is_ready(services: &Services) -> bool {
+    let takes_work = match &services.jobs {
+        // Without a model, jobs are all that this node can take.
+        Some(jobs) if services.models.is_absent() => jobs.is_reachable(),
+        _ => true,
+    };
     services.readiness.state() == State::Ready
+        && takes_work
         && services.models.default().transcriber().engine().condition() == Condition::Working
 }
 

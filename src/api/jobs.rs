@@ -54,7 +54,12 @@ pub(super) async fn accept(
         Some(Bare::Samples(format)) if understood.parameters.encoding.is_none() => Some(format),
         _ => None,
     };
-    let query = kept_query(&asked, told, &understood.model.model().name);
+    let model = match &understood.parameters.model {
+        // The one in its place has the name of the default.
+        Some(name) if services.models.is_absent() && services.models.serves(name) => name,
+        _ => &understood.model.model().name,
+    };
+    let query = kept_query(&asked, told, model);
     let (source, body) = match source::read(
         request.version,
         &request.headers,

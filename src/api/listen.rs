@@ -43,6 +43,7 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     if understood.parameters.callback.is_some() {
         return jobs::accept(&services, request, caller, understood).await;
     }
+    services.refuse_without_model()?;
     let tenant = TenantId(caller.tenant);
     let mut permit = understood.model.transcriber().engine().enter(tenant, asker(&caller, &request))?;
     let _active = services.activity.begin();

@@ -122,6 +122,12 @@ impl Services {
     }
 
     /// # Errors
+    /// 503 if this node has no model.
+    pub(super) fn refuse_without_model(&self) -> Result<(), Failure> {
+        if self.models.is_absent() { Err(error::no_model()) } else { Ok(()) }
+    }
+
+    /// # Errors
     /// 503 once the server stops: a stream that began now would be cut soon.
     pub(super) fn refuse_while_draining(&self) -> Result<(), Failure> {
         if self.readiness.state() == State::Draining { Err(error::stopping()) } else { Ok(()) }

@@ -45,7 +45,10 @@ impl Understood {
     ) -> Result<Self, Failure> {
         let model = services.model(&mut parameters, deadline).await?;
         let language = language::choice(&parameters, model.model())?;
-        if let (None, Some(asked)) = (&services.diarizer, parameters.diarize.first()) {
+        // A node without a model cannot tell what those have that will do its jobs.
+        if let (None, Some(asked), false) =
+            (&services.diarizer, parameters.diarize.first(), services.models.is_absent())
+        {
             return Err(error::no_speakers(asked));
         }
         Ok(Self { request_id, created, parameters, words, raw, model, language })

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::memory;
 use crate::speech::VoiceError;
 use crate::{
-    api, demo, engine, fetch, http, hub, jobs, keys, models, onnx, speakers, sts, usage, vad, voices,
+    api, cluster, demo, engine, fetch, http, hub, jobs, keys, models, onnx, speakers, sts, usage, vad, voices,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +32,8 @@ pub enum Error {
     Keys(#[from] keys::Error),
     #[error("URL input did not start")]
     Fetch(#[from] fetch::SetupError),
+    #[error("this node cannot join its cluster")]
+    Cluster(#[from] cluster::Error),
     #[error("jobs did not start")]
     Jobs(#[from] jobs::Error),
     #[error("the enrolled voices cannot be read")]
@@ -70,6 +72,7 @@ impl Error {
             Self::Http(error) => !matches!(error, http::Error::Listener(_)),
             Self::Demo(error) => !matches!(error, demo::Error::Client(_)),
             Self::Sts(error) => error.is_configuration(),
+            Self::Cluster(error) => error.is_configuration(),
             _ => false,
         }
     }

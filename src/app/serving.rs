@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use super::error::Error;
 use super::memory;
+use crate::api::openai::language_names;
 use crate::config::Config;
-use crate::engine::{self, Engine, Machine, ModelId, StartError};
+use crate::engine::{self, Engine, Machine, ModelId, SpeechModel, StartError};
 use crate::hub;
 use crate::live::Live;
-use crate::models::{self, LoadTime, Source};
+use crate::models::{self, Absent, LoadTime, Source};
 use crate::registry::{self, LoadError, Loader, Registry};
 use crate::transcribe::{Transcriber, Windows};
 use crate::vad::Vad;
@@ -65,6 +66,22 @@ pub(super) async fn transcriber_on(machine: &Machine, config: &Config) -> Result
         Some(vad) => Transcriber::with_vad(engine, vad, config.transcribe.vad.clone()),
         None => Transcriber::new(engine),
     })
+}
+
+/// In place of a model, for a node that has none: it has its name and its languages.
+///
+/// # Errors
+/// [`Error::Engine`].
+pub(super) async fn absent(machine: &Machine, config: &Config) -> Result<Transcriber, Error> {
+    let folder = hub::folder(&config.models.model, &config.model_dir).ok().filter(|folder| folder.is_dir());
+    let languages = language_names::codes().map(str::to_owned).collect();
+    let model = Absent::new(&config.models, folder.map(Source::Folder).as_ref(), languages);
+    let load = move || Ok::<Box<dyn SpeechModel>, models::Error>(Box::new(model));
+    let machine = machine.clone();
+    let start = move || Engine::start_on(&machine, ModelId::FIRST, vec![load]);
+    let engine = tokio::task::spawn_blocking(start).await.unwrap_or(Err(StartError::Died))?;
+    tracing::info!(model = engine.model().name, "this node has no model: it takes requests with `callback`");
+    Ok(Transcriber::new(engine))
 }
 
 /// Starts an engine for the model of `source` on all devices.

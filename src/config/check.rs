@@ -7,7 +7,7 @@ use super::Config;
 use super::bounds::ALLOWED;
 use super::error::Error;
 use crate::engine::MODELS_MAX;
-use crate::models::{self, SYNTHETIC, Shape};
+use crate::models::{self, DeviceChoice, SYNTHETIC, Shape};
 
 /// Checks every value of `config`, which was read from `figment`.
 ///
@@ -79,6 +79,15 @@ fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
     {
         let reason = "rooms are made with the server's api_key and api_secret";
         return Err(Error::missing(figment, name, "sts.livekit.url", reason));
+    }
+    if config.models.device == DeviceChoice::None && !(config.cluster.is_enabled() && config.jobs.enabled) {
+        let reason = "a server without a model accepts jobs for other nodes of its cluster";
+        return Err(Error::missing(figment, "cluster.nats", "models.device", reason));
+    }
+    if config.cluster.is_enabled() && config.jobs.enabled && config.jobs.secret.is_none() {
+        let reason =
+            "all nodes of a cluster sign results with the same secret; `verbatim jobs secret` prints one";
+        return Err(Error::missing(figment, "jobs.secret", "cluster.nats", reason));
     }
     if config.http.buffered_bytes_max < config.http.body_bytes_max {
         let least = config.http.body_bytes_max;

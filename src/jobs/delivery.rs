@@ -129,6 +129,9 @@ async fn deliver(shared: Arc<Shared>, delivery: Delivery, stop: CancellationToke
     let noted = insist(&stop, || shared.store.attempted(id, shared.world.now(), next.clone(), keep)).await;
     if noted.is_some() && !matches!(next, Next::Again { .. }) {
         shared.drain_rate.note(Resource::Places, tenant, 1, shared.world.now());
+        if let Some(nodes) = &shared.nodes {
+            nodes.ended.notify_one();
+        }
     }
     Done { receiver, tenant, took }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::nodes::Failure;
 use super::signature::SecretError;
 
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,15 @@ pub enum Error {
     Damaged { path: PathBuf, problem: String },
     #[error("the job database is of format {found}, and this program knows formats up to {known}")]
     Newer { found: i64, known: i64 },
+    /// The broker of this node's cluster cannot be reached, or does not answer: nothing was accepted.
+    #[error("the broker of the cluster is away")]
+    Away { retry_after: Duration },
+    #[error("the broker of the cluster failed")]
+    Broker(#[from] Failure),
+    #[error(
+        "a cluster needs `jobs.secret`: all nodes sign results with the same; `verbatim jobs secret` prints one"
+    )]
+    NoSecret,
     /// It is unknown how far the thread came.
     #[error("a thread that works on jobs failed")]
     Interrupted,

@@ -17,7 +17,9 @@
 //! the [`Work`] that is handed in, `delivery.rs` sends, `keeper.rs` throws away. None of them knows HTTP
 //! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database, `spool.rs` has
 //! the audio, and `reconcile.rs` makes the two agree. `capacity.rs` says how much may wait, `drain_rate.rs`
-//! when there will be room again.
+//! when there will be room again. `nodes/` shares jobs with other servers.
+//!
+//! [clusters]: crate::cluster
 #![doc = include_str!("README.md")]
 
 mod attempt;
@@ -27,6 +29,8 @@ mod delivery;
 mod drain_rate;
 mod error;
 mod keeper;
+mod ledger;
+mod nodes;
 mod quarantine;
 mod reconcile;
 mod runner;
@@ -47,6 +51,7 @@ mod world;
 pub use capacity::{Bounds, Refusal, Resource, Usage};
 pub use config::Config;
 pub use error::Error;
+pub use nodes::Failure;
 pub use runner::{Again, Fault, Input, Setback, Task, Work};
 pub use signature::{HIDDEN, SecretError, SigningSecret};
 pub use sqlite::Sqlite;
@@ -60,18 +65,21 @@ pub use watch::Watch;
 use std::fs::TryLockError;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use crate::cluster::Cluster;
 use crate::fetch::{self, Fetcher, without_user};
 use crate::share::Tenants;
 use crate::state;
 use crate::telemetry::metrics;
 use drain_rate::DrainRate;
+use ledger::Ledger as _;
+use nodes::{Nats, Nodes};
 use shared::Shared;
 use spool::Spool;
 
@@ -94,6 +102,23 @@ impl Jobs {
         fetcher: Fetcher,
         tenants: Tenants,
     ) -> Result<Self, Error> {
+        Self::open_among(None, state_dir, config, fetcher, tenants).await
+    }
+
+    /// As [`Self::open`], as a node of `cluster`: other nodes may do the jobs that this one accepts.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`Error::NoSecret`], [`Error::Broker`].
+    pub async fn open_among(
+        cluster: Option<Cluster>,
+        state_dir: &Path,
+        config: &Config,
+        fetcher: Fetcher,
+        tenants: Tenants,
+    ) -> Result<Self, Error> {
+        if cluster.is_some() && config.secret.is_none() {
+            return Err(Error::NoSecret);
+        }
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| Error::File { path, source }
@@ -119,6 +144,18 @@ impl Jobs {
         let findings = reconcile::reconcile(&store, &spool, now).await?;
         reconcile::report(&findings, store.is_new(), spool.quarantine(), config.job_retention_seconds);
         state::sync_directory(state_dir).map_err(failed(state_dir))?;
+        let nodes = match cluster {
+            Some(cluster) => {
+                store.enrol().await?;
+                let (node, lease) = (cluster.node().to_owned(), cluster.config().lease_ms);
+                let kept = Duration::from_secs(config.job_retention_seconds);
+                let (nats, events) = Nats::open(cluster, kept).await?;
+                let parts: nodes::Parts =
+                    (Arc::new(nats), Arc::new(store.clone()), Arc::new(fetcher.clone()));
+                Some(Arc::new(Nodes::new(parts, node, Duration::from_millis(lease), events)))
+            }
+            None => None,
+        };
         let shared = Shared {
             store: Arc::new(store),
             audio: Arc::new(spool),
@@ -130,9 +167,15 @@ impl Jobs {
             drain_rate: DrainRate::default(),
             queued: Notify::new(),
             finished: Notify::new(),
+            nodes,
             _lock: lock,
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Whether jobs can be accepted, as far as the broker of a cluster is concerned.
+    pub fn is_reachable(&self) -> bool {
+        self.shared.nodes.as_ref().is_none_or(|nodes| nodes.check().is_ok())
     }
 
     /// Checks whether results may be sent to `callback`, as far as is known now.
@@ -155,6 +198,9 @@ impl Jobs {
     /// [`Error::Full`], [`Error::OverShare`], or a database error.
     pub async fn has_room(&self, tenant: u64, bytes: u64) -> Result<(), Error> {
         let shared = &self.shared;
+        if let Some(nodes) = &shared.nodes {
+            nodes.check()?;
+        }
         let held = shared.store.held(tenant).await.map_err(|error| shared.for_client(error, bytes))?;
         shared.bounds.may_take(held, bytes).map_err(|refusal| shared.refused(tenant, refusal))?;
         if shared.audio.has_room(bytes) { Ok(()) } else { Err(shared.no_disk(bytes)) }
@@ -166,6 +212,10 @@ impl Jobs {
     /// # Errors
     /// If the database cannot be read.
     pub async fn is_known(&self, tenant: u64, idempotency_key: &str) -> Result<bool, Error> {
+        if let Some(nodes) = &self.shared.nodes {
+            let known = nodes::known(&self.shared, nodes, tenant, idempotency_key).await?;
+            return Ok(known.is_some());
+        }
         let known = self.shared.store.submitted(tenant, idempotency_key.to_owned()).await;
         known.map(|known| known.is_some()).map_err(|error| self.shared.for_client(error, 0))
     }
@@ -180,7 +230,12 @@ impl Jobs {
     pub async fn submit(&self, order: Order, audio: Option<Bytes>) -> Result<JobId, Error> {
         let shared = self.shared.clone();
         // In a task of its own: a client that disconnects must not stop it between the file and the row.
-        let submission = tokio::spawn(async move { shared.submit(order, audio).await });
+        let submission = tokio::spawn(async move {
+            match shared.nodes.clone() {
+                Some(nodes) => nodes::submit(&shared, &nodes, order, audio).await,
+                None => shared.submit(order, audio).await,
+            }
+        });
         submission.await.unwrap_or(Err(Error::Interrupted))
     }
 
@@ -205,7 +260,11 @@ impl Jobs {
     /// # Errors
     /// If the database cannot be read.
     pub async fn job(&self, id: JobId, tenant: u64) -> Result<Option<Job>, Error> {
-        let mut job = self.shared.store.job(id).await?.filter(|job| job.tenant == tenant);
+        let mut job = self.shared.store.job(id).await?;
+        if let Some(nodes) = &self.shared.nodes {
+            job = nodes.status(id, job).await?;
+        }
+        job = job.filter(|job| job.tenant == tenant);
         if let Some(job) = &mut job
             && self.shared.config.result_retention_seconds == 0
         {
@@ -262,10 +321,28 @@ impl Jobs {
     /// Runs and delivers jobs until `stop`. Then running jobs go back in line, and deliveries in flight may
     /// finish, for no longer than one attempt may take. Dropping the future has the effect of a crash.
     pub async fn run(&self, work: Arc<dyn Work>, stop: CancellationToken) {
-        tokio::join!(
-            runner::run(&self.shared, work, &stop),
-            delivery::run(&self.shared, &stop),
-            keeper::run(&self.shared, &stop)
-        );
+        let shared = &self.shared;
+        let working = async {
+            match &shared.nodes {
+                Some(nodes) => nodes::work(shared, nodes, &work, &stop).await,
+                None => runner::run(shared, work.clone(), &stop).await,
+            }
+        };
+        tokio::join!(working, self.look_after(&stop));
+    }
+
+    /// As [`Self::run`], for a node without a model: others do its jobs.
+    pub async fn run_without_work(&self, stop: CancellationToken) {
+        self.look_after(&stop).await;
+    }
+
+    async fn look_after(&self, stop: &CancellationToken) {
+        let shared = &self.shared;
+        let owning = async {
+            if let Some(nodes) = &shared.nodes {
+                nodes::own(shared, nodes, stop).await;
+            }
+        };
+        tokio::join!(owning, delivery::run(shared, stop), keeper::run(shared, stop));
     }
 }

@@ -113,10 +113,12 @@ pub async fn run(shared: &Arc<Shared>, work: Arc<dyn Work>, stop: &CancellationT
 
 async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: CancellationToken) {
     let (id, tenant, bytes) = (run.id, run.tenant, run.stamp.bytes);
+    let watch = Watch::new(shared.store.clone(), id);
+    let audio = shared.audio.read(id, run.stamp);
     let worked = tokio::select! {
         biased;
         () = stop.cancelled() => None,
-        worked = transcribe(&shared, work.as_ref(), run) => Some(worked),
+        worked = transcribe(&shared, work.as_ref(), run, watch, audio) => Some(worked),
     };
     let outcome = match worked {
         None => {
@@ -153,15 +155,22 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
 }
 
 /// The next step for a job after a run.
-enum After {
+pub enum After {
     Finish(Finished),
     Again { after: Duration, error: String },
     Busy { after: Duration },
 }
 
-async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
-    let Run { id, accepted, tenant, query, words, url, stamp, failures } = run;
-    let task = Task { id, accepted, tenant, query, words, watch: Watch::new(shared.store.clone(), id) };
+/// Runs a job once. `audio` is that of a job without a URL.
+pub async fn transcribe(
+    shared: &Shared,
+    work: &dyn Work,
+    run: Run,
+    watch: Watch,
+    audio: impl Future<Output = Result<Bytes, Unread>>,
+) -> After {
+    let Run { id, accepted, tenant, query, words, url, stamp: _, failures } = run;
+    let task = Task { id, accepted, tenant, query, words, watch };
     let given_up = |fault: Fault, error: &str| {
         After::Finish(Finished::failed(work.given_up(&task, fault), error.to_owned()))
     };
@@ -177,7 +186,7 @@ async fn transcribe(shared: &Arc<Shared>, work: &dyn Work, run: Run) -> After {
     };
     let input = match url {
         Some(url) => Input::Url(url),
-        None => match shared.audio.read(id, stamp).await {
+        None => match audio.await {
             Ok(audio) => Input::Audio(audio),
             Err(Unread::Failed(error)) if is_shortage(&error) => {
                 tracing::warn!(%id, %error, "cannot read a job's audio for now");

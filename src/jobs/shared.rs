@@ -10,6 +10,7 @@ use super::capacity::{Bounds, Refusal, Resource};
 use super::config::Config;
 use super::drain_rate::DrainRate;
 use super::error::Error;
+use super::nodes::Nodes;
 use super::signature::SigningSecret;
 use super::spool::Audio;
 use super::store::{Acceptance, Idempotency, JobId, Order, Store};
@@ -32,6 +33,8 @@ pub struct Shared {
     pub queued: Notify,
     /// A result may be ready for delivery.
     pub finished: Notify,
+    /// `None` for a server that works alone.
+    pub nodes: Option<Arc<Nodes>>,
     pub _lock: File,
 }
 
@@ -70,7 +73,7 @@ impl Shared {
     }
 
     /// The job that the order `id` resulted in.
-    fn answered(&self, tenant: u64, acceptance: Acceptance, id: JobId) -> Result<JobId, Error> {
+    pub fn answered(&self, tenant: u64, acceptance: Acceptance, id: JobId) -> Result<JobId, Error> {
         match acceptance {
             Acceptance::Taken => Ok(id),
             Acceptance::Known(known) => Ok(known),

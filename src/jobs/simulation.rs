@@ -179,6 +179,7 @@ async fn live(
             drain_rate: DrainRate::default(),
             queued: Notify::new(),
             finished: Notify::new(),
+            nodes: None,
             _lock: std::fs::File::open(&history.folder).map_err(|error| error.to_string())?,
         }),
     };

@@ -2,6 +2,7 @@
 
 mod announcements;
 mod attempts;
+mod ledger;
 mod line;
 mod opening;
 mod rows;
@@ -77,44 +78,7 @@ impl Store for Sqlite {
     }
 
     fn accept(&self, order: Order, sha256: Option<[u8; 32]>, bounds: Bounds) -> Answer<'_, Acceptance> {
-        self.transact(move |db| {
-            let (bytes, url) = match order.source {
-                Source::Spooled { bytes } => (bytes, None),
-                Source::Url(url) => (0, Some(url)),
-            };
-            if let Some(idempotency) = &order.idempotency
-                && let Some(known) = submitted(db, order.tenant, &idempotency.key)?
-            {
-                return Ok(known.again(idempotency.fingerprint));
-            }
-            if let Err(refusal) = bounds.may_take(held(db, order.tenant)?, bytes) {
-                return Ok(Acceptance::Refused(refusal));
-            }
-            let receiver = receiver(&order.callback);
-            let accepted_ms = unix_ms(order.accepted);
-            db.execute(
-                "INSERT INTO jobs (id, tenant, key, phase, accepted_ms, due_ms, query, words, url, audio_bytes,
-                                   callback, method, receiver, idempotency_key, fingerprint, sha256)
-                 VALUES (?1, ?2, ?3, 'queued', ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-                params![
-                    order.id.to_string(),
-                    order.tenant.cast_signed(),
-                    order.key,
-                    accepted_ms,
-                    order.query,
-                    order.words,
-                    url,
-                    bytes.cast_signed(),
-                    order.callback.as_str(),
-                    order.method.as_str(),
-                    receiver,
-                    order.idempotency.as_ref().map(|idempotency| &idempotency.key),
-                    order.idempotency.as_ref().map(|idempotency| idempotency.fingerprint),
-                    sha256
-                ],
-            )?;
-            Ok(Acceptance::Taken)
-        })
+        self.transact(move |db| accept(db, order, sha256, &bounds, ALONE))
     }
 
     fn announce(
@@ -338,7 +302,7 @@ impl Store for Sqlite {
         self.transact(move |db| {
             let changed = db.execute(
                 "UPDATE jobs SET tried = iif(phase = 'dead', 0, tried), phase = 'waiting', due_ms = ?2,
-                        ended_ms = NULL
+                        ended_ms = NULL, broker = iif(broker = 3, 2, broker)
                  WHERE id = ?1 AND phase IN ('dead', 'waiting') AND body IS NOT NULL",
                 params![id.to_string(), unix_ms(now)],
             )?;
@@ -376,6 +340,56 @@ impl Store for Sqlite {
             Ok(Census { phases, oldest: oldest.map(from_unix_ms), audio_bytes })
         })
     }
+}
+
+/// The value of `broker` for jobs of a server that works alone.
+const ALONE: i64 = 0;
+
+/// As [`Store::accept`]; `broker` as in `ledger.rs`.
+fn accept(
+    db: &Connection,
+    order: Order,
+    sha256: Option<[u8; 32]>,
+    bounds: &Bounds,
+    broker: i64,
+) -> rusqlite::Result<Acceptance> {
+    let (bytes, url) = match order.source {
+        Source::Spooled { bytes } => (bytes, None),
+        Source::Url(url) => (0, Some(url)),
+    };
+    if let Some(idempotency) = &order.idempotency
+        && let Some(known) = submitted(db, order.tenant, &idempotency.key)?
+    {
+        return Ok(known.again(idempotency.fingerprint));
+    }
+    if let Err(refusal) = bounds.may_take(held(db, order.tenant)?, bytes) {
+        return Ok(Acceptance::Refused(refusal));
+    }
+    let receiver = receiver(&order.callback);
+    let accepted_ms = unix_ms(order.accepted);
+    db.execute(
+        "INSERT INTO jobs (id, tenant, key, phase, accepted_ms, due_ms, query, words, url, audio_bytes,
+                           callback, method, receiver, idempotency_key, fingerprint, sha256, broker)
+         VALUES (?1, ?2, ?3, 'queued', ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+        params![
+            order.id.to_string(),
+            order.tenant.cast_signed(),
+            order.key,
+            accepted_ms,
+            order.query,
+            order.words,
+            url,
+            bytes.cast_signed(),
+            order.callback.as_str(),
+            order.method.as_str(),
+            receiver,
+            order.idempotency.as_ref().map(|idempotency| &idempotency.key),
+            order.idempotency.as_ref().map(|idempotency| idempotency.fingerprint),
+            sha256,
+            broker
+        ],
+    )?;
+    Ok(Acceptance::Taken)
 }
 
 fn held(db: &Connection, tenant: u64) -> rusqlite::Result<Usage> {

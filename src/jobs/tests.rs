@@ -131,6 +131,7 @@ impl Fixture {
             drain_rate: DrainRate::default(),
             queued: Notify::new(),
             finished: Notify::new(),
+            nodes: None,
             _lock: File::open(path).expect("a directory"),
         };
         Self { jobs: Jobs { shared: Arc::new(shared) }, sqlite, audio, received, _state: state }

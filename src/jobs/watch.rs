@@ -8,19 +8,36 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::store::{JobId, Store};
+use super::store::{Answer, JobId, Store};
 use super::waiting::insist;
+
+/// Where the mark of one running job is kept.
+pub trait Marks: Send + Sync {
+    fn set_decoding(&self, is_decoding: bool) -> Answer<'_, ()>;
+}
 
 /// Belongs to one run of a job.
 #[derive(Clone)]
-pub struct Watch {
+pub struct Watch(Arc<dyn Marks>);
+
+struct Row {
     store: Arc<dyn Store>,
     id: JobId,
 }
 
+impl Marks for Row {
+    fn set_decoding(&self, is_decoding: bool) -> Answer<'_, ()> {
+        self.store.set_decoding(self.id, is_decoding)
+    }
+}
+
 impl Watch {
     pub(super) fn new(store: Arc<dyn Store>, id: JobId) -> Self {
-        Self { store, id }
+        Self(Arc::new(Row { store, id }))
+    }
+
+    pub(super) fn with(marks: Arc<dyn Marks>) -> Self {
+        Self(marks)
     }
 
     /// Awaits `decoding`, which begins once the mark is on the disk. If this future is dropped, the mark
@@ -35,6 +52,6 @@ impl Watch {
     /// If the database fails, the run waits for it, as it would have to at its end.
     async fn note(&self, is_decoding: bool) {
         let never = CancellationToken::new();
-        insist(&never, || self.store.set_decoding(self.id, is_decoding)).await;
+        insist(&never, || self.0.set_decoding(is_decoding)).await;
     }
 }

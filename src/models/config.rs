@@ -31,7 +31,8 @@ pub struct Config {
     /// Tokens of each 30 s window of a synthetic model: `64`, or `20-220` to spread them evenly. Needed for such a model,
     /// and allowed for no other. Default: none.
     pub synthetic_tokens: Option<TokenRange>,
-    /// Default `auto`: all CUDA devices if they work, otherwise the CPU.
+    /// Default `auto`: all CUDA devices if they work, otherwise the CPU. `none`: this node of a cluster has no model, and
+    /// accepts jobs for those that have.
     pub device: DeviceChoice,
     /// Default `auto`: bf16 on CUDA; on a CPU int8 if it has instructions for products of int8 and bf16, otherwise
     /// f32.
@@ -141,22 +142,25 @@ pub enum DeviceChoice {
     Cpu,
     /// All CUDA devices, or the one with this index.
     Cuda(Option<usize>),
+    /// No model is loaded: this node of a cluster accepts jobs, and others do them.
+    None,
 }
 
 impl std::str::FromStr for DeviceChoice {
     type Err = String;
 
-    /// `auto`, `cpu`, `cuda`, `cuda:N`
+    /// `auto`, `cpu`, `cuda`, `cuda:N`, `none`
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             None if text == "auto" => Ok(Self::Auto),
             None if text == "cpu" => Ok(Self::Cpu),
             None if text == "cuda" => Ok(Self::Cuda(None)),
+            None if text == "none" => Ok(Self::None),
             Some(("cuda", index)) => index
                 .parse()
                 .map(|index| Self::Cuda(Some(index)))
                 .map_err(|_| format!("`{text}`: no device index")),
-            _ => Err(format!("`{text}` is none of auto, cpu, cuda, cuda:N")),
+            _ => Err(format!("`{text}` is none of auto, cpu, cuda, cuda:N and none")),
         }
     }
 }
@@ -175,6 +179,7 @@ impl From<DeviceChoice> for String {
             DeviceChoice::Auto => "auto".into(),
             DeviceChoice::Cpu => "cpu".into(),
             DeviceChoice::Cuda(None) => "cuda".into(),
+            DeviceChoice::None => "none".into(),
             DeviceChoice::Cuda(Some(index)) => format!("cuda:{index}"),
         }
     }

@@ -11,7 +11,7 @@ use crate::cuda::libraries::{self, Absent, Found};
 /// [`Error::NoCuda`], [`Error::NoDevice`] if it names a CUDA device that cannot be used.
 pub fn find(config: &Config) -> Result<Device, Error> {
     match (config.device, cuda(config)) {
-        (DeviceChoice::Cpu, _) | (DeviceChoice::Auto, Err(_)) => Ok(Device::Cpu),
+        (DeviceChoice::Cpu | DeviceChoice::None, _) | (DeviceChoice::Auto, Err(_)) => Ok(Device::Cpu),
         (DeviceChoice::Cuda(Some(index)), Ok(found)) if index >= found.devices => {
             Err(Error::NoDevice { index, devices: found.devices })
         }
@@ -54,7 +54,7 @@ pub fn each_device(config: &Config) -> Result<Vec<Config>, Error> {
 
 /// The CUDA devices that both the driver and libtorch can use.
 fn cuda(config: &Config) -> Result<Found, Absent> {
-    if config.device == DeviceChoice::Cpu {
+    if matches!(config.device, DeviceChoice::Cpu | DeviceChoice::None) {
         return Err(Absent::Devices);
     }
     let found = libraries::open(config.libtorch_cuda.as_deref())?;

@@ -4,6 +4,7 @@
 //! [admission and load]: crate::engine
 #![doc = include_str!("README.md")]
 
+mod absent;
 mod ceilings;
 mod config;
 mod devices;
@@ -13,6 +14,7 @@ mod source;
 mod weights;
 mod whisper;
 
+pub use absent::Absent;
 pub use ceilings::{Ceilings, ceilings};
 pub use config::{
     AudioCacheType, AudioContext, ComputeType, Config, DeviceChoice, LoadTime, SYNTHETIC, TokenRange,

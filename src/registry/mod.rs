@@ -39,6 +39,7 @@ const WAITING_MAX: usize = 1024;
 #[derive(Clone)]
 pub struct Registry {
     shared: Arc<Shared>,
+    is_absent: bool,
 }
 
 /// A served model, for people and clients.
@@ -103,7 +104,17 @@ impl Registry {
             changes: watch::Sender::new(()),
             loading: tokio::sync::Mutex::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), is_absent: false }
+    }
+
+    /// As a registry whose models are elsewhere: it has their names, and no request for words may use them.
+    pub fn absent(self) -> Self {
+        Self { is_absent: true, ..self }
+    }
+
+    /// As by [`Self::absent`].
+    pub fn is_absent(&self) -> bool {
+        self.is_absent
     }
 
     /// The name under which the model is served that a request's `asked` means; `None` if it is not served, and the default
@@ -138,7 +149,7 @@ impl Registry {
         deadline: Option<Deadline>,
     ) -> Result<Loaded, Unavailable> {
         let place = self.shared.names.find(asked).unwrap_or(0);
-        if place == 0 {
+        if place == 0 || self.is_absent {
             return Ok(self.shared.default.clone());
         }
         let until = Instant::now() + self.shared.config.wait;

@@ -199,6 +199,16 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const CLUSTER_JOBS: Counter = counter(
+    "verbatim_cluster_jobs_total",
+    Unit::Count,
+    "What happened to jobs beside their course: taken_over, claim_lost, result_refused, brought_again, offered_again.",
+);
+pub const CLUSTER_CONNECTED: Gauge = gauge(
+    "verbatim_cluster_connected",
+    Unit::Count,
+    "1 while this node is connected to its cluster's broker.",
+);
 pub const USAGE_DROPPED: Counter = counter(
     "verbatim_usage_dropped_total",
     Unit::Count,
@@ -236,7 +246,7 @@ pub const TTS_FIRST_AUDIO: Histogram = seconds(
     BUCKETS,
 );
 
-const COUNTERS: [&Counter; 21] = [
+const COUNTERS: [&Counter; 22] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -254,12 +264,13 @@ const COUNTERS: [&Counter; 21] = [
     &JOBS_REFUSED,
     &JOBS_RUNS,
     &JOBS_ATTEMPTS,
+    &CLUSTER_JOBS,
     &TTS_CHARACTERS,
     &TTS_AUDIO,
     &TTS_REFUSED,
     &USAGE_DROPPED,
 ];
-const GAUGES: [&Gauge; 29] = [
+const GAUGES: [&Gauge; 30] = [
     &MODEL_LOADED,
     &MODEL_SLOTS_ACTIVE,
     &MODEL_QUEUE_WINDOWS,
@@ -282,6 +293,7 @@ const GAUGES: [&Gauge; 29] = [
     &JOBS_OLDEST_PENDING,
     &JOBS_SPOOL,
     &JOBS_QUARANTINED,
+    &CLUSTER_CONNECTED,
     &HTTP_ACTIVE,
     &STREAMS,
     &SESSIONS,

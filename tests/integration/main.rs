@@ -8,6 +8,7 @@ mod captions;
 mod channels;
 mod chat_front_end;
 mod checkpoint;
+mod cluster;
 mod command_files;
 mod command_stream;
 mod commands;

@@ -74,6 +74,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
         tenant: TenantId(caller.tenant),
     };
     services.refuse_while_draining()?;
+    services.refuse_without_model()?;
     let permit = live.admit(TenantId(caller.tenant))?;
     let limits = Limits::of_message(live.config().message_bytes_max);
     let asked = Asked { request_id: request.id, created, parameters };

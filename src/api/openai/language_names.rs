@@ -1,5 +1,10 @@
 //! The English names of languages, as `verbose_json` gives them (openai/whisper `tokenizer.py`, `LANGUAGES`).
 
+/// The codes of all languages that multilingual models know.
+pub fn codes() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(code, _)| *code)
+}
+
 /// Codes and names.
 #[rustfmt::skip]
 const NAMES: [(&str, &str); 100] = [

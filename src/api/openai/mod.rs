@@ -12,7 +12,7 @@ pub(super) mod error;
 mod events;
 mod form;
 mod known_speakers;
-mod language_names;
+pub mod language_names;
 mod models;
 pub mod names;
 pub mod realtime;

@@ -43,6 +43,7 @@ pub(in crate::api) async fn translate(
 async fn create(services: Arc<Services>, request: Request, task: Task) -> Result<Response, Failure> {
     let deadline = Deadline::after(services.processing_timeout);
     let caller = services.authenticator.caller(&request.headers).await?;
+    services.refuse_without_model()?;
     let boundary = form::boundary(&request.headers)?;
     let tenant = TenantId(caller.tenant);
     let mut permit =

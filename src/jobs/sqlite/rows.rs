@@ -12,9 +12,9 @@ use crate::jobs::store::{Job, JobId, Phase};
 /// `due_ms`: when the job runs or is sent next. `receiver`: host and port of `callback`, which is deleted on
 /// delivery, as `query` and `url` are when the result exists. `idempotency_key`: stands for one job of its
 /// tenant, as long as the job is remembered. `sha256`: the hash of the audio on disk. `media_type`: that of `body`, if
-/// it is not JSON. `attempts`: deliveries that ended, by the number of the attempt. `line.rs` documents the other
-/// columns.
-pub const FORMATS: [&str; 5] = [
+/// it is not JSON. `attempts`: deliveries that ended, by the number of the attempt. `line.rs` and `ledger.rs` document the
+/// other columns.
+pub const FORMATS: [&str; 6] = [
     "
     CREATE TABLE jobs (
         id          TEXT PRIMARY KEY,
@@ -61,6 +61,9 @@ pub const FORMATS: [&str; 5] = [
         error    TEXT,
         PRIMARY KEY (job, number)
     ) STRICT, WITHOUT ROWID;",
+    "
+    ALTER TABLE jobs ADD COLUMN broker INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX jobs_broker ON jobs (broker, accepted_ms) WHERE broker IN (1, 2);",
 ];
 
 /// The columns that [`read_job`] reads.

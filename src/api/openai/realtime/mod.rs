@@ -58,6 +58,7 @@ pub async fn realtime(services: Arc<Services>, request: Request) -> Result<Respo
         return Err(no_such_model(model));
     }
     services.refuse_while_draining()?;
+    services.refuse_without_model()?;
     let deadline = Deadline::after(services.processing_timeout);
     let model = services.models.choose(named.as_deref(), Some(deadline)).await?;
     let (settings, model) =
