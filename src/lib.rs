@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`api`]: transcription over HTTP, parameters, keys | [`config`]: settings and where they come from |
 //! | [`audio`]: formats; [`transcribe`]: how files are heard | [`app`]: health, metrics, logs |
-//! | [`live`]: streaming, redaction | [`engine`]: admission and load |
+//! | [`live`]: streaming, redaction | [`engine`]: admission and load; [`cluster`]: several servers as one |
 //! | [`jobs`]: callbacks; [`speakers`]: diarization; [`voices`]: named speakers | [`share`]: shares of organisations |
 //! | [`speech`]: text to speech | [`usage`]: the log of requests |
 //! | [`sts`]: the voice agent; [`turn`]: turn taking | [`http`]: TLS, uploads, stopping |
@@ -37,7 +37,7 @@
 //!    recording              what was heard and said in a talk, on disk
 //! 2  engine  http           queue, scheduler, one thread per device  ⇐ models → cpu, cuda (kernels);
 //!                           hyper plumbing
-//! 1  asyncapi  audio  clock  digits  fetch  fields  figures  hub  identity  jwt  keys  onnx  outbound  patience  secret  share
+//! 1  asyncapi  audio  clock  cluster  digits  fetch  fields  figures  hub  identity  jwt  keys  onnx  outbound  patience  secret  share
 //!    state  telemetry  transcript  usage      ground
 //! ```
 //!
@@ -57,6 +57,7 @@
 //! | transcript | |
 //! | figures    | |
 //! | clock      | |
+//! | cluster    | state, telemetry |
 //! | digits     | |
 //! | fetch      | patience |
 //! | fields     | |
@@ -83,7 +84,7 @@
 //! | transcribe | audio, patience, share, speakers, vad, engine, transcript, telemetry |
 //! | live       | audio, share, speakers, turn, vad, voices, engine, transcript, telemetry, usage |
 //! | registry   | engine, live, patience, telemetry, transcribe |
-//! | jobs       | clock, fetch, patience, share, state, telemetry |
+//! | jobs       | clock, cluster, fetch, patience, share, state, telemetry |
 //! | knowledge  | fetch, share |
 //! | turn       | audio, digits, onnx, vad |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
@@ -97,7 +98,7 @@
 //! | sts        | agent, asyncapi, clock, fetch, fields, figures, http, identity, jobs, knowledge, onnx, patience, recording, room, session, share, sms, speech, turn, usage, vad |
 //! | demo       | http, digits, identity, secret |
 //! | console    | clock, engine, fetch, http, jobs, keys, registry, telemetry, usage |
-//! | config     | api, audio, console, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
+//! | config     | api, audio, cluster, console, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |
 //! | app        | all |
 //! | cli        | all |
 
@@ -108,6 +109,7 @@ pub mod asyncapi;
 pub mod audio;
 pub mod cli;
 mod clock;
+pub mod cluster;
 pub mod config;
 pub mod console;
 pub mod cpu;

@@ -45,6 +45,7 @@ const MINUTE_MS: u64 = 60_000;
 const MILLION: u64 = 1_000_000;
 const WEB: Allowed = Address(&["http", "https"]);
 const MEDIA: Allowed = Address(&["ws", "wss", "http", "https"]);
+const BROKER: Allowed = Address(&["nats", "tls"]);
 /// From one millisecond on: with zero, every deadline would have passed at once.
 const TIMEOUT: Allowed = Whole(1, CENTURY_MS);
 const SECONDS: Allowed = Positive(CENTURY_SECONDS as f64);
@@ -134,6 +135,14 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("jobs.deliveries_per_host", Whole(1, 65_536)),
     ("jobs.result_retention_seconds", Whole(0, CENTURY_SECONDS)),
     ("jobs.job_retention_seconds", Whole(0, CENTURY_SECONDS)),
+    ("cluster.nats", BROKER),
+    ("cluster.user", Text),
+    ("cluster.node", Text),
+    ("cluster.prefix", Text),
+    ("cluster.replicas", Whole(1, 5)),
+    ("cluster.connect_timeout_ms", TIMEOUT),
+    ("cluster.timeout_ms", TIMEOUT),
+    ("cluster.lease_ms", Whole(2000, 600_000)),
     ("speak.at_once", Whole(1, 1024)),
     // At least one text of the greatest length.
     ("speak.held_characters_max", Whole(4096, 1 << 40)),

@@ -6,6 +6,7 @@
 //!
 //! [further models]: crate::models
 //! [callbacks]: crate::jobs
+//! [cluster]: crate::cluster
 //! [voice agent]: crate::sts
 //! [demo]: crate::demo
 //! [the front door]: crate::http
@@ -26,7 +27,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api, audio, console, demo, engine, fetch, http, jobs, live, models, speakers, speech, sts, telemetry,
+    api, audio, cluster, console, demo, engine, fetch, http, jobs, live, models, speakers, speech, sts, telemetry,
     transcribe, usage, voices,
 };
 
@@ -52,6 +53,7 @@ pub struct Config {
     pub shutdown: http::shutdown::Config,
     pub fetch: fetch::Config,
     pub jobs: jobs::Config,
+    pub cluster: cluster::Config,
     pub speak: speech::Limits,
     pub usage: usage::Config,
     pub sts: sts::Config,
@@ -83,6 +85,7 @@ impl Default for Config {
             shutdown: http::shutdown::Config::default(),
             fetch: fetch::Config::default(),
             jobs: jobs::Config::default(),
+            cluster: cluster::Config::default(),
             speak: speech::Limits::default(),
             usage: usage::Config::default(),
             sts: sts::Config::default(),

@@ -199,6 +199,8 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const CLUSTER_CONNECTED: Gauge =
+    gauge("verbatim_cluster_connected", Unit::Count, "1 while this node is connected to its cluster's broker.");
 pub const USAGE_DROPPED: Counter = counter(
     "verbatim_usage_dropped_total",
     Unit::Count,
@@ -259,7 +261,7 @@ const COUNTERS: [&Counter; 21] = [
     &TTS_REFUSED,
     &USAGE_DROPPED,
 ];
-const GAUGES: [&Gauge; 29] = [
+const GAUGES: [&Gauge; 30] = [
     &MODEL_LOADED,
     &MODEL_SLOTS_ACTIVE,
     &MODEL_QUEUE_WINDOWS,
@@ -282,6 +284,7 @@ const GAUGES: [&Gauge; 29] = [
     &JOBS_OLDEST_PENDING,
     &JOBS_SPOOL,
     &JOBS_QUARANTINED,
+    &CLUSTER_CONNECTED,
     &HTTP_ACTIVE,
     &STREAMS,
     &SESSIONS,

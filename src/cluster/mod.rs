@@ -1,0 +1,12 @@
+//! A node of a cluster: its connection to the broker that it shares with others.
+//!
+//! [callbacks]: crate::jobs
+#![doc = include_str!("README.md")]
+
+mod config;
+mod connection;
+mod error;
+
+pub use config::Config;
+pub use connection::Cluster;
+pub use error::Error;
