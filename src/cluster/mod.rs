@@ -6,7 +6,12 @@
 mod config;
 mod connection;
 mod error;
+mod keys;
+mod places;
+mod seal;
 
 pub use config::Config;
 pub use connection::Cluster;
 pub use error::Error;
+pub use keys::SharedKeys;
+pub use places::{News, Orphan, Places, Whereabouts};
