@@ -9,6 +9,7 @@ mod error;
 mod keys;
 mod places;
 mod seal;
+mod word;
 
 pub use config::Config;
 pub use connection::Cluster;

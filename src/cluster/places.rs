@@ -154,8 +154,16 @@ impl Places {
         Duration::from_millis(self.shared.cluster.config().lease_ms)
     }
 
-    fn node(&self) -> &str {
+    pub(super) fn node(&self) -> &str {
         self.shared.cluster.node()
+    }
+
+    pub(super) fn cluster(&self) -> &Cluster {
+        &self.shared.cluster
+    }
+
+    pub(super) fn seal(&self) -> &Seal {
+        &self.shared.seal
     }
 
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, Waiting>> {

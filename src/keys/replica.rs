@@ -14,11 +14,18 @@ pub struct Replica {
     verifier: Verifier,
 }
 
-impl Replica {
-    pub(super) fn new(store: Store, verifier: Verifier) -> Self {
-        Self { store: Arc::new(Mutex::new(store)), verifier }
+impl Verifier {
+    /// The keys as a node of a cluster shares them.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn replica(&self) -> Result<Replica, Error> {
+        let store = self.with_store(Store::reopen).await?;
+        Ok(Replica { store: Arc::new(Mutex::new(store)), verifier: self.clone() })
     }
+}
 
+impl Replica {
     /// As [`Store::changes`].
     ///
     /// # Errors

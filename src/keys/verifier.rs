@@ -11,7 +11,7 @@ use super::scope::Scopes;
 use super::secret::{self, KeyId};
 use super::store::{Pepper, Record, Store};
 use super::token::{Signer, TTL_MAX, Token};
-use super::{Error, Replica, public_id};
+use super::{Error, public_id};
 use crate::jwt;
 use crate::share::Tenants;
 
@@ -88,15 +88,6 @@ impl Verifier {
             snapshot: tokio::sync::Mutex::new(snapshot),
         };
         Ok(Self { shared: Arc::new(shared) })
-    }
-
-    /// The keys as a node of a cluster shares them, through a connection of its own.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub async fn replica(&self) -> Result<Replica, Error> {
-        let store = self.with_store(Store::reopen).await?;
-        Ok(Replica::new(store, self.clone()))
     }
 
     /// A secret for `purpose` that all nodes with the same `keys.pepper` and `keys.signing` have, and no one else.

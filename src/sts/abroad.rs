@@ -1,9 +1,4 @@
-//! Sessions of other nodes: where they are, the way there, and their adoption when their node has died.
-//!
-//! ```text
-//! request ─▶ its session here? ─▶ no ─▶ cluster::Places ─▶ another node has it: the request goes there, once
-//!                                                      └▶ its node has died: this one takes it over
-//! ```
+//! The way to sessions of other nodes: requests are sent on, and WebSockets connected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,51 +8,38 @@ use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST,
-    HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, WWW_AUTHENTICATE,
+    CACHE_CONTROL, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderMap,
+    HeaderName, HeaderValue, RETRY_AFTER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use hyper::{Method, StatusCode, Uri};
+use hyper::{Method, StatusCode};
 use reqwest::Client;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use serde_json::Value;
 
-use super::host::Host;
-use crate::cluster::{News, Places, Whereabouts};
+use crate::cluster::Places;
 use crate::http::websocket::tunnel;
 use crate::http::{Failure, Request, Response};
 use crate::outbound;
-use crate::session::{Asked, Copied, Error, Handle, Part, Told};
+use crate::session::Handle;
 
 /// Says that a node sent the request on: it is not sent on again.
 const FORWARDED: HeaderName = HeaderName::from_static("x-verbatim-forwarded");
 /// When to ask again while the broker, or a session's node, cannot be reached.
-const RETRY: Duration = Duration::from_secs(2);
-/// How long the start of a session may wait for the broker.
-const ANNOUNCE_MAX: Duration = Duration::from_secs(1);
-/// Tries while other nodes take the same session over.
-const TRIES: usize = 4;
-const NEWS_MAX: usize = 1024;
+pub const RETRY: Duration = Duration::from_secs(2);
+/// The subject of events of rooms.
+pub const ROOM_NEWS: &str = "room-news";
 
 /// Headers of a connection, and not of the request on it (RFC 9110, section 7.6.1).
 const OF_THE_CONNECTION: [HeaderName; 7] =
     [CONNECTION, CONTENT_LENGTH, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING];
 /// Headers of another node's answer that its client sees.
-const ANSWERED: [HeaderName; 7] = [
-    ALLOW,
-    CACHE_CONTROL,
-    CONTENT_DISPOSITION,
-    CONTENT_LENGTH,
-    CONTENT_TYPE,
-    RETRY_AFTER,
-    WWW_AUTHENTICATE,
-];
+const ANSWERED: [HeaderName; 4] = [CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE];
 
 /// The sessions of the cluster, and this node's way to the other nodes.
 pub struct Abroad {
     pub places: Places,
     client: Client,
     /// Held while a session is taken over: requests that come meanwhile find it here.
-    adopting: tokio::sync::Mutex<()>,
+    pub adopting: tokio::sync::Mutex<()>,
 }
 
 /// A session that a request is about.
@@ -82,7 +64,7 @@ pub struct Passed {
     target: String,
     headers: HeaderMap,
     /// It comes from another node.
-    is_forwarded: bool,
+    pub is_forwarded: bool,
 }
 
 impl Passed {
@@ -96,7 +78,7 @@ impl Passed {
     }
 }
 
-fn unreachable(cause: impl std::fmt::Display) -> Failure {
+pub fn unreachable(cause: impl std::fmt::Display) -> Failure {
     Failure::busy(RETRY).because(cause)
 }
 
@@ -105,6 +87,33 @@ impl Abroad {
     /// TLS cannot be set up.
     pub fn new(places: Places) -> Result<Self, reqwest::Error> {
         Ok(Self { places, client: outbound::http1_client()?, adopting: tokio::sync::Mutex::default() })
+    }
+
+    /// The way to the node at `address`.
+    pub fn way(&self, address: String) -> There {
+        There { address, client: self.client.clone(), lease: self.places.lease() }
+    }
+
+    /// Tells the other nodes of an event of a room.
+    pub async fn tell(&self, text: &str) {
+        if let Err(error) = self.places.tell(ROOM_NEWS, text).await {
+            tracing::warn!(%error, "an event of a room is not told to the other nodes");
+        }
+    }
+}
+
+/// The refusal of another node, as this one's own: a request has one id for its client.
+async fn refusal(answer: reqwest::Response) -> Failure {
+    let (status, retry) = (answer.status(), answer.headers().get(RETRY_AFTER).cloned());
+    let body = outbound::read_json(answer).await.unwrap_or_default();
+    let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
+    let (Some(code), Some(message)) = (text("err_code"), text("err_msg")) else {
+        return unreachable("the session's node refused without a reason");
+    };
+    let failure = Failure::new(status, code, message);
+    match retry {
+        Some(retry) => failure.header(RETRY_AFTER, retry),
+        None => failure,
     }
 }
 
@@ -122,6 +131,9 @@ impl There {
         let answer = self.request(&passed, false).body(body).send().await;
         let answer = answer.map_err(|error| self.lost(&error))?;
         let status = answer.status();
+        if status.is_client_error() || status.is_server_error() {
+            return Err(refusal(answer).await);
+        }
         let mut headers = HeaderMap::new();
         for name in ANSWERED {
             headers.extend(answer.headers().get(&name).map(|value| (name, value.clone())));
@@ -173,157 +185,5 @@ impl There {
         // Its text would hold the address, and that a token.
         let problem = if error.is_timeout() { "took too long" } else { "did not answer" };
         unreachable(format!("the session's node {problem}"))
-    }
-}
-
-impl Host {
-    /// The address for clients of the sessions here: that of this very node, if there are others.
-    pub fn room_base(&self, headers: &HeaderMap, uri: &Uri) -> String {
-        match &self.abroad {
-            Some(abroad) => abroad.places.address().to_owned(),
-            None => self.base(headers, uri),
-        }
-    }
-
-    /// Tells the other nodes of a session that starts: once its client knows it, any node can be asked for it. Without the
-    /// broker they learn of it later.
-    pub async fn announce(&self, id: &str) {
-        let Some(abroad) = &self.abroad else { return };
-        let told = tokio::time::timeout(ANNOUNCE_MAX, abroad.places.write(id)).await;
-        if !matches!(told, Ok(Ok(()))) {
-            tracing::warn!(session = id, "the other nodes do not know of this session yet");
-        }
-    }
-
-    /// The session `id`, of `tenant` if that is given: here, or of another node. A session whose node has died is taken over.
-    ///
-    /// # Errors
-    /// 404; 503 if that cannot be found out at present.
-    pub async fn seek(
-        self: &Arc<Self>,
-        id: &str,
-        tenant: Option<u64>,
-        passed: &Passed,
-    ) -> Result<Found, Failure> {
-        let Some(abroad) = &self.abroad else { return Ok(self.here(id, tenant)?) };
-        for _ in 0..TRIES {
-            match self.here(id, tenant) {
-                Err(Error::NoSession) => {}
-                found => return Ok(found?),
-            }
-            let there = abroad.places.find(id).await.map_err(unreachable)?;
-            let orphan = match there {
-                Whereabouts::Unknown => return Err(Error::NoSession.into()),
-                Whereabouts::At(address) if !passed.is_forwarded => {
-                    let (client, lease) = (abroad.client.clone(), abroad.places.lease());
-                    return Ok(Found::At(There { address, client, lease }));
-                }
-                // It moves at this moment.
-                Whereabouts::At(_) => return Err(Failure::busy(RETRY).because("the session is at a third node")),
-                Whereabouts::Here { tenant } => (tenant, None),
-                Whereabouts::Orphaned(orphan) => (orphan.tenant, Some(orphan)),
-            };
-            if tenant.is_some_and(|tenant| tenant != orphan.0) {
-                return Err(Error::NoSession.into());
-            }
-            let _adopting = abroad.adopting.lock().await;
-            if self.here(id, tenant).is_ok() {
-                continue;
-            }
-            let is_mine = match &orphan.1 {
-                Some(orphan) => abroad.places.take_over(id, orphan).await.map_err(unreachable)?,
-                None => true,
-            };
-            if is_mine {
-                self.adopt(abroad, id).await?;
-            }
-        }
-        Err(Failure::busy(RETRY).because("the session moves from node to node"))
-    }
-
-    fn here(&self, id: &str, tenant: Option<u64>) -> Result<Found, Error> {
-        let sessions = &self.tools.sessions;
-        match tenant {
-            Some(tenant) => sessions.find(id, tenant).map(|asked| match asked {
-                Asked::Open(handle) => Found::Open(handle),
-                Asked::Ended => Found::Ended,
-            }),
-            None => match sessions.enter(id) {
-                Ok(handle) => Ok(Found::Open(handle)),
-                Err(Error::Ended) => Ok(Found::Ended),
-                Err(error) => Err(error),
-            },
-        }
-    }
-
-    async fn adopt(self: &Arc<Self>, abroad: &Abroad, id: &str) -> Result<(), Failure> {
-        let part = async |part: Part| abroad.places.part(id, part.name()).await.map_err(unreachable);
-        let ended = part(Part::Ended).await?;
-        let copy = match ended {
-            Some(_) => Copied { ended, ..Copied::default() },
-            None => Copied {
-                setup: part(Part::Setup).await?,
-                state: part(Part::State).await?,
-                passages: part(Part::Passages).await?,
-                ended,
-            },
-        };
-        if let Some(handle) = self.tools.sessions.adopt(copy).await? {
-            self.resume(handle);
-        }
-        Ok(())
-    }
-
-    /// Keeps copies of all sessions for the other nodes from now on, and gives up those that others have taken over while this
-    /// node was away.
-    pub async fn join_cluster(self: &Arc<Self>) {
-        let Some(abroad) = &self.abroad else { return };
-        for handle in self.tools.sessions.all() {
-            match abroad.places.find(&handle.id).await {
-                Ok(Whereabouts::At(_) | Whereabouts::Orphaned(_)) => self.give_up(&handle).await,
-                Ok(Whereabouts::Here { .. } | Whereabouts::Unknown) => {}
-                Err(error) => {
-                    let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "sessions of before go on without a look at the cluster");
-                    break;
-                }
-            }
-        }
-        let places = abroad.places.clone();
-        self.tools.sessions.mirror(Arc::new(move |id, told| match told {
-            Told::Here { tenant } => places.own(id, tenant),
-            Told::Part(part, text) => places.keep(id, part.name(), text.map(str::to_owned)),
-            Told::Forgotten => places.forget(id, &[Part::Ended.name()]),
-        }));
-        self.tools.sessions.all().iter().for_each(|handle| self.tools.sessions.tell_all(handle));
-    }
-
-    async fn give_up(&self, handle: &Handle) {
-        if let Err(error) = self.tools.sessions.give_up(handle).await {
-            tracing::error!(session = handle.id, %error, "a session of another node stays on disk");
-        }
-    }
-
-    /// Follows the places of sessions until `stop`.
-    pub async fn follow_cluster(self: Arc<Self>, stop: CancellationToken) {
-        let Some(abroad) = &self.abroad else { return };
-        let (sender, mut news) = mpsc::channel(NEWS_MAX);
-        let following = async {
-            while let Some(news) = news.recv().await {
-                match news {
-                    News::Elsewhere(id) => {
-                        if let Some(handle) = self.tools.sessions.get(&id) {
-                            self.give_up(&handle).await;
-                        }
-                    }
-                    News::Known(known) => {
-                        let sessions = self.tools.sessions.all();
-                        let unknown = sessions.iter().filter(|handle| !known.contains(&handle.id));
-                        unknown.for_each(|handle| self.tools.sessions.tell_all(handle));
-                    }
-                }
-            }
-        };
-        tokio::join!(abroad.places.clone().run(sender, stop), following);
     }
 }

@@ -24,6 +24,7 @@ pub mod openapi;
 mod recording_status;
 mod recordings;
 mod room_news;
+mod seek;
 mod time;
 mod transfer;
 mod twilio;
