@@ -38,6 +38,8 @@ pub enum Error {
     OtherSecrets,
     #[error("what nodes tell each other cannot be encrypted")]
     Seal,
+    #[error("the broker cannot be reached at present")]
+    Away,
     #[error("the keys cannot be shared")]
     Keys(#[source] Cause),
     /// The broker did not do what it was asked, or its answer was lost.
@@ -48,6 +50,9 @@ pub enum Error {
 impl Error {
     /// Whether different settings would help, rather than another attempt.
     pub fn is_configuration(&self) -> bool {
-        !matches!(self, Self::Connect { .. } | Self::Broker { .. } | Self::File { .. })
+        !matches!(
+            self,
+            Self::Connect { .. } | Self::Broker { .. } | Self::File { .. } | Self::Away | Self::Keys(_)
+        )
     }
 }

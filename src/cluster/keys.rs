@@ -39,8 +39,6 @@ const TRIES: usize = 8;
 enum Ended {
     #[error("the bucket of keys was made anew")]
     Renewed,
-    #[error("the broker cannot be reached")]
-    Away,
     #[error(transparent)]
     Broker(#[from] Error),
     #[error("the keys cannot be read")]
@@ -106,7 +104,7 @@ impl SharedKeys {
     /// Reads the whole bucket, then takes the changes of others and publishes those of this node.
     async fn follow(&self, was_well: &mut bool) -> Result<std::convert::Infallible, Ended> {
         if !self.cluster.is_connected() {
-            return Err(Ended::Away);
+            return Err(Error::Away.into());
         }
         let (bucket, _) = self.cluster.bucket(BUCKET, Duration::ZERO).await?;
         self.prove(&bucket).await?;
@@ -137,7 +135,7 @@ impl SharedKeys {
                 // Published after the others' accounts are read: most are known by then.
                 _ = look.tick(), if known.is_none() => {
                     if !self.cluster.is_connected() {
-                        return Err(Ended::Away);
+                        return Err(Error::Away.into());
                     }
                     for change in self.replica.changes(AT_ONCE).await? {
                         self.publish(&bucket, change).await?;

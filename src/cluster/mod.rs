@@ -2,6 +2,7 @@
 //!
 //! [callbacks]: crate::jobs
 #![doc = include_str!("README.md")]
+#![doc = include_str!("shared.md")]
 
 mod config;
 mod connection;

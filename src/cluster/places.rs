@@ -175,6 +175,10 @@ impl Places {
     }
 
     async fn bucket(&self, name: &'static str, max_age: Duration) -> Result<Store, Error> {
+        // Requests would wait for their time to run out.
+        if !self.shared.cluster.is_connected() {
+            return Err(Error::Away);
+        }
         if let Some(store) = self.open().get(name) {
             return Ok(store.clone());
         }
