@@ -57,7 +57,7 @@
 //! | transcript | |
 //! | figures    | |
 //! | clock      | |
-//! | cluster    | clock, keys, state, telemetry |
+//! | cluster    | keys, state, telemetry |
 //! | digits     | |
 //! | fetch      | patience |
 //! | fields     | |

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::seal::Seal;
 use super::{Cluster, Error};
-use crate::keys::{self, Change, Entry, Replica, Verifier};
+use crate::keys::{self, Columns, Replica, Untold, Verifier};
 
 const BUCKET: &str = "keys";
 /// Its content proves that nodes have the same secrets.
@@ -137,7 +137,11 @@ impl SharedKeys {
                     if !self.cluster.is_connected() {
                         return Err(Error::Away.into());
                     }
-                    for change in self.replica.changes(AT_ONCE).await? {
+                    let changes = self.replica.changes(AT_ONCE).await?;
+                    if changes.len() == AT_ONCE {
+                        look.reset_immediately();
+                    }
+                    for change in changes {
                         self.publish(&bucket, change).await?;
                     }
                 }
@@ -170,15 +174,15 @@ impl SharedKeys {
         }
     }
 
-    fn opened(&self, name: &str, sealed: &[u8]) -> Option<Entry> {
-        let entry = self.seal.open(name, sealed).and_then(|plain| Entry::read(&plain));
+    fn opened(&self, name: &str, sealed: &[u8]) -> Option<Columns> {
+        let entry = self.seal.open(name, sealed).and_then(|plain| Columns::read(&plain));
         if entry.is_none() {
             tracing::error!(name, "an entry in the bucket of keys was not made by a node of this cluster");
         }
         entry
     }
 
-    async fn publish(&self, bucket: &Store, change: Change) -> Result<(), Ended> {
+    async fn publish(&self, bucket: &Store, change: Untold) -> Result<(), Ended> {
         let name = change.name.clone();
         for _ in 0..TRIES {
             let there = bucket.entry(name.as_str()).await.map_err(broken)?;

@@ -28,7 +28,7 @@ pub use organisation::{KEYS_MAX, NAME_CHARACTERS_MAX};
 pub use replica::Replica;
 pub use scope::{Permission, Scopes, UnknownScope, WORDS as SCOPES};
 pub use secret::{KeyId, PREFIX, Secret};
-pub use shared::{Change, Entry};
+pub use shared::{Columns, Untold};
 pub use store::{Key, LABEL_CHARACTERS_MAX, NewKey, Store, TAG_CHARACTERS_MAX, TAGS_MAX};
 pub use token::{TTL_DEFAULT, TTL_MAX, is_valid_token};
 pub use verifier::{Granted, Identity, REFRESH_INTERVAL, Verifier};

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::shared::{Change, Entry};
+use super::shared::{Untold, Columns};
 use super::store::Store;
 use super::{Error, Verifier};
 
@@ -30,7 +30,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn changes(&self, most: usize) -> Result<Vec<Change>, Error> {
+    pub async fn changes(&self, most: usize) -> Result<Vec<Untold>, Error> {
         self.with(move |store| store.changes(most)).await
     }
 
@@ -38,7 +38,7 @@ impl Replica {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn settle(&self, change: Change) -> Result<(), Error> {
+    pub async fn settle(&self, change: Untold) -> Result<(), Error> {
         self.with(move |store| store.settle(&change)).await
     }
 
@@ -57,8 +57,8 @@ impl Replica {
     pub async fn reconcile(
         &self,
         name: String,
-        theirs: Option<Entry>,
-    ) -> Result<Option<(Change, Entry)>, Error> {
+        theirs: Option<Columns>,
+    ) -> Result<Option<(Untold, Columns)>, Error> {
         let news = self.with(move |store| store.reconcile(&name, theirs.as_ref())).await?;
         self.verifier.look_again().await;
         Ok(news)

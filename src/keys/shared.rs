@@ -1,7 +1,7 @@
 //! Keys as nodes of a cluster share them: which changes other nodes do not know yet, and how two nodes' accounts of a key
 //! become one.
 //!
-//! An [`Entry`] is a row with its columns by name, whatever columns there are: a node keeps those that it does not know, so
+//! An [`Columns`] is a row with its columns by name, whatever columns there are: a node keeps those that it does not know, so
 //! that an older one takes nothing away from a newer one. Triggers list each changed row in `changes`, in the transaction of
 //! the change, until [`Store::settle`].
 //!
@@ -25,11 +25,11 @@ const REVOKED: &str = "revoked_unix_ms";
 const FORGOTTEN: &str = "forgotten";
 const BYTES: &str = "base64";
 
-/// A key or an organisation's name, as nodes tell each other.
+/// The row of a key or of an organisation, as nodes tell each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry(BTreeMap<String, Value>);
+pub struct Columns(BTreeMap<String, Value>);
 
-impl Entry {
+impl Columns {
     /// None if it is no entry.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
@@ -68,7 +68,7 @@ impl Entry {
 
 /// A change of this node that the others may not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct Untold {
     /// Another number means another change.
     pub number: i64,
     /// `key.ID` or `organisation.TENANT`.
@@ -101,7 +101,7 @@ impl Place {
         }
     }
 
-    fn read(&self, connection: &Connection) -> Result<Option<Entry>, Error> {
+    fn read(&self, connection: &Connection) -> Result<Option<Columns>, Error> {
         let Self { table, column, id } = self;
         let mut statement = connection.prepare(&format!("SELECT * FROM {table} WHERE {column} = ?1"))?;
         let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
@@ -109,11 +109,11 @@ impl Place {
             let cells = names.iter().enumerate();
             cells.map(|(at, name)| Ok((name.clone(), shown(row.get_ref(at)?)))).collect::<Result<_, _>>()
         });
-        Ok(row.optional()?.map(Entry))
+        Ok(row.optional()?.map(Columns))
     }
 
     /// Writes the columns of `entry` that the table has.
-    fn write(&self, connection: &Connection, entry: &Entry) -> Result<(), Error> {
+    fn write(&self, connection: &Connection, entry: &Columns) -> Result<(), Error> {
         let Self { table, column, id } = self;
         let statement = connection.prepare(&format!("SELECT * FROM {table} LIMIT 0"))?;
         let known = statement.column_names();
@@ -172,12 +172,12 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Database`].
-    pub fn changes(&self, most: usize) -> Result<Vec<Change>, Error> {
+    pub fn changes(&self, most: usize) -> Result<Vec<Untold>, Error> {
         let mut statement = self
             .connection
             .prepare_cached("SELECT number, name, is_copy FROM changes ORDER BY number LIMIT ?1")?;
         let read = |row: &rusqlite::Row<'_>| {
-            Ok(Change { number: row.get(0)?, name: row.get(1)?, is_copy: row.get(2)? })
+            Ok(Untold { number: row.get(0)?, name: row.get(1)?, is_copy: row.get(2)? })
         };
         let changes = statement.query_map([most as i64], read)?.collect::<Result<_, _>>()?;
         Ok(changes)
@@ -187,7 +187,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Database`].
-    pub fn settle(&self, change: &Change) -> Result<(), Error> {
+    pub fn settle(&self, change: &Untold) -> Result<(), Error> {
         self.connection.execute("DELETE FROM changes WHERE number = ?1", [change.number])?;
         Ok(())
     }
@@ -224,13 +224,13 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Entry`] if theirs cannot be kept; [`Error::Database`].
-    pub fn reconcile(&self, name: &str, theirs: Option<&Entry>) -> Result<Option<(Change, Entry)>, Error> {
+    pub fn reconcile(&self, name: &str, theirs: Option<&Columns>) -> Result<Option<(Untold, Columns)>, Error> {
         let place = Place::of(name).ok_or(Error::Entry)?;
         let change = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         let listed = listed(&change, name)?;
         let ours = match (place.read(&change)?, &listed) {
             (Some(row), _) => Some(row),
-            (None, Some(_)) => Some(Entry::forgotten()),
+            (None, Some(_)) => Some(Columns::forgotten()),
             (None, None) => None,
         };
         let whole = match (&ours, theirs) {
@@ -260,9 +260,9 @@ impl Store {
     }
 }
 
-fn listed(connection: &Connection, name: &str) -> Result<Option<Change>, Error> {
+fn listed(connection: &Connection, name: &str) -> Result<Option<Untold>, Error> {
     let found = connection.query_row("SELECT number, is_copy FROM changes WHERE name = ?1", [name], |row| {
-        Ok(Change { number: row.get(0)?, name: name.to_owned(), is_copy: row.get(1)? })
+        Ok(Untold { number: row.get(0)?, name: name.to_owned(), is_copy: row.get(1)? })
     });
     Ok(found.optional()?)
 }

@@ -34,13 +34,18 @@ where
             response.headers_mut().insert(name, value.clone());
         }
     }
-    let Upgrades { tasks, permit, cut, .. } = request.upgrades;
+    let Upgrades { tasks, permit, stop, cut } = request.upgrades;
     let run = async move {
         let _permit = permit;
         let Ok(here) = upgrade.await else { return };
         let mut here = TokioIo::new(here);
-        // An error is an end that was closed without goodbye.
-        let _ = cut.run_until_cancelled(copy_bidirectional(&mut here, &mut there)).await;
+        tokio::select! {
+            () = cut.cancelled() => {}
+            // Its client comes back by another door.
+            () = stop.cancelled() => {}
+            // An error is an end that was closed without goodbye.
+            _ = copy_bidirectional(&mut here, &mut there) => {}
+        }
     };
     let run = usage::within(usage::current(), run);
     tasks.spawn(run.instrument(tracing::info_span!(parent: None, "tunnel", id = %request.id)));

@@ -17,7 +17,7 @@ fn node(first: Option<&tempfile::TempDir>) -> (tempfile::TempDir, Store) {
     (dir, store)
 }
 
-type Bucket = BTreeMap<String, Entry>;
+type Bucket = BTreeMap<String, Columns>;
 
 /// Publishes what `store` lists, as a node that reaches the bucket.
 fn publish(store: &Store, bucket: &mut Bucket) {
@@ -137,7 +137,7 @@ fn the_later_writer_counts_and_columns_of_newer_nodes_stay() {
 fn entries_that_are_none_are_refused() {
     let (_dir, a) = node(None);
     let id = Secret::generate().id().clone();
-    let of = |value: Value| serde_json::from_value::<Entry>(value).unwrap();
+    let of = |value: Value| serde_json::from_value::<Columns>(value).unwrap();
     let name = format!("key.{id}");
     for entry in [json!({}), json!({"label": "x"}), json!({"tag": {"base64": "AAAA"}}), json!({"tag": [1]})] {
         let refused = a.reconcile(&name, Some(&of(entry)));
