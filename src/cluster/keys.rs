@@ -92,7 +92,10 @@ impl SharedKeys {
             let Err(error) = ended;
             if was_well {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(error, "keys are not shared at present: this node goes on with those it knows");
+                tracing::warn!(
+                    error,
+                    "keys are not shared at present: this node goes on with those it knows"
+                );
             }
             was_well = false;
             if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
@@ -206,11 +209,11 @@ impl SharedKeys {
                     CreateErrorKind::AlreadyExists => None,
                     _ => Some(broken(error)),
                 }),
-                _ => bucket.update(name.as_str(), sealed.into(), revision).await.map_err(|error| {
-                    match error.kind() {
-                        UpdateErrorKind::WrongLastRevision => None,
-                        _ => Some(broken(error)),
-                    }
+                _ => bucket.update(name.as_str(), sealed.into(), revision).await.map_err(|error| match error
+                    .kind()
+                {
+                    UpdateErrorKind::WrongLastRevision => None,
+                    _ => Some(broken(error)),
                 }),
             };
             match written {

@@ -325,7 +325,12 @@ impl Places {
             };
             match sealed {
                 Some(sealed) if sealed.len() > most => {
-                    tracing::debug!(id, part, bytes = sealed.len(), "too large for the broker: only this node has it");
+                    tracing::debug!(
+                        id,
+                        part,
+                        bytes = sealed.len(),
+                        "too large for the broker: only this node has it"
+                    );
                 }
                 Some(sealed) => {
                     places.put(name.as_str(), sealed.into()).await.map_err(|error| failed(error.into()))?;
@@ -378,7 +383,11 @@ impl Places {
             let mut was_well = true;
             loop {
                 let ended = self.follow(&news).await;
-                note(&mut was_well, ended.as_ref().err(), "the places of sessions are not followed at present");
+                note(
+                    &mut was_well,
+                    ended.as_ref().err(),
+                    "the places of sessions are not followed at present",
+                );
                 tokio::time::sleep(PAUSE).await;
             }
         };

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::shared::{Untold, Columns};
+use super::shared::{Columns, Untold};
 use super::store::Store;
 use super::{Error, Verifier};
 
@@ -70,9 +70,8 @@ impl Replica {
     ) -> Result<T, Error> {
         let store = self.store.clone();
         // A panic elsewhere leaves the connection usable: SQLite rolls back what was not committed.
-        let done = tokio::task::spawn_blocking(move || {
-            work(&store.lock().unwrap_or_else(PoisonError::into_inner))
-        });
+        let done =
+            tokio::task::spawn_blocking(move || work(&store.lock().unwrap_or_else(PoisonError::into_inner)));
         done.await.map_err(|_| Error::Interrupted)?
     }
 }

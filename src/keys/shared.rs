@@ -1,8 +1,8 @@
 //! Keys as nodes of a cluster share them: which changes other nodes do not know yet, and how two nodes' accounts of a key
 //! become one.
 //!
-//! An [`Columns`] is a row with its columns by name, whatever columns there are: a node keeps those that it does not know, so
-//! that an older one takes nothing away from a newer one. Triggers list each changed row in `changes`, in the transaction of
+//! Nodes tell each other rows as [`Columns`] by name, whatever columns there are: those that one does not know stay, so that an
+//! older node takes nothing away from a newer one. Triggers list each changed row in `changes`, in the transaction of
 //! the change, until [`Store::settle`].
 //!
 //! Of two accounts the later one counts, column by column, with two exceptions that make a revocation final: the earlier
@@ -30,7 +30,7 @@ const BYTES: &str = "base64";
 pub struct Columns(BTreeMap<String, Value>);
 
 impl Columns {
-    /// None if it is no entry.
+    /// None if these are none.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
@@ -224,7 +224,11 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Entry`] if theirs cannot be kept; [`Error::Database`].
-    pub fn reconcile(&self, name: &str, theirs: Option<&Columns>) -> Result<Option<(Untold, Columns)>, Error> {
+    pub fn reconcile(
+        &self,
+        name: &str,
+        theirs: Option<&Columns>,
+    ) -> Result<Option<(Untold, Columns)>, Error> {
         let place = Place::of(name).ok_or(Error::Entry)?;
         let change = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         let listed = listed(&change, name)?;

@@ -8,7 +8,7 @@
 //! session has while the process runs: its knowledge, its watchers and who is present. Rooms and agents report
 //! to the handle; a session knows neither. When a session ends, only its [`Remains`] stay.
 //!
-//! A node of a cluster tells its [`Mirror`] of all writes, adopts what is [`Copied`] of a session that another node had, and gives
+//! A node of a cluster tells its mirror of all writes, adopts what is [`Copied`] of a session that another node had, and gives
 //! up those that another has adopted.
 
 mod concealed;
@@ -37,7 +37,7 @@ pub use error::{Error, StoreError};
 pub use event::{EndReason, Event, Line, Notice, Role};
 pub use handle::Handle;
 pub use message::{Sms, SmsStatus, sms_text};
-pub use mirror::{Copied, Mirror, Part, Told};
+pub use mirror::{Copied, Part, Told};
 pub use number::phone_number;
 pub use presence::{AgentState, Attendee, Media, PARTICIPANTS_MAX, RoomStatus};
 pub use reading::read_sources;

@@ -221,7 +221,9 @@ impl Sts {
         tools.sessions.observe(observer);
         let livekit = LiveKit::open(&config.livekit)?;
         let (abroad, secret) = match parts.cluster {
-            Some(Shared { places, secret }) => (Some(Abroad::new(places).map_err(StartError::Nodes)?), secret),
+            Some(Shared { places, secret }) => {
+                (Some(Abroad::new(places).map_err(StartError::Nodes)?), secret)
+            }
             None => (None, secret),
         };
         let signer = Signer::new(secret);

@@ -61,7 +61,9 @@ fn missing() -> Failure {
 pub async fn fetch(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let tenant = host.access.tenant(&request).await?;
     let session = request.capture("session_id").unwrap_or_default().to_owned();
-    let Some(found) = find(&host, tenant, &session).await else { return elsewhere(&host, tenant, &session, request).await };
+    let Some(found) = find(&host, tenant, &session).await else {
+        return elsewhere(&host, tenant, &session, request).await;
+    };
     let file = tokio::fs::File::open(&found.path).await.map_err(|_| missing())?;
     let start = stream::once(async move { Bytes::copy_from_slice(&head(found.bytes)) });
     let mut response = streamed("audio/wav", start.chain(pieces(file, found.bytes)));

@@ -69,7 +69,9 @@ impl Host {
                     return Ok(Found::At(abroad.way(address)));
                 }
                 // It moves at this moment.
-                Whereabouts::At(_) => return Err(Failure::busy(RETRY).because("the session is at a third node")),
+                Whereabouts::At(_) => {
+                    return Err(Failure::busy(RETRY).because("the session is at a third node"));
+                }
                 Whereabouts::Here { tenant } => (tenant, None),
                 Whereabouts::Orphaned(orphan) => (orphan.tenant, Some(orphan)),
             };

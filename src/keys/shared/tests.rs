@@ -86,7 +86,10 @@ fn a_node_that_was_away_brings_no_revoked_key_back() {
         meet(&b, &mut bucket);
         assert_eq!(b.list().unwrap(), std::slice::from_ref(&revoked));
         assert!(b.active().unwrap().is_empty());
-        assert_eq!(bucket[&format!("key.{}", key.id)].revoked(), Some(crate::clock::unix_ms(revoked.revoked.unwrap())));
+        assert_eq!(
+            bucket[&format!("key.{}", key.id)].revoked(),
+            Some(crate::clock::unix_ms(revoked.revoked.unwrap()))
+        );
     }
 }
 

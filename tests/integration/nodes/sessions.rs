@@ -106,7 +106,11 @@ async fn any_node_answers_for_a_session() {
         for session in [id.as_str(), "sess_000000000000", "*", "a.b", ">"] {
             let asked = json!({"action": "status", "session_id": session});
             let (status, reply) = action(node, &stranger, &asked).await;
-            assert_eq!((status, &reply["err_code"]), (404, &json!("SESSION_NOT_FOUND")), "{session}: {reply}");
+            assert_eq!(
+                (status, &reply["err_code"]),
+                (404, &json!("SESSION_NOT_FOUND")),
+                "{session}: {reply}"
+            );
         }
     }
     // A request that is wrong is refused as by the session's own node.
@@ -129,7 +133,8 @@ async fn a_room_can_be_entered_by_any_door() {
     assert_eq!(status["participants"].as_array().map(Vec::len), Some(1), "{status}");
     // A token for one room opens no other, at no node.
     let (_, other) = start(&b, &key, json!({})).await;
-    let wrong = started["websocket_url"].as_str().expect("text").split("access_token=").nth(1).expect("a token");
+    let wrong =
+        started["websocket_url"].as_str().expect("text").split("access_token=").nth(1).expect("a token");
     let room = other["room_name"].as_str().expect("a name");
     for node in [&a, &b] {
         let handshake = connect(node.address, &format!("/STS/rooms/{room}?access_token={wrong}"), &[]).await;
@@ -203,7 +208,9 @@ async fn the_broker_learns_neither_keys_nor_words() {
     let mut bytes = 0;
     while let Some(path) = files.pop() {
         if path.is_dir() {
-            files.extend(std::fs::read_dir(&path).expect("readable").map(|entry| entry.expect("readable").path()));
+            files.extend(
+                std::fs::read_dir(&path).expect("readable").map(|entry| entry.expect("readable").path()),
+            );
             continue;
         }
         let content = std::fs::read(&path).expect("readable");

@@ -84,7 +84,11 @@ async fn the_sessions_of_a_dead_node_go_on_elsewhere() {
     act(&a, &key, completed).await;
     for node in [&a, &b, &c] {
         let status = act(node, &key, json!({"action": "status", "session_id": id})).await;
-        assert_eq!((url(&status), &status["completion"]["message"]), (url(&by_b.0), &json!("Done.")), "{status}");
+        assert_eq!(
+            (url(&status), &status["completion"]["message"]),
+            (url(&by_b.0), &json!("Done.")),
+            "{status}"
+        );
     }
 }
 
