@@ -95,8 +95,8 @@ fn pieces(file: tokio::fs::File, bytes: u64) -> impl Stream<Item = Bytes> + Send
 pub async fn delete(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let tenant = host.access.tenant(&request).await?;
     let session = request.capture("session_id").unwrap_or_default().to_owned();
-    let shelf = host.tools.recordings.clone();
-    let deleted = tokio::task::spawn_blocking(move || shelf.delete(tenant, &session)).await;
+    let (shelf, named) = (host.tools.recordings.clone(), session.clone());
+    let deleted = tokio::task::spawn_blocking(move || shelf.delete(tenant, &named)).await;
     match deleted {
         Ok(Ok(true)) => Ok(empty(StatusCode::NO_CONTENT)),
         Ok(Ok(false)) => elsewhere(&host, tenant, &session, request).await,
