@@ -21,7 +21,7 @@ use flate2::write::DeflateEncoder;
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::interval;
+use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::seal::{SECRET_BYTES, Seal};
@@ -101,6 +101,8 @@ struct Shared {
     address: String,
     /// How long the bucket keeps what is not changed.
     kept: Duration,
+    /// Since when this node renews its lease without a failure.
+    well_since: Mutex<Option<Instant>>,
     /// The buckets, once they are opened; none after the connection was made anew.
     open: Mutex<BTreeMap<&'static str, Store>>,
     waiting: Mutex<BTreeMap<String, Waiting>>,
@@ -136,6 +138,7 @@ impl Places {
             seal: Seal::new(secret)?,
             address: address.trim_end_matches('/').to_owned(),
             kept,
+            well_since: Mutex::default(),
             open: Mutex::default(),
             waiting: Mutex::default(),
             wake: Notify::new(),
@@ -214,8 +217,18 @@ impl Places {
         let address = address.and_then(|sealed| self.shared.seal.open(&place.node, &sealed));
         Ok(match address.and_then(|address| String::from_utf8(address).ok()) {
             Some(address) => Whereabouts::At(address),
+            // After the broker was away, all nodes look dead until they have renewed their leases.
+            None if !self.was_well_for_a_lease() => return Err(Error::Away),
             None => Whereabouts::Orphaned(Orphan { tenant: place.tenant, revision }),
         })
+    }
+
+    fn well_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.shared.well_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn was_well_for_a_lease(&self) -> bool {
+        self.well_since().is_some_and(|since| since.elapsed() >= self.lease())
     }
 
     async fn place(&self, places: &Store, id: &str) -> Result<Option<(Place, u64)>, Error> {
@@ -405,14 +418,22 @@ impl Places {
     }
 
     async fn renew(&self) -> Result<(), Error> {
-        let sealed = self.shared.seal.seal(self.node(), self.shared.address.as_bytes())?;
-        let renewed = self.nodes().await?.put(self.node(), sealed.into()).await;
-        renewed.map(drop).map_err(|error| broken(NODES)(error.into()))
+        let put = async {
+            let sealed = self.shared.seal.seal(self.node(), self.shared.address.as_bytes())?;
+            let renewed = self.nodes().await?.put(self.node(), sealed.into()).await;
+            renewed.map(drop).map_err(|error| broken(NODES)(error.into()))
+        };
+        let renewed = put.await;
+        let mut since = self.well_since();
+        *since = renewed.is_ok().then(|| since.unwrap_or_else(Instant::now));
+        renewed
     }
 
     /// Tells the news until the connection breaks.
     async fn follow(&self, news: &mpsc::Sender<News>) -> Result<(), Error> {
         self.open().clear();
+        // Before the others hear of this node's sessions, which they would take for orphans.
+        self.renew().await?;
         let places = self.places().await?;
         let failed = broken(PLACES);
         let made = async || {
@@ -440,7 +461,7 @@ impl Places {
                     }
                     if let Some(known) = &mut known {
                         known.insert(id.to_owned());
-                        settled.as_mut().reset(tokio::time::Instant::now() + PAUSE);
+                        settled.as_mut().reset(Instant::now() + PAUSE);
                     }
                     let place = self.opened(&entry.key, &entry.value);
                     if place.is_some_and(|place| place.node != self.node()) {
