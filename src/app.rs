@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::{self, JobWork, Readiness, Services, State};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Places, SharedKeys};
 use crate::config::Config;
 use crate::console::{self, Console};
 use crate::engine::{self, Engine, LanguageChoice, Machine};
@@ -203,7 +203,7 @@ async fn serve_on(
             result.and(for_operators).and(for_admins)?;
             return Err(Error::Stopped);
         }
-        at_work = AtWork::begin(config, around.settings, ground, readiness.clone(), &doors, stop.leaving()) => at_work?,
+        at_work = AtWork::begin(config, address, around.settings, ground, readiness.clone(), &doors, stop.leaving()) => at_work?,
     };
     readiness.set(State::Ready);
     tracing::info!(%address, "listening");
@@ -234,6 +234,8 @@ struct Doors {
 /// The parts that open before the model loads, so that their errors show at once.
 struct Ground {
     verifier: Verifier,
+    cluster: Option<Cluster>,
+    keys: Option<SharedKeys>,
     voices: Voices,
     fetcher: Fetcher,
     jobs: Option<Jobs>,
@@ -247,21 +249,25 @@ impl Ground {
         }
         serving::check(config)?;
         let verifier = open_keys(&config.state_dir)?;
-        let voices = Voices::open(&config.state_dir, &config.voices)?;
-        let fetcher = Fetcher::new(&config.fetch)?;
         let cluster = match config.cluster.is_enabled() {
             true => Some(Cluster::connect(&config.cluster, &config.state_dir).await?),
             false => None,
         };
+        let keys = match &cluster {
+            Some(cluster) => Some(SharedKeys::join(cluster.clone(), &verifier).await?),
+            None => None,
+        };
+        let voices = Voices::open(&config.state_dir, &config.voices)?;
+        let fetcher = Fetcher::new(&config.fetch)?;
         let jobs = match config.jobs.enabled {
             true => {
                 let (tenants, fetcher) = (verifier.tenants(), fetcher.clone());
-                Some(Jobs::open_among(cluster, &config.state_dir, &config.jobs, fetcher, tenants).await?)
+                Some(Jobs::open_among(cluster.clone(), &config.state_dir, &config.jobs, fetcher, tenants).await?)
             }
             false => None,
         };
         let usage = Log::open(&config.state_dir, &config.usage)?;
-        Ok(Self { verifier, voices, fetcher, jobs, usage })
+        Ok(Self { verifier, cluster, keys, voices, fetcher, jobs, usage })
     }
 }
 
@@ -271,6 +277,8 @@ struct AtWork {
     stop_jobs: CancellationToken,
     agents: Option<JoinHandle<()>>,
     stop_agents: CancellationToken,
+    keys: Option<JoinHandle<()>>,
+    stop_keys: CancellationToken,
     usage: Log,
     /// Loads and unloads models.
     models: AbortOnDropHandle<()>,
@@ -283,13 +291,16 @@ impl AtWork {
     /// Loads the model, probes it, and opens `doors` to it.
     async fn begin(
         config: &Config,
+        address: SocketAddr,
         settings: Vec<console::Setting>,
         ground: Ground,
         readiness: Readiness,
         doors: &Doors,
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
-        let Ground { verifier, voices, fetcher, jobs, usage } = ground;
+        let Ground { verifier, cluster, keys, voices, fetcher, jobs, usage } = ground;
+        let stop_keys = CancellationToken::new();
+        let keys = keys.map(|keys| tokio::spawn(keys.run(stop_keys.clone())));
         let tenants = verifier.tenants();
         let machine = Machine::new(&config.engine);
         machine.share_between(tenants.clone());
@@ -318,11 +329,17 @@ impl AtWork {
             true => {
                 let (config, engine) = (config.clone(), transcriber.engine().clone());
                 let (authenticator, tenants) = (authenticator.clone(), tenants.clone());
-                let around = (usage.clone(), jobs.clone());
+                let shared = match cluster {
+                    Some(cluster) => Some(shared(cluster, &verifier, &config, address)?),
+                    None => None,
+                };
+                let around = (usage.clone(), jobs.clone(), shared);
                 // Opening its models blocks, and the socket must answer meanwhile.
                 let open = move || voice_agent(&config, &engine, &authenticator, tenants, voice, around);
                 let opened = tokio::task::spawn_blocking(open).await;
-                Some(opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?)
+                let sts = opened.unwrap_or(Err(Error::Engine(engine::StartError::Died)))?;
+                sts.join_cluster().await;
+                Some(sts)
             }
             false => None,
         };
@@ -391,7 +408,7 @@ impl AtWork {
         }
         let models = AbortOnDropHandle::new(models);
         let _recorder = recorder.map(AbortOnDropHandle::new);
-        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage, models, console, _recorder })
+        Ok(Self { jobs, stop_jobs, agents, stop_agents, keys, stop_keys, usage, models, console, _recorder })
     }
 
     async fn end(self) {
@@ -408,6 +425,12 @@ impl AtWork {
             && let Err(error) = agents.await
         {
             tracing::error!(%error, "the voice agent ended unexpectedly");
+        }
+        self.stop_keys.cancel();
+        if let Some(keys) = self.keys
+            && let Err(error) = keys.await
+        {
+            tracing::error!(%error, "the task of shared keys ended unexpectedly");
         }
         self.usage.flush().await;
     }
@@ -444,7 +467,7 @@ fn voice_agent(
     authenticator: &Authenticator,
     tenants: Tenants,
     voice: Voice,
-    (log, jobs): (Log, Option<Jobs>),
+    (log, jobs, cluster): (Log, Option<Jobs>, Option<sts::Shared>),
 ) -> Result<Sts, Error> {
     let vad = detector(config);
     if let Err(error) = &vad {
@@ -461,8 +484,27 @@ fn voice_agent(
         tenants,
         log,
         jobs,
+        cluster,
     };
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
+}
+
+/// What this node's voice agent shares with those of other nodes, which reach it at `address` or at the configured one.
+fn shared(
+    cluster: Cluster,
+    verifier: &Verifier,
+    config: &Config,
+    address: SocketAddr,
+) -> Result<sts::Shared, Error> {
+    let scheme = if config.http.tls.is_some() { "https" } else { "http" };
+    let address = match &config.cluster.advertise {
+        Some(advertised) => advertised.clone(),
+        None if address.ip().is_unspecified() => return Err(Error::Advertise(config.listen)),
+        None => format!("{scheme}://{address}"),
+    };
+    let secret = verifier.shared_secret("sessions in the broker");
+    let places = Places::new(cluster, &secret, address, sts::copies_kept(&config.sts))?;
+    Ok(sts::Shared { places, secret: verifier.shared_secret("tokens of rooms") })
 }
 
 /// The language that callers of agents speak: `auto`, or a tag as in a request.

@@ -57,7 +57,7 @@
 //! | transcript | |
 //! | figures    | |
 //! | clock      | |
-//! | cluster    | state, telemetry |
+//! | cluster    | keys, state, telemetry |
 //! | digits     | |
 //! | fetch      | patience |
 //! | fields     | |
@@ -95,7 +95,7 @@
 //! | room       | audio, clock, fields, figures, http, identity, jwt, outbound, patience, secret, speech |
 //! | agent      | audio, digits, engine, fields, figures, identity, knowledge, onnx, outbound, patience, recording, room, secret, session, sms, speech, telemetry, turn, vad |
 //! | recording  | audio, share, speech, state |
-//! | sts        | agent, asyncapi, clock, fetch, fields, figures, http, identity, jobs, knowledge, onnx, patience, recording, room, session, share, sms, speech, turn, usage, vad |
+//! | sts        | agent, asyncapi, clock, cluster, fetch, fields, figures, http, identity, jobs, knowledge, onnx, outbound, patience, recording, room, session, share, sms, speech, turn, usage, vad |
 //! | demo       | http, digits, identity, secret |
 //! | console    | clock, engine, fetch, http, jobs, keys, registry, telemetry, usage |
 //! | config     | api, audio, cluster, console, demo, engine, fetch, http, jobs, keys, live, models, speakers, speech, sts, telemetry, transcribe, usage, voices |

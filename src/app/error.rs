@@ -53,6 +53,12 @@ pub enum Error {
          must be an address of loopback, such as 127.0.0.1:8000, and not {0}"
     )]
     Open(SocketAddr),
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    #[error(
+        "the setting `cluster.advertise` is missing: other nodes cannot tell from `listen` = {0} where this one is"
+    )]
+    Advertise(SocketAddr),
     #[error("cannot listen on {address}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("the demo did not start")]
@@ -67,7 +73,8 @@ impl Error {
     /// Whether different settings would help, rather than another attempt.
     pub fn is_configuration(&self) -> bool {
         match self {
-            Self::Fetch(_) | Self::Language(_) | Self::Open(_) | Self::Voice(_) => true,
+            Self::Fetch(_) | Self::Language(_) | Self::Open(_) | Self::Advertise(_) | Self::Voice(_) => true,
+            Self::Cluster(error) => error.is_configuration(),
             Self::Model { source, .. } => matches!(source, hub::Error::Unknown(_) | hub::Error::Address(_)),
             Self::Http(error) => !matches!(error, http::Error::Listener(_)),
             Self::Demo(error) => !matches!(error, demo::Error::Client(_)),

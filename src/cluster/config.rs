@@ -31,6 +31,9 @@ pub struct Config {
     /// What the names of all subjects, streams and buckets begin with: letters, digits, `-` and `_`. Clusters that
     /// share a broker need different ones. Default `verbatim`.
     pub prefix: String,
+    /// The address at which the other nodes and the clients of this node's sessions reach this very node, past any
+    /// balancer: `https://node-1.voice.example`. Default: `listen`, if that names one machine.
+    pub advertise: Option<String>,
     /// How long the first connection may take. Default 10 000.
     pub connect_timeout_ms: u64,
     /// How long the broker may take to answer. Default 5 000.
@@ -54,6 +57,7 @@ impl Default for Config {
             replicas: 1,
             node: None,
             prefix: "verbatim".into(),
+            advertise: None,
             connect_timeout_ms: 10_000,
             timeout_ms: 5_000,
             lease_ms: 15_000,

@@ -31,6 +31,17 @@ pub enum Error {
     NoJetStream { addresses: String },
     #[error("the broker cannot keep {replicas} copies of `{store}`: `cluster.replicas` must fit its servers")]
     Replicas { store: String, replicas: usize, source: Cause },
+    #[error(
+        "this node's keys.pepper and keys.signing are not those of the cluster: copy both files from the state directory \
+         of another node into this one's before it starts, or name another `cluster.prefix`"
+    )]
+    OtherSecrets,
+    #[error("what nodes tell each other cannot be encrypted")]
+    Seal,
+    #[error("the broker cannot be reached at present")]
+    Away,
+    #[error("the keys cannot be shared")]
+    Keys(#[source] Cause),
     /// The broker did not do what it was asked, or its answer was lost.
     #[error("the broker failed at `{store}`")]
     Broker { store: String, source: Cause },
@@ -39,6 +50,9 @@ pub enum Error {
 impl Error {
     /// Whether different settings would help, rather than another attempt.
     pub fn is_configuration(&self) -> bool {
-        !matches!(self, Self::Connect { .. } | Self::Broker { .. } | Self::File { .. })
+        !matches!(
+            self,
+            Self::Connect { .. } | Self::Broker { .. } | Self::File { .. } | Self::Away | Self::Keys(_)
+        )
     }
 }

@@ -139,6 +139,7 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("cluster.user", Text),
     ("cluster.node", Text),
     ("cluster.prefix", Text),
+    ("cluster.advertise", WEB),
     ("cluster.replicas", Whole(1, 5)),
     ("cluster.connect_timeout_ms", TIMEOUT),
     ("cluster.timeout_ms", TIMEOUT),

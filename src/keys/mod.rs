@@ -10,18 +10,25 @@
 //!
 //! [`Store`] is the file, as the command line uses it. A running server asks [`Verifier`], which answers from
 //! memory and notices changes by other processes within [`REFRESH_INTERVAL`].
+//!
+//! Nodes of a cluster keep a copy of all keys each: [`Replica`] has the changes that others do not know yet, and merges
+//! theirs.
 
 mod organisation;
 pub mod public_id;
+mod replica;
 mod scope;
 mod secret;
+mod shared;
 mod store;
 mod token;
 mod verifier;
 
 pub use organisation::{KEYS_MAX, NAME_CHARACTERS_MAX};
+pub use replica::Replica;
 pub use scope::{Permission, Scopes, UnknownScope, WORDS as SCOPES};
 pub use secret::{KeyId, PREFIX, Secret};
+pub use shared::{Columns, Untold};
 pub use store::{Key, LABEL_CHARACTERS_MAX, NewKey, Store, TAG_CHARACTERS_MAX, TAGS_MAX};
 pub use token::{TTL_DEFAULT, TTL_MAX, is_valid_token};
 pub use verifier::{Granted, Identity, REFRESH_INTERVAL, Verifier};
@@ -60,6 +67,8 @@ pub enum Error {
     LastManager,
     #[error("the name of an organisation has 1 to {NAME_CHARACTERS_MAX} printable characters")]
     Name,
+    #[error("an entry of another node is no key and no organisation that this program could keep")]
+    Entry,
     #[error("the thread that reads the keys failed")]
     Interrupted,
 }
@@ -73,6 +82,7 @@ impl Error {
                 | Self::Secret { .. }
                 | Self::Database(_)
                 | Self::Newer { .. }
+                | Self::Entry
                 | Self::Interrupted
         )
     }

@@ -368,6 +368,17 @@ fn random_of<const BYTES: usize>(path: PathBuf) -> Result<[u8; BYTES], Error> {
 pub(super) struct Pepper([u8; PEPPER_BYTES]);
 
 impl Pepper {
+    /// A secret for `purpose` that all nodes with this pepper and this `signer` have, and no one else.
+    pub(super) fn secret_for(&self, signer: &Signer, purpose: &str) -> [u8; 32] {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length; this is a bug");
+        // No key of a client begins so.
+        mac.update(b"shared\0");
+        mac.update(signer.key());
+        mac.update(purpose.as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+
     pub(super) fn tag(&self, key: &str) -> Tag {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length; this is a bug");

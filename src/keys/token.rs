@@ -57,6 +57,10 @@ impl Signer {
         Self(key)
     }
 
+    pub fn key(&self) -> &[u8; SIGNING_KEY_BYTES] {
+        &self.0
+    }
+
     /// A token for a `key` of `organisation` that is valid from `now` for `ttl`.
     pub fn sign(&self, key: &KeyId, organisation: Uuid, now: SystemTime, ttl: Duration) -> String {
         let iat = unix_seconds(now);

@@ -90,6 +90,16 @@ impl Verifier {
         Ok(Self { shared: Arc::new(shared) })
     }
 
+    /// A secret for `purpose` that all nodes with the same `keys.pepper` and `keys.signing` have, and no one else.
+    pub fn shared_secret(&self, purpose: &str) -> [u8; 32] {
+        self.shared.pepper.secret_for(&self.shared.signer, purpose)
+    }
+
+    /// The next request looks at the disk, as another connection has changed the keys.
+    pub(super) async fn look_again(&self) {
+        self.shared.snapshot.lock().await.is_stale = true;
+    }
+
     /// The number of organisations with keys, kept up to date.
     pub fn tenants(&self) -> Tenants {
         self.shared.tenants.clone()

@@ -271,6 +271,32 @@ impl Handle {
         Some(written)
     }
 
+    /// Another node has the session: frees everything and tells nobody but those who are here. None if it had ended before.
+    pub(super) fn give_up(&self) -> Option<Written> {
+        let mut state = lock(&self.state);
+        if state.status == Status::Ended {
+            return None;
+        }
+        // Nothing more is written by those who still hold the handle.
+        state.status = Status::Ended;
+        self.over.cancel();
+        *lock(&self.knowledge) = Arc::default();
+        self.held.store(0, Ordering::Relaxed);
+        Some(self.store.give_up(&self.id))
+    }
+
+    /// Tells the store's mirror everything once more.
+    pub(super) fn tell_all(&self) {
+        let state = lock(&self.state);
+        if state.status != Status::Ended {
+            drop(self.store.add(&state, &self.setup()));
+            let knowledge = lock(&self.knowledge).clone();
+            if state.knowledge.is_ready {
+                drop(self.store.keep_passages(&self.id, knowledge.passages()));
+            }
+        }
+    }
+
     /// Writes the remains once more, in case they did not reach the disk. None if the session is open.
     pub(super) fn end_again(&self) -> Option<(Ended, Written)> {
         let mut state = lock(&self.state);

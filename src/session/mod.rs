@@ -7,6 +7,9 @@
 //! [`Session`] is plain state whose transitions get the time as an argument. A [`Handle`] adds everything a
 //! session has while the process runs: its knowledge, its watchers and who is present. Rooms and agents report
 //! to the handle; a session knows neither. When a session ends, only its [`Remains`] stay.
+//!
+//! A node of a cluster tells its mirror of all writes, adopts what is [`Copied`] of a session that another node had, and gives
+//! up those that another has adopted.
 
 mod concealed;
 mod error;
@@ -15,6 +18,7 @@ mod handle;
 mod held;
 mod kept;
 mod message;
+mod mirror;
 mod number;
 mod presence;
 mod reading;
@@ -33,6 +37,7 @@ pub use error::{Error, StoreError};
 pub use event::{EndReason, Event, Line, Notice, Role};
 pub use handle::Handle;
 pub use message::{Sms, SmsStatus, sms_text};
+pub use mirror::{Copied, Part, Told};
 pub use number::phone_number;
 pub use presence::{AgentState, Attendee, Media, PARTICIPANTS_MAX, RoomStatus};
 pub use reading::read_sources;

@@ -14,6 +14,7 @@ use super::handle::Handle;
 use super::held;
 use super::kept::Kept;
 use super::message;
+use super::mirror::{Copied, Mirror};
 use super::remains::{Ended, Remains};
 use super::setup::Start;
 use super::state::{Session, new_id};
@@ -23,6 +24,19 @@ use crate::clock::{Millis, millis, now};
 use crate::knowledge::Knowledge;
 use crate::share::{Refused, Tenants, may_hold};
 use crate::telemetry::metrics;
+
+/// A session that a process had before.
+fn reopened(found: Found, store: &Store, limits: &Limits, watch: &Watch) -> Arc<Handle> {
+    let Found { mut session, setup, passages } = found;
+    message::interrupt(&mut session.messages);
+    let knowledge = passages.map(|passages| Knowledge::new(passages, setup.rationed()));
+    let brought = held::json(&setup);
+    let handle = Handle::new(session, setup, brought, store.clone(), limits.idle).observed(watch);
+    if let Some(knowledge) = knowledge {
+        handle.learn(knowledge, false);
+    }
+    Arc::new(handle)
+}
 
 /// When to try again while talks hold all sessions: nothing tells when a talk will end.
 const TALK_RETRY: Duration = Duration::from_secs(30);
@@ -98,15 +112,9 @@ impl Sessions {
     pub fn open(state_dir: &Path, limits: Limits, tenants: Tenants) -> Result<(Self, [u8; 32]), StoreError> {
         let Opened { store, open, ended, secret } = Store::open(state_dir)?;
         let (mut book, watch) = (Book::default(), Watch::default());
-        for Found { mut session, setup, passages } in open {
-            message::interrupt(&mut session.messages);
-            let knowledge = passages.map(|passages| Knowledge::new(passages, setup.rationed()));
-            let brought = held::json(&setup);
-            let handle = Handle::new(session, setup, brought, store.clone(), limits.idle).observed(&watch);
-            if let Some(knowledge) = knowledge {
-                handle.learn(knowledge, false);
-            }
-            book.open.insert(handle.id.clone(), Arc::new(handle));
+        for found in open {
+            let handle = reopened(found, &store, &limits, &watch);
+            book.open.insert(handle.id.clone(), handle);
         }
         ended.into_iter().for_each(|ended| book.kept.add(ended));
         let shared = Shared { book: Mutex::new(book), store, limits, tenants, watch };
@@ -116,6 +124,71 @@ impl Sessions {
     /// `observer` hears of all starts and changes from now on. Only the first observer counts.
     pub fn observe(&self, observer: Observer) {
         self.shared.watch.set(observer);
+    }
+
+    /// `mirror` is told of all writes from now on. Only the first mirror counts.
+    pub fn mirror(&self, mirror: Mirror) {
+        self.shared.store.mirror(mirror);
+    }
+
+    /// Takes a session over from its `copy`, which another node had written. It is on disk when this returns.
+    ///
+    /// # Returns
+    /// An open session; `None` if it has ended.
+    ///
+    /// # Errors
+    /// [`Error::NoSession`] if the copy is not whole; [`Error::Store`].
+    pub async fn adopt(&self, copy: Copied) -> Result<Option<Arc<Handle>>, Error> {
+        fn read<T: serde::de::DeserializeOwned>(text: Option<&String>) -> Result<T, Error> {
+            let read = text.and_then(|text| serde_json::from_str(text).ok());
+            read.ok_or(Error::NoSession)
+        }
+        if copy.ended.is_some() {
+            let remains: Remains = read(copy.ended.as_ref())?;
+            let (ended, written) = self.shared.store.end(&remains);
+            written.wait().await?;
+            self.book().kept.add(ended);
+            self.show();
+            return Ok(None);
+        }
+        let session: Session = read(copy.state.as_ref())?;
+        let setup = read(copy.setup.as_ref())?;
+        let passages = copy.passages.as_ref().map(|text| read(Some(text))).transpose()?;
+        let Shared { store, limits, watch, .. } = &*self.shared;
+        let handle = reopened(Found { session, setup, passages }, store, limits, watch);
+        let written = {
+            let mut book = self.book();
+            if let Some(handle) = book.open.get(&handle.id) {
+                return Ok(Some(handle.clone()));
+            }
+            let written = handle.read(|session| store.add(session, &handle.setup()));
+            book.open.insert(handle.id.clone(), handle.clone());
+            written
+        };
+        if handle.read(|session| session.knowledge.is_ready) {
+            drop(store.keep_passages(&handle.id, handle.knowledge().passages()));
+        }
+        written.wait().await?;
+        self.show();
+        tracing::info!(session = handle.id, "session taken over from another node");
+        Ok(Some(handle))
+    }
+
+    /// Forgets a session that another node has taken over. Those who are in its room here are sent away.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    pub async fn give_up(&self, handle: &Handle) -> Result<(), Error> {
+        let Some(written) = handle.give_up() else { return Ok(()) };
+        self.book().open.remove(&handle.id);
+        self.show();
+        tracing::warn!(session = handle.id, "another node has taken this session over");
+        Ok(written.wait().await?)
+    }
+
+    /// Tells the mirror everything about an open session.
+    pub fn tell_all(&self, handle: &Handle) {
+        handle.tell_all();
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

@@ -13,6 +13,7 @@ use rusqlite::{Connection, params};
 use tokio::sync::oneshot;
 
 use super::error::StoreError;
+use super::mirror::{Mirror, Mirrored, Part, Told};
 use super::remains::{Ended, Remains};
 use super::setup::Setup;
 use super::state::Session;
@@ -54,6 +55,7 @@ pub struct Opened {
 #[derive(Clone)]
 pub struct Store {
     work: mpsc::SyncSender<Work>,
+    mirrored: Mirrored,
 }
 
 type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -67,6 +69,7 @@ enum Work {
 enum Row {
     New {
         id: String,
+        tenant: u64,
         setup: String,
         state: String,
     },
@@ -88,6 +91,10 @@ enum Row {
     Forget {
         id: String,
     },
+    /// Another node has the session.
+    GiveUp {
+        id: String,
+    },
 }
 
 impl Work {
@@ -96,7 +103,7 @@ impl Work {
             Self::Write(Row::New { setup, state, .. }, _) => setup.len() + state.len(),
             Self::Write(Row::State { state: text, .. } | Row::Passages { passages: text, .. }, _)
             | Self::Write(Row::End(_, text) | Row::Remains { remains: text, .. }, _) => text.len(),
-            Self::Write(Row::Forget { .. }, _) | Self::Read(..) => 0,
+            Self::Write(Row::Forget { .. } | Row::GiveUp { .. }, _) | Self::Read(..) => 0,
         }
     }
 }
@@ -128,19 +135,53 @@ impl Store {
             .name("sts-store".into())
             .spawn(move || run(connection, &queue))
             .map_err(|error| StoreError::File { path, problem: error.to_string() })?;
-        Ok(Opened { store: Self { work }, open, ended, secret })
+        let store = Self { work, mirrored: Mirrored::default() };
+        Ok(Opened { store, open, ended, secret })
+    }
+
+    /// `mirror` is told of all writes from now on. Only the first one counts.
+    pub fn mirror(&self, mirror: Mirror) {
+        self.mirrored.set(mirror);
     }
 
     fn put(&self, row: Row) -> Written {
+        self.tell(&row);
         let (reply, answer) = oneshot::channel();
         // If the thread is gone the reply is dropped, and the answer says so.
         let _ = self.work.send(Work::Write(row, reply));
         Written(answer)
     }
 
+    fn tell(&self, row: &Row) {
+        let part = |id: &str, part, text| self.mirrored.tell(id, Told::Part(part, text));
+        match row {
+            Row::New { id, tenant, setup, state } => {
+                self.mirrored.tell(id, Told::Here { tenant: *tenant });
+                part(id, Part::Setup, Some(setup));
+                part(id, Part::State, Some(state));
+            }
+            Row::State { id, state } => part(id, Part::State, Some(state)),
+            Row::Passages { id, passages } => part(id, Part::Passages, Some(passages)),
+            Row::End(ended, remains) => {
+                part(&ended.id, Part::Ended, Some(remains));
+                for gone in [Part::Setup, Part::State, Part::Passages] {
+                    part(&ended.id, gone, None);
+                }
+            }
+            Row::Remains { ended, remains } => part(&ended.id, Part::Ended, Some(remains)),
+            Row::Forget { id } => self.mirrored.tell(id, Told::Forgotten),
+            Row::GiveUp { .. } => {}
+        }
+    }
+
     /// Queued when this returns, so that the order of calls is the order on disk.
     pub fn add(&self, session: &Session, setup: &Setup) -> Written {
-        self.put(Row::New { id: session.id.clone(), setup: json(setup), state: json(session) })
+        self.put(Row::New {
+            id: session.id.clone(),
+            tenant: session.tenant,
+            setup: json(setup),
+            state: json(session),
+        })
     }
 
     /// Queued like [`Self::add`].
@@ -169,6 +210,11 @@ impl Store {
     /// Queued like [`Self::add`].
     pub fn forget(&self, id: &str) -> Written {
         self.put(Row::Forget { id: id.to_owned() })
+    }
+
+    /// Forgets a session that another node has. Queued like [`Self::add`].
+    pub fn give_up(&self, id: &str) -> Written {
+        self.put(Row::GiveUp { id: id.to_owned() })
     }
 
     /// The remains of an ended session; none if it has been forgotten.
@@ -290,7 +336,7 @@ fn commit(connection: &mut Connection, rows: &[Row]) -> Result<(), rusqlite::Err
     let transaction = connection.transaction()?;
     for row in rows {
         match row {
-            Row::New { id, setup, state } => transaction
+            Row::New { id, setup, state, .. } => transaction
                 .prepare_cached("INSERT OR REPLACE INTO sessions (id, setup, state) VALUES (?1, ?2, ?3)")?
                 .execute(params![id, setup, state])?,
             Row::State { id, state } => transaction
@@ -309,6 +355,9 @@ fn commit(connection: &mut Connection, rows: &[Row]) -> Result<(), rusqlite::Err
                 .execute(params![ended.id, remains, ended.is_sending])?,
             Row::Forget { id } => {
                 transaction.prepare_cached("DELETE FROM ended WHERE id = ?1")?.execute([id])?
+            }
+            Row::GiveUp { id } => {
+                transaction.prepare_cached("DELETE FROM sessions WHERE id = ?1")?.execute([id])?
             }
         };
     }

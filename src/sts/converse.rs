@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 use uuid::Uuid;
 
+use super::abroad::{Found, Passed};
 use super::host::Host;
 use crate::clock::now;
 use crate::http::websocket::{self, Message, ReadError, Socket, offered_protocols};
@@ -26,7 +27,7 @@ use crate::room::websocket::{
     CLOSE_ENDED, CLOSE_INTERNAL, CLOSE_NORMAL, CLOSE_RESTART, Connection, LIMITS, Opening, goodbye,
 };
 use crate::room::{Claims, Kind, Message as Sent, Said, Seat, observe};
-use crate::session::{Channel, Handle, Session, Setup, Start};
+use crate::session::{self, Channel, Handle, Session, Setup, Start};
 use crate::usage;
 
 /// From the `Welcome`. No other message prolongs it: a socket without a session counts in no share.
@@ -49,7 +50,11 @@ pub async fn join_room(host: Arc<Host>, request: Request) -> Result<Response, Fa
             "The token is not for this room, or its time is over.",
         ));
     };
-    let handle = host.tools.sessions.enter(&claims.session)?;
+    let handle = match host.seek(&claims.session, None, &Passed::of(&request)).await? {
+        Found::Open(handle) => handle,
+        Found::Ended => return Err(session::Error::Ended.into()),
+        Found::At(place) => return place.tunnel(request).await,
+    };
     handle.read(Session::check_open)?;
     // A browser offers its token as a subprotocol, and fails unless one is agreed to.
     let agreed = offered_protocols(&request.headers).next().filter(|name| *name == "token");

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 
+use super::abroad::{Found, Passed};
 use super::action::{Action, Step, Verdict};
 use super::failure::{self, Error};
 use super::host::Host;
@@ -19,7 +21,7 @@ use crate::http::{Body, Failure, Request, Response, json as answer};
 use crate::knowledge::unread_website;
 use crate::room::{Invitation, Kind, functions};
 use crate::session::{
-    self, AgentState, Asked, Channel, Checked, Handle, Notice, Remains, Setup, Source, Start, Status,
+    self, AgentState, Channel, Checked, Handle, Notice, Remains, Setup, Source, Start, Status,
 };
 
 /// Largest body in bytes: documents may come with a start.
@@ -28,14 +30,16 @@ const BODY_BYTES_MAX: u64 = 4 << 20;
 /// `POST /STS/interactiveAgent` (contract, section 4.2).
 pub async fn interactive_agent(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let (tenant, key) = host.access.caller(&request).await?;
-    let base = host.base(&request.headers, &request.uri);
-    let body = read(&request.headers, request.body.charged_to(tenant)).await?;
+    let base = host.room_base(&request.headers, &request.uri);
+    let passed = Passed::of(&request);
+    let (body, bytes) = read(&request.headers, request.body.charged_to(tenant)).await?;
     let reply = match Action::read(&body)? {
         Action::Start(start) => begin(&host, tenant, Start { key, ..*start }, &base).await?,
-        Action::Of { session_id, step } => match host.tools.sessions.find(&session_id, tenant)? {
-            Asked::Open(handle) => take(&host, &handle, step, &base).await?,
-            Asked::Ended if step == Step::Status => status_of_ended(&host, &session_id).await?,
-            Asked::Ended => return Err(session::Error::Ended.into()),
+        Action::Of { session_id, step } => match host.seek(&session_id, Some(tenant), &passed).await? {
+            Found::Open(handle) => take(&host, &handle, step, &base).await?,
+            Found::Ended if step == Step::Status => status_of_ended(&host, &session_id).await?,
+            Found::Ended => return Err(session::Error::Ended.into()),
+            Found::At(place) => return place.pass(passed, bytes).await,
         },
     };
     Ok(answer(StatusCode::OK, &reply))
@@ -44,21 +48,22 @@ pub async fn interactive_agent(host: Arc<Host>, request: Request) -> Result<Resp
 /// `POST /api/livekit/sts` (contract, section 4.3): starts a session for a browser.
 pub async fn web_session(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let (tenant, key) = host.access.caller(&request).await?;
-    let base = host.base(&request.headers, &request.uri);
-    let body = read(&request.headers, request.body.charged_to(tenant)).await?;
+    let base = host.room_base(&request.headers, &request.uri);
+    let (body, _) = read(&request.headers, request.body.charged_to(tenant)).await?;
     let mut start = Start::read(Fields::of(&body)?)?;
     (start.channel, start.key) = (Channel::Web, key);
     Ok(answer(StatusCode::OK, &begin(&host, tenant, start, &base).await?))
 }
 
-async fn read(headers: &HeaderMap, body: Body) -> Result<Value, Failure> {
+async fn read(headers: &HeaderMap, body: Body) -> Result<(Value, Bytes), Failure> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         return Err(failure::not_json());
     }
-    let body = body.collect_at_most(BODY_BYTES_MAX).await?;
-    serde_json::from_slice(&body.bytes()).map_err(|_| failure::invalid_json())
+    let bytes = body.collect_at_most(BODY_BYTES_MAX).await?.bytes();
+    let value = serde_json::from_slice(&bytes).map_err(|_| failure::invalid_json())?;
+    Ok((value, bytes))
 }
 
 async fn begin(host: &Arc<Host>, tenant: u64, mut start: Start, base: &str) -> Result<Value, Error> {
@@ -71,6 +76,7 @@ async fn begin(host: &Arc<Host>, tenant: u64, mut start: Start, base: &str) -> R
     let warnings = leave_out_unusable(host, &mut start.setup);
     start.warnings.extend(warnings);
     let handle = host.tools.sessions.create(tenant, start).await?;
+    host.announce(&handle.id).await;
     host.read_sources(handle.clone());
     let mut started = Started {
         ok: true,

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::WaitForCancellationFuture;
 use uuid::Uuid;
 
+use super::abroad::Abroad;
 use super::access::Access;
 use super::config::Config;
 use super::failure::Error;
@@ -26,7 +27,7 @@ use crate::room::{
     agent_channel, observer_channel,
 };
 use crate::session::{
-    self, EndReason, Handle, Media, PARTICIPANTS_MAX, Transfer, phone_number, read_sources,
+    self, Channel, EndReason, Handle, Media, PARTICIPANTS_MAX, Transfer, phone_number, read_sources,
 };
 use crate::usage::{self, Holder, Log, ROOM, TELEPHONE, Ticket, Work};
 
@@ -42,6 +43,7 @@ pub struct Parts {
     pub log: Log,
     pub is_tls: bool,
     pub jobs: Option<Jobs>,
+    pub abroad: Option<Abroad>,
 }
 
 pub struct Host {
@@ -58,15 +60,17 @@ pub struct Host {
     pub is_tls: bool,
     /// Delivers events.
     pub jobs: Option<Jobs>,
+    /// The sessions of other nodes, if there are other nodes.
+    pub abroad: Option<Abroad>,
     /// The running agents, by session.
     agents: Mutex<HashMap<String, mpsc::Sender<Inbound>>>,
 }
 
 impl Host {
     pub fn new(config: Config, tools: Tools, parts: Parts) -> Self {
-        let Parts { access, signer, library, livekit, log, is_tls, jobs } = parts;
+        let Parts { access, signer, library, livekit, log, is_tls, jobs, abroad } = parts;
         let (tools, agents) = (Arc::new(tools), Mutex::default());
-        Self { config, access, signer, library, livekit, tools, log, is_tls, jobs, agents }
+        Self { config, access, signer, library, livekit, tools, log, is_tls, jobs, abroad, agents }
     }
 
     /// The address at which clients reach this server, `https://voice.example`: the configured one, or the one in
@@ -250,6 +254,21 @@ impl Host {
                 () = deliveries => {}
             }
         });
+    }
+
+    /// Goes on with a session that a process had before: this one before a restart, or another node's.
+    pub fn resume(self: &Arc<Self>, handle: Arc<Handle>) {
+        if !handle.read(|session| session.knowledge.is_ready) {
+            self.read_sources(handle.clone());
+        }
+        self.tools.deliver(handle.clone());
+        if handle.read(|session| session.channel == Channel::Web)
+            && let Some(livekit) = &self.livekit
+        {
+            let (livekit, host) = (livekit.clone(), self.clone());
+            // If this fails, the session ends and gives the reason.
+            self.tools.tasks.spawn(async move { drop(host.reopen_room(&livekit, &handle).await) });
+        }
     }
 
     /// Returns to a session's room after a restart.

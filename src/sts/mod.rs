@@ -9,6 +9,7 @@
 //!
 #![doc = include_str!("README.md")]
 
+mod abroad;
 mod access;
 mod action;
 pub mod asyncapi;
@@ -23,6 +24,7 @@ pub mod openapi;
 mod recording_status;
 mod recordings;
 mod room_news;
+mod seek;
 mod time;
 mod transfer;
 mod twilio;
@@ -44,6 +46,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::agent::{Chat, ChatError, Settings, Tools, Verifier, VerifyError};
 use crate::clock::now;
+use crate::cluster::Places;
 use crate::fetch::{self, Fetcher};
 use crate::http::{Authenticator, Request, Router};
 use crate::jobs::Jobs;
@@ -52,13 +55,14 @@ use crate::onnx;
 use crate::recording::Shelf;
 use crate::room::Signer;
 use crate::room::livekit::{LiveKit, LiveKitError};
-use crate::session::{Channel, Limits, Sessions, StoreError};
+use crate::session::{Limits, Sessions, StoreError};
 use crate::share::Tenants;
 use crate::sms::{Courier, SmsError};
 use crate::speech::Voice;
 use crate::turn::TurnModel;
 use crate::usage::Log;
 use crate::vad::Vad;
+use abroad::Abroad;
 use access::Access;
 use dispatch::Office;
 use host::Host;
@@ -94,6 +98,15 @@ pub struct Parts {
     pub log: Log,
     /// Delivers the events of sessions; without it, none are sent.
     pub jobs: Option<Jobs>,
+    /// The sessions of all nodes, for a node of a cluster.
+    pub cluster: Option<Shared>,
+}
+
+/// What a node shares with the others.
+pub struct Shared {
+    pub places: Places,
+    /// Signs the tokens of rooms, so that those of one node are known on all.
+    pub secret: [u8; 32],
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +125,8 @@ pub enum StartError {
     Chat(#[from] ChatError),
     #[error("the LiveKit server cannot be used")]
     LiveKit(#[from] LiveKitError),
+    #[error("other nodes cannot be reached")]
+    Nodes(#[source] reqwest::Error),
     #[error("the model that ends turns cannot be used")]
     Turn(#[from] onnx::Error),
 }
@@ -133,6 +148,12 @@ pub fn check(config: &Config) -> Result<(), StartError> {
     Chat::open(&config.chat)?;
     LiveKit::open(&config.livekit)?;
     Ok(())
+}
+
+/// How long nodes keep copies of a session that does not change: as long as it could be asked for.
+pub fn copies_kept(config: &Config) -> Duration {
+    let seconds = [config.idle_seconds, config.talk_seconds_max, config.kept_seconds];
+    Duration::from_secs(seconds.into_iter().fold(3600, u64::saturating_add))
 }
 
 /// The running service. Cheap handle; clones share it.
@@ -199,11 +220,22 @@ impl Sts {
         let (webhooks, observer) = Webhooks::new(parts.jobs.clone(), url, tools.chat.is_some());
         tools.sessions.observe(observer);
         let livekit = LiveKit::open(&config.livekit)?;
+        let (abroad, secret) = match parts.cluster {
+            Some(Shared { places, secret }) => {
+                (Some(Abroad::new(places).map_err(StartError::Nodes)?), secret)
+            }
+            None => (None, secret),
+        };
         let signer = Signer::new(secret);
         let (log, is_tls, jobs) = (parts.log, parts.is_tls, parts.jobs);
-        let parts = host::Parts { access, signer, library, livekit, log, is_tls, jobs };
+        let parts = host::Parts { access, signer, library, livekit, log, is_tls, jobs, abroad };
         let host = Host::new(config.clone(), tools, parts);
         Ok(Self { host: Arc::new(host), webhooks: Arc::new(Mutex::new(Some(webhooks))) })
+    }
+
+    /// Joins the other nodes, if there are any: to be done before requests come.
+    pub async fn join_cluster(&self) {
+        self.host.join_cluster().await;
     }
 
     /// Adds the service's routes to `router`.
@@ -245,17 +277,7 @@ impl Sts {
         let tools = &self.host.tools;
         self.host.deliver_for_ended();
         for handle in tools.sessions.all() {
-            if !handle.read(|s| s.knowledge.is_ready) {
-                self.host.read_sources(handle.clone());
-            }
-            tools.deliver(handle.clone());
-            if handle.read(|s| s.channel == Channel::Web)
-                && let Some(livekit) = &self.host.livekit
-            {
-                let (livekit, host) = (livekit.clone(), self.host.clone());
-                // If this fails, the session ends and gives the reason.
-                tools.tasks.spawn(async move { drop(host.reopen_room(&livekit, &handle).await) });
-            }
+            self.host.resume(handle);
         }
         if let (Some(livekit), Some(name)) = (&self.host.livekit, self.host.config.livekit.agent_name.clone())
         {
@@ -270,6 +292,8 @@ impl Sts {
         }
         let webhooks = self.webhooks.lock().unwrap_or_else(PoisonError::into_inner).take();
         let webhooks = webhooks.map(|webhooks| tokio::spawn(webhooks.run(tools.clone(), stop.clone())));
+        let last = CancellationToken::new();
+        let cluster = tokio::spawn(self.host.clone().follow_cluster(last.clone()));
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         let mut sweep_recordings = tokio::time::interval(RECORDINGS_SWEEP_INTERVAL);
         loop {
@@ -290,6 +314,11 @@ impl Sts {
             && let Err(error) = webhooks.await
         {
             tracing::error!(%error, "the task of webhooks ended unexpectedly");
+        }
+        // Other nodes may take over what is left open.
+        last.cancel();
+        if let Err(error) = cluster.await {
+            tracing::error!(%error, "the task of shared sessions ended unexpectedly");
         }
     }
 }

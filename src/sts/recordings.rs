@@ -9,6 +9,7 @@ use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, HeaderValue};
 use tokio::io::AsyncReadExt as _;
 
+use super::abroad::{Found, Passed};
 use super::host::Host;
 use super::recording_status::RecordingStatus;
 use super::time::Time;
@@ -35,6 +36,22 @@ async fn find(host: &Host, tenant: u64, session: &str) -> Option<Recording> {
     tokio::task::spawn_blocking(move || shelf.find(tenant, &session)).await.ok().flatten()
 }
 
+/// The answer of the node that has the session, as a recording lies where it was made.
+async fn elsewhere(
+    host: &Arc<Host>,
+    tenant: u64,
+    session: &str,
+    request: Request,
+) -> Result<Response, Failure> {
+    let passed = Passed::of(&request);
+    match host.seek(session, Some(tenant), &passed).await {
+        Ok(Found::At(place)) => place.pass(passed, Bytes::new()).await,
+        Ok(_) => Err(missing()),
+        Err(failure) if failure.status() == StatusCode::NOT_FOUND => Err(missing()),
+        Err(failure) => Err(failure),
+    }
+}
+
 fn missing() -> Failure {
     Failure::new(StatusCode::NOT_FOUND, "RECORDING_NOT_FOUND", "There is no recording of such a session.")
 }
@@ -44,7 +61,9 @@ fn missing() -> Failure {
 pub async fn fetch(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let tenant = host.access.tenant(&request).await?;
     let session = request.capture("session_id").unwrap_or_default().to_owned();
-    let found = find(&host, tenant, &session).await.ok_or_else(missing)?;
+    let Some(found) = find(&host, tenant, &session).await else {
+        return elsewhere(&host, tenant, &session, request).await;
+    };
     let file = tokio::fs::File::open(&found.path).await.map_err(|_| missing())?;
     let start = stream::once(async move { Bytes::copy_from_slice(&head(found.bytes)) });
     let mut response = streamed("audio/wav", start.chain(pieces(file, found.bytes)));
@@ -76,11 +95,11 @@ fn pieces(file: tokio::fs::File, bytes: u64) -> impl Stream<Item = Bytes> + Send
 pub async fn delete(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let tenant = host.access.tenant(&request).await?;
     let session = request.capture("session_id").unwrap_or_default().to_owned();
-    let shelf = host.tools.recordings.clone();
-    let deleted = tokio::task::spawn_blocking(move || shelf.delete(tenant, &session)).await;
+    let (shelf, named) = (host.tools.recordings.clone(), session.clone());
+    let deleted = tokio::task::spawn_blocking(move || shelf.delete(tenant, &named)).await;
     match deleted {
         Ok(Ok(true)) => Ok(empty(StatusCode::NO_CONTENT)),
-        Ok(Ok(false)) => Err(missing()),
+        Ok(Ok(false)) => elsewhere(&host, tenant, &session, request).await,
         Ok(Err(error)) => Err(Failure::internal(error)),
         Err(error) => Err(Failure::internal(error)),
     }

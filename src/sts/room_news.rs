@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::AUTHORIZATION;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::host::Host;
@@ -26,8 +27,16 @@ pub async fn webhook(host: Arc<Host>, request: Request) -> Result<Response, Fail
     let authorization = authorization.unwrap_or_default().to_owned();
     let body = request.body.collect_at_most(BODY_BYTES_MAX).await?;
     let Some(livekit) = host.livekit.clone() else { return Err(not_signed()) };
-    match livekit.webhook(&authorization, &body.bytes()) {
-        Ok(Some(news)) => take(&host, livekit, news),
+    let bytes = body.bytes();
+    match livekit.webhook(&authorization, &bytes) {
+        Ok(Some(news)) => {
+            take(&host, livekit, news);
+            // The balancer chose a node, and the session may be at any: the one that has it acts.
+            if let (Some(abroad), Ok(body)) = (&host.abroad, std::str::from_utf8(&bytes)) {
+                let word = Word { authorization, body: body.to_owned() };
+                abroad.tell(&serde_json::to_string(&word).unwrap_or_default()).await;
+            }
+        }
         Ok(None) => {}
         Err(WebhookError::NotSigned) => return Err(not_signed()),
         Err(error @ WebhookError::Form) => {
@@ -35,6 +44,21 @@ pub async fn webhook(host: Arc<Host>, request: Request) -> Result<Response, Fail
         }
     }
     Ok(answer(StatusCode::OK, &json!({"ok": true})))
+}
+
+/// An event as it came to one node, for the others, which judge it themselves.
+#[derive(Serialize, Deserialize)]
+pub struct Word {
+    authorization: String,
+    body: String,
+}
+
+/// Takes an event that came to another node.
+pub fn hear(host: &Arc<Host>, word: &Word) {
+    let Some(livekit) = host.livekit.clone() else { return };
+    if let Ok(Some(news)) = livekit.webhook(&word.authorization, word.body.as_bytes()) {
+        take(host, livekit, news);
+    }
 }
 
 fn not_signed() -> Failure {

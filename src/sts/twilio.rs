@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http_body_util::{BodyExt as _, Full};
 use hyper::StatusCode;
@@ -15,6 +16,7 @@ use sha1::Sha1;
 use tokio_util::sync::CancellationToken;
 use url::form_urlencoded;
 
+use super::abroad::{Found, Passed};
 use super::host::Host;
 use super::wire::websocket_base;
 use crate::clock::now;
@@ -33,8 +35,13 @@ type Pairs = Vec<(String, String)>;
 /// A request of the provider: where it went, and its parameters.
 struct Asked {
     base: String,
+    /// The address of this very node.
+    room_base: String,
     query: Pairs,
     form: Pairs,
+    /// The request itself, for another node.
+    passed: Passed,
+    body: Bytes,
 }
 
 impl Asked {
@@ -43,10 +50,12 @@ impl Asked {
     async fn read(host: &Host, request: Request) -> Result<Self, Failure> {
         let target = request.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned();
         let base = host.base(&request.headers, &request.uri);
+        let room_base = host.room_base(&request.headers, &request.uri);
+        let passed = Passed::of(&request);
         let signature = request.headers.get(X_TWILIO_SIGNATURE).cloned();
         let query = pairs(request.uri.query().unwrap_or_default().as_bytes());
-        let body = request.body.collect_at_most(BODY_BYTES_MAX).await?;
-        let form = pairs(&body.bytes());
+        let body = request.body.collect_at_most(BODY_BYTES_MAX).await?.bytes();
+        let form = pairs(&body);
         if let Some(token) = &host.config.twilio.auth_token {
             let signature =
                 signature.as_ref().and_then(|signature| signature.to_str().ok()).unwrap_or_default();
@@ -58,7 +67,7 @@ impl Asked {
                 ));
             }
         }
-        Ok(Self { base, query, form })
+        Ok(Self { base, room_base, query, form, passed, body })
     }
 
     /// The first parameter of one of these names.
@@ -73,7 +82,11 @@ impl Asked {
 /// A call without a session is answered too: the caller hears an apology instead of a failing line.
 pub async fn incoming_call(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let asked = Asked::read(&host, request).await?;
-    let handle = asked.any(&["session_id"]).and_then(|id| host.tools.sessions.get(id));
+    let handle = match host.called(&asked).await {
+        Some(Found::At(place)) => return place.pass(asked.passed, asked.body).await,
+        Some(Found::Open(handle)) => Some(handle),
+        Some(Found::Ended) | None => None,
+    };
     // The provider has no key. Knowing the room proves as much: its name is as hard to guess.
     let handle = handle
         .filter(|handle| asked.any(&["room_name"]) == Some(handle.room_name.as_str()))
@@ -88,7 +101,7 @@ pub async fn incoming_call(host: Arc<Host>, request: Request) -> Result<Response
     let from = if from.starts_with(' ') { format!("+{}", from.trim_start()) } else { from.to_owned() };
     host.bind(&handle, &from).await;
     let token = host.token(&handle, Kind::Phone);
-    let url = format!("{}/api/twilio/media", websocket_base(&asked.base));
+    let url = format!("{}/api/twilio/media", websocket_base(&asked.room_base));
     Ok(twiml(&format!(
         "<Connect{}><Stream url=\"{}\"><Parameter name=\"session_id\" value=\"{}\"/>\
          <Parameter name=\"token\" value=\"{}\"/></Stream></Connect>",
@@ -97,6 +110,13 @@ pub async fn incoming_call(host: Arc<Host>, request: Request) -> Result<Response
         escaped(&handle.id),
         escaped(&token),
     )))
+}
+
+impl Host {
+    /// The session that the provider asks for, at whichever node. A call is answered in any case, so failures are none.
+    async fn called(self: &Arc<Self>, asked: &Asked) -> Option<Found> {
+        self.seek(asked.any(&["session_id"])?, None, &asked.passed).await.ok()
+    }
 }
 
 /// Where the provider asks what comes after the stream, if calls can be handed over at all.
@@ -113,6 +133,9 @@ fn after(host: &Host, handle: &Handle, base: &str) -> String {
 /// to, or hangs up.
 pub async fn stream_ended(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
     let asked = Asked::read(&host, request).await?;
+    if let Some(Found::At(place)) = host.called(&asked).await {
+        return place.pass(asked.passed, asked.body).await;
+    }
     let remains = match asked.any(&["session_id"]) {
         Some(id) => host.tools.sessions.remains(id).await.ok(),
         None => None,
@@ -127,8 +150,9 @@ pub async fn stream_ended(host: Arc<Host>, request: Request) -> Result<Response,
 
 /// `GET /api/twilio/media`: the stream of a call. Its token comes with the first frames.
 pub async fn media(host: Arc<Host>, request: Request) -> Result<Response, Failure> {
+    let passed = Passed::of(&request);
     websocket::accept(request, LIMITS, None, move |mut socket, stop| async move {
-        let _ = serve_call(&host, &mut socket, stop).await;
+        let _ = serve_call(&host, &mut socket, &passed, stop).await;
         let _ = socket.close(Some(1000), "").await;
     })
 }
@@ -136,11 +160,22 @@ pub async fn media(host: Arc<Host>, request: Request) -> Result<Response, Failur
 async fn serve_call(
     host: &Arc<Host>,
     socket: &mut Socket,
+    passed: &Passed,
     stop: CancellationToken,
 ) -> Result<Infallible, Over> {
     let start = phone::start(socket).await?;
     let claims = host.signer.check(&start.token, now() / 1000).filter(|claims| claims.kind == Kind::Phone);
-    let handle = claims.as_ref().and_then(|claims| host.tools.sessions.get(&claims.session)).ok_or(Over)?;
+    let claims = claims.ok_or(Over)?;
+    let handle = match host.seek(&claims.session, None, passed).await {
+        Ok(Found::Open(handle)) => handle,
+        Ok(Found::At(place)) => {
+            // The TwiML names the node that has the session, so a proxy has led the stream astray.
+            let (session, node) = (&claims.session, place.address());
+            tracing::warn!(session, node, "a call's stream reached another node than its address named");
+            return Err(Over);
+        }
+        _ => return Err(Over),
+    };
     let call = Call { call_sid: start.call, stream_sid: start.stream.clone(), started: now(), ended: None };
     let begun = handle.change(|session, _, _| {
         session.check_open()?;

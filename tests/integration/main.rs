@@ -53,6 +53,7 @@ mod live_redaction;
 mod live_sdks;
 mod loading;
 mod manage;
+mod nodes;
 mod openai;
 mod openai_sdks;
 mod openai_tools;

@@ -5,6 +5,7 @@
 //! as soon as they show. No extension is ever agreed to.
 
 mod frames;
+mod tunnel;
 
 use std::io;
 
@@ -28,6 +29,7 @@ use crate::usage;
 use frames::Assembler;
 
 pub use frames::{Limits, Message, Violation};
+pub use tunnel::tunnel;
 
 /// Read buffer while the next size is unknown: small, since most sockets are idle.
 const IDLE_READ_BYTES: usize = 1024;

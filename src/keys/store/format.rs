@@ -4,8 +4,9 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::keys::Error;
 
-/// Migrations, one per format. 2 adds operators; 3 adds scopes, expiry, tags, and names of organisations; 4 adds admins.
-const CHANGES: [&str; 4] = [
+/// Migrations, one per format. 2 adds operators; 3 adds scopes, expiry, tags, and names of organisations; 4 adds admins;
+/// 5 adds the list of changes that other nodes do not know yet (`shared.rs`).
+const CHANGES: [&str; 5] = [
     "CREATE TABLE keys (
          id              TEXT PRIMARY KEY,
          label           TEXT NOT NULL,
@@ -25,6 +26,34 @@ const CHANGES: [&str; 4] = [
          name   TEXT NOT NULL
      ) STRICT;",
     "ALTER TABLE keys ADD COLUMN admin INTEGER NOT NULL DEFAULT 0;",
+    // Triggers note a change together with it, whichever process makes it, and whatever columns come later.
+    "CREATE TABLE IF NOT EXISTS changes (
+         number  INTEGER PRIMARY KEY AUTOINCREMENT,
+         name    TEXT NOT NULL UNIQUE,
+         is_copy INTEGER NOT NULL DEFAULT 0
+     ) STRICT;
+     CREATE TRIGGER IF NOT EXISTS key_made AFTER INSERT ON keys BEGIN
+         DELETE FROM changes WHERE name = 'key.' || NEW.id;
+         INSERT INTO changes (name) VALUES ('key.' || NEW.id);
+     END;
+     CREATE TRIGGER IF NOT EXISTS key_changed AFTER UPDATE ON keys BEGIN
+         DELETE FROM changes WHERE name = 'key.' || NEW.id;
+         INSERT INTO changes (name) VALUES ('key.' || NEW.id);
+     END;
+     CREATE TRIGGER IF NOT EXISTS key_forgotten AFTER DELETE ON keys BEGIN
+         DELETE FROM changes WHERE name = 'key.' || OLD.id;
+         INSERT INTO changes (name) VALUES ('key.' || OLD.id);
+     END;
+     CREATE TRIGGER IF NOT EXISTS organisation_named AFTER INSERT ON organisations BEGIN
+         DELETE FROM changes WHERE name = 'organisation.' || NEW.tenant;
+         INSERT INTO changes (name) VALUES ('organisation.' || NEW.tenant);
+     END;
+     CREATE TRIGGER IF NOT EXISTS organisation_renamed AFTER UPDATE ON organisations BEGIN
+         DELETE FROM changes WHERE name = 'organisation.' || NEW.tenant;
+         INSERT INTO changes (name) VALUES ('organisation.' || NEW.tenant);
+     END;
+     INSERT OR IGNORE INTO changes (name, is_copy) SELECT 'key.' || id, 1 FROM keys;
+     INSERT OR IGNORE INTO changes (name, is_copy) SELECT 'organisation.' || tenant, 1 FROM organisations;",
 ];
 
 /// Brings the database to the newest format.

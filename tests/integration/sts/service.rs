@@ -122,6 +122,7 @@ impl Service {
             tenants,
             log: log.clone(),
             jobs: jobs.clone(),
+            cluster: None,
         };
         let sts = Sts::open(parts, &setup.config, state, &fetch).expect("the service starts");
         let router = sts.routes(Router::new()).logged_in(log.clone());
