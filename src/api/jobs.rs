@@ -213,7 +213,7 @@ impl Work for JobWork {
                 None => self.transcribe(task, input).await,
             }
         };
-        usage::within(self.0.usage.ticket_of_job(task.id.0), work).boxed()
+        usage::within(Some(self.0.usage.ticket_of_job(task.id.0)), work).boxed()
     }
 
     fn media_type(&self, task: &Task) -> Option<String> {

@@ -251,6 +251,22 @@ impl Engine {
         self.shared.load.snapshot()
     }
 
+    /// Devices on which it works at present.
+    pub fn devices(&self) -> usize {
+        let works = |worker: &&Arc<WorkerHandle>| worker.board.condition() == Condition::Working;
+        self.shared.workers.iter().filter(works).count()
+    }
+
+    /// Seconds of a device that a window of so many seconds takes, as measured; an assumption before that.
+    pub fn window_cost(&self, seconds: f64) -> f64 {
+        self.shared.load.window_cost(seconds)
+    }
+
+    /// Requests with audio of the usual length that it would hold at its present speed.
+    pub fn requests_max(&self) -> usize {
+        self.shared.load.requests_max()
+    }
+
     /// Windows, tokens, steps and rounds since the start.
     pub fn counts(&self) -> Counts {
         let counts = self.shared.workers.iter().map(|worker| worker.board.counts());

@@ -231,7 +231,8 @@ impl Service {
             return Err(Failure::foreign_origin());
         }
         let is_foreign = page != Page::Own;
-        let ticket = self.router.log().ticket(id, route, parts.uri.query());
+        let is_stream = parts.method == Method::GET;
+        let ticket = self.router.log().ticket(id, route, parts.uri.query(), is_stream);
         let Parts { method, uri, version, headers, extensions, .. } = parts;
         let request = Request {
             id,

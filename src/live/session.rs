@@ -16,8 +16,9 @@ use super::labelling::{Labelling, Shortfall};
 use super::options::Options;
 use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
-use crate::audio::{PcmStream, Piece, StreamOptions};
+use crate::audio::{PcmStream, Piece, SAMPLE_RATE, StreamOptions};
 use crate::engine::{self, Class, LanguageChoice, Recognition, Term, Window};
+use crate::telemetry::hosted::STREAM_LATENCY;
 use crate::telemetry::metrics::VOICE_WITHOUT_WORDS;
 use crate::usage::{self, Work};
 use crate::voices::Naming;
@@ -222,6 +223,10 @@ impl Session {
                 windows[index] = None;
                 let timings = answer.as_ref().ok().map(|recognition| recognition.timings);
                 self.shared.lag.measured(self.options.tenant, took, timings, Instant::now());
+                if let Some(timings) = timings {
+                    self.shared.capacity.spent(timings.busy.as_secs_f64());
+                    STREAM_LATENCY.with(&[]).record(took);
+                }
                 let request = self.channels[index].recognised(answer?, took, &mut self.events);
                 if let Some(request) = request {
                     self.windows[index] = Some(self.recognise(request));
@@ -291,6 +296,8 @@ impl Session {
                         self.labelling = pcm.iter().map(labelling).collect();
                     }
                 }
+                let samples = pcm.first().map_or(0, Vec::len);
+                self.shared.capacity.heard(samples as f64 / f64::from(SAMPLE_RATE));
                 for (channel, samples) in self.channels.iter_mut().zip(&pcm) {
                     channel.push(samples);
                 }

@@ -178,7 +178,7 @@ impl Host {
             Kind::Phone => TELEPHONE,
         };
         let elsewhere = || {
-            let ticket = self.log.ticket(Uuid::new_v4(), path, None)?;
+            let ticket = self.log.ticket(Uuid::new_v4(), path, None, true)?;
             ticket.answered(StatusCode::SWITCHING_PROTOCOLS.as_u16());
             Some(ticket)
         };

@@ -2,7 +2,7 @@
 //!
 //! Names and units follow the conventions of Prometheus (<https://prometheus.io/docs/practices/naming/>):
 //! base units, `_total` on counters. No label takes more than a few values, and clients choose none of them.
-//! Counters are whole numbers: those of seconds drop the fraction.
+//! Counters are whole numbers: those of seconds drop the fraction. `hosted.rs` has the same values under other names.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use metrics::{Label, Unit};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::{Deserialize, Serialize};
 
-use super::gpu;
+use super::{gpu, hosted};
 
 /// Settings of the metrics. `/metrics` on the server's own port always serves them to an operator's key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -43,15 +43,15 @@ struct About {
     help: &'static str,
 }
 
-const fn counter(name: &'static str, unit: Unit, help: &'static str) -> Counter {
+pub(super) const fn counter(name: &'static str, unit: Unit, help: &'static str) -> Counter {
     Counter(About { name, unit, help })
 }
 
-const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Gauge {
+pub(super) const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Gauge {
     Gauge(About { name, unit, help })
 }
 
-const fn seconds(name: &'static str, help: &'static str, buckets: &'static [f64]) -> Histogram {
+pub(super) const fn seconds(name: &'static str, help: &'static str, buckets: &'static [f64]) -> Histogram {
     Histogram(About { name, unit: Unit::Seconds, help }, buckets)
 }
 
@@ -303,6 +303,18 @@ const HISTOGRAMS: [&Histogram; 10] = [
     &TTS_FIRST_AUDIO,
 ];
 
+fn counters() -> impl Iterator<Item = &'static Counter> {
+    COUNTERS.into_iter().chain(hosted::COUNTERS)
+}
+
+fn gauges() -> impl Iterator<Item = &'static Gauge> {
+    GAUGES.into_iter().chain(hosted::GAUGES)
+}
+
+fn histograms() -> impl Iterator<Item = &'static Histogram> {
+    HISTOGRAMS.into_iter().chain(hosted::HISTOGRAMS)
+}
+
 fn labels(labels: Labels) -> Vec<Label> {
     labels.iter().map(|&(name, value)| Label::from_static_parts(name, value)).collect()
 }
@@ -365,17 +377,17 @@ pub fn start() {
 
 fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
-    for Histogram(about, buckets) in HISTOGRAMS {
+    for Histogram(about, buckets) in histograms() {
         builder = builder.set_buckets_for_metric(Matcher::Full(about.name.to_owned()), buckets)?;
     }
     let handle = builder.install_recorder()?;
-    for Counter(about) in COUNTERS {
+    for Counter(about) in counters() {
         metrics::describe_counter!(about.name, about.unit, about.help);
     }
-    for Gauge(about) in GAUGES {
+    for Gauge(about) in gauges() {
         metrics::describe_gauge!(about.name, about.unit, about.help);
     }
-    for Histogram(about, _) in HISTOGRAMS {
+    for Histogram(about, _) in histograms() {
         metrics::describe_histogram!(about.name, about.unit, about.help);
     }
     BUILD.with(&[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
@@ -437,11 +449,10 @@ mod tests {
     fn names_follow_the_conventions_and_are_all_described() {
         start();
         let mut names = HashSet::new();
-        for Counter(about) in COUNTERS {
+        for Counter(about) in counters() {
             assert!(about.name.ends_with("_total") && names.insert(about.name), "{}", about.name);
         }
-        for about in GAUGES.map(|gauge| &gauge.0).into_iter().chain(HISTOGRAMS.map(|histogram| &histogram.0))
-        {
+        for about in gauges().map(|gauge| &gauge.0).chain(histograms().map(|histogram| &histogram.0)) {
             assert!(!about.name.ends_with("_total") && names.insert(about.name), "{}", about.name);
         }
         TOKENS.with(&[]).increment(1);

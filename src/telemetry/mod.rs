@@ -2,6 +2,7 @@
 //! what happened, not what was said.
 
 pub mod gpu;
+pub mod hosted;
 mod libraries;
 pub mod metrics;
 pub mod recent;

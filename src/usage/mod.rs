@@ -8,6 +8,7 @@
 //! parameters. The log is bounded in time and size, and written off the path of requests.
 #![doc = include_str!("README.md")]
 
+mod active;
 mod config;
 mod database;
 mod ending;

@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime};
 
 use uuid::Uuid;
 
+use super::active::InProgress;
 use super::entry::{CLIENT_LEFT, Endpoint, Entry, Holder, Method, Work, of_query};
 use super::message::Message;
 use super::writer::Queue;
@@ -27,7 +28,9 @@ pub struct Ticket(Arc<Open>);
 struct Open {
     draft: Mutex<Draft>,
     begun: Instant,
-    queue: Queue,
+    /// `None` if nothing is logged.
+    queue: Option<Queue>,
+    progress: InProgress,
 }
 
 struct Draft {
@@ -74,19 +77,19 @@ pub struct Route {
 }
 
 impl Ticket {
-    pub(super) fn new(queue: Queue, id: Uuid, route: Route) -> Self {
+    pub(super) fn new(queue: Option<Queue>, id: Uuid, route: Route, progress: InProgress) -> Self {
         let created = SystemTime::now();
-        Self::with(queue, id, About::Request { route, holder: None, created, method: None })
+        Self::with(queue, id, About::Request { route, holder: None, created, method: None }, progress)
     }
 
     /// For work on a request that is logged already.
-    pub(super) fn later(queue: Queue, id: Uuid) -> Self {
-        Self::with(queue, id, About::Later)
+    pub(super) fn later(queue: Option<Queue>, id: Uuid, progress: InProgress) -> Self {
+        Self::with(queue, id, About::Later, progress)
     }
 
-    fn with(queue: Queue, id: Uuid, about: About) -> Self {
+    fn with(queue: Option<Queue>, id: Uuid, about: About, progress: InProgress) -> Self {
         let draft = Draft { id, about, code: None, work: Work::default() };
-        Self(Arc::new(Open { draft: Mutex::new(draft), begun: Instant::now(), queue }))
+        Self(Arc::new(Open { draft: Mutex::new(draft), begun: Instant::now(), queue, progress }))
     }
 
     /// The status of the answer.
@@ -127,6 +130,8 @@ impl Drop for Open {
             About::Request { holder: None, .. } => return,
             About::Request { route, holder: Some(holder), created, method } => {
                 let (code, method) = (code.unwrap_or(CLIENT_LEFT), method.unwrap_or(Method::Sync));
+                let elapsed = self.begun.elapsed();
+                self.progress.ended(code, elapsed);
                 let (tags, features) = of_query(&route.query);
                 Message::Add(Box::new(Entry {
                     id,
@@ -136,7 +141,7 @@ impl Drop for Open {
                     endpoint: route.endpoint,
                     method,
                     code,
-                    elapsed: self.begun.elapsed(),
+                    elapsed,
                     work,
                     tags,
                     features,
@@ -144,7 +149,9 @@ impl Drop for Open {
             }
             About::Later => Message::Amend { id, code, work: Box::new(work) },
         };
-        self.queue.send(message);
+        if let Some(queue) = &self.queue {
+            queue.send(message);
+        }
     }
 }
 

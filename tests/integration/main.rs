@@ -35,6 +35,7 @@ mod hard;
 mod hard_languages;
 mod hard_radio;
 mod health;
+mod hosted;
 mod hosts;
 mod http2;
 mod hub;
