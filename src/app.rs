@@ -33,7 +33,7 @@ use crate::engine::{self, Engine, LanguageChoice, Machine};
 use crate::fetch::Fetcher;
 use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::Jobs;
-use crate::keys::{Store, Verifier};
+use crate::keys::{Ledger, Store, Verifier};
 use crate::live::Live;
 use crate::onnx;
 use crate::patience;
@@ -52,6 +52,8 @@ use crate::{models, speech};
 const SPEAKERS_FOLDER: &str = "speakers";
 /// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which the use of limited keys is written: as much may be lost in a crash.
+const WRITE_USE_EVERY: Duration = Duration::from_secs(2);
 
 /// Loads the speaker models; `None` if they aren't there, or are switched off. `vad` hears voices that they pass over.
 ///
@@ -269,6 +271,9 @@ struct AtWork {
     /// Loads and unloads models.
     models: AbortOnDropHandle<()>,
     console: Option<Console>,
+    /// What limited keys use is written from time to time.
+    ledger: Ledger,
+    _writer: AbortOnDropHandle<()>,
     /// Records the figures that the console shows.
     _recorder: Option<AbortOnDropHandle<()>>,
 }
@@ -284,6 +289,7 @@ impl AtWork {
         stop: &CancellationToken,
     ) -> Result<Self, Error> {
         let Ground { verifier, voices, fetcher, jobs, usage } = ground;
+        let ledger = verifier.ledger().clone();
         let tenants = verifier.tenants();
         let machine = Machine::new(&config.engine);
         machine.share_between(tenants.clone());
@@ -367,7 +373,8 @@ impl AtWork {
         }
         let models = AbortOnDropHandle::new(models);
         let _recorder = recorder.map(AbortOnDropHandle::new);
-        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage, models, console, _recorder })
+        let _writer = AbortOnDropHandle::new(tokio::spawn(write_use(ledger.clone())));
+        Ok(Self { jobs, stop_jobs, agents, stop_agents, usage, models, console, ledger, _writer, _recorder })
     }
 
     async fn end(self) {
@@ -386,6 +393,22 @@ impl AtWork {
             tracing::error!(%error, "the voice agent ended unexpectedly");
         }
         self.usage.flush().await;
+        write_once(self.ledger).await;
+    }
+}
+
+/// Writes what limited keys use. Never ends.
+async fn write_use(ledger: Ledger) {
+    loop {
+        tokio::time::sleep(WRITE_USE_EVERY).await;
+        write_once(ledger.clone()).await;
+    }
+}
+
+async fn write_once(ledger: Ledger) {
+    let written = tokio::task::spawn_blocking(move || ledger.write()).await;
+    if let Ok(Err(error)) = written {
+        tracing::warn!(%error, "the use of limited keys could not be written; it is tried again");
     }
 }
 

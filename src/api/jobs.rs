@@ -28,6 +28,7 @@ use crate::clock::rfc3339;
 use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
 use crate::jobs::{Again, Fault, Input, JobId, Order, Setback, Task, Work};
+use crate::keys::public_id;
 use crate::{audio, fetch as fetching, jobs, usage};
 
 /// The pause before a job runs again that the server had no capacity for.
@@ -54,7 +55,10 @@ pub(super) async fn accept(
         Some(Bare::Samples(format)) if understood.parameters.encoding.is_none() => Some(format),
         _ => None,
     };
-    let query = kept_query(&asked, told, &understood.model.model().name);
+    let mut query = kept_query(&asked, told, &understood.model.model().name);
+    if !caller.limits.are_none() {
+        query += &format!("&{ACCEPTED_ACCOUNT}={}", public_id::of_key(&caller.account));
+    }
     let (source, body) = match source::read(
         request.version,
         &request.headers,
@@ -99,12 +103,14 @@ pub(super) async fn accept(
 
 /// The name of a job's model, in its kept query.
 const ACCEPTED_MODEL: &str = "accepted_model";
+/// The account that a job's audio is charged to, in its kept query, if its key has limits.
+const ACCEPTED_ACCOUNT: &str = "accepted_account";
 
 /// The query without the callback, which is kept separately, as it may hold a password; with the format of raw
 /// audio, if a header named it; and with the model that the job was accepted for.
 fn kept_query(query: &str, told: Option<RawFormat>, model: &str) -> String {
     let is_kept = |name: &str| match name {
-        "callback" | "callback_method" | ACCEPTED_MODEL | ACCEPTED_VOICE => false,
+        "callback" | "callback_method" | ACCEPTED_MODEL | ACCEPTED_ACCOUNT | ACCEPTED_VOICE => false,
         "sample_rate" | "channels" => told.is_none(),
         _ => true,
     };
@@ -118,6 +124,12 @@ fn kept_query(query: &str, told: Option<RawFormat>, model: &str) -> String {
     }
     query.append_pair(ACCEPTED_MODEL, model);
     query.finish()
+}
+
+/// The account that the audio of a job with this kept query is charged to.
+fn account_of_job(query: &str) -> Option<Uuid> {
+    let account = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == ACCEPTED_ACCOUNT);
+    account.and_then(|(_, account)| Uuid::parse_str(&account).ok())
 }
 
 /// The status of a job, for the organisation that owns it; for others it does not exist.
@@ -213,7 +225,11 @@ impl Work for JobWork {
                 None => self.transcribe(task, input).await,
             }
         };
-        usage::within(Some(self.0.usage.ticket_of_job(task.id.0)), work).boxed()
+        let ticket = self.0.usage.ticket_of_job(task.id.0);
+        if let Some(account) = account_of_job(&task.query) {
+            ticket.pays_from(limited::account(self.0.authenticator.keys(), account));
+        }
+        usage::within(Some(ticket), work).boxed()
     }
 
     fn media_type(&self, task: &Task) -> Option<String> {

@@ -19,6 +19,7 @@ pub mod answer;
 mod decode;
 mod endpoint;
 mod error;
+pub mod forward;
 mod grant;
 mod health;
 mod jobs;

@@ -95,6 +95,8 @@ pub(super) const ALLOWED: &[(&str, Allowed)] = &[
     ("api.processing_timeout_ms", TIMEOUT),
     ("api.decoders", Whole(1, 4096)),
     ("api.downloads", Whole(1, 4096)),
+    ("api.forward.peers", WEB),
+    ("api.forward.requests_max", Whole(1, 65_536)),
     ("http.connections_max", Whole(1, MILLION)),
     ("http.connections_per_address_max", Whole(0, MILLION)),
     ("http.header_timeout_ms", TIMEOUT),

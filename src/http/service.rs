@@ -33,7 +33,7 @@ use super::refusals::Course;
 use super::request::{Request, Upgrades};
 use super::response::{ReplyBody, Response};
 use super::router::{Found, Router};
-use super::{authority, linger};
+use super::{authority, limited, linger};
 use crate::share::Tenants;
 use crate::telemetry::metrics::HTTP_REQUEST;
 use crate::usage;
@@ -251,8 +251,18 @@ impl Service {
         // request is owned by threads or stores of its own.
         let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind();
         let served = usage::within(ticket.clone(), served).await;
-        let served = served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")));
+        let mut served = served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")));
         if let Some(ticket) = ticket {
+            let figures = limited::headers(ticket.figures());
+            served = match served {
+                Ok(mut response) => {
+                    response.headers_mut().extend(figures);
+                    Ok(response)
+                }
+                Err(failure) => {
+                    Err(figures.fold(failure, |failure, (name, value)| failure.header(name, value)))
+                }
+            };
             let status = served.as_ref().map_or_else(Failure::status, |response| response.status());
             ticket.answered(status.as_u16());
         }
@@ -286,7 +296,9 @@ fn headers_too_large() -> Failure {
 
 /// Adds the headers that every answer carries.
 fn sign(headers: &mut HeaderMap, id: Uuid) {
-    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+    // An answer of another server has an id already, which its body names.
+    let is_relayed = headers.contains_key(DG_REQUEST_ID);
+    if let (false, Ok(id)) = (is_relayed, HeaderValue::try_from(id.to_string())) {
         headers.insert(DG_REQUEST_ID, id.clone());
         headers.insert(X_REQUEST_ID, id);
     }

@@ -26,6 +26,9 @@ use crate::voices::Naming;
 /// Further channels of a stream are ignored.
 const CHANNELS_MAX: usize = 8;
 
+/// Audio of an open stream counts as use after so much of it, so that quotas notice long streams while they run.
+const COUNT_EVERY_SECONDS: f64 = 10.0;
+
 type Answer = (Result<Recognition, engine::Error>, Duration);
 
 /// The outcome of one step of a stream.
@@ -59,6 +62,8 @@ pub struct Session {
     audio_has_ended: bool,
     /// The error that ended the audio, returned after all events before it.
     failure: Option<Error>,
+    /// Seconds of the audio that count as use of the request already.
+    counted: f64,
 }
 
 impl Drop for Session {
@@ -88,6 +93,7 @@ impl Session {
             finalize: Vec::new(),
             audio_has_ended: false,
             failure: None,
+            counted: 0.0,
         }
     }
 
@@ -255,11 +261,14 @@ impl Session {
         self.labelled.pop_front()
     }
 
-    /// What was heard counts as use of the request that opened the stream. After closing that is nothing.
-    fn count(&self) {
+    /// What was heard since the last call counts as use of the request that opened the stream. After closing that is nothing.
+    fn count(&mut self) {
+        let duration = self.duration();
+        let audio_seconds = (duration - self.counted).max(0.0);
+        self.counted = self.counted.max(duration);
         let model = self.shared.engine.model();
         usage::worked(Work {
-            audio_seconds: self.duration(),
+            audio_seconds,
             channels: u32::try_from(self.channels()).unwrap_or(u32::MAX),
             model: Some(usage::Model { id: model.uuid, name: model.name.clone() }),
             ..Work::default()
@@ -303,6 +312,9 @@ impl Session {
                 }
                 for (labelling, samples) in self.labelling.iter_mut().zip(&pcm) {
                     labelling.push(samples);
+                }
+                if self.duration() - self.counted >= COUNT_EVERY_SECONDS {
+                    self.count();
                 }
             }
             Piece::CaughtUp => self.apply_finalize(),

@@ -185,6 +185,9 @@ impl Host {
         let ticket = usage::current().or_else(elsewhere)?;
         if let (false, Some(key)) = (is_owner, handle.read(|session| session.key)) {
             ticket.held_by(Holder { tenant: handle.tenant, key });
+            if let Some(account) = self.access.account(key) {
+                ticket.pays_from(account);
+            }
         }
         Some(ticket)
     }

@@ -199,6 +199,11 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const FORWARDED: Counter = counter(
+    "verbatim_forwarded_total",
+    Unit::Count,
+    "Requests sent on to a peer for lack of room, by outcome: served, refused (it had none either), failed.",
+);
 pub const USAGE_DROPPED: Counter = counter(
     "verbatim_usage_dropped_total",
     Unit::Count,
@@ -236,7 +241,7 @@ pub const TTS_FIRST_AUDIO: Histogram = seconds(
     BUCKETS,
 );
 
-const COUNTERS: [&Counter; 21] = [
+const COUNTERS: [&Counter; 22] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -258,6 +263,7 @@ const COUNTERS: [&Counter; 21] = [
     &TTS_AUDIO,
     &TTS_REFUSED,
     &USAGE_DROPPED,
+    &FORWARDED,
 ];
 const GAUGES: [&Gauge; 29] = [
     &MODEL_LOADED,

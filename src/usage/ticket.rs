@@ -4,7 +4,7 @@
 //! the task: code at any depth adds what it knows by the functions of this file; work done outside a request is not
 //! logged. When the last holder of the ticket drops it, the entry is written.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use uuid::Uuid;
@@ -38,7 +38,21 @@ struct Draft {
     about: About,
     code: Option<u16>,
     work: Work,
+    /// `None` for a key without limits. Dropped with the entry, when the request no longer counts as in progress.
+    account: Option<Box<dyn Account>>,
 }
+
+/// The account that the audio of a request is charged to.
+pub trait Account: Send {
+    /// So many seconds of audio were heard.
+    fn charge(&self, audio_seconds: f64);
+
+    /// How much of its limits is left.
+    fn figures(&self) -> Figures;
+}
+
+/// Names of headers, and their values.
+pub type Figures = Vec<(&'static str, String)>;
 
 impl Draft {
     fn held_by(&mut self, holder: Holder) {
@@ -54,6 +68,9 @@ impl Draft {
     }
 
     fn worked(&mut self, work: Work) {
+        if let Some(account) = &self.account {
+            account.charge(work.audio_seconds);
+        }
         self.work.audio_seconds += work.audio_seconds;
         self.work.characters += work.characters;
         self.work.channels = self.work.channels.max(work.channels);
@@ -88,7 +105,7 @@ impl Ticket {
     }
 
     fn with(queue: Option<Queue>, id: Uuid, about: About, progress: InProgress) -> Self {
-        let draft = Draft { id, about, code: None, work: Work::default() };
+        let draft = Draft { id, about, code: None, work: Work::default(), account: None };
         Self(Arc::new(Open { draft: Mutex::new(draft), begun: Instant::now(), queue, progress }))
     }
 
@@ -107,8 +124,21 @@ impl Ticket {
         self.change(|draft| draft.code = Some(code));
     }
 
-    /// As [`held_by`].
-    pub fn held_by(&self, holder: Holder) {
+    /// The request's audio is charged to `account`, which is dropped when the request has ended.
+    pub fn pays_from(&self, account: Box<dyn Account>) {
+        self.change(|draft| draft.account = Some(account));
+    }
+
+    pub fn has_account(&self) -> bool {
+        self.draft().account.is_some()
+    }
+
+    /// How much of its account's limits is left; nothing without limits.
+    pub fn figures(&self) -> Figures {
+        self.draft().account.as_ref().map(|account| account.figures()).unwrap_or_default()
+    }
+
+    /// As [`held_by`].(&self, holder: Holder) {
         self.change(|draft| draft.held_by(holder));
     }
 
@@ -118,7 +148,11 @@ impl Ticket {
     }
 
     fn change(&self, change: impl FnOnce(&mut Draft)) {
-        change(&mut self.0.draft.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.draft());
+    }
+
+    fn draft(&self) -> MutexGuard<'_, Draft> {
+        self.0.draft.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
