@@ -4,6 +4,7 @@
 //! its head keeps a request from going on a second time; it grants nothing, so that a client that sets it only has its
 //! request refused here. The caller's key goes along, and the peer judges it. Bodies pass as they come, in both directions.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,10 +12,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::{self, BoxStream};
-use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, RETRY_AFTER, TE, TRAILER,
-    TRANSFER_ENCODING, UPGRADE,
-};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
@@ -32,18 +30,18 @@ const FRESH: Duration = Duration::from_secs(2);
 const STATUS_TIMEOUT: Duration = Duration::from_millis(700);
 const STATUS: &str = "/v1/status/engine";
 /// Headers of one connection only (RFC 9110, section 7.6.1), and those that each server sets by itself.
-const NOT_PASSED_ON: [HeaderName; 11] = [
-    CONNECTION,
-    HOST,
-    EXPECT,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("proxy-authorization"),
-    HeaderName::from_static("x-content-type-options"),
+const NOT_PASSED_ON: [&str; 11] = [
+    "connection",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-content-type-options",
 ];
 
 /// Where requests without room here go.
@@ -55,18 +53,40 @@ pub struct Config {
     pub peers: Vec<String>,
     /// Requests that may be on their way at once; further ones are refused as without peers. Default 64.
     pub requests_max: usize,
+    /// Certificates of the authorities that signed the peers', in PEM. Default: the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate that this server shows to peers (`http.tls.client_ca` there), with its chain, and its key; in PEM.
+    /// Default: none.
+    pub certificate_file: Option<PathBuf>,
+    pub key_file: Option<PathBuf>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { peers: Vec::new(), requests_max: 64 }
+        Self { peers: Vec::new(), requests_max: 64, ca_file: None, certificate_file: None, key_file: None }
+    }
+}
+
+impl Config {
+    /// # Errors
+    /// A file cannot be read, or TLS cannot be set up with it.
+    fn client(&self) -> Result<reqwest::Client, String> {
+        let read = |path: &Path| {
+            std::fs::read(path).map_err(|error| format!("`{}` cannot be read: {error}", path.display()))
+        };
+        let authorities = self.ca_file.as_deref().map(read).transpose()?;
+        let own = match (&self.certificate_file, &self.key_file) {
+            (Some(certificate), Some(key)) => Some([read(certificate)?, read(key)?].join(&b'\n')),
+            _ => None,
+        };
+        outbound::node_client(authorities.as_deref(), own.as_deref()).map_err(|error| error.to_string())
     }
 }
 
 pub(super) struct Forward {
     client: reqwest::Client,
     peers: Vec<Peer>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
     /// Held while peers are asked, so that requests that come together ask once.
     asking: tokio::sync::Mutex<()>,
 }
@@ -140,14 +160,14 @@ impl Forward {
         if config.peers.is_empty() {
             return None;
         }
-        let client = outbound::client().inspect_err(|error| {
+        let client = config.client().inspect_err(|error| {
             tracing::error!(%error, "requests will not go on to peers");
         });
         let peer = |base: &String| Peer { base: base.trim_end_matches('/').to_owned(), seen: Mutex::new(None) };
         Some(Self {
             client: client.ok()?,
             peers: config.peers.iter().map(peer).collect(),
-            places: Semaphore::new(config.requests_max.min(Semaphore::MAX_PERMITS)),
+            places: Arc::new(Semaphore::new(config.requests_max.min(Semaphore::MAX_PERMITS))),
             asking: tokio::sync::Mutex::new(()),
         })
     }
@@ -197,7 +217,7 @@ impl Forward {
         Upload { pieces, broke_off }: Upload,
         failure: Failure,
     ) -> Result<Response, Failure> {
-        let Ok(place) = self.places.try_acquire() else { return Err(failure) };
+        let Ok(place) = self.places.clone().try_acquire_owned() else { return Err(failure) };
         let outcome = |outcome: &'static str| FORWARDED.with(&[("outcome", outcome)]).increment(1);
         peer.takes_one();
         let Onward { uri, headers, deadline } = onward;
@@ -242,9 +262,11 @@ impl Forward {
             _ => outcome("served"),
         }
         let (status, headers) = (answer.status(), passed_on(answer.headers()));
-        // The place is free when the answer has passed.
-        drop(place);
-        let pieces = answer.bytes_stream().map(|piece| piece.map_err(std::io::Error::other));
+        let pieces = answer.bytes_stream().map(move |piece| {
+            // Held until the answer has passed.
+            let _ = &place;
+            piece.map_err(std::io::Error::other)
+        });
         Ok(relayed(status, headers, pieces))
     }
 }
@@ -294,7 +316,7 @@ fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let named: Vec<String> =
         named.flat_map(|value| value.split(',')).map(|name| name.trim().to_ascii_lowercase()).collect();
     let is_passed = |name: &HeaderName| {
-        !NOT_PASSED_ON.contains(name)
+        !NOT_PASSED_ON.contains(&name.as_str())
             && !name.as_str().starts_with("access-control-")
             && !named.iter().any(|named| named == name.as_str())
     };
