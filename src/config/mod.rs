@@ -4,6 +4,7 @@
 //! values, `check.rs` compares, and `error.rs` says which setting has which value from which source, and what is allowed. Everything is
 //! checked before anything runs.
 //!
+//! [admission and load]: crate::engine
 //! [further models]: crate::models
 //! [callbacks]: crate::jobs
 //! [voice agent]: crate::sts

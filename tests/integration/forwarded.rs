@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use verbatim::api;
 use verbatim::engine;
-use verbatim::keys::Store;
 
 use crate::server::{RAW, Setup, TestServer, answer, client, read, say_for, transcripts};
 
@@ -19,11 +18,15 @@ fn to(peers: &[&TestServer]) -> api::Config {
     api::Config { forward, ..api::Config::default() }
 }
 
-/// A server that is full, the gate that lets it go on, and the request that fills it.
-async fn full(api: api::Config) -> (TestServer, mpsc::Sender<()>, JoinHandle<(u16, Value)>) {
+/// A server that is full and knows the keys of another one, the gate that lets it go on, and the request that fills it.
+async fn full(
+    api: api::Config,
+    other: Option<&TestServer>,
+) -> (TestServer, mpsc::Sender<()>, JoinHandle<(u16, Value)>) {
     let (open, gate) = mpsc::channel();
     let engine = engine::Config { max_held_seconds: 1.0, ..engine::Config::default() };
-    let server = TestServer::start(Setup { gate: Some(gate), engine, api, ..Setup::default() }).await;
+    let keys_of = other.map(|other| other.state.path().to_owned());
+    let server = TestServer::start(Setup { gate: Some(gate), engine, api, keys_of, ..Setup::default() }).await;
     let first = tokio::spawn(answer(server.listen(RAW, say_for(5, 2.0))));
     while server.engine.held_seconds() == 0.0 {
         tokio::task::yield_now().await;
@@ -31,20 +34,12 @@ async fn full(api: api::Config) -> (TestServer, mpsc::Sender<()>, JoinHandle<(u1
     (server, open, first)
 }
 
-/// Gives `server` the keys of `other`, as nodes of a cluster share them.
-async fn share_keys(server: &TestServer, other: &TestServer) {
-    let _ = Store::open(other.state.path()).expect("keys");
-    for file in ["keys.sqlite3", "keys.sqlite3-wal", "keys.pepper", "keys.signing"] {
-        let _ = std::fs::copy(other.state.path().join(file), server.state.path().join(file));
-    }
-}
-
 #[tokio::test]
 async fn a_full_server_sends_requests_on_and_their_answers_pass() {
     let peer = TestServer::start(Setup::default()).await;
-    let (server, open, first) = full(to(&[&peer])).await;
-    // Both know the key: it is the peer's, and the full server asks nothing but whether it is valid.
-    let key = shared_key(&server, &peer).await;
+    let (server, open, first) = full(to(&[&peer]), Some(&peer)).await;
+    // Both know the key.
+    let key = &peer.key;
     let url = server.url(&format!("/v1/listen?{RAW}&tag=here"));
     let request = client().post(&url).header("authorization", format!("Token {key}")).body(say_for(7, 2.0));
     let response = request.send().await.expect("an answer");
@@ -55,12 +50,12 @@ async fn a_full_server_sends_requests_on_and_their_answers_pass() {
     assert_eq!(body["metadata"]["request_id"], id.as_str(), "the id of the server that did the work");
     assert_eq!((server.engine.counts().windows, peer.engine.counts().windows), (0, 1));
     // A refusal of the peer for a fault of the client's passes, too.
-    let nonsense = client().post(&url).bearer_auth(&key).body("nonsense");
+    let nonsense = client().post(&url).bearer_auth(key).body("nonsense");
     assert_eq!(answer(nonsense).await.0, 200, "raw samples are never nonsense");
-    let broken = client().post(server.url("/v1/listen")).bearer_auth(&key).body("nonsense, and no audio");
+    let broken = client().post(server.url("/v1/listen")).bearer_auth(key).body("nonsense, and no audio");
     assert_eq!(answer(broken).await.0, 415);
     // A request that has gone on once goes no further.
-    let marked = client().post(&url).bearer_auth(&key).header("x-verbatim-forwarded", "1").body(say_for(8, 2.0));
+    let marked = client().post(&url).bearer_auth(key).header("x-verbatim-forwarded", "1").body(say_for(8, 2.0));
     let (status, body) = answer(marked).await;
     assert_eq!((status, &body["err_code"]), (503, &json!("Service Unavailable")));
     drop(open);
@@ -69,10 +64,10 @@ async fn a_full_server_sends_requests_on_and_their_answers_pass() {
 
 #[tokio::test]
 async fn if_all_are_full_the_client_waits_for_the_first_to_have_room() {
-    let (peer, open_peer, first_peer) = full(api::Config::default()).await;
-    let (server, open, first) = full(to(&[&peer])).await;
-    let key = shared_key(&server, &peer).await;
-    let request = client().post(server.url(&format!("/v1/listen?{RAW}"))).bearer_auth(&key);
+    let (peer, open_peer, first_peer) = full(api::Config::default(), None).await;
+    let (server, open, first) = full(to(&[&peer]), Some(&peer)).await;
+    let key = &peer.key;
+    let request = client().post(server.url(&format!("/v1/listen?{RAW}"))).bearer_auth(key);
     let response = request.body(say_for(7, 2.0)).send().await.expect("an answer");
     assert_eq!(response.status(), 503);
     assert!(response.headers()["retry-after"].to_str().expect("text").parse::<u64>().expect("a number") >= 1);
@@ -93,17 +88,10 @@ async fn peers_that_are_not_there_cost_a_refusal_and_no_time() {
         peers: vec![format!("http://{gone}")],
         ..api::forward::Config::default()
     };
-    let (server, open, first) = full(api::Config { forward, ..api::Config::default() }).await;
+    let (server, open, first) = full(api::Config { forward, ..api::Config::default() }, None).await;
     let asked = answer(server.listen(RAW, say_for(7, 2.0)));
     let (status, _) = tokio::time::timeout(Duration::from_secs(10), asked).await.expect("at once");
     assert_eq!(status, 503);
     drop(open);
     assert_eq!(first.await.expect("no panic").0, 200);
-}
-
-/// A key that both servers know: the files of the peer's keys, which the other server reads from then on.
-async fn shared_key(server: &TestServer, peer: &TestServer) -> String {
-    share_keys(server, peer).await;
-    crate::server::until_known(&server.url(""), &peer.key).await;
-    peer.key.clone()
 }
