@@ -41,7 +41,7 @@ use crate::share::Tenants;
 use crate::speakers::{self, Diarizer};
 use crate::speech::{Speech, Voice, VoiceError};
 use crate::sts::{self, Sts};
-use crate::telemetry::{gpu, metrics};
+use crate::telemetry::{gpu, metrics, traces};
 use crate::turn::TurnModel;
 use crate::usage::Log;
 use crate::vad::Vad;
@@ -136,6 +136,7 @@ async fn serve_on(
 ) -> Result<(), Error> {
     patience::watch_the_clock();
     metrics::start();
+    traces::start(&config.traces);
     gpu::watch();
     let operators_listener = match config.metrics.listen {
         Some(address) => Some(listen(address)?),
@@ -217,6 +218,7 @@ async fn serve_on(
     is_ready(link.as_deref());
     let (result, for_operators, for_admins, ..) = serving.await;
     at_work.end().await;
+    traces::flush().await;
     result.and(for_operators).and(for_admins)?;
     tracing::info!("stopped");
     Ok(())

@@ -21,6 +21,7 @@ use crate::http::{Body, BodyError, Failure, Response, relayed};
 use crate::outbound;
 use crate::patience::Deadline;
 use crate::telemetry::metrics::FORWARDED;
+use crate::telemetry::traces;
 
 /// Ends the chain: a request with it goes no further.
 const FORWARDED_BY_PEER: HeaderName = HeaderName::from_static("x-verbatim-forwarded");
@@ -224,6 +225,10 @@ impl Forward {
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         let mut passed = passed_on(&headers);
         passed.insert(FORWARDED_BY_PEER, HeaderValue::from_static("1"));
+        let traceparent = traces::traceparent().and_then(|text| HeaderValue::from_str(&text).ok());
+        if let Some(traceparent) = traceparent {
+            passed.insert(HeaderName::from_static("traceparent"), traceparent);
+        }
         let body = reqwest::Body::wrap_stream(pieces);
         let asked = self.client.post(format!("{}{target}", peer.base)).headers(passed).body(body).send();
         let answered = deadline.wait(asked).await;

@@ -29,6 +29,7 @@ use crate::engine::TenantId;
 use crate::http::{Buffered, Caller, Failure, Request, Response, json};
 use crate::jobs::{Again, Fault, Input, JobId, Order, Setback, Task, Work};
 use crate::keys::public_id;
+use crate::telemetry::traces;
 use crate::{audio, fetch as fetching, jobs, usage};
 
 /// The pause before a job runs again that the server had no capacity for.
@@ -229,7 +230,15 @@ impl Work for JobWork {
         if let Some(account) = account_of_job(&task.query) {
             ticket.pays_from(limited::account(self.0.authenticator.keys(), account));
         }
-        usage::within(Some(ticket), work).boxed()
+        let traced = async {
+            let trace = traces::work(task.id.0, traces::Kind::Consumer);
+            let done = traces::within(trace.as_ref(), work).await;
+            if let Some(trace) = trace {
+                trace.end("job".to_owned(), Vec::new(), done.is_err());
+            }
+            done
+        };
+        usage::within(Some(ticket), traced).boxed()
     }
 
     fn media_type(&self, task: &Task) -> Option<String> {

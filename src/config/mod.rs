@@ -60,6 +60,7 @@ pub struct Config {
     pub log: telemetry::Config,
     pub metrics: telemetry::metrics::Config,
     pub console: console::Config,
+    pub traces: telemetry::traces::Config,
 }
 
 impl Default for Config {
@@ -91,6 +92,7 @@ impl Default for Config {
             log: telemetry::Config::default(),
             metrics: telemetry::metrics::Config::default(),
             console: console::Config::default(),
+            traces: telemetry::traces::Config::default(),
         }
     }
 }

@@ -15,8 +15,9 @@ const PREFIX: &str = "VERBATIM_";
 const NO_SETTINGS: [&str; 2] = ["VERBATIM_CACHE", "VERBATIM_CLIPS"];
 /// Variables with other names that are settings too: fixed names of this program, and names that other programs use for
 /// the same thing. The setting's own variable takes precedence.
-const ALIASES: [(&str, &str); 15] = [
+const ALIASES: [(&str, &str); 16] = [
     ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.endpoint"),
     ("HF_ENDPOINT", "models.hub.address"),
     ("PIP_INDEX_URL", "models.hub.package_index"),
     ("INTERACTIVE_VOICE_VERIFY_HOOK_URL", "sts.verification.hook_url"),

@@ -33,7 +33,7 @@ mod window;
 mod worker;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -61,6 +61,7 @@ use watch::Watch;
 
 use crate::share::Tenants;
 use crate::telemetry::metrics::REFUSED;
+use crate::telemetry::traces;
 
 /// Handle on a running engine. When the last one is dropped, the engine finishes what it holds and
 /// its threads end.
@@ -302,7 +303,14 @@ impl Engine {
         }
         let worker =
             self.shared.workers.iter().min_by_key(|worker| worker.burden()).ok_or(Error::ShuttingDown)?;
-        worker.recognize(window).await
+        let (is_live, begun) = (window.class == Class::Live, SystemTime::now());
+        let recognition = worker.recognize(window).await?;
+        // A stream has too many windows.
+        if !is_live {
+            let Timings { queued, encoded, decoded, .. } = recognition.timings;
+            traces::stages(begun, &[("queue", queued), ("encode", encoded), ("decode", decoded)]);
+        }
+        Ok(recognition)
     }
 }
 

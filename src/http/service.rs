@@ -36,6 +36,7 @@ use super::router::{Found, Router};
 use super::{authority, limited, linger};
 use crate::share::Tenants;
 use crate::telemetry::metrics::HTTP_REQUEST;
+use crate::telemetry::traces::{self, Attribute};
 use crate::usage;
 
 /// The request's id in an answer, under the wire format's name and under the usual one.
@@ -43,6 +44,9 @@ const DG_REQUEST_ID: HeaderName = HeaderName::from_static("dg-request-id");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 const PROJECTS: &str = "/v1/projects";
 const CONSOLE: &str = "/console";
@@ -119,8 +123,10 @@ impl Service {
         let (body, unread) = Body::new(incoming, self.limits.clone());
         let form = self.router.failure_form(parts.uri.path(), &parts.headers);
 
+        let trace = traces::request(id, parts.headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()));
         let mut route = String::from("none");
-        let mut response = match self.dispatch(id, parts, body, (peer, upgrades), &mut route).await {
+        let dispatched = self.dispatch(id, parts, body, (peer, upgrades), &mut route);
+        let mut response = match traces::within(trace.as_ref(), dispatched).await {
             Ok(response) => response,
             Err(failure) => {
                 report(&failure);
@@ -157,6 +163,11 @@ impl Service {
         }
 
         observe(Some(&method), &route, response.status(), begun.elapsed());
+        if let Some(trace) = trace {
+            let status = response.status();
+            let attributes = attributes(id, &method, &route, status);
+            trace.end(format!("{method} {route}"), attributes, status.is_server_error());
+        }
         response
     }
 
@@ -329,6 +340,16 @@ fn observe(method: Option<&Method>, route: &str, status: StatusCode, elapsed: Du
         Label::new("status", status.as_str().to_owned()),
     ];
     HTTP_REQUEST.with_owned(labels).record(seconds);
+}
+
+/// Those of a request's span, by OpenTelemetry's conventions for HTTP.
+fn attributes(id: Uuid, method: &Method, route: &str, status: StatusCode) -> Vec<(&'static str, Attribute)> {
+    vec![
+        ("http.request.method", Attribute::Text(method.to_string())),
+        ("http.route", Attribute::Text(route.to_owned())),
+        ("http.response.status_code", Attribute::Whole(status.as_u16().into())),
+        ("verbatim.request_id", Attribute::Text(id.to_string())),
+    ]
 }
 
 /// The method and route that label an answer. A client can invent methods, and can make any route refuse it

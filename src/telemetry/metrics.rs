@@ -199,6 +199,11 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
+pub const SPANS_DROPPED: Counter = counter(
+    "verbatim_spans_dropped_total",
+    Unit::Count,
+    "Spans of traces that the collector did not take, or was too slow for.",
+);
 pub const FORWARDED: Counter = counter(
     "verbatim_forwarded_total",
     Unit::Count,
@@ -241,7 +246,7 @@ pub const TTS_FIRST_AUDIO: Histogram = seconds(
     BUCKETS,
 );
 
-const COUNTERS: [&Counter; 22] = [
+const COUNTERS: [&Counter; 23] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -264,6 +269,7 @@ const COUNTERS: [&Counter; 22] = [
     &TTS_REFUSED,
     &USAGE_DROPPED,
     &FORWARDED,
+    &SPANS_DROPPED,
 ];
 const GAUGES: [&Gauge; 29] = [
     &MODEL_LOADED,

@@ -1,4 +1,4 @@
-//! Logs; metrics, in `metrics.rs`; and the figures of GPUs. They never hold audio, transcripts, keys or phone numbers: a log names
+//! Logs; metrics, in `metrics.rs`; traces, in `traces.rs`; and the figures of GPUs. They never hold audio, transcripts, keys or phone numbers: a log names
 //! what happened, not what was said.
 
 pub mod gpu;
@@ -6,6 +6,7 @@ pub mod hosted;
 mod libraries;
 pub mod metrics;
 pub mod recent;
+pub mod traces;
 
 use std::io::IsTerminal;
 
