@@ -106,7 +106,8 @@ pub fn read_or_make(path: &Path, contents: impl FnOnce() -> Vec<u8>) -> io::Resu
 /// The path, and why the file cannot be read; an empty one counts as missing.
 pub fn secret_text(text: String) -> Result<String, String> {
     let Some(path) = text.strip_prefix("file:") else { return Ok(text) };
-    let failed = |problem: &dyn std::fmt::Display| format!("the secret's file `{path}` cannot be read: {problem}");
+    let failed =
+        |problem: &dyn std::fmt::Display| format!("the secret's file `{path}` cannot be read: {problem}");
     let bytes = read_private(Path::new(path)).map_err(|error| failed(&error))?;
     let text = String::from_utf8(bytes).map_err(|_| failed(&"it is not text"))?;
     let text = text.trim_end_matches(['\r', '\n']);

@@ -164,7 +164,8 @@ impl Forward {
         let client = config.client().inspect_err(|error| {
             tracing::error!(%error, "requests will not go on to peers");
         });
-        let peer = |base: &String| Peer { base: base.trim_end_matches('/').to_owned(), seen: Mutex::new(None) };
+        let peer =
+            |base: &String| Peer { base: base.trim_end_matches('/').to_owned(), seen: Mutex::new(None) };
         Some(Self {
             client: client.ok()?,
             peers: config.peers.iter().map(peer).collect(),
@@ -182,7 +183,12 @@ impl Forward {
     ///
     /// # Errors
     /// `failure` if no peer has room either, with the shorter wait; 408, 413 and 400 for a body that breaks off.
-    pub(super) async fn unread(&self, onward: Onward, body: Body, failure: Failure) -> Result<Response, Failure> {
+    pub(super) async fn unread(
+        &self,
+        onward: Onward,
+        body: Body,
+        failure: Failure,
+    ) -> Result<Response, Failure> {
         let Some(peer) = self.roomiest().await else { return Err(failure) };
         self.send(peer, onward, Upload::of(body)?, failure).await
     }
@@ -191,7 +197,12 @@ impl Forward {
     ///
     /// # Errors
     /// As [`Self::unread`].
-    pub(super) async fn read(&self, onward: Onward, body: Bytes, failure: Failure) -> Result<Response, Failure> {
+    pub(super) async fn read(
+        &self,
+        onward: Onward,
+        body: Bytes,
+        failure: Failure,
+    ) -> Result<Response, Failure> {
         let Some(peer) = self.roomiest().await else { return Err(failure) };
         let mut onward = onward;
         // The body may have come in chunks.
@@ -253,7 +264,8 @@ impl Forward {
             StatusCode::SERVICE_UNAVAILABLE => {
                 outcome("refused");
                 peer.is_full();
-                let wait = answer.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
+                let wait =
+                    answer.headers().get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
                 return Err(match wait {
                     Some(seconds) => failure.retry_within(Duration::from_secs(seconds)),
                     None => failure,

@@ -26,7 +26,7 @@ use super::{Parameters, error, raw, wire};
 use crate::audio::{Bare, RawFormat};
 use crate::clock::rfc3339;
 use crate::engine::TenantId;
-use crate::http::{Buffered, Caller, Failure, Request, Response, json};
+use crate::http::{Buffered, Caller, Failure, Request, Response, json, limited};
 use crate::jobs::{Again, Fault, Input, JobId, Order, Setback, Task, Work};
 use crate::keys::public_id;
 use crate::telemetry::traces;

@@ -182,7 +182,8 @@ fn show(server: &str, before: &Look, now: &Look) -> String {
     for (labels, total) in is.of("gpu_memory_bytes") {
         let free = is.sum("gpu_memory_free_bytes", labels);
         let used = is.of("gpu_used_ratio").find(|(other, _)| *other == labels).map(|(_, used)| used);
-        let busy = used.map_or("no figure".to_owned(), |used| format!("{} {:.0} %", bar(used, 1.0), used * 100.0));
+        let busy =
+            used.map_or("no figure".to_owned(), |used| format!("{} {:.0} %", bar(used, 1.0), used * 100.0));
         let name = format!("gpu {}", value_of(labels, "gpu").unwrap_or("?"));
         line(&name, format!("{busy}, {:.1} of {:.1} GiB", (total - free) / GIB, total / GIB));
     }
@@ -250,7 +251,8 @@ gpu_used_ratio{gpu=\"0\"} 0.5
     #[test]
     fn a_page_shows_what_is_and_what_grew() {
         let at = Instant::now();
-        let look = |text, seconds| Look { figures: Figures::read(text), at: at + Duration::from_secs(seconds) };
+        let look =
+            |text, seconds| Look { figures: Figures::read(text), at: at + Duration::from_secs(seconds) };
         let page = show("http://here/", &look(BEFORE, 0), &look(NOW, 2));
         for expected in [
             "http://here/  verbatim 1.2.3  the engine works",

@@ -174,7 +174,15 @@ fn understood(asked: Asked) -> Result<NewKey, Failure> {
         (false, false) => scopes,
     };
     let is_operator = asked.operator;
-    Ok(NewKey { tenant: tenant.transpose()?, is_operator, scopes, expires, tags: asked.tags, limits: asked.limits, ..new })
+    Ok(NewKey {
+        tenant: tenant.transpose()?,
+        is_operator,
+        scopes,
+        expires,
+        tags: asked.tags,
+        limits: asked.limits,
+        ..new
+    })
 }
 
 pub async fn revoke(services: Arc<Services>, admin: Admin, request: Request) -> Result<Response, Failure> {

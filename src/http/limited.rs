@@ -69,13 +69,16 @@ pub(super) fn refusal(exceeded: &Exceeded) -> Failure {
     let Exceeded { limit, most, retry_after } = exceeded;
     let (about, name) = match limit {
         Limit::RequestsPerMinute => (format!("This key may make {most} requests per minute."), "requests"),
-        Limit::Concurrent => (format!("This key may have {most} requests in progress at once."), "concurrent"),
+        Limit::Concurrent => {
+            (format!("This key may have {most} requests in progress at once."), "concurrent")
+        }
         Limit::AudioSecondsPerDay => {
             (format!("This key has used its {most} seconds of audio of today (UTC)."), "audio-seconds-day")
         }
-        Limit::AudioSecondsPerMonth => {
-            (format!("This key has used its {most} seconds of audio of this month (UTC)."), "audio-seconds-month")
-        }
+        Limit::AudioSecondsPerMonth => (
+            format!("This key has used its {most} seconds of audio of this month (UTC)."),
+            "audio-seconds-month",
+        ),
     };
     let after = whole_seconds(*retry_after);
     let message = format!("Too many requests. {about} Please try again later");

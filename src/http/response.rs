@@ -6,9 +6,9 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
-use hyper::{HeaderMap, StatusCode};
 use hyper::body::Frame;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use serde::Serialize;
 
 /// The body of an answer, whole or streamed.

@@ -57,7 +57,8 @@ pub async fn run(
 ) -> Result<(), Error> {
     let tls = config.tls.as_ref().map(Tls::open).transpose()?;
     // Ends with this function.
-    let _keeper = tls.clone().map(|tls| AbortOnDropHandle::new(tokio::spawn(async move { tls.keep_up().await })));
+    let _keeper =
+        tls.clone().map(|tls| AbortOnDropHandle::new(tokio::spawn(async move { tls.keep_up().await })));
     let shared = Arc::new(Connections::new(Service::new(router, config, tenants)?, config));
     let limit = ConnectionLimit::new(config.connections_max, config.connections_per_address_max);
     let mut connections = JoinSet::new();

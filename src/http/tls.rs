@@ -73,7 +73,10 @@ impl Tls {
             }
             Err(error) => {
                 let error = with_causes(&error);
-                tracing::error!(error, "the changed TLS files cannot be used; the certificate before them stays in use");
+                tracing::error!(
+                    error,
+                    "the changed TLS files cannot be used; the certificate before them stays in use"
+                );
             }
         }
     }
@@ -93,7 +96,9 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 /// Of all files' content; a missing file counts as empty.
 fn digest(config: &TlsConfig) -> [u8; 32] {
     let mut hash = Sha256::new();
-    for path in [Some(&config.certificate), Some(&config.key), config.client_ca.as_ref()].into_iter().flatten() {
+    for path in
+        [Some(&config.certificate), Some(&config.key), config.client_ca.as_ref()].into_iter().flatten()
+    {
         let bytes = std::fs::read(path).unwrap_or_default();
         hash.update((bytes.len() as u64).to_le_bytes());
         hash.update(&bytes);

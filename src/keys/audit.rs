@@ -158,7 +158,10 @@ mod tests {
             "the second revocation changed nothing"
         );
         assert!(entries[0].actor.starts_with("uid "), "{}", entries[0].actor);
-        assert_eq!((entries[2].actor.clone(), entries[3].actor.clone()), (format!("key {one}"), format!("key {one}")));
+        assert_eq!(
+            (entries[2].actor.clone(), entries[3].actor.clone()),
+            (format!("key {one}"), format!("key {one}"))
+        );
         assert!(entries[1].about.contains("concurrent=3"), "{}", entries[1].about);
         assert!(entries.iter().all(|entry| !entry.about.contains(&secret.expose()[12..])));
         assert_eq!(store.audit(1).unwrap(), entries[4..]);

@@ -138,7 +138,8 @@ impl Ticket {
         self.draft().account.as_ref().map(|account| account.figures()).unwrap_or_default()
     }
 
-    /// As [`held_by`].(&self, holder: Holder) {
+    /// As [`held_by`].
+    pub fn held_by(&self, holder: Holder) {
         self.change(|draft| draft.held_by(holder));
     }
 

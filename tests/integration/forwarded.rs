@@ -26,7 +26,8 @@ async fn full(
     let (open, gate) = mpsc::channel();
     let engine = engine::Config { max_held_seconds: 1.0, ..engine::Config::default() };
     let keys_of = other.map(|other| other.state.path().to_owned());
-    let server = TestServer::start(Setup { gate: Some(gate), engine, api, keys_of, ..Setup::default() }).await;
+    let server =
+        TestServer::start(Setup { gate: Some(gate), engine, api, keys_of, ..Setup::default() }).await;
     let first = tokio::spawn(answer(server.listen(RAW, say_for(5, 2.0))));
     while server.engine.held_seconds() == 0.0 {
         tokio::task::yield_now().await;
@@ -55,7 +56,8 @@ async fn a_full_server_sends_requests_on_and_their_answers_pass() {
     let broken = client().post(server.url("/v1/listen")).bearer_auth(key).body("nonsense, and no audio");
     assert_eq!(answer(broken).await.0, 415);
     // A request that has gone on once goes no further.
-    let marked = client().post(&url).bearer_auth(key).header("x-verbatim-forwarded", "1").body(say_for(8, 2.0));
+    let marked =
+        client().post(&url).bearer_auth(key).header("x-verbatim-forwarded", "1").body(say_for(8, 2.0));
     let (status, body) = answer(marked).await;
     assert_eq!((status, &body["err_code"]), (503, &json!("Service Unavailable")));
     drop(open);
@@ -84,10 +86,8 @@ async fn peers_that_are_not_there_cost_a_refusal_and_no_time() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.local_addr().expect("bound")
     };
-    let forward = api::forward::Config {
-        peers: vec![format!("http://{gone}")],
-        ..api::forward::Config::default()
-    };
+    let forward =
+        api::forward::Config { peers: vec![format!("http://{gone}")], ..api::forward::Config::default() };
     let (server, open, first) = full(api::Config { forward, ..api::Config::default() }, None).await;
     let asked = answer(server.listen(RAW, say_for(7, 2.0)));
     let (status, _) = tokio::time::timeout(Duration::from_secs(10), asked).await.expect("at once");

@@ -202,8 +202,11 @@ pub(super) async fn delete(services: Arc<Services>, request: Request) -> Result<
     let caller = manager(&services, &request, Permission::KeysWrite).await?;
     let keys = of_organisation(&services, caller.tenant).await?;
     let id = named(&request, &keys)?.id.clone();
-    let revoked =
-        services.authenticator.keys().with_store(move |store| store.revoke_of(caller.tenant, &id, &caller.key)).await?;
+    let revoked = services
+        .authenticator
+        .keys()
+        .with_store(move |store| store.revoke_of(caller.tenant, &id, &caller.key))
+        .await?;
     revoked.ok_or_else(|| error::nothing_such("API key"))?;
     Ok(json(StatusCode::OK, &Message { message: "Successfully deleted the API key." }))
 }

@@ -6,12 +6,17 @@ use std::time::{Duration, Instant};
 const SLOTS: u64 = 61;
 
 /// The requests of the last minute. Each counts for 60 seconds, and for up to one more.
-#[derive(Default)]
 pub struct Window {
     slots: [u32; SLOTS as usize],
     /// The second of the newest slot, from [`Self::begun`].
     newest: u64,
     begun: Option<Instant>,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { slots: [0; SLOTS as usize], newest: 0, begun: None }
+    }
 }
 
 impl Window {

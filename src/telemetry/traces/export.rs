@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hyper::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
@@ -86,7 +87,8 @@ async fn run(mut messages: mpsc::Receiver<Message>, url: String, service: String
         }
         let count = spans.len() as u64;
         if count > 0 {
-            let sent = client.post(&url).json(&body(&service, &spans)).send().await;
+            let asked = client.post(&url).header(CONTENT_TYPE, "application/json");
+            let sent = asked.body(body(&service, &spans).to_string()).send().await;
             let problem = match sent {
                 Ok(answer) if answer.status().is_success() => None,
                 Ok(answer) => Some(format!("it answers {}", answer.status())),
