@@ -4,8 +4,9 @@
 //! Names, labels and buckets are those of its metrics guide (<https://developers.deepgram.com/docs/metrics-guide>); values
 //! come from the same places as those of the other metrics.
 
-use super::metrics::{Counter, Gauge, Histogram, counter, gauge, seconds};
 use metrics::Unit;
+
+use super::instruments::{Counter, Gauge, Histogram, counter, gauge, seconds};
 
 /// Seconds: those of the guide.
 const BATCH_BUCKETS: &[f64] = &[1.0, 2.5, 5.0, 10.0, 30.0, 60.0];

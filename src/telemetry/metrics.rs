@@ -11,7 +11,10 @@ use metrics::{Label, Unit};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::{Deserialize, Serialize};
 
+use super::instruments::{counter, gauge, seconds};
 use super::{gpu, hosted};
+
+pub use super::instruments::{Counter, Gauge, Histogram, Labels};
 
 /// Settings of the metrics. `/metrics` on the server's own port always serves them to an operator's key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -27,33 +30,6 @@ pub const SERIES_MAX: usize = 2000;
 
 /// The media type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-pub type Labels<'a> = &'a [(&'static str, &'static str)];
-
-/// A counter. Handles made before [`start`] never count.
-pub struct Counter(About);
-/// A value that rises and falls. Handles made before [`start`] never count.
-pub struct Gauge(About);
-/// A distribution in buckets. Handles made before [`start`] never count.
-pub struct Histogram(About, &'static [f64]);
-
-struct About {
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-}
-
-pub(super) const fn counter(name: &'static str, unit: Unit, help: &'static str) -> Counter {
-    Counter(About { name, unit, help })
-}
-
-pub(super) const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Gauge {
-    Gauge(About { name, unit, help })
-}
-
-pub(super) const fn seconds(name: &'static str, help: &'static str, buckets: &'static [f64]) -> Histogram {
-    Histogram(About { name, unit: Unit::Seconds, help }, buckets)
-}
 
 /// Seconds, from a step of a fast device to a file of hours.
 const BUCKETS: &[f64] =
@@ -327,10 +303,6 @@ fn histograms() -> impl Iterator<Item = &'static Histogram> {
     HISTOGRAMS.into_iter().chain(hosted::HISTOGRAMS)
 }
 
-fn labels(labels: Labels) -> Vec<Label> {
-    labels.iter().map(|&(name, value)| Label::from_static_parts(name, value)).collect()
-}
-
 /// The label of a served model. Operators choose the names, of which there are a few.
 pub fn model(name: &str) -> Label {
     Label::new("model", name.to_owned())
@@ -339,39 +311,6 @@ pub fn model(name: &str) -> Label {
 /// A label with one of a few values.
 pub fn label(name: &'static str, value: &'static str) -> Label {
     Label::from_static_parts(name, value)
-}
-
-impl Counter {
-    pub fn with(&self, with: Labels) -> metrics::Counter {
-        metrics::counter!(self.0.name, labels(with))
-    }
-
-    /// With labels that are made at run time.
-    pub fn with_owned(&self, with: Vec<Label>) -> metrics::Counter {
-        metrics::counter!(self.0.name, with)
-    }
-}
-
-impl Gauge {
-    pub fn with(&self, with: Labels) -> metrics::Gauge {
-        metrics::gauge!(self.0.name, labels(with))
-    }
-
-    /// With labels that are made at run time.
-    pub fn with_owned(&self, with: Vec<Label>) -> metrics::Gauge {
-        metrics::gauge!(self.0.name, with)
-    }
-}
-
-impl Histogram {
-    pub fn with(&self, with: Labels) -> metrics::Histogram {
-        metrics::histogram!(self.0.name, labels(with))
-    }
-
-    /// With labels that are made at run time.
-    pub fn with_owned(&self, with: Vec<Label>) -> metrics::Histogram {
-        metrics::histogram!(self.0.name, with)
-    }
 }
 
 static EXPOSITION: OnceLock<Option<PrometheusHandle>> = OnceLock::new();

@@ -3,6 +3,7 @@
 
 pub mod gpu;
 pub mod hosted;
+mod instruments;
 mod libraries;
 pub mod metrics;
 pub mod recent;

@@ -11,6 +11,7 @@
 //! how long it took: never an address, a parameter, a word.
 
 mod export;
+mod span;
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -20,6 +21,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use export::Exporter;
+use span::{Context, Span};
+
+pub use span::{Attribute, Kind};
 
 /// Settings of traces.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -68,41 +72,9 @@ pub async fn flush() {
     }
 }
 
-/// A place in a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Context {
-    trace: u128,
-    span: u64,
-}
-
-impl Context {
-    /// Version 00 of W3C Trace Context.
-    fn traceparent(self) -> String {
-        format!("00-{:032x}-{:016x}-01", self.trace, self.span)
-    }
-
-    /// The place, and whether it is traced. `None` for text that is malformed, which counts as missing.
-    fn parse(text: &str) -> Option<(Self, bool)> {
-        let mut parts = text.trim().split('-');
-        let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        let is_hex = |text: &str, length: usize| {
-            text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        let is_whole = version != "00" || parts.next().is_none();
-        if !(is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2) && is_whole)
-            || version == "ff"
-        {
-            return None;
-        }
-        let (trace, span) = (u128::from_str_radix(trace, 16).ok()?, u64::from_str_radix(span, 16).ok()?);
-        let flags = u8::from_str_radix(flags, 16).ok()?;
-        (trace != 0 && span != 0).then_some((Self { trace, span }, flags & 1 == 1))
-    }
-
-    /// That of a request without a `traceparent`.
-    fn of_request(id: Uuid) -> Self {
-        Self { trace: id.as_u128(), span: span_of(id) }
-    }
+/// The place of a request without a `traceparent`.
+fn place_of(id: Uuid) -> Context {
+    Context { trace: id.as_u128(), span: span_of(id) }
 }
 
 /// The span of a request.
@@ -116,36 +88,6 @@ fn is_sampled(id: Uuid, sample: f64) -> bool {
     // The high half holds the version; these bits are random.
     let random = (id.as_u64_pair().0 >> 16) as f64 / (1_u64 << 48) as f64;
     random < sample
-}
-
-/// An attribute of a span.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Attribute {
-    Text(String),
-    Whole(i64),
-    Number(f64),
-}
-
-/// What a span is, in OTLP's numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Internal = 1,
-    Server = 2,
-    Client = 3,
-    Consumer = 5,
-}
-
-/// A piece of work that has ended.
-#[derive(Debug, Clone, PartialEq)]
-struct Span {
-    context: Context,
-    parent: Option<u64>,
-    name: String,
-    kind: Kind,
-    begun: SystemTime,
-    ended: SystemTime,
-    attributes: Vec<(&'static str, Attribute)>,
-    is_error: bool,
 }
 
 /// A piece of work in progress. One that is dropped is not in the trace.
@@ -164,7 +106,7 @@ pub fn request(id: Uuid, traceparent: Option<&str>) -> Option<Open> {
         Some((above, is_traced)) => {
             (Context { trace: above.trace, span: span_of(id) }, Some(above.span), is_traced)
         }
-        None => (Context::of_request(id), None, is_sampled(id, tracer.sample)),
+        None => (place_of(id), None, is_sampled(id, tracer.sample)),
     };
     is_traced.then(|| Open { context, parent, kind: Kind::Server, begun: SystemTime::now() })
 }
@@ -172,7 +114,7 @@ pub fn request(id: Uuid, traceparent: Option<&str>) -> Option<Open> {
 /// Work for the request with this id, after its answer: a job, a delivery. `None` if it is not traced.
 pub fn work(id: Uuid, kind: Kind) -> Option<Open> {
     let tracer = TRACER.get()?;
-    let request = Context::of_request(id);
+    let request = place_of(id);
     let context = Context { trace: request.trace, span: new_span() };
     let open = Open { context, parent: Some(request.span), kind, begun: SystemTime::now() };
     is_sampled(id, tracer.sample).then_some(open)

@@ -6,7 +6,7 @@ use hyper::header::CONTENT_TYPE;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Attribute, Span};
+use super::span::{Attribute, Span};
 use crate::telemetry::metrics::SPANS_DROPPED;
 
 /// Spans that wait for the collector.
