@@ -34,7 +34,7 @@ use crate::engine::{self, Engine, LanguageChoice, Machine};
 use crate::fetch::Fetcher;
 use crate::http::{self, Authenticator, Shutdown};
 use crate::jobs::Jobs;
-use crate::keys::{Store, Verifier};
+use crate::keys::{Ledger, Store, Verifier};
 use crate::live::Live;
 use crate::models::DeviceChoice;
 use crate::onnx;
@@ -43,7 +43,7 @@ use crate::share::Tenants;
 use crate::speakers::{self, Diarizer};
 use crate::speech::{Speech, Voice, VoiceError};
 use crate::sts::{self, Sts};
-use crate::telemetry::{gpu, metrics};
+use crate::telemetry::{gpu, metrics, traces};
 use crate::turn::TurnModel;
 use crate::usage::Log;
 use crate::vad::Vad;
@@ -54,6 +54,8 @@ use crate::{models, speech};
 const SPEAKERS_FOLDER: &str = "speakers";
 /// Interval at which histograms are summed up, whether or not anything reads them.
 const SUM_UP_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which the use of limited keys is written: as much may be lost in a crash.
+const WRITE_USE_EVERY: Duration = Duration::from_secs(2);
 
 /// Loads the speaker models; `None` if they aren't there, or are switched off. `vad` hears voices that they pass over.
 ///
@@ -136,6 +138,7 @@ async fn serve_on(
 ) -> Result<(), Error> {
     patience::watch_the_clock();
     metrics::start();
+    traces::start(&config.traces);
     gpu::watch();
     let operators_listener = match config.metrics.listen {
         Some(address) => Some(listen(address)?),
@@ -217,6 +220,7 @@ async fn serve_on(
     is_ready(link.as_deref());
     let (result, for_operators, for_admins, ..) = serving.await;
     at_work.end().await;
+    traces::flush().await;
     result.and(for_operators).and(for_admins)?;
     tracing::info!("stopped");
     Ok(())
@@ -283,6 +287,9 @@ struct AtWork {
     /// Loads and unloads models.
     models: AbortOnDropHandle<()>,
     console: Option<Console>,
+    /// What limited keys use is written from time to time.
+    ledger: Ledger,
+    _writer: AbortOnDropHandle<()>,
     /// Records the figures that the console shows.
     _recorder: Option<AbortOnDropHandle<()>>,
 }
@@ -301,6 +308,7 @@ impl AtWork {
         let Ground { verifier, cluster, keys, voices, fetcher, jobs, usage } = ground;
         let stop_keys = CancellationToken::new();
         let keys = keys.map(|keys| tokio::spawn(keys.run(stop_keys.clone())));
+        let ledger = verifier.ledger().clone();
         let tenants = verifier.tenants();
         let machine = Machine::new(&config.engine);
         machine.share_between(tenants.clone());
@@ -408,7 +416,21 @@ impl AtWork {
         }
         let models = AbortOnDropHandle::new(models);
         let _recorder = recorder.map(AbortOnDropHandle::new);
-        Ok(Self { jobs, stop_jobs, agents, stop_agents, keys, stop_keys, usage, models, console, _recorder })
+        let _writer = AbortOnDropHandle::new(tokio::spawn(write_use(ledger.clone())));
+        Ok(Self {
+            jobs,
+            stop_jobs,
+            agents,
+            stop_agents,
+            keys,
+            stop_keys,
+            usage,
+            models,
+            console,
+            ledger,
+            _writer,
+            _recorder,
+        })
     }
 
     async fn end(self) {
@@ -433,6 +455,22 @@ impl AtWork {
             tracing::error!(%error, "the task of shared keys ended unexpectedly");
         }
         self.usage.flush().await;
+        write_once(self.ledger).await;
+    }
+}
+
+/// Writes what limited keys use. Never ends.
+async fn write_use(ledger: Ledger) {
+    loop {
+        tokio::time::sleep(WRITE_USE_EVERY).await;
+        write_once(ledger.clone()).await;
+    }
+}
+
+async fn write_once(ledger: Ledger) {
+    let written = tokio::task::spawn_blocking(move || ledger.write()).await;
+    if let Ok(Err(error)) = written {
+        tracing::warn!(%error, "the use of limited keys could not be written; it is tried again");
     }
 }
 

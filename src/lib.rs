@@ -66,7 +66,7 @@
 //! | onnx       | |
 //! | outbound   | |
 //! | patience   | |
-//! | secret     | |
+//! | secret     | state |
 //! | share      | |
 //! | state      | |
 //! | jwt        | |
@@ -89,7 +89,7 @@
 //! | turn       | audio, digits, onnx, vad |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
 //! | http       | keys, patience, share, state, telemetry, usage |
-//! | api        | asyncapi, clock, http, jobs, live, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
+//! | api        | asyncapi, clock, http, jobs, live, outbound, registry, transcribe, engine, fetch, figures, format, keys, patience, share, speakers, speech, transcript, turn, voices, audio, telemetry, usage |
 //! | session    | clock, digits, fields, knowledge, share, state, telemetry |
 //! | sms        | clock, fetch, outbound, secret, session |
 //! | room       | audio, clock, fields, figures, http, identity, jwt, outbound, patience, secret, speech |

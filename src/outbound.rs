@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, ClientBuilder, Response, redirect};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, Response, redirect};
 use serde_json::Value;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,6 +24,26 @@ pub fn client() -> Result<Client, reqwest::Error> {
 /// TLS cannot be set up.
 pub fn http1_client() -> Result<Client, reqwest::Error> {
     build(|builder| builder.http1_only().tls_info(true))
+}
+
+/// Like [`client`], for another server of the operator's own. `authorities`: certificates, in PEM, that its own must be signed
+/// by, in the place of the system's; `own`: the certificate and key to show it, in PEM.
+///
+/// # Errors
+/// TLS cannot be set up with them.
+pub fn node_client(authorities: Option<&[u8]>, own: Option<&[u8]>) -> Result<Client, reqwest::Error> {
+    let authorities = authorities.map(Certificate::from_pem_bundle).transpose()?;
+    let own = own.map(Identity::from_pem).transpose()?;
+    build(|builder| {
+        let builder = match &authorities {
+            Some(authorities) => builder.tls_certs_only(authorities.clone()),
+            None => builder,
+        };
+        match &own {
+            Some(own) => builder.identity(own.clone()),
+            None => builder,
+        }
+    })
 }
 
 fn build(with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, reqwest::Error> {

@@ -1,11 +1,13 @@
 //! A secret of the configuration: a key, a token or a password that no log and no output may show.
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Deserializes from a string. `Debug` hides the value, and serializing it gives `null`, so neither logs nor
+use crate::state;
+
+/// Deserializes from a string, or from the file that `file:PATH` names. `Debug` hides the value, and serializing it gives `null`, so neither logs nor
 /// `verbatim config` can reveal it.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
@@ -23,6 +25,13 @@ impl From<&str> for Secret {
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        state::secret_text(text).map(Self).map_err(D::Error::custom)
     }
 }
 

@@ -99,6 +99,24 @@ pub fn read_or_make(path: &Path, contents: impl FnOnce() -> Vec<u8>) -> io::Resu
     fs::read(path)
 }
 
+/// The text of a setting that is a secret: of the file that `file:PATH` names, without line breaks at its end, or `text`
+/// itself.
+///
+/// # Errors
+/// The path, and why the file cannot be read; an empty one counts as missing.
+pub fn secret_text(text: String) -> Result<String, String> {
+    let Some(path) = text.strip_prefix("file:") else { return Ok(text) };
+    let failed =
+        |problem: &dyn std::fmt::Display| format!("the secret's file `{path}` cannot be read: {problem}");
+    let bytes = read_private(Path::new(path)).map_err(|error| failed(&error))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed(&"it is not text"))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    match text.is_empty() || text.chars().any(char::is_control) {
+        true => Err(failed(&"it must hold one line")),
+        false => Ok(text.to_owned()),
+    }
+}
+
 /// Creates a file with these bytes, durable when this returns. Its name may be lost in a power cut until
 /// [`sync_directory`].
 ///

@@ -32,7 +32,7 @@
 //! | 422    | TOO_MANY_SPEAKERS       | the organisation has enrolled as many as it may |
 //! | 422    | TOO_MANY_KEYS           | the organisation has as many keys as it may |
 //! | 426    | UPGRADE_REQUIRED        | GET where a WebSocket is due; with `Upgrade` |
-//! | 429    | TOO_MANY_REQUESTS       | the organisation holds its share of the server, with `Retry-After` |
+//! | 429    | TOO_MANY_REQUESTS       | the organisation holds its share of the server, or the key is at a limit of its own; with `Retry-After` |
 //! | 431    | HEADERS_TOO_LARGE       | |
 //! | 500    | INTERNAL_ERROR          | a fault of the server; the log knows more |
 //! | 500    | AUDIO_LOST              | to receivers of callbacks only: the job's audio was lost or altered on the server |
@@ -334,6 +334,7 @@ impl From<keys::Error> for Failure {
             keys::Error::NoScope => invalid_member("scopes", &message),
             keys::Error::Expired | keys::Error::Endless => invalid_member("expiration_date", &message),
             keys::Error::Name => invalid_member("name", &message),
+            keys::Error::Limit | keys::Error::Shared { .. } => invalid_member("limits", &message),
             keys::Error::Escalation => Self::new(
                 StatusCode::FORBIDDEN,
                 "INSUFFICIENT_PERMISSIONS",
@@ -435,9 +436,11 @@ impl From<audio::Error> for Failure {
 impl From<engine::Error> for Failure {
     fn from(error: engine::Error) -> Self {
         match error {
-            engine::Error::Overloaded { retry_after } => Self::busy(retry_after).because(error),
+            engine::Error::Overloaded { retry_after } => {
+                Self::busy(retry_after).because(error).or_elsewhere()
+            }
             engine::Error::OverShare { retry_after } => Self::too_many(retry_after).because(error),
-            engine::Error::Unwell => Self::busy(UNWELL_RETRY).because(error),
+            engine::Error::Unwell => Self::busy(UNWELL_RETRY).because(error).or_elsewhere(),
             engine::Error::ShuttingDown => Self::busy(STOPPING_RETRY).because(error),
             engine::Error::DeadlineExceeded => Self::new(
                 StatusCode::GATEWAY_TIMEOUT,

@@ -19,7 +19,7 @@ use super::readiness::State;
 use super::services::Services;
 use crate::engine::{Condition, Engine};
 use crate::http::{Failure, Later, Request, Response, Router, json, text};
-use crate::telemetry::metrics;
+use crate::telemetry::{hosted, metrics};
 
 const NOT_READY_RETRY: Duration = Duration::from_secs(5);
 
@@ -51,11 +51,25 @@ pub fn starting(later: Later) -> Router {
             },
         ))
     };
+    let engine = async |_: Request| {
+        let engine_connection_status = "Disconnected";
+        Ok(json(
+            StatusCode::OK,
+            &EngineStatus {
+                engine_connection_status,
+                active_batch_requests: 0,
+                active_stream_requests: 0,
+                max_batch_requests: 0,
+                estimated_stream_capacity: 0,
+            },
+        ))
+    };
     let loading = async |_: Request| Err(loading());
     Router::new()
         .route(Method::GET, "/livez", livez)
         .route(Method::GET, "/health", health)
         .route(Method::GET, "/v1/status", status)
+        .route(Method::GET, "/v1/status/engine", engine)
         .until(later, loading)
         .with_failures(openai::error::form)
 }
@@ -135,6 +149,36 @@ pub(super) async fn status(services: Arc<Services>, _: Request) -> Result<Respon
     Ok(json(StatusCode::OK, &Status { system_health, active_batch_requests, active_stream_requests, models }))
 }
 
+/// The requests with files, and the live streams, that the server would hold at its present speed.
+fn capacity(services: &Services) -> (usize, usize) {
+    let default = services.models.default();
+    (default.transcriber().engine().requests_max(), default.live().capacity())
+}
+
+/// In the form that readiness probes of the wire format's own servers look for, its first member first.
+#[derive(Serialize)]
+struct EngineStatus {
+    engine_connection_status: &'static str,
+    active_batch_requests: usize,
+    active_stream_requests: usize,
+    /// Extensions: the requests with files, and the live streams, that the server would hold at its present speed.
+    max_batch_requests: usize,
+    estimated_stream_capacity: usize,
+}
+
+/// Whether there is an engine that works and takes requests; 200 in any case, as probes read the body.
+pub(super) async fn engine_status(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
+    let (max_batch_requests, estimated_stream_capacity) = capacity(&services);
+    let status = EngineStatus {
+        engine_connection_status: if is_ready(&services) { "Connected" } else { "Disconnected" },
+        active_batch_requests: services.activity.count(),
+        active_stream_requests: services.models.default().live().streams(),
+        max_batch_requests,
+        estimated_stream_capacity,
+    };
+    Ok(json(StatusCode::OK, &status))
+}
+
 /// Metrics, for an operator's key.
 pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     if !services.authenticator.holder(&request.headers).await?.is_operator {
@@ -150,6 +194,10 @@ pub(super) async fn metrics(services: Arc<Services>, request: Request) -> Result
 /// Metrics, without a key.
 pub(super) async fn open_metrics(services: Arc<Services>, _: Request) -> Result<Response, Failure> {
     Engine::set_gauges(&services.models.engines());
+    services.usage.set_gauges();
+    let (files, streams) = capacity(&services);
+    hosted::ACTIVE_MAX.with(&[]).set((files + streams) as f64);
+    hosted::STREAM_CAPACITY.with(&[]).set(streams as f64);
     let exposition = metrics::render().ok_or_else(|| Failure::internal("metrics were not started"))?;
     Ok(text(metrics::CONTENT_TYPE, exposition))
 }

@@ -26,8 +26,10 @@ use super::{Parameters, error, raw, wire};
 use crate::audio::{Bare, RawFormat};
 use crate::clock::rfc3339;
 use crate::engine::TenantId;
-use crate::http::{Buffered, Caller, Failure, Request, Response, json};
+use crate::http::{Buffered, Caller, Failure, Request, Response, json, limited};
 use crate::jobs::{Again, Fault, Input, JobId, Order, Setback, Task, Work};
+use crate::keys::public_id;
+use crate::telemetry::traces;
 use crate::{audio, fetch as fetching, jobs, usage};
 
 /// The pause before a job runs again that the server had no capacity for.
@@ -59,7 +61,10 @@ pub(super) async fn accept(
         Some(name) if services.models.is_absent() && services.models.serves(name) => name,
         _ => &understood.model.model().name,
     };
-    let query = kept_query(&asked, told, model);
+    let mut query = kept_query(&asked, told, model);
+    if !caller.limits.are_none() {
+        query += &format!("&{ACCEPTED_ACCOUNT}={}", public_id::of_key(&caller.account));
+    }
     let (source, body) = match source::read(
         request.version,
         &request.headers,
@@ -104,12 +109,14 @@ pub(super) async fn accept(
 
 /// The name of a job's model, in its kept query.
 const ACCEPTED_MODEL: &str = "accepted_model";
+/// The account that a job's audio is charged to, in its kept query, if its key has limits.
+const ACCEPTED_ACCOUNT: &str = "accepted_account";
 
 /// The query without the callback, which is kept separately, as it may hold a password; with the format of raw
 /// audio, if a header named it; and with the model that the job was accepted for.
 fn kept_query(query: &str, told: Option<RawFormat>, model: &str) -> String {
     let is_kept = |name: &str| match name {
-        "callback" | "callback_method" | ACCEPTED_MODEL | ACCEPTED_VOICE => false,
+        "callback" | "callback_method" | ACCEPTED_MODEL | ACCEPTED_ACCOUNT | ACCEPTED_VOICE => false,
         "sample_rate" | "channels" => told.is_none(),
         _ => true,
     };
@@ -123,6 +130,12 @@ fn kept_query(query: &str, told: Option<RawFormat>, model: &str) -> String {
     }
     query.append_pair(ACCEPTED_MODEL, model);
     query.finish()
+}
+
+/// The account that the audio of a job with this kept query is charged to.
+fn account_of_job(query: &str) -> Option<Uuid> {
+    let account = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == ACCEPTED_ACCOUNT);
+    account.and_then(|(_, account)| Uuid::parse_str(&account).ok())
 }
 
 /// The status of a job, for the organisation that owns it; for others it does not exist.
@@ -218,7 +231,19 @@ impl Work for JobWork {
                 None => self.transcribe(task, input).await,
             }
         };
-        usage::within(self.0.usage.ticket_of_job(task.id.0), work).boxed()
+        let ticket = self.0.usage.ticket_of_job(task.id.0);
+        if let Some(account) = account_of_job(&task.query) {
+            ticket.pays_from(limited::account(self.0.authenticator.keys(), account));
+        }
+        let traced = async {
+            let trace = traces::work(task.id.0, traces::Kind::Consumer);
+            let done = traces::within(trace.as_ref(), work).await;
+            if let Some(trace) = trace {
+                trace.end("job".to_owned(), Vec::new(), done.is_err());
+            }
+            done
+        };
+        usage::within(Some(ticket), traced).boxed()
     }
 
     fn media_type(&self, task: &Task) -> Option<String> {

@@ -5,7 +5,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue, USER_AGENT};
@@ -13,6 +13,7 @@ use hyper::{HeaderMap, StatusCode};
 use tokio::time::timeout;
 
 use super::decode::{Fetched, Origin};
+use super::forward::Onward;
 use super::parameters::Parameters;
 use super::services::Services;
 use super::source::{self, Source};
@@ -45,11 +46,34 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     }
     services.refuse_without_model()?;
     let tenant = TenantId(caller.tenant);
-    let mut permit = understood.model.transcriber().engine().enter(tenant, asker(&caller, &request))?;
+    // A request that has gone on to this server goes no further.
+    let forward = services.forward.as_ref().filter(|forward| forward.may_send(&request.headers));
+    let onward = || Onward { uri: request.uri.clone(), headers: request.headers.clone(), deadline };
+    let permit = understood.model.transcriber().engine().enter(tenant, asker(&caller, &request));
+    let mut permit = match (permit.map_err(Failure::from), forward) {
+        (Ok(permit), _) => permit,
+        (Err(failure), Some(forward)) if failure.may_go_elsewhere() => {
+            return forward.unread(onward(), request.body, failure).await;
+        }
+        (Err(failure), _) => return Err(failure),
+    };
     let _active = services.activity.begin();
-    let audio = while_expected(&mut permit, read(&services, request, tenant, deadline)).await?;
+    let onward = forward.filter(|_| !source::is_json(&request.headers)).map(|forward| (forward, onward()));
+    let mut audio = while_expected(&mut permit, read(&services, request, tenant, deadline)).await?;
+    // Kept, with its room, until it is clear that there is room for the audio itself.
+    let kept = onward.map(|onward| {
+        let held = Arc::new(Mutex::new(std::mem::replace(&mut audio.held, Box::new(()))));
+        audio.held = Box::new(held.clone());
+        (onward, audio.bytes.clone(), held)
+    });
     let urgency = Urgency { tenant, deadline: Some(deadline), origin: Origin::Request(permit) };
-    let answer = transcribe(&services, &understood, urgency, audio).await?;
+    let answer = match (transcribe(&services, &understood, urgency, audio).await, kept) {
+        (Ok(answer), _) => answer,
+        (Err(failure), Some(((forward, onward), bytes, _held))) if failure.may_go_elsewhere() => {
+            return forward.read(onward, bytes, failure).await;
+        }
+        (Err(failure), _) => return Err(failure),
+    };
     let mut response = json(StatusCode::OK, &answer);
     let model = understood.model.model();
     let out = response.headers_mut();
@@ -142,11 +166,14 @@ pub(super) fn is_sdk(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{Identity, Scopes, Secret};
+    use crate::keys::{Identity, Limits, Scopes, Secret};
 
     fn caller(scheme: Scheme) -> Caller {
+        let key = Secret::generate().id().clone();
         let identity = Identity {
-            key: Secret::generate().id().clone(),
+            limits: Limits::NONE,
+            account: key.clone(),
+            key,
             tenant: 1,
             is_operator: false,
             scopes: Scopes::of_a_client(),

@@ -19,6 +19,7 @@ pub mod answer;
 mod decode;
 mod endpoint;
 mod error;
+pub mod forward;
 mod grant;
 mod health;
 mod jobs;
@@ -104,6 +105,7 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/openapi.json", move |_| ready(Ok(json(StatusCode::OK, &description))))
         .route(Method::GET, "/asyncapi.json", move |_| ready(Ok(json(StatusCode::OK, &sockets))))
         .route_to_the_end(Method::GET, "/v1/status", endpoint(&services, health::status))
+        .route_to_the_end(Method::GET, "/v1/status/engine", endpoint(&services, health::engine_status))
         .route_to_the_end(Method::GET, "/health", endpoint(&services, health::health))
         .route_to_the_end(Method::GET, "/livez", endpoint(&services, health::livez))
         .route_to_the_end(Method::GET, "/readyz", endpoint(&services, health::readyz))

@@ -44,6 +44,10 @@ pub(super) fn build(others: Map<String, Value>) -> Value {
         ("/livez", "Whether the process lives."),
         ("/readyz", "Whether the server accepts work."),
         ("/v1/status", "How much work there is, and which models are served and loaded."),
+        (
+            "/v1/status/engine",
+            "Whether there is an engine that takes requests, and how many it would hold at its present speed.",
+        ),
         ("/openapi.json", "This document."),
         ("/asyncapi.json", "The WebSockets, in AsyncAPI 3.0."),
     ] {

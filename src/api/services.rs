@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::error;
+use super::forward::{self, Forward};
 use super::openai::names;
 use super::readiness::{Activity, Readiness, State};
 use crate::asyncapi::Socket;
@@ -33,6 +34,8 @@ pub struct Config {
     pub downloads: usize,
     /// Names of models in requests of OpenAI's clients.
     pub openai: names::Config,
+    /// Other servers, for requests without room here.
+    pub forward: forward::Config,
 }
 
 impl Default for Config {
@@ -42,6 +45,7 @@ impl Default for Config {
             decoders: 2 * std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             downloads: 8,
             openai: names::Config::default(),
+            forward: forward::Config::default(),
         }
     }
 }
@@ -63,6 +67,7 @@ pub struct Services {
     pub(super) activity: Activity,
     pub(super) usage: Log,
     pub(super) model_names: names::Config,
+    pub(super) forward: Option<Forward>,
     /// When the model was loaded.
     pub(super) started: SystemTime,
     /// For `/openapi.json`.
@@ -115,6 +120,7 @@ impl Services {
             activity: Activity::default(),
             usage: parts.usage,
             model_names: config.openai.clone(),
+            forward: Forward::new(&config.forward),
             started: SystemTime::now(),
             other_paths: parts.other_paths,
             other_sockets: parts.other_sockets,

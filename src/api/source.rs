@@ -69,7 +69,7 @@ fn is_form(headers: &HeaderMap, body: &[u8]) -> bool {
 }
 
 /// Exactly `application/json`, with or without parameters.
-fn is_json(headers: &HeaderMap) -> bool {
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let Some(Ok(media_type)) = headers.get(CONTENT_TYPE).map(|value| value.to_str()) else { return false };
     let essence = media_type.split_once(';').map_or(media_type, |(essence, _)| essence);
     essence.trim().eq_ignore_ascii_case("application/json")

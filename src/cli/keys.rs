@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use super::output::{note, print, state_dir};
-use crate::clock::is_writable;
+use crate::clock::{is_writable, rfc3339_seconds};
 use crate::config::Config;
-use crate::keys::{KeyId, NewKey, Scopes, Store};
+use crate::keys::{Actor, KeyId, LIMIT_MAX, Limits, NewKey, Scopes, Store};
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -34,9 +34,25 @@ pub enum Command {
         /// The organisation of other keys, as `list` shows it. Default: a new one.
         #[arg(long, value_name = "ID")]
         organisation: Option<u64>,
+        #[command(flatten)]
+        limits: Given,
     },
     /// List keys; the keys themselves are not stored.
     List,
+    /// Bound what the holder of a key may use. Limits that are not named are taken away; with none, the key has none. They
+    /// are those of all keys that were made with it.
+    Limit {
+        /// As `list` shows it.
+        id: String,
+        #[command(flatten)]
+        limits: Given,
+    },
+    /// Show who made, limited and revoked which key, and when; oldest first.
+    Audit {
+        /// The newest so many changes.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        last: u32,
+    },
     /// Refuse a key from now on.
     Revoke {
         /// As `list` shows it.
@@ -44,18 +60,66 @@ pub enum Command {
     },
 }
 
+/// Limits of a key.
+#[derive(Args)]
+pub struct Given {
+    /// Requests that do work in any 60 seconds; further ones get 429.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=LIMIT_MAX))]
+    requests_per_minute: Option<u64>,
+    /// Requests, streams and conversations at once.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=LIMIT_MAX))]
+    concurrent: Option<u64>,
+    /// Seconds of audio from midnight to midnight (UTC). What begins within it is finished.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=LIMIT_MAX))]
+    audio_seconds_per_day: Option<u64>,
+    /// Seconds of audio in a month of the calendar (UTC).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=LIMIT_MAX))]
+    audio_seconds_per_month: Option<u64>,
+}
+
+impl From<Given> for Limits {
+    fn from(given: Given) -> Self {
+        Self {
+            requests_per_minute: given.requests_per_minute,
+            concurrent: given.concurrent,
+            audio_seconds_per_day: given.audio_seconds_per_day,
+            audio_seconds_per_month: given.audio_seconds_per_month,
+        }
+    }
+}
+
+/// Limits in a line; `none` without any.
+fn shown(limits: &Limits) -> String {
+    let named = limits.named().into_iter().filter_map(|(name, limit)| Some(format!("{name}={}", limit?)));
+    let shown: Vec<String> = named.collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(",") }
+}
+
+/// # Errors
+/// There is no such key.
+fn known<T>(id: &str, key: Option<T>) -> anyhow::Result<T> {
+    key.ok_or_else(|| anyhow::anyhow!("there is no key {id:?}; see `verbatim keys list`"))
+}
+
 pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
     let store = Store::open(&config.state_dir)?;
     match command {
-        Command::Create { label, operator, admin, scopes, expires, organisation } => {
+        Command::Create { label, operator, admin, scopes, expires, organisation, limits } => {
             let scopes = match scopes.as_slice() {
                 _ if operator || admin => Scopes::of_an_owner(),
                 [] => Scopes::of_a_client(),
                 scopes => Scopes::parse(scopes.iter().map(String::as_str))?,
             };
-            let (is_operator, is_admin, tenant) = (operator, admin, organisation);
-            let new =
-                NewKey { scopes, expires, is_operator, is_admin, tenant, ..NewKey::of_a_client(&label) };
+            let (is_operator, is_admin, tenant, limits) = (operator, admin, organisation, limits.into());
+            let new = NewKey {
+                scopes,
+                expires,
+                is_operator,
+                is_admin,
+                tenant,
+                limits,
+                ..NewKey::of_a_client(&label)
+            };
             let (key, secret) = store.insert(new)?;
             let id = key.id.as_str();
             // If the key could not be printed, its owner can never use it: revoke it.
@@ -66,8 +130,8 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::List => {
             let mut lines = format!(
-                "{:<16} {:<12} {:<8} {:<8} {:<20} {:<12} {:<36} LABEL\n",
-                "ID", "CREATED", "STATE", "ROLE", "ORGANISATION", "EXPIRES", "SCOPES"
+                "{:<16} {:<12} {:<8} {:<8} {:<20} {:<12} {:<36} {:<24} LABEL\n",
+                "ID", "CREATED", "STATE", "ROLE", "ORGANISATION", "EXPIRES", "SCOPES", "LIMITS"
             );
             let now = SystemTime::now();
             for key in store.list()? {
@@ -81,16 +145,37 @@ pub fn run(config: &Config, command: Command) -> anyhow::Result<ExitCode> {
                 let expires = key.expires.map_or("never".to_owned(), date);
                 let scopes = key.scopes.words().collect::<Vec<_>>().join(",");
                 lines += &format!(
-                    "{id:<16} {created:<12} {state:<8} {role:<8} {:<20} {expires:<12} {scopes:<36} {}\n",
-                    key.tenant, key.label
+                    "{id:<16} {created:<12} {state:<8} {role:<8} {:<20} {expires:<12} {scopes:<36} {:<24} {}\n",
+                    key.tenant,
+                    shown(&key.limits),
+                    key.label
                 );
             }
             print(&lines)?;
         }
         Command::Revoke { id } => {
-            let known = KeyId::parse(&id).map(|id| store.revoke(&id)).transpose()?.flatten();
-            let Some(key) = known else { anyhow::bail!("there is no key {id:?}; see `verbatim keys list`") };
+            let key = known(&id, KeyId::parse(&id).map(|id| store.revoke(&id)).transpose()?.flatten())?;
             note(&format!("Key {} for {:?} is revoked.", key.id.as_str(), key.label));
+        }
+        Command::Limit { id, limits } => {
+            let limit = |id| store.limit(&Actor::Machine, &id, limits.into());
+            let key = known(&id, KeyId::parse(&id).map(limit).transpose()?.flatten())?;
+            let (id, limits) = (key.id.as_str(), shown(&key.limits));
+            note(&format!("Key {id} for {:?} has these limits: {limits}.", key.label));
+        }
+        Command::Audit { last } => {
+            let mut lines = format!(
+                "{:<20} {:<20} {:<8} {:<16} {:<20} KEY AFTER IT\n",
+                "TIME", "BY", "CHANGE", "ID", "ORGANISATION"
+            );
+            for entry in store.audit(last)? {
+                let (at, id) = (rfc3339_seconds(entry.at), entry.key.as_str());
+                lines += &format!(
+                    "{at:<20} {:<20} {:<8} {id:<16} {:<20} {}\n",
+                    entry.actor, entry.change, entry.tenant, entry.about
+                );
+            }
+            print(&lines)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -19,6 +19,7 @@ mod reference;
 mod serve;
 mod signals;
 mod stream;
+mod top;
 mod transcribe;
 mod voices;
 
@@ -109,7 +110,9 @@ enum Command {
     /// Stream a file, standard input or the microphone to a running server, and show what it hears.
     #[command(after_help = EXIT_CODES)]
     Stream(stream::Arguments),
-    /// Create, list and revoke API keys.
+    /// Watch a running server: what is in hand, queues, slots, speed, answers, memory, GPUs.
+    Top(top::Arguments),
+    /// Create, limit, list and revoke API keys, and show who changed them.
     #[command(subcommand)]
     Keys(keys::Command),
     /// Enrol, list and delete voices, by which speakers get their names (`identify_speakers`).
@@ -215,6 +218,10 @@ fn run(line: CommandLine) -> Result<ExitCode, Failure> {
             // A thread that reads standard input may wait for ever for more of it.
             runtime.shutdown_background();
             Ok(streamed?)
+        }
+        Command::Top(arguments) => {
+            log(&quiet(&config, &line.settings))?;
+            Ok(runtime()?.block_on(signals::interruptible(top::run(&config, arguments)))??)
         }
         Command::Keys(command) => Ok(keys::run(&config, command)?),
         Command::Voices(command) => {

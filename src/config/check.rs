@@ -94,6 +94,14 @@ fn together(config: &Config, figment: &Figment) -> Result<(), Error> {
         let allowed = format!("at least `http.body_bytes_max`, {least}: no larger body could ever be taken");
         return Err(Error::value(figment, "http.buffered_bytes_max", allowed));
     }
+    let forward = &config.api.forward;
+    let own = [
+        ("api.forward.certificate_file", forward.certificate_file.is_some()),
+        ("api.forward.key_file", forward.key_file.is_some()),
+    ];
+    if let [(needed_by, true), (name, false)] | [(name, false), (needed_by, true)] = own {
+        return Err(Error::missing(figment, name, needed_by, "a certificate is shown with its key"));
+    }
     let vad = &config.transcribe.vad;
     if vad.neg_threshold.is_some_and(|end| end > vad.threshold) {
         let allowed = format!("at most `transcribe.vad.threshold`, {}", vad.threshold);

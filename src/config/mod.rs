@@ -4,6 +4,7 @@
 //! values, `check.rs` compares, and `error.rs` says which setting has which value from which source, and what is allowed. Everything is
 //! checked before anything runs.
 //!
+//! [admission and load]: crate::engine
 //! [further models]: crate::models
 //! [callbacks]: crate::jobs
 //! [cluster]: crate::cluster
@@ -61,6 +62,7 @@ pub struct Config {
     pub log: telemetry::Config,
     pub metrics: telemetry::metrics::Config,
     pub console: console::Config,
+    pub traces: telemetry::traces::Config,
 }
 
 impl Default for Config {
@@ -93,6 +95,7 @@ impl Default for Config {
             log: telemetry::Config::default(),
             metrics: telemetry::metrics::Config::default(),
             console: console::Config::default(),
+            traces: telemetry::traces::Config::default(),
         }
     }
 }

@@ -15,8 +15,9 @@ const PREFIX: &str = "VERBATIM_";
 const NO_SETTINGS: [&str; 2] = ["VERBATIM_CACHE", "VERBATIM_CLIPS"];
 /// Variables with other names that are settings too: fixed names of this program, and names that other programs use for
 /// the same thing. The setting's own variable takes precedence.
-const ALIASES: [(&str, &str); 15] = [
+const ALIASES: [(&str, &str); 16] = [
     ("VERBATIM_FETCH_ALLOW", "fetch.allow"),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.endpoint"),
     ("HF_ENDPOINT", "models.hub.address"),
     ("PIP_INDEX_URL", "models.hub.package_index"),
     ("INTERACTIVE_VOICE_VERIFY_HOOK_URL", "sts.verification.hook_url"),
@@ -31,6 +32,19 @@ const ALIASES: [(&str, &str); 15] = [
     ("DEMO_WEBSITE_URL", "demo.website_url"),
     ("DEMO_VOICE_VERIFY_ALLOWED_CATEGORIES", "demo.voice_verify_allowed_categories"),
     ("DEMO_VOICE_VERIFY_REQUIRE_PATIENT_ID", "demo.voice_verify_require_patient_id"),
+];
+
+/// Settings that are secrets: the variable of each may have `_FILE` behind its name, and then names a file that holds it.
+const SECRETS: [&str; 9] = [
+    "demo.api_key",
+    "demo.sts_api_key",
+    "demo.twilio_auth_token",
+    "jobs.secret",
+    "sts.chat.api_key",
+    "sts.livekit.api_secret",
+    "sts.speech.api_key",
+    "sts.twilio.auth_token",
+    "sts.verification.hook_api_key",
 ];
 
 /// Everything that values are read from.
@@ -129,10 +143,14 @@ impl Variable {
     /// `None` if the variable is no setting.
     fn read(name: String, text: &str, defaults: &Figment) -> Option<Self> {
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
+        if let Some(setting) = alias.is_none().then(|| secret_of_file(&name)).flatten() {
+            let value = Value::from(format!("file:{text}"));
+            return (!text.is_empty()).then_some(Self { name, setting, value, is_alias: true });
+        }
         let setting = match alias {
             Some((_, setting)) => (*setting).to_owned(),
             None if NO_SETTINGS.contains(&name.as_str()) || is_service_link(&name) => return None,
-            None => name.strip_prefix(PREFIX)?.to_ascii_lowercase().replace("__", "."),
+            None => setting_of(&name)?,
         };
         let default = defaults.find_value(&setting);
         let is_list = matches!(default, Ok(Value::Array(..)));
@@ -153,6 +171,19 @@ impl Variable {
         };
         Some(Self { name, setting, value, is_alias: alias.is_some() })
     }
+}
+
+/// The secret whose file a variable names.
+fn secret_of_file(name: &str) -> Option<String> {
+    let name = name.strip_suffix("_FILE")?;
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, setting)| (*setting).to_owned());
+    let setting = alias.or_else(|| setting_of(name))?;
+    SECRETS.contains(&setting.as_str()).then_some(setting)
+}
+
+/// The setting that a variable names by the prefix.
+fn setting_of(name: &str) -> Option<String> {
+    Some(name.strip_prefix(PREFIX)?.to_ascii_lowercase().replace("__", "."))
 }
 
 /// Whether Kubernetes sets `name` for a service called `verbatim` or `verbatim-…`: `VERBATIM_SERVICE_HOST`,

@@ -112,6 +112,30 @@ fn a_key_is_asked_for_by_default_and_the_way_of_before_is_named() {
 }
 
 #[test]
+fn a_secret_may_lie_in_a_file() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("token");
+    std::fs::write(&path, "sesame\n").expect("writable");
+    let (path, named) = (path.display().to_string(), format!("file:{}", path.display()));
+    let token = |variables: &[(&str, &str)]| {
+        let config = sources(variables).read().expect("valid");
+        config.sts.twilio.auth_token.expect("a token").expose().to_owned()
+    };
+    assert_eq!(token(&[("VERBATIM_STS__TWILIO__AUTH_TOKEN_FILE", &path)]), "sesame");
+    assert_eq!(token(&[("VERBATIM_STS__TWILIO__AUTH_TOKEN", &named)]), "sesame");
+    // The variable itself wins.
+    let both = [
+        ("VERBATIM_STS__TWILIO__AUTH_TOKEN_FILE", path.as_str()),
+        ("VERBATIM_STS__TWILIO__AUTH_TOKEN", "open"),
+    ];
+    assert_eq!(token(&both), "open");
+    let error = sources(&[("DEMO_API_KEY_FILE", "/nowhere/at/all")]).read().expect_err("no file").to_string();
+    assert!(error.contains("/nowhere/at/all") && error.contains("demo.api_key"), "{error}");
+    std::fs::write(dir.path().join("token"), "\n").expect("writable");
+    assert!(sources(&[("DEMO_API_KEY_FILE", &path)]).read().is_err(), "an empty file");
+}
+
+#[test]
 fn settings_that_need_others_say_which() {
     let error = |variables: &[(&str, &str)]| sources(variables).read().expect_err("incomplete").to_string();
     for (set, missing) in [
@@ -123,6 +147,7 @@ fn settings_that_need_others_say_which() {
         ),
         (&[("LIVEKIT_URL", "wss://media.example"), ("LIVEKIT_API_KEY", "APIabc")], "sts.livekit.api_secret"),
         (&[("VERBATIM_HTTP__TLS__CERTIFICATE", "c.pem")], "http.tls.key"),
+        (&[("VERBATIM_API__FORWARD__KEY_FILE", "k.pem")], "api.forward.certificate_file"),
     ] {
         let error = error(set);
         assert!(error.contains(missing) && error.contains(set[0].0), "{error}");

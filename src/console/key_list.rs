@@ -14,7 +14,7 @@ use super::guard::Admin;
 use super::services::Services;
 use crate::clock::rfc3339;
 use crate::http::{Failure, Request, Response, json};
-use crate::keys::{Key, KeyId, NewKey, SCOPES, Scopes, public_id};
+use crate::keys::{Actor, Key, KeyId, Limits, NewKey, SCOPES, Scopes, public_id};
 
 /// A century.
 const SECONDS_MAX: u64 = 3_155_760_000;
@@ -53,6 +53,7 @@ struct Listed<'a> {
     revoked: Option<String>,
     /// The time of the last logged request.
     last_used: Option<String>,
+    limits: Limits,
     /// The key of this session.
     is_own: bool,
 }
@@ -83,6 +84,8 @@ struct Asked {
     /// Reads the metrics of all organisations.
     #[serde(default)]
     operator: bool,
+    #[serde(default)]
+    limits: Limits,
 }
 
 impl<'a> Listed<'a> {
@@ -104,6 +107,7 @@ impl<'a> Listed<'a> {
             expires: key.expires.map(rfc3339),
             revoked: key.revoked.map(rfc3339),
             last_used: used.map(rfc3339),
+            limits: key.limits,
             is_own: key.id == admin.session.key,
         }
     }
@@ -142,7 +146,8 @@ pub async fn list(services: Arc<Services>, admin: Admin, _: Request) -> Result<R
 pub async fn create(services: Arc<Services>, admin: Admin, request: Request) -> Result<Response, Failure> {
     let asked: Option<Asked> = read(&request.headers, request.body).await?;
     let new = understood(asked.ok_or_else(|| wrong("The body has no `label`."))?)?;
-    let made = services.parts.verifier.with_store(move |store| store.insert(new)).await;
+    let by = Actor::Console(admin.session.key.clone());
+    let made = services.parts.verifier.with_store(move |store| store.insert_by(&by, new)).await;
     let (key, secret) = made.map_err(|error| match error.is_usage() {
         true => wrong(&format!("{error}.")),
         false => error.into(),
@@ -169,16 +174,43 @@ fn understood(asked: Asked) -> Result<NewKey, Failure> {
         (false, false) => scopes,
     };
     let is_operator = asked.operator;
-    Ok(NewKey { tenant: tenant.transpose()?, is_operator, scopes, expires, tags: asked.tags, ..new })
+    Ok(NewKey {
+        tenant: tenant.transpose()?,
+        is_operator,
+        scopes,
+        expires,
+        tags: asked.tags,
+        limits: asked.limits,
+        ..new
+    })
 }
 
 pub async fn revoke(services: Arc<Services>, admin: Admin, request: Request) -> Result<Response, Failure> {
     let id = request.captures.first().and_then(|(_, id)| KeyId::parse(id));
     let nothing = || Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such key.");
     let id = id.ok_or_else(nothing)?;
-    let key = services.parts.verifier.with_store(move |store| store.revoke(&id)).await?;
+    let by = Actor::Console(admin.session.key.clone());
+    let key = services.parts.verifier.with_store(move |store| store.revoke_by(&by, &id)).await?;
     let key = key.ok_or_else(nothing)?;
     tracing::info!(key = %key.id, by = %admin.session.key, "a key was revoked in the console");
+    Ok(json(StatusCode::OK, &Listed::new(&key, SystemTime::now(), None, &admin)))
+}
+
+/// `PUT /console/api/keys/{id}/limits`: the limits of a key, in the place of all that it had.
+pub async fn limit(services: Arc<Services>, admin: Admin, request: Request) -> Result<Response, Failure> {
+    let id = request.captures.first().and_then(|(_, id)| KeyId::parse(id));
+    let nothing = || Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "There is no such key.");
+    let id = id.ok_or_else(nothing)?;
+    let limits: Option<Limits> = read(&request.headers, request.body).await?;
+    let limits = limits.ok_or_else(|| wrong("The body has no limits."))?;
+    let by = Actor::Console(admin.session.key.clone());
+    let limited = services.parts.verifier.with_store(move |store| store.limit(&by, &id, limits)).await;
+    let key = limited.map_err(|error| match error.is_usage() {
+        true => wrong(&format!("{error}.")),
+        false => error.into(),
+    })?;
+    let key = key.ok_or_else(nothing)?;
+    tracing::info!(key = %key.id, by = %admin.session.key, "a key was limited in the console");
     Ok(json(StatusCode::OK, &Listed::new(&key, SystemTime::now(), None, &admin)))
 }
 

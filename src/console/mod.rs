@@ -72,6 +72,7 @@ impl Console {
             .route(Method::GET, "/console/api/keys", signed_in(services, key_list::list))
             .route(Method::POST, "/console/api/keys", signed_in(services, key_list::create))
             .route(Method::DELETE, "/console/api/keys/{id}", signed_in(services, key_list::revoke))
+            .route(Method::PUT, "/console/api/keys/{id}/limits", signed_in(services, key_list::limit))
             .route(Method::GET, "/console/api/jobs", signed_in(services, jobs::list))
             .route(Method::GET, "/console/api/jobs/{id}", signed_in(services, jobs::one))
             .route(Method::GET, "/console/api/jobs/{id}/result", signed_in(services, jobs::result))

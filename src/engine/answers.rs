@@ -31,6 +31,7 @@ impl Answers {
             queued: occupant.started_at.saturating_duration_since(occupant.entry.queued_at),
             encoded: encoded_at.saturating_duration_since(occupant.started_at),
             decoded: now.saturating_duration_since(encoded_at),
+            busy: occupant.busy,
         };
         let window = &occupant.entry.window;
         let consumed_samples = hypothesis.consumed_in(window.pcm.len());

@@ -212,6 +212,20 @@ impl Load {
         }
     }
 
+    /// Seconds of a device that a window of so many seconds takes.
+    pub fn window_cost(&self, seconds: f64) -> f64 {
+        self.state().costs.of(&Work::window(self.model, seconds))
+    }
+
+    /// Requests that bring the usual work and fit within the bounds, if one tenant sends them all.
+    pub fn requests_max(&self) -> usize {
+        let state = self.state();
+        let one = state.time(state.usual[self.model.index()]);
+        let fit = self.holdings.bound(&state, self.model) / one.max(1e-6);
+        // Saturates: before the speed is known, the bound is infinite.
+        (fit as usize).clamp(1, self.max_requests)
+    }
+
     /// Records that a worker was busy with the model for `seconds`.
     pub fn busy(&self, seconds: f64) {
         let mut state = self.state();

@@ -33,7 +33,7 @@ mod window;
 mod worker;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender};
 
@@ -61,6 +61,7 @@ use watch::Watch;
 
 use crate::share::Tenants;
 use crate::telemetry::metrics::REFUSED;
+use crate::telemetry::traces;
 
 /// Handle on a running engine. When the last one is dropped, the engine finishes what it holds and
 /// its threads end.
@@ -251,6 +252,22 @@ impl Engine {
         self.shared.load.snapshot()
     }
 
+    /// Devices on which it works at present.
+    pub fn devices(&self) -> usize {
+        let works = |worker: &&Arc<WorkerHandle>| worker.board.condition() == Condition::Working;
+        self.shared.workers.iter().filter(works).count()
+    }
+
+    /// Seconds of a device that a window of so many seconds takes, as measured; an assumption before that.
+    pub fn window_cost(&self, seconds: f64) -> f64 {
+        self.shared.load.window_cost(seconds)
+    }
+
+    /// Requests with audio of the usual length that it would hold at its present speed.
+    pub fn requests_max(&self) -> usize {
+        self.shared.load.requests_max()
+    }
+
     /// Windows, tokens, steps and rounds since the start.
     pub fn counts(&self) -> Counts {
         let counts = self.shared.workers.iter().map(|worker| worker.board.counts());
@@ -286,7 +303,14 @@ impl Engine {
         }
         let worker =
             self.shared.workers.iter().min_by_key(|worker| worker.burden()).ok_or(Error::ShuttingDown)?;
-        worker.recognize(window).await
+        let (is_live, begun) = (window.class == Class::Live, SystemTime::now());
+        let recognition = worker.recognize(window).await?;
+        // A stream has too many windows.
+        if !is_live {
+            let Timings { queued, encoded, decoded, .. } = recognition.timings;
+            traces::stages(begun, &[("queue", queued), ("encode", encoded), ("decode", decoded)]);
+        }
+        Ok(recognition)
     }
 }
 

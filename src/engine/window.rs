@@ -155,6 +155,8 @@ pub struct Timings {
     pub queued: Duration,
     pub encoded: Duration,
     pub decoded: Duration,
+    /// The device's time: the window's part of each call that it was in.
+    pub busy: Duration,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::failure::Failure;
+use super::limited;
 use super::websocket::offered_protocols;
 use crate::keys::{Identity, Permission, Verifier, public_id};
 use crate::usage;
@@ -102,11 +103,36 @@ impl Authenticator {
     /// The caller that sent a request with these headers, and may use the server.
     ///
     /// # Errors
-    /// As [`Self::holder`]; 403 without the scope `usage:write`.
+    /// As [`Self::holder`]; 403 without the scope `usage:write`; 429 beyond a limit of the key, if the request does work.
     pub async fn caller(&self, headers: &HeaderMap) -> Result<Caller, Failure> {
         let caller = self.holder(headers).await?;
         caller.require(Permission::UsageWrite)?;
+        self.count(&caller)?;
         Ok(caller)
+    }
+
+    /// Counts a request that does work on the account of its key, once, until the request ends.
+    ///
+    /// # Errors
+    /// 429 beyond a limit of the key.
+    fn count(&self, caller: &Caller) -> Result<(), Failure> {
+        let Some(ticket) = usage::current().filter(|ticket| !ticket.has_account()) else { return Ok(()) };
+        match self.verifier.begin(&caller.identity, true) {
+            Ok(None) => {}
+            Ok(Some(permit)) => ticket.pays_from(limited::of_permit(permit)),
+            Err(exceeded) => return Err(limited::refusal(&exceeded)),
+        }
+        Ok(())
+    }
+
+    /// Counts the start of a conversation, which takes place after its request, on the account of its key. The audio is
+    /// charged to the same account later.
+    ///
+    /// # Errors
+    /// As [`Self::caller`]; 429 beyond a limit of the key.
+    pub async fn count_start(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        let caller = self.caller(headers).await?;
+        self.verifier.begin(&caller.identity, false).map(drop).map_err(|exceeded| limited::refusal(&exceeded))
     }
 
     /// The caller that sent a request with these headers, by a key of this scope: tokens manage nothing.
@@ -149,6 +175,7 @@ impl Authenticator {
             _ => self.holder(headers).await?,
         };
         caller.require(Permission::UsageWrite)?;
+        self.count(&caller)?;
         // Clients fail if the server agrees to none of the subprotocols offered. The key is never sent back.
         let agreed = offered.and_then(|(_, name, _)| HeaderValue::from_str(name).ok());
         Ok((caller, agreed))

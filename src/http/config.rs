@@ -61,6 +61,9 @@ pub struct TlsConfig {
     /// The server's certificate, followed by its chain.
     pub certificate: PathBuf,
     pub key: PathBuf,
+    /// Certificates of authorities: clients must show one that such an authority signed. For servers that only other
+    /// servers and balancers reach. Default: clients need none.
+    pub client_ca: Option<PathBuf>,
 }
 
 impl Default for Config {

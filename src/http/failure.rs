@@ -22,6 +22,7 @@ pub struct Failure {
     cause: Option<String>,
     /// In place of [`ErrorBody`].
     body: Option<Box<Value>>,
+    may_go_elsewhere: bool,
 }
 
 /// The body of a failure, in the form that the SDKs of the wire format read.
@@ -47,6 +48,7 @@ impl Failure {
             headers: Vec::new(),
             cause: None,
             body: None,
+            may_go_elsewhere: false,
         }
     }
 
@@ -124,6 +126,31 @@ impl Failure {
         self
     }
 
+    /// Another server may have the room that is lacking here.
+    #[must_use]
+    pub fn or_elsewhere(mut self) -> Self {
+        self.may_go_elsewhere = true;
+        self
+    }
+
+    /// Whether another server may serve the request; see [`Self::or_elsewhere`].
+    pub fn may_go_elsewhere(&self) -> bool {
+        self.may_go_elsewhere
+    }
+
+    /// With a `Retry-After` of at most so long; one that is shorter stays.
+    #[must_use]
+    pub fn retry_within(mut self, after: Duration) -> Self {
+        let at_most = whole_seconds(after);
+        let seconds = |value: &HeaderValue| value.to_str().ok()?.parse::<u64>().ok();
+        for (name, value) in &mut self.headers {
+            if *name == RETRY_AFTER && seconds(&at_most) < seconds(value) {
+                *value = at_most.clone();
+            }
+        }
+        self
+    }
+
     /// Answers with `body`, for clients that read another form of errors than the wire format's.
     #[must_use]
     pub fn with_body(mut self, body: Value) -> Self {
@@ -168,6 +195,6 @@ impl Failure {
     }
 }
 
-fn whole_seconds(after: Duration) -> HeaderValue {
+pub(super) fn whole_seconds(after: Duration) -> HeaderValue {
     HeaderValue::from((after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1))
 }

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
-use hyper::StatusCode;
 use hyper::body::Frame;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use serde::Serialize;
 
 /// The body of an answer, whole or streamed.
@@ -52,6 +52,19 @@ pub fn streamed(content_type: &'static str, pieces: impl Stream<Item = Bytes> + 
     let frames = pieces.map(|piece| Ok(Frame::data(piece)));
     let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Another server's answer, whose body comes piece by piece; an error breaks it off.
+pub fn relayed(
+    status: StatusCode,
+    headers: HeaderMap,
+    pieces: impl Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+) -> Response {
+    let frames = pieces.map(|piece| piece.map(Frame::data));
+    let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
     response
 }
 

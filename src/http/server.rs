@@ -11,11 +11,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::Connections;
 use super::connection_limit::{ConnectionLimit, ConnectionPermit};
 use super::service::Service;
-use super::{Config, Error, Router, Shutdown, tls};
+use super::tls::Tls;
+use super::{Config, Error, Router, Shutdown};
 use crate::patience::within;
 use crate::share::Tenants;
 
@@ -53,7 +55,10 @@ pub async fn run(
     tenants: Tenants,
     stop: Shutdown,
 ) -> Result<(), Error> {
-    let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
+    let tls = config.tls.as_ref().map(Tls::open).transpose()?;
+    // Ends with this function.
+    let _keeper =
+        tls.clone().map(|tls| AbortOnDropHandle::new(tokio::spawn(async move { tls.keep_up().await })));
     let shared = Arc::new(Connections::new(Service::new(router, config, tenants)?, config));
     let limit = ConnectionLimit::new(config.connections_max, config.connections_per_address_max);
     let mut connections = JoinSet::new();
@@ -72,7 +77,8 @@ pub async fn run(
         let Some((stream, peer, room)) = accepted else { continue };
         // This address is at its limit: dropping the stream closes it.
         let Some(permit) = limit.enter(room, peer.ip()) else { continue };
-        connections.spawn(serve(shared.clone(), tls.clone(), stream, peer, permit, stop.closing().clone()));
+        let tls = tls.as_ref().map(Tls::acceptor);
+        connections.spawn(serve(shared.clone(), tls, stream, peer, permit, stop.closing().clone()));
     }
     drop(listener);
     let finish = async {

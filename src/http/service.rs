@@ -33,9 +33,10 @@ use super::refusals::Course;
 use super::request::{Request, Upgrades};
 use super::response::{ReplyBody, Response};
 use super::router::{Found, Router};
-use super::{authority, linger};
+use super::{authority, limited, linger};
 use crate::share::Tenants;
 use crate::telemetry::metrics::HTTP_REQUEST;
+use crate::telemetry::traces::{self, Attribute};
 use crate::usage;
 
 /// The request's id in an answer, under the wire format's name and under the usual one.
@@ -43,6 +44,9 @@ const DG_REQUEST_ID: HeaderName = HeaderName::from_static("dg-request-id");
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 const PROJECTS: &str = "/v1/projects";
 const CONSOLE: &str = "/console";
@@ -119,8 +123,10 @@ impl Service {
         let (body, unread) = Body::new(incoming, self.limits.clone());
         let form = self.router.failure_form(parts.uri.path(), &parts.headers);
 
+        let trace = traces::request(id, parts.headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()));
         let mut route = String::from("none");
-        let mut response = match self.dispatch(id, parts, body, (peer, upgrades), &mut route).await {
+        let dispatched = self.dispatch(id, parts, body, (peer, upgrades), &mut route);
+        let mut response = match traces::within(trace.as_ref(), dispatched).await {
             Ok(response) => response,
             Err(failure) => {
                 report(&failure);
@@ -157,6 +163,11 @@ impl Service {
         }
 
         observe(Some(&method), &route, response.status(), begun.elapsed());
+        if let Some(trace) = trace {
+            let status = response.status();
+            let attributes = attributes(id, &method, &route, status);
+            trace.end(format!("{method} {route}"), attributes, status.is_server_error());
+        }
         response
     }
 
@@ -231,7 +242,8 @@ impl Service {
             return Err(Failure::foreign_origin());
         }
         let is_foreign = page != Page::Own;
-        let ticket = self.router.log().ticket(id, route, parts.uri.query());
+        let is_stream = parts.method == Method::GET;
+        let ticket = self.router.log().ticket(id, route, parts.uri.query(), is_stream);
         let Parts { method, uri, version, headers, extensions, .. } = parts;
         let request = Request {
             id,
@@ -250,8 +262,18 @@ impl Service {
         // request is owned by threads or stores of its own.
         let served = AssertUnwindSafe(async move { handler(request).await }).catch_unwind();
         let served = usage::within(ticket.clone(), served).await;
-        let served = served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")));
+        let mut served = served.unwrap_or_else(|_| Err(Failure::internal("the handler panicked")));
         if let Some(ticket) = ticket {
+            let figures = limited::headers(ticket.figures());
+            served = match served {
+                Ok(mut response) => {
+                    response.headers_mut().extend(figures);
+                    Ok(response)
+                }
+                Err(failure) => {
+                    Err(figures.fold(failure, |failure, (name, value)| failure.header(name, value)))
+                }
+            };
             let status = served.as_ref().map_or_else(Failure::status, |response| response.status());
             ticket.answered(status.as_u16());
         }
@@ -285,7 +307,9 @@ fn headers_too_large() -> Failure {
 
 /// Adds the headers that every answer carries.
 fn sign(headers: &mut HeaderMap, id: Uuid) {
-    if let Ok(id) = HeaderValue::try_from(id.to_string()) {
+    // An answer of another server has an id already, which its body names.
+    let is_relayed = headers.contains_key(DG_REQUEST_ID);
+    if let (false, Ok(id)) = (is_relayed, HeaderValue::try_from(id.to_string())) {
         headers.insert(DG_REQUEST_ID, id.clone());
         headers.insert(X_REQUEST_ID, id);
     }
@@ -316,6 +340,16 @@ fn observe(method: Option<&Method>, route: &str, status: StatusCode, elapsed: Du
         Label::new("status", status.as_str().to_owned()),
     ];
     HTTP_REQUEST.with_owned(labels).record(seconds);
+}
+
+/// Those of a request's span, by OpenTelemetry's conventions for HTTP.
+fn attributes(id: Uuid, method: &Method, route: &str, status: StatusCode) -> Vec<(&'static str, Attribute)> {
+    vec![
+        ("http.request.method", Attribute::Text(method.to_string())),
+        ("http.route", Attribute::Text(route.to_owned())),
+        ("http.response.status_code", Attribute::Whole(status.as_u16().into())),
+        ("verbatim.request_id", Attribute::Text(id.to_string())),
+    ]
 }
 
 /// The method and route that label an answer. A client can invent methods, and can make any route refuse it

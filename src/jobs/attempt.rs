@@ -11,6 +11,7 @@ use super::signature::SigningSecret;
 use super::store::{Delivery, Next};
 use crate::fetch::Message;
 use crate::telemetry::metrics;
+use crate::telemetry::traces::{self, Attribute, Kind};
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -19,6 +20,8 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Part of the wire format: the id of the API key, which is no secret.
 const DG_TOKEN: HeaderName = HeaderName::from_static("dg-token");
+/// W3C Trace Context: that of the job's trace.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The number of this attempt, from 1.
 const ATTEMPT: HeaderName = HeaderName::from_static("verbatim-attempt");
 
@@ -26,7 +29,11 @@ const ATTEMPT: HeaderName = HeaderName::from_static("verbatim-attempt");
 pub async fn attempt(shared: &Shared, delivery: Delivery) -> Next {
     let (tried, finished) = (delivery.tried, delivery.finished);
     let began = shared.world.now();
-    let message = message(&shared.secret, delivery, began);
+    let trace = traces::work(delivery.id.0, Kind::Client);
+    let number = i64::from(delivery.attempts) + 1;
+    let mut message = message(&shared.secret, delivery, began);
+    let traceparent = trace.as_ref().and_then(|trace| HeaderValue::from_str(&trace.traceparent()).ok());
+    message.headers.extend(traceparent.map(|value| (TRACEPARENT, value)));
     let timeout = std::time::Duration::from_millis(shared.config.delivery_timeout_ms);
     let result = shared.world.send(message, timeout).await;
     let verdict = judge(&result, tried, &shared.config.retry_delays_seconds, shared.world.chance());
@@ -36,6 +43,13 @@ pub async fn attempt(shared: &Shared, delivery: Delivery) -> Next {
         Verdict::Dead { .. } => "dead",
     };
     metrics::JOBS_ATTEMPTS.with(&[("outcome", outcome)]).increment(1);
+    if let Some(trace) = trace {
+        let attributes = vec![
+            ("verbatim.attempt", Attribute::Whole(number)),
+            ("verbatim.outcome", Attribute::Text(outcome.to_owned())),
+        ];
+        trace.end("delivery".to_owned(), attributes, outcome != "delivered");
+    }
     let now = shared.world.now();
     match verdict {
         Verdict::Delivered => {

@@ -28,6 +28,8 @@ const FILE: &str = "jobs.secret";
 pub enum SecretError {
     #[error("a signing secret is whsec_ and 24 to 64 bytes in Base64")]
     Malformed,
+    #[error("{0}")]
+    Unread(String),
     #[error("cannot use `{path}` for the secret that results are signed with")]
     File { path: PathBuf, source: std::io::Error },
     #[error("`{path}` holds no signing secret; restore it, or receivers will recognise no result")]
@@ -97,8 +99,9 @@ impl FromStr for SigningSecret {
 impl TryFrom<String> for SigningSecret {
     type Error = SecretError;
 
+    /// `file:PATH` names a file that holds them.
     fn try_from(text: String) -> Result<Self, SecretError> {
-        text.parse()
+        state::secret_text(text).map_err(SecretError::Unread)?.parse()
     }
 }
 

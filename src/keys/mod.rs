@@ -8,12 +8,17 @@
 //! A key belongs to an organisation, allows the scopes that `scope.rs` names, and may expire. Its holder can make
 //! tokens (`token.rs`), which allow the use of the server for a short time, and end with their key.
 //!
+//! A key may have limits (`limits.rs`), whose use `ledger.rs` counts. Each change of a key is recorded (`audit.rs`).
+//!
 //! [`Store`] is the file, as the command line uses it. A running server asks [`Verifier`], which answers from
 //! memory and notices changes by other processes within [`REFRESH_INTERVAL`].
 //!
 //! Nodes of a cluster keep a copy of all keys each: [`Replica`] has the changes that others do not know yet, and merges
 //! theirs.
 
+mod audit;
+mod ledger;
+mod limits;
 mod organisation;
 pub mod public_id;
 mod replica;
@@ -24,6 +29,9 @@ mod store;
 mod token;
 mod verifier;
 
+pub use audit::{Actor, Change, Entry};
+pub use ledger::{Exceeded, Ledger, Limit, Permit, Standing};
+pub use limits::{LIMIT_MAX, Limits};
 pub use organisation::{KEYS_MAX, NAME_CHARACTERS_MAX};
 pub use replica::Replica;
 pub use scope::{Permission, Scopes, UnknownScope, WORDS as SCOPES};
@@ -57,6 +65,10 @@ pub enum Error {
     Expired,
     #[error("a key must expire before the year 10000, or never")]
     Endless,
+    #[error("a limit is a whole number up to {LIMIT_MAX}")]
+    Limit,
+    #[error("the key counts on the account of key {account}, with which it was made; limit that one")]
+    Shared { account: KeyId },
     #[error("no key belongs to this organisation")]
     Organisation,
     #[error("an organisation may have {KEYS_MAX} keys")]

@@ -2,9 +2,10 @@
 
 use std::time::SystemTime;
 
-use rusqlite::{OptionalExtension as _, Transaction, TransactionBehavior, params};
+use rusqlite::{OptionalExtension as _, params};
 
 use super::Error;
+use super::audit::{self, Actor, Change};
 use super::scope::Permission;
 use super::secret::{KeyId, Secret};
 use super::store::{KEY, Key, NewKey, Store, is_printable, read_key};
@@ -29,7 +30,8 @@ impl Store {
         Ok(keys)
     }
 
-    /// A key that `maker` makes for its own organisation.
+    /// A key that `maker` makes for its own organisation. If the maker has limits, the key has the same and counts on its
+    /// account.
     ///
     /// # Errors
     /// As [`Store::insert`]; [`Error::TooMany`]; [`Error::Escalation`] if the key could do more than its maker, or
@@ -46,19 +48,25 @@ impl Store {
         if self.of_organisation(maker.tenant)?.len() >= KEYS_MAX {
             return Err(Error::TooMany);
         }
-        self.insert(NewKey { tenant: Some(maker.tenant), is_operator: false, is_admin: false, ..new })
+        // More keys are no more requests.
+        let (limits, account) = match maker.limits.are_none() {
+            true => (new.limits, None),
+            false => (maker.limits, Some(maker.account.clone())),
+        };
+        let (tenant, is_operator, is_admin) = (Some(maker.tenant), false, false);
+        let new = NewKey { tenant, is_operator, is_admin, limits, account, ..new };
+        self.insert_by(&Actor::Key(maker.id.clone()), new)
     }
 
-    /// Revokes a key of `tenant`.
+    /// Revokes a key of `tenant`, in the name of the key `by`.
     ///
     /// # Returns
     /// `None` if the organisation has no such key.
     ///
     /// # Errors
     /// [`Error::LastManager`] if no other key could make keys; [`Error::Database`].
-    pub fn revoke_of(&self, tenant: u64, id: &KeyId) -> Result<Option<()>, Error> {
-        // The immediate lock makes concurrent revocations see each other.
-        let change = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
+    pub fn revoke_of(&self, tenant: u64, id: &KeyId, by: &KeyId) -> Result<Option<()>, Error> {
+        let change = self.change()?;
         let (now, keys) = (SystemTime::now(), self.of_organisation(tenant)?);
         let manages = |key: &&Key| key.is_active(now) && key.scopes.allow(Permission::KeysWrite);
         let Some(doomed) = keys.iter().find(|key| key.id == *id) else { return Ok(None) };
@@ -69,6 +77,7 @@ impl Store {
             "UPDATE keys SET revoked_unix_ms = ?2 WHERE id = ?1",
             params![id.as_str(), unix_ms(now)],
         )?;
+        audit::record(&change, &Actor::Key(by.clone()), Change::Revoked, doomed.named(), &doomed.about())?;
         change.execute(
             "DELETE FROM keys WHERE id IN (
                  SELECT id FROM keys WHERE tenant = ?1 AND revoked_unix_ms IS NOT NULL
@@ -156,12 +165,12 @@ mod tests {
         let (first, _) = store.insert(with("member")).unwrap();
         let (client, _) = store.insert_for(&first, with("usage:write")).unwrap();
         let (other, _) = store.create("other organisation").unwrap();
-        assert!(matches!(store.revoke_of(first.tenant, &first.id), Err(Error::LastManager)));
-        assert!(store.revoke_of(first.tenant, &other.id).unwrap().is_none());
-        assert!(store.revoke_of(first.tenant, &client.id).unwrap().is_some());
-        assert!(store.revoke_of(first.tenant, &client.id).unwrap().is_none());
+        assert!(matches!(store.revoke_of(first.tenant, &first.id, &first.id), Err(Error::LastManager)));
+        assert!(store.revoke_of(first.tenant, &other.id, &first.id).unwrap().is_none());
+        assert!(store.revoke_of(first.tenant, &client.id, &first.id).unwrap().is_some());
+        assert!(store.revoke_of(first.tenant, &client.id, &first.id).unwrap().is_none());
         let (second, _) = store.insert_for(&first, with("keys:write")).unwrap();
-        assert!(store.revoke_of(first.tenant, &first.id).unwrap().is_some());
+        assert!(store.revoke_of(first.tenant, &first.id, &first.id).unwrap().is_some());
         assert_eq!(store.of_organisation(first.tenant).unwrap(), [second]);
         assert_eq!(store.list().unwrap().len(), 4);
     }

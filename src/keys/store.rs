@@ -8,14 +8,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior, params};
 use sha2::Sha256;
 
 use super::Error;
+use super::audit::{self, Actor, Change, Entry};
+use super::ledger::Ledger;
+use super::limits::{self, Limits};
 use super::scope::Scopes;
 use super::secret::{KeyId, Secret};
 use super::token::{SIGNING_KEY_BYTES, Signer};
-use crate::clock::{from_unix_ms, is_writable, unix_ms};
+use crate::clock::{from_unix_ms, is_writable, rfc3339_seconds, unix_ms};
 use crate::state;
 
 pub const LABEL_CHARACTERS_MAX: usize = 100;
@@ -49,6 +52,9 @@ pub struct Key {
     /// From then on it is refused.
     pub expires: Option<SystemTime>,
     pub revoked: Option<SystemTime>,
+    pub limits: Limits,
+    /// The key on whose account its limits are counted: itself, or the limited key that it was made with.
+    pub account: KeyId,
 }
 
 impl Key {
@@ -59,6 +65,26 @@ impl Key {
             (false, true) => "operator",
             (false, false) => "caller",
         }
+    }
+
+    /// Its id and organisation, for the record of changes.
+    pub(super) fn named(&self) -> (&KeyId, u64) {
+        (&self.id, self.tenant)
+    }
+
+    /// Label, role, scopes, expiry and limits, for the record of changes.
+    pub(super) fn about(&self) -> String {
+        let scopes: Vec<&str> = self.scopes.words().collect();
+        let mut about = format!("{:?} {} scopes={}", self.label, self.role(), scopes.join(","));
+        if let Some(expires) = self.expires {
+            about += &format!(" expires={}", rfc3339_seconds(expires));
+        }
+        for (name, limit) in self.limits.named() {
+            if let Some(limit) = limit {
+                about += &format!(" {name}={limit}");
+            }
+        }
+        about
     }
 
     /// Whether it is neither revoked nor expired.
@@ -82,6 +108,10 @@ pub struct NewKey {
     pub expires: Option<SystemTime>,
     /// At most [`TAGS_MAX`], each of 1 to [`TAG_CHARACTERS_MAX`] printable characters.
     pub tags: Vec<String>,
+    /// Each at most [`limits::LIMIT_MAX`].
+    pub limits: Limits,
+    /// The key on whose account its limits are counted; `None` for itself.
+    pub account: Option<KeyId>,
 }
 
 impl NewKey {
@@ -95,6 +125,8 @@ impl NewKey {
             scopes: Scopes::of_a_client(),
             expires: None,
             tags: Vec::new(),
+            limits: Limits::NONE,
+            account: None,
         }
     }
 
@@ -114,6 +146,9 @@ impl NewKey {
         if self.expires.is_some_and(|expires| !is_writable(expires)) {
             return Err(Error::Endless);
         }
+        if !self.limits.are_allowed() {
+            return Err(Error::Limit);
+        }
         Ok(())
     }
 }
@@ -130,6 +165,9 @@ pub(super) struct Record {
     pub is_admin: bool,
     pub scopes: Scopes,
     pub expires: Option<SystemTime>,
+    pub limits: Limits,
+    /// `None` for itself.
+    pub account: Option<KeyId>,
 }
 
 pub struct Store {
@@ -157,6 +195,22 @@ impl Store {
         connection.pragma_update(None, "synchronous", "full")?;
         format::migrate(&connection)?;
         Ok(Self { connection, state_dir: state_dir.to_owned(), pepper, signer })
+    }
+
+    /// The changes to keys, the newest `most` of them, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::Database`].
+    pub fn audit(&self, most: u32) -> Result<Vec<Entry>, Error> {
+        audit::newest(&self.connection, most)
+    }
+
+    /// The accounts of limited keys, which lie beside the keys.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Database`].
+    pub(super) fn ledger(&self) -> Result<Ledger, Error> {
+        Ledger::open(&self.state_dir)
     }
 
     /// A second connection to the same keys.
@@ -195,8 +249,16 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Label`], [`Error::Tags`], [`Error::NoScope`], [`Error::Expired`], [`Error::Endless`],
-    /// [`Error::Organisation`], [`Error::Database`].
+    /// [`Error::Limit`], [`Error::Organisation`], [`Error::Database`].
     pub fn insert(&self, new: NewKey) -> Result<(Key, Secret), Error> {
+        self.insert_by(&Actor::Machine, new)
+    }
+
+    /// As [`Self::insert`], by someone else than a command on this machine.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    pub fn insert_by(&self, actor: &Actor, new: NewKey) -> Result<(Key, Secret), Error> {
         let now = SystemTime::now();
         let new = NewKey { label: new.label.trim().to_owned(), ..new };
         new.check(now)?;
@@ -208,9 +270,15 @@ impl Store {
         };
         let secret = Secret::generate();
         let (created, expires) = (unix_ms(now), new.expires.map(unix_ms));
-        self.connection.execute(
-            "INSERT INTO keys (id, label, tenant, tag, created_unix_ms, operator, scopes, expires_unix_ms, tags, admin)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        let [per_minute, concurrent, per_day, per_month] = new.limits.stored();
+        let change = self.change()?;
+        change.execute(
+            &format!(
+                "INSERT INTO keys (id, label, tenant, tag, created_unix_ms, operator, scopes, expires_unix_ms, tags,
+                     admin, {})
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                limits::COLUMNS
+            ),
             params![
                 secret.id().as_str(),
                 new.label,
@@ -223,6 +291,11 @@ impl Store {
                 // A list of texts always serializes.
                 serde_json::to_string(&new.tags).unwrap_or_default(),
                 new.is_admin,
+                per_minute,
+                concurrent,
+                per_day,
+                per_month,
+                new.account.as_ref().map(KeyId::as_str),
             ],
         )?;
         let key = Key {
@@ -236,7 +309,11 @@ impl Store {
             created: from_unix_ms(created),
             expires: expires.map(from_unix_ms),
             revoked: None,
+            limits: new.limits,
+            account: new.account.unwrap_or_else(|| secret.id().clone()),
         };
+        audit::record(&change, actor, Change::Created, key.named(), &key.about())?;
+        change.commit()?;
         Ok((key, secret))
     }
 
@@ -267,12 +344,65 @@ impl Store {
     /// # Errors
     /// [`Error::Database`].
     pub fn revoke(&self, id: &KeyId) -> Result<Option<Key>, Error> {
-        self.connection.execute(
+        self.revoke_by(&Actor::Machine, id)
+    }
+
+    /// As [`Self::revoke`], by someone else than a command on this machine.
+    ///
+    /// # Errors
+    /// As [`Self::revoke`].
+    pub fn revoke_by(&self, actor: &Actor, id: &KeyId) -> Result<Option<Key>, Error> {
+        let change = self.change()?;
+        let changed = change.execute(
             "UPDATE keys SET revoked_unix_ms = ?2 WHERE id = ?1 AND revoked_unix_ms IS NULL",
             params![id.as_str(), unix_ms(SystemTime::now())],
         )?;
+        let key = self.key(id)?;
+        if let (Some(key), 1..) = (&key, changed) {
+            audit::record(&change, actor, Change::Revoked, key.named(), &key.about())?;
+        }
+        change.commit()?;
+        Ok(key)
+    }
+
+    /// Gives a key these limits, in the place of all that it had, and so the keys on its account. Running servers keep them
+    /// within [`super::REFRESH_INTERVAL`].
+    ///
+    /// # Returns
+    /// The key, or `None` if no key has that id.
+    ///
+    /// # Errors
+    /// [`Error::Limit`]; [`Error::Shared`] if they are counted on another key's account; [`Error::Database`].
+    pub fn limit(&self, actor: &Actor, id: &KeyId, limits: Limits) -> Result<Option<Key>, Error> {
+        if !limits.are_allowed() {
+            return Err(Error::Limit);
+        }
+        let change = self.change()?;
+        let Some(key) = self.key(id)? else { return Ok(None) };
+        if key.account != *id {
+            return Err(Error::Shared { account: key.account });
+        }
+        let [per_minute, concurrent, per_day, per_month] = limits.stored();
+        change.execute(
+            "UPDATE keys SET requests_per_minute = ?2, concurrent = ?3, audio_seconds_per_day = ?4,
+                 audio_seconds_per_month = ?5 WHERE id = ?1 OR account = ?1",
+            params![id.as_str(), per_minute, concurrent, per_day, per_month],
+        )?;
+        let key = Key { limits, ..key };
+        audit::record(&change, actor, Change::Limited, key.named(), &key.about())?;
+        change.commit()?;
+        Ok(Some(key))
+    }
+
+    /// The key `id`, if there is one.
+    fn key(&self, id: &KeyId) -> Result<Option<Key>, Error> {
         let key = self.connection.query_row(&format!("{KEY} WHERE id = ?1"), [id.as_str()], read_key);
         Ok(key.optional()?)
+    }
+
+    /// Begins a change. The immediate lock makes concurrent ones see each other.
+    pub(super) fn change(&self) -> Result<Transaction<'_>, Error> {
+        Ok(Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?)
     }
 
     /// A number that changes when another connection, in any process, has changed the keys.
@@ -281,9 +411,11 @@ impl Store {
     }
 
     pub(super) fn active(&self) -> Result<HashMap<KeyId, Record>, Error> {
-        let mut statement = self.connection.prepare(
-            "SELECT id, tag, tenant, operator, scopes, expires_unix_ms, admin FROM keys WHERE revoked_unix_ms IS NULL",
-        )?;
+        let mut statement = self.connection.prepare(&format!(
+            "SELECT id, tag, tenant, operator, scopes, expires_unix_ms, admin, {} FROM keys
+             WHERE revoked_unix_ms IS NULL",
+            limits::COLUMNS
+        ))?;
         let records = statement
             .query_map([], |row| {
                 let is_operator = row.get(3)?;
@@ -294,6 +426,8 @@ impl Store {
                     is_admin: row.get(6)?,
                     scopes: scopes(row, 4, is_operator)?,
                     expires: row.get::<_, Option<i64>>(5)?.map(from_unix_ms),
+                    limits: Limits::read(row, 7)?,
+                    account: row.get::<_, Option<String>>(11)?.map(KeyId::from_stored),
                 };
                 Ok((KeyId::from_stored(row.get(0)?), record))
             })?
@@ -312,12 +446,15 @@ impl Store {
 
 /// Selects what [`read_key`] reads.
 pub(super) const KEY: &str = "SELECT id, label, tenant, created_unix_ms, revoked_unix_ms, operator, scopes,
-    expires_unix_ms, tags, admin FROM keys";
+    expires_unix_ms, tags, admin, requests_per_minute, concurrent, audio_seconds_per_day, audio_seconds_per_month,
+    account FROM keys";
 
 pub(super) fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
     let is_operator = row.get(5)?;
+    let id = KeyId::from_stored(row.get(0)?);
+    let account = row.get::<_, Option<String>>(14)?.map_or_else(|| id.clone(), KeyId::from_stored);
     Ok(Key {
-        id: KeyId::from_stored(row.get(0)?),
+        id,
         label: row.get(1)?,
         tenant: row.get::<_, i64>(2)?.cast_unsigned(),
         is_operator,
@@ -327,6 +464,8 @@ pub(super) fn read_key(row: &Row<'_>) -> rusqlite::Result<Key> {
         created: from_unix_ms(row.get(3)?),
         expires: row.get::<_, Option<i64>>(7)?.map(from_unix_ms),
         revoked: row.get::<_, Option<i64>>(4)?.map(from_unix_ms),
+        limits: Limits::read(row, 10)?,
+        account,
     })
 }
 

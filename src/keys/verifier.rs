@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 use subtle::ConstantTimeEq as _;
 use tokio::time::Instant;
 
+use super::ledger::{Exceeded, Ledger, Permit};
+use super::limits::Limits;
 use super::scope::Scopes;
 use super::secret::{self, KeyId};
 use super::store::{Pepper, Record, Store};
@@ -29,6 +31,9 @@ pub struct Identity {
     pub is_token: bool,
     /// When the key or the token expires.
     pub expires: Option<SystemTime>,
+    pub limits: Limits,
+    /// The key on whose account they are counted.
+    pub account: KeyId,
 }
 
 /// A token, and how long it is valid.
@@ -48,6 +53,7 @@ struct Shared {
     pepper: Pepper,
     signer: Signer,
     tenants: Tenants,
+    ledger: Ledger,
     /// Locked only on the blocking pool: SQLite reads the disk.
     store: Mutex<Store>,
     /// For changes: a connection does not notice its own. Those who wait for it take up no thread of the pool.
@@ -83,6 +89,7 @@ impl Verifier {
             pepper: store.pepper().clone(),
             signer: store.signer().clone(),
             tenants,
+            ledger: store.ledger()?,
             writer: Arc::new(tokio::sync::Mutex::new(store.reopen()?)),
             store: Mutex::new(store),
             snapshot: tokio::sync::Mutex::new(snapshot),
@@ -105,6 +112,21 @@ impl Verifier {
         self.shared.tenants.clone()
     }
 
+    /// What the holders of limited keys use.
+    pub fn ledger(&self) -> &Ledger {
+        &self.shared.ledger
+    }
+
+    /// Begins a request of `caller`; `None` if its key has no limits. `is_held`: it counts as one of the concurrent ones until
+    /// the permit is dropped.
+    ///
+    /// # Errors
+    /// [`Exceeded`].
+    pub fn begin(&self, caller: &Identity, is_held: bool) -> Result<Option<Permit>, Exceeded> {
+        let now = (std::time::Instant::now(), SystemTime::now());
+        self.shared.ledger.begin((&caller.key, &caller.account), caller.limits, is_held, now)
+    }
+
     /// The holder of `key`, which may be a token; `None` if it is not valid, for any reason.
     ///
     /// # Errors
@@ -119,21 +141,22 @@ impl Verifier {
         let Some(id) = secret::parse(key) else { return Ok(None) };
         let records = self.records().await?;
         // An unknown id takes the same steps as a known one with a wrong secret.
-        const NOBODY: Record = Record {
+        static NOBODY: Record = Record {
             tag: [0; 32],
             tenant: 0,
             is_operator: false,
             is_admin: false,
             scopes: Scopes::NONE,
             expires: None,
+            limits: Limits::NONE,
+            account: None,
         };
         let record = records.get(&id);
         let known = subtle::Choice::from(u8::from(record.is_some()));
         let expected = record.unwrap_or(&NOBODY);
         let same = self.shared.pepper.tag(key).ct_eq(&expected.tag);
-        let Record { tenant, is_operator, scopes, expires, .. } = *expected;
         let is_valid = bool::from(known & same) && is_live(expected, now);
-        let identity = Identity { key: id, tenant, is_operator, scopes, is_token: false, expires };
+        let identity = expected.holder(id);
         Ok(is_valid.then_some(identity))
     }
 
@@ -155,14 +178,7 @@ impl Verifier {
     pub async fn admin(&self, id: &KeyId) -> Result<Option<Identity>, Error> {
         let records = self.records().await?;
         let record = records.get(id).filter(|record| record.is_admin && is_live(record, SystemTime::now()));
-        Ok(record.map(|record| Identity {
-            key: id.clone(),
-            tenant: record.tenant,
-            is_operator: record.is_operator,
-            scopes: record.scopes,
-            is_token: false,
-            expires: record.expires,
-        }))
+        Ok(record.map(|record| record.holder(id.clone())))
     }
 
     /// A token for the holder of a key, valid for `ttl`, [`TTL_MAX`] or until the key expires, whichever is
@@ -209,13 +225,28 @@ fn identity_of(token: Token, records: &HashMap<KeyId, Record>, now: SystemTime) 
     let record = records.get(&token.key)?;
     let is_own = public_id::of_organisation(record.tenant) == token.organisation;
     (is_own && is_live(record, now)).then(|| Identity {
-        tenant: record.tenant,
         is_operator: false,
         scopes: record.scopes.and(token.scopes),
         is_token: true,
         expires: Some(token.expires),
-        key: token.key,
+        ..record.holder(token.key)
     })
+}
+
+impl Record {
+    /// The holder of this key, whose id is `key`.
+    fn holder(&self, key: KeyId) -> Identity {
+        Identity {
+            tenant: self.tenant,
+            is_operator: self.is_operator,
+            scopes: self.scopes,
+            is_token: false,
+            expires: self.expires,
+            limits: self.limits,
+            account: self.account.clone().unwrap_or_else(|| key.clone()),
+            key,
+        }
+    }
 }
 
 fn is_live(record: &Record, now: SystemTime) -> bool {
@@ -250,6 +281,8 @@ mod tests {
         let identity = verifier.verify(secret.expose()).await.unwrap();
         let scopes = Scopes::of_a_client();
         let expected = Identity {
+            limits: Limits::NONE,
+            account: key.id.clone(),
             key: key.id,
             tenant: key.tenant,
             is_operator: false,

@@ -78,6 +78,12 @@ impl Lag {
         self.state().by_tenant.get(&tenant).map_or(0.0, |mean| mean.at(now).total)
     }
 
+    /// That of the tenant that is latest.
+    pub fn worst(&self, now: Instant) -> f64 {
+        let state = self.state();
+        state.by_tenant.values().map(|mean| mean.at(now).total).fold(0.0, f64::max)
+    }
+
     /// The lag, in seconds, of a window of `tenant`, which has no stream yet, on an engine that works on `slots` windows
     /// at once.
     pub fn of_newcomer(&self, tenant: TenantId, slots: usize, now: Instant) -> f64 {

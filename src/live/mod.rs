@@ -21,6 +21,7 @@
 
 mod activity;
 mod agreement;
+mod capacity;
 mod channel;
 mod closing;
 mod config;
@@ -58,6 +59,7 @@ pub use shared::StreamPermit;
 pub use turns::{Kind as TurnKind, Thresholds, Trigger, TurnEvent, TurnProgress, TurnSession};
 pub use voice::{Heard, Voice};
 
+use capacity::{Capacity, Present};
 use lag::Lag;
 use shared::Shared;
 
@@ -66,6 +68,9 @@ use crate::share::{Refused, Stays, Tenants};
 use crate::speakers::Diarizer;
 use crate::turn::TurnModel;
 use crate::vad::Vad;
+
+/// The mean length of an open span in speech, about half that of a sentence.
+const USUAL_SPAN_SECONDS: f64 = 3.0;
 
 /// The refusal of a stream: the most are open, or the windows of another one would wait too long.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
@@ -90,6 +95,7 @@ impl Live {
             tenants,
             readers: Arc::new(Semaphore::new(config.readers.min(Semaphore::MAX_PERMITS))),
             lag: Lag::default(),
+            capacity: Arc::new(Capacity::default()),
             engine,
             vad,
             diarizer: None,
@@ -126,7 +132,8 @@ impl Live {
 
     /// The same for the engine of another model. Its streams count as those of this one.
     pub fn with_engine(&self, engine: Engine) -> Self {
-        let Shared { vad, diarizer, turn_model, config, streams, tenants, readers, .. } = &*self.shared;
+        let Shared { vad, diarizer, turn_model, config, streams, tenants, readers, capacity, .. } =
+            &*self.shared;
         let shared = Shared {
             engine,
             vad: vad.clone(),
@@ -137,6 +144,7 @@ impl Live {
             tenants: tenants.clone(),
             readers: readers.clone(),
             lag: Lag::default(),
+            capacity: capacity.clone(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -157,6 +165,21 @@ impl Live {
     /// The number of open streams.
     pub fn streams(&self) -> usize {
         usize::try_from(self.shared.streams.total()).unwrap_or(usize::MAX)
+    }
+
+    /// The number of streams that the engine can serve in time, as measured; 0 while it does not work.
+    pub fn capacity(&self) -> usize {
+        let Shared { config, lag, engine, capacity, .. } = &*self.shared;
+        // A stream in which there is speech hands in its open span at each hop.
+        let windows = 1000.0 / f64::from(config.hop_ms.max(1));
+        capacity.streams(&Present {
+            devices: engine.devices(),
+            expected: windows * engine.window_cost(USUAL_SPAN_SECONDS),
+            streams: self.streams(),
+            streams_max: config.max_streams,
+            lag: lag.worst(Instant::now()),
+            lag_max: config.max_lag_seconds,
+        })
     }
 
     /// A permit for one stream of `tenant`.

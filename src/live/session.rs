@@ -16,14 +16,18 @@ use super::labelling::{Labelling, Shortfall};
 use super::options::Options;
 use super::settings::Settings;
 use super::shared::{Shared, StreamPermit};
-use crate::audio::{PcmStream, Piece, StreamOptions};
+use crate::audio::{PcmStream, Piece, SAMPLE_RATE, StreamOptions};
 use crate::engine::{self, Class, LanguageChoice, Recognition, Term, Window};
+use crate::telemetry::hosted::STREAM_LATENCY;
 use crate::telemetry::metrics::VOICE_WITHOUT_WORDS;
 use crate::usage::{self, Work};
 use crate::voices::Naming;
 
 /// Further channels of a stream are ignored.
 const CHANNELS_MAX: usize = 8;
+
+/// Audio of an open stream counts as use after so much of it, so that quotas notice long streams while they run.
+const COUNT_EVERY_SECONDS: f64 = 10.0;
 
 type Answer = (Result<Recognition, engine::Error>, Duration);
 
@@ -58,6 +62,8 @@ pub struct Session {
     audio_has_ended: bool,
     /// The error that ended the audio, returned after all events before it.
     failure: Option<Error>,
+    /// Seconds of the audio that count as use of the request already.
+    counted: f64,
 }
 
 impl Drop for Session {
@@ -87,6 +93,7 @@ impl Session {
             finalize: Vec::new(),
             audio_has_ended: false,
             failure: None,
+            counted: 0.0,
         }
     }
 
@@ -222,6 +229,10 @@ impl Session {
                 windows[index] = None;
                 let timings = answer.as_ref().ok().map(|recognition| recognition.timings);
                 self.shared.lag.measured(self.options.tenant, took, timings, Instant::now());
+                if let Some(timings) = timings {
+                    self.shared.capacity.spent(timings.busy.as_secs_f64());
+                    STREAM_LATENCY.with(&[]).record(took);
+                }
                 let request = self.channels[index].recognised(answer?, took, &mut self.events);
                 if let Some(request) = request {
                     self.windows[index] = Some(self.recognise(request));
@@ -250,11 +261,14 @@ impl Session {
         self.labelled.pop_front()
     }
 
-    /// What was heard counts as use of the request that opened the stream. After closing that is nothing.
-    fn count(&self) {
+    /// What was heard since the last call counts as use of the request that opened the stream. After closing that is nothing.
+    fn count(&mut self) {
+        let duration = self.duration();
+        let audio_seconds = (duration - self.counted).max(0.0);
+        self.counted = self.counted.max(duration);
         let model = self.shared.engine.model();
         usage::worked(Work {
-            audio_seconds: self.duration(),
+            audio_seconds,
             channels: u32::try_from(self.channels()).unwrap_or(u32::MAX),
             model: Some(usage::Model { id: model.uuid, name: model.name.clone() }),
             ..Work::default()
@@ -291,11 +305,16 @@ impl Session {
                         self.labelling = pcm.iter().map(labelling).collect();
                     }
                 }
+                let samples = pcm.first().map_or(0, Vec::len);
+                self.shared.capacity.heard(samples as f64 / f64::from(SAMPLE_RATE));
                 for (channel, samples) in self.channels.iter_mut().zip(&pcm) {
                     channel.push(samples);
                 }
                 for (labelling, samples) in self.labelling.iter_mut().zip(&pcm) {
                     labelling.push(samples);
+                }
+                if self.duration() - self.counted >= COUNT_EVERY_SECONDS {
+                    self.count();
                 }
             }
             Piece::CaughtUp => self.apply_finalize(),

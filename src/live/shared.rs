@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
+use super::capacity::Capacity;
 use super::config::Config;
 use super::lag::Lag;
 use crate::engine::{AudioPermit, Engine};
@@ -26,6 +27,7 @@ pub(super) struct Shared {
     pub tenants: Tenants,
     pub readers: Arc<Semaphore>,
     pub lag: Lag,
+    pub capacity: Arc<Capacity>,
 }
 
 /// One stream's permit; dropping it makes room for the next.

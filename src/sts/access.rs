@@ -11,7 +11,8 @@ use hyper::header::{
 use uuid::Uuid;
 
 use super::config::Auth;
-use crate::http::{Authenticator, Failure, Request, authority};
+use crate::http::{Authenticator, Failure, Request, authority, limited};
+use crate::usage::Account;
 
 /// The tenant of callers without a key.
 const LOCAL: u64 = 0;
@@ -88,6 +89,23 @@ impl Access {
         }
         let caller = self.authenticator.caller(&request.headers).await?;
         Ok((caller.tenant, Some(caller.public_key())))
+    }
+
+    /// Counts the start of a session on the account of its key.
+    ///
+    /// # Errors
+    /// 429 beyond a limit of the key.
+    pub async fn count_start(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        match headers.contains_key(AUTHORIZATION) {
+            true => self.authenticator.count_start(headers).await,
+            // Whoever needs no key has no limits.
+            false => Ok(()),
+        }
+    }
+
+    /// The account that a stay in a session of the key with this public id is charged to, if that has limits.
+    pub fn account(&self, key: Uuid) -> Option<Box<dyn Account>> {
+        limited::account_of_key(self.authenticator.keys(), key)
     }
 
     /// Like [`Self::tenant`], for a WebSocket, with the subprotocol to agree to.

@@ -34,7 +34,10 @@ pub async fn interactive_agent(host: Arc<Host>, request: Request) -> Result<Resp
     let passed = Passed::of(&request);
     let (body, bytes) = read(&request.headers, request.body.charged_to(tenant)).await?;
     let reply = match Action::read(&body)? {
-        Action::Start(start) => begin(&host, tenant, Start { key, ..*start }, &base).await?,
+        Action::Start(start) => {
+            host.access.count_start(&request.headers).await?;
+            begin(&host, tenant, Start { key, ..*start }, &base).await?
+        }
         Action::Of { session_id, step } => match host.seek(&session_id, Some(tenant), &passed).await? {
             Found::Open(handle) => take(&host, &handle, step, &base).await?,
             Found::Ended if step == Step::Status => status_of_ended(&host, &session_id).await?,
@@ -51,6 +54,7 @@ pub async fn web_session(host: Arc<Host>, request: Request) -> Result<Response, 
     let base = host.room_base(&request.headers, &request.uri);
     let (body, _) = read(&request.headers, request.body.charged_to(tenant)).await?;
     let mut start = Start::read(Fields::of(&body)?)?;
+    host.access.count_start(&request.headers).await?;
     (start.channel, start.key) = (Channel::Web, key);
     Ok(answer(StatusCode::OK, &begin(&host, tenant, start, &base).await?))
 }

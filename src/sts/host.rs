@@ -182,13 +182,16 @@ impl Host {
             Kind::Phone => TELEPHONE,
         };
         let elsewhere = || {
-            let ticket = self.log.ticket(Uuid::new_v4(), path, None)?;
+            let ticket = self.log.ticket(Uuid::new_v4(), path, None, true)?;
             ticket.answered(StatusCode::SWITCHING_PROTOCOLS.as_u16());
             Some(ticket)
         };
         let ticket = usage::current().or_else(elsewhere)?;
         if let (false, Some(key)) = (is_owner, handle.read(|session| session.key)) {
             ticket.held_by(Holder { tenant: handle.tenant, key });
+            if let Some(account) = self.access.account(key) {
+                ticket.pays_from(account);
+            }
         }
         Some(ticket)
     }

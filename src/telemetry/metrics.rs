@@ -2,7 +2,7 @@
 //!
 //! Names and units follow the conventions of Prometheus (<https://prometheus.io/docs/practices/naming/>):
 //! base units, `_total` on counters. No label takes more than a few values, and clients choose none of them.
-//! Counters are whole numbers: those of seconds drop the fraction.
+//! Counters are whole numbers: those of seconds drop the fraction. `hosted.rs` has the same values under other names.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -11,7 +11,10 @@ use metrics::{Label, Unit};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use serde::{Deserialize, Serialize};
 
-use super::gpu;
+use super::instruments::{counter, gauge, seconds};
+use super::{gpu, hosted};
+
+pub use super::instruments::{Counter, Gauge, Histogram, Labels};
 
 /// Settings of the metrics. `/metrics` on the server's own port always serves them to an operator's key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -27,33 +30,6 @@ pub const SERIES_MAX: usize = 2000;
 
 /// The media type of [`render`]'s text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-pub type Labels<'a> = &'a [(&'static str, &'static str)];
-
-/// A counter. Handles made before [`start`] never count.
-pub struct Counter(About);
-/// A value that rises and falls. Handles made before [`start`] never count.
-pub struct Gauge(About);
-/// A distribution in buckets. Handles made before [`start`] never count.
-pub struct Histogram(About, &'static [f64]);
-
-struct About {
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-}
-
-const fn counter(name: &'static str, unit: Unit, help: &'static str) -> Counter {
-    Counter(About { name, unit, help })
-}
-
-const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Gauge {
-    Gauge(About { name, unit, help })
-}
-
-const fn seconds(name: &'static str, help: &'static str, buckets: &'static [f64]) -> Histogram {
-    Histogram(About { name, unit: Unit::Seconds, help }, buckets)
-}
 
 /// Seconds, from a step of a fast device to a file of hours.
 const BUCKETS: &[f64] =
@@ -209,6 +185,16 @@ pub const CLUSTER_CONNECTED: Gauge = gauge(
     Unit::Count,
     "1 while this node is connected to its cluster's broker.",
 );
+pub const SPANS_DROPPED: Counter = counter(
+    "verbatim_spans_dropped_total",
+    Unit::Count,
+    "Spans of traces that the collector did not take, or was too slow for.",
+);
+pub const FORWARDED: Counter = counter(
+    "verbatim_forwarded_total",
+    Unit::Count,
+    "Requests sent on to a peer for lack of room, by outcome: served, refused (it had none either), failed.",
+);
 pub const USAGE_DROPPED: Counter = counter(
     "verbatim_usage_dropped_total",
     Unit::Count,
@@ -246,7 +232,7 @@ pub const TTS_FIRST_AUDIO: Histogram = seconds(
     BUCKETS,
 );
 
-const COUNTERS: [&Counter; 22] = [
+const COUNTERS: [&Counter; 24] = [
     &WINDOWS,
     &TOKENS,
     &STEPS,
@@ -269,6 +255,8 @@ const COUNTERS: [&Counter; 22] = [
     &TTS_AUDIO,
     &TTS_REFUSED,
     &USAGE_DROPPED,
+    &FORWARDED,
+    &SPANS_DROPPED,
 ];
 const GAUGES: [&Gauge; 30] = [
     &MODEL_LOADED,
@@ -315,8 +303,16 @@ const HISTOGRAMS: [&Histogram; 10] = [
     &TTS_FIRST_AUDIO,
 ];
 
-fn labels(labels: Labels) -> Vec<Label> {
-    labels.iter().map(|&(name, value)| Label::from_static_parts(name, value)).collect()
+fn counters() -> impl Iterator<Item = &'static Counter> {
+    COUNTERS.into_iter().chain(hosted::COUNTERS)
+}
+
+fn gauges() -> impl Iterator<Item = &'static Gauge> {
+    GAUGES.into_iter().chain(hosted::GAUGES)
+}
+
+fn histograms() -> impl Iterator<Item = &'static Histogram> {
+    HISTOGRAMS.into_iter().chain(hosted::HISTOGRAMS)
 }
 
 /// The label of a served model. Operators choose the names, of which there are a few.
@@ -327,39 +323,6 @@ pub fn model(name: &str) -> Label {
 /// A label with one of a few values.
 pub fn label(name: &'static str, value: &'static str) -> Label {
     Label::from_static_parts(name, value)
-}
-
-impl Counter {
-    pub fn with(&self, with: Labels) -> metrics::Counter {
-        metrics::counter!(self.0.name, labels(with))
-    }
-
-    /// With labels that are made at run time.
-    pub fn with_owned(&self, with: Vec<Label>) -> metrics::Counter {
-        metrics::counter!(self.0.name, with)
-    }
-}
-
-impl Gauge {
-    pub fn with(&self, with: Labels) -> metrics::Gauge {
-        metrics::gauge!(self.0.name, labels(with))
-    }
-
-    /// With labels that are made at run time.
-    pub fn with_owned(&self, with: Vec<Label>) -> metrics::Gauge {
-        metrics::gauge!(self.0.name, with)
-    }
-}
-
-impl Histogram {
-    pub fn with(&self, with: Labels) -> metrics::Histogram {
-        metrics::histogram!(self.0.name, labels(with))
-    }
-
-    /// With labels that are made at run time.
-    pub fn with_owned(&self, with: Vec<Label>) -> metrics::Histogram {
-        metrics::histogram!(self.0.name, with)
-    }
 }
 
 static EXPOSITION: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
@@ -377,17 +340,17 @@ pub fn start() {
 
 fn install() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
-    for Histogram(about, buckets) in HISTOGRAMS {
+    for Histogram(about, buckets) in histograms() {
         builder = builder.set_buckets_for_metric(Matcher::Full(about.name.to_owned()), buckets)?;
     }
     let handle = builder.install_recorder()?;
-    for Counter(about) in COUNTERS {
+    for Counter(about) in counters() {
         metrics::describe_counter!(about.name, about.unit, about.help);
     }
-    for Gauge(about) in GAUGES {
+    for Gauge(about) in gauges() {
         metrics::describe_gauge!(about.name, about.unit, about.help);
     }
-    for Histogram(about, _) in HISTOGRAMS {
+    for Histogram(about, _) in histograms() {
         metrics::describe_histogram!(about.name, about.unit, about.help);
     }
     BUILD.with(&[("version", env!("CARGO_PKG_VERSION"))]).set(1.0);
@@ -449,11 +412,10 @@ mod tests {
     fn names_follow_the_conventions_and_are_all_described() {
         start();
         let mut names = HashSet::new();
-        for Counter(about) in COUNTERS {
+        for Counter(about) in counters() {
             assert!(about.name.ends_with("_total") && names.insert(about.name), "{}", about.name);
         }
-        for about in GAUGES.map(|gauge| &gauge.0).into_iter().chain(HISTOGRAMS.map(|histogram| &histogram.0))
-        {
+        for about in gauges().map(|gauge| &gauge.0).chain(histograms().map(|histogram| &histogram.0)) {
             assert!(!about.name.ends_with("_total") && names.insert(about.name), "{}", about.name);
         }
         TOKENS.with(&[]).increment(1);

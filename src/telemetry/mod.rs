@@ -1,10 +1,13 @@
-//! Logs; metrics, in `metrics.rs`; and the figures of GPUs. They never hold audio, transcripts, keys or phone numbers: a log names
+//! Logs; metrics, in `metrics.rs`; traces, in `traces.rs`; and the figures of GPUs. They never hold audio, transcripts, keys or phone numbers: a log names
 //! what happened, not what was said.
 
 pub mod gpu;
+pub mod hosted;
+mod instruments;
 mod libraries;
 pub mod metrics;
 pub mod recent;
+pub mod traces;
 
 use std::io::IsTerminal;
 

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Error;
+use super::active::{Active, Kind};
 use super::config::Config;
 use super::database::Database;
 use super::entry::Endpoint;
@@ -27,9 +28,13 @@ const OPERATORS: u64 = 0;
 /// Steps of SQLite's virtual machine between two looks at whether the reader still waits: less than a millisecond.
 const STEPS: i32 = 10_000;
 
-/// The log. Cheap to clone: clones share it.
+/// The log. Cheap to clone: clones share it. One that is switched off keeps nothing, and still counts the requests in
+/// progress.
 #[derive(Clone, Default)]
-pub struct Log(Option<Arc<Open>>);
+pub struct Log {
+    open: Option<Arc<Open>>,
+    active: Active,
+}
 
 struct Open {
     queue: Queue,
@@ -51,31 +56,40 @@ impl Log {
         let queue = writer::start(Database::open(state_dir)?, config).map_err(|_| Error::Thread)?;
         let reader = Mutex::new(Database::open(state_dir)?);
         let turns = Turns::new(1, Tenants::default());
-        Ok(Self(Some(Arc::new(Open { queue, reader, turns }))))
+        Ok(Self { open: Some(Arc::new(Open { queue, reader, turns })), active: Active::default() })
     }
 
-    /// Follows a request of this route, whose entry is written when all of its tickets are gone; `None` if it is
-    /// not logged.
-    pub fn ticket(&self, id: Uuid, pattern: &str, query: Option<&str>) -> Option<Ticket> {
-        let open = self.0.as_ref()?;
+    /// Follows a request of this route, whose entry is written when all of its tickets are gone; `None` if it does no
+    /// work. `is_stream`: the answer is a stream, if there is one.
+    pub fn ticket(&self, id: Uuid, pattern: &str, query: Option<&str>, is_stream: bool) -> Option<Ticket> {
         let endpoint = Endpoint::of_route(pattern)?;
         let query = query.unwrap_or_default().to_owned();
-        Some(Ticket::new(open.queue.clone(), id, Route { path: pattern.to_owned(), endpoint, query }))
+        let progress = self.active.begin(Kind::of(endpoint, is_stream));
+        Some(Ticket::new(self.queue(), id, Route { path: pattern.to_owned(), endpoint, query }, progress))
     }
 
     /// Follows work on a request that is logged already.
-    pub fn ticket_of_job(&self, id: Uuid) -> Option<Ticket> {
-        self.0.as_ref().map(|open| Ticket::later(open.queue.clone(), id))
+    pub fn ticket_of_job(&self, id: Uuid) -> Ticket {
+        Ticket::later(self.queue(), id, self.active.begin(Kind::Batch))
+    }
+
+    fn queue(&self) -> Option<Queue> {
+        self.open.as_ref().map(|open| open.queue.clone())
+    }
+
+    /// Sets the gauges of requests in progress to the current values; call before the metrics are read.
+    pub fn set_gauges(&self) {
+        self.active.set_gauges();
     }
 
     /// Whether requests are logged.
     pub fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.open.is_some()
     }
 
     /// Returns when all entries so far are written, or after two seconds.
     pub async fn flush(&self) {
-        if let Some(open) = &self.0 {
+        if let Some(open) = &self.open {
             // The reader then sees the log a little late.
             let _ = timeout(FLUSH_TIMEOUT, open.queue.flush()).await;
         }
@@ -122,7 +136,7 @@ impl Log {
         tenant: u64,
         read: impl FnOnce(&Database) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Error> {
-        let Some(open) = self.0.clone() else { return Ok(T::default()) };
+        let Some(open) = self.open.clone() else { return Ok(T::default()) };
         let turn = open.turns.take_within(tenant, WAITING_MAX).await.ok_or(Error::Busy)?;
         self.flush().await;
         let left = CancellationToken::new();

@@ -8,6 +8,7 @@
 //! parameters. The log is bounded in time and size, and written off the path of requests.
 #![doc = include_str!("README.md")]
 
+mod active;
 mod config;
 mod database;
 mod ending;
@@ -23,7 +24,7 @@ pub use ending::Ending;
 pub use entry::{CLIENT_LEFT, Endpoint, Entry, FEATURES, Holder, Method, Model, ROOM, TELEPHONE, Work};
 pub use log::Log;
 pub use query::{Fields, Filter, Grouping, LAST_USES_MAX, Row, SUMS_MAX, Sum};
-pub use ticket::{Route, Ticket, current, ended, held_by, is_async, within, worked};
+pub use ticket::{Account, Figures, Route, Ticket, current, ended, held_by, is_async, within, worked};
 
 use std::path::PathBuf;
 

@@ -157,7 +157,7 @@ async fn a_ticket_is_written_when_its_last_holder_lets_go() {
     let holder = Holder { tenant: 1, key: Uuid::from_u128(1) };
     let all = || Filter::all(1, UNIX_EPOCH, SystemTime::now() + DAY);
     let id = Uuid::new_v4();
-    let ticket = log.ticket(id, "/v1/listen", Some("tag=x&diarize=true&search=secret")).unwrap();
+    let ticket = log.ticket(id, "/v1/listen", Some("tag=x&diarize=true&search=secret"), false).unwrap();
     let kept = within(Some(ticket.clone()), async {
         held_by(holder);
         worked(Work { audio_seconds: 1.5, channels: 1, ..Work::default() });
@@ -176,12 +176,11 @@ async fn a_ticket_is_written_when_its_last_holder_lets_go() {
     );
 
     // Without valid credentials there is no organisation to log it for.
-    drop(log.ticket(Uuid::new_v4(), "/v1/listen", None));
-    assert!(log.ticket(Uuid::new_v4(), "/health", None).is_none());
-    assert!(Log::default().ticket(Uuid::new_v4(), "/v1/listen", None).is_none());
+    drop(log.ticket(Uuid::new_v4(), "/v1/listen", None, false));
+    assert!(log.ticket(Uuid::new_v4(), "/health", None, false).is_none());
     assert_eq!(log.requests(all(), 0, 10).await.unwrap().len(), 1);
     // The client left.
-    let left = log.ticket(Uuid::new_v4(), "/v1/speak", None);
+    let left = log.ticket(Uuid::new_v4(), "/v1/speak", None, false);
     within(left, async { held_by(holder) }).await;
     let failed = Filter { has_succeeded: Some(false), ..all() };
     assert_eq!(log.requests(failed, 0, 10).await.unwrap()[0].code, CLIENT_LEFT);
@@ -192,7 +191,7 @@ async fn no_text_of_a_request_reaches_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let log = Log::open(dir.path(), &Config::default()).unwrap();
     let query = "search=zqsecret&callback=https%3A%2F%2Fzqsecret.example&keyterm=zqsecret&metadata=zqsecret&extra=zqsecret:zqsecret";
-    let ticket = log.ticket(Uuid::new_v4(), "/v1/listen", Some(query));
+    let ticket = log.ticket(Uuid::new_v4(), "/v1/listen", Some(query), false);
     within(ticket, async { held_by(Holder { tenant: 1, key: Uuid::nil() }) }).await;
     log.flush().await;
     for file in std::fs::read_dir(dir.path()).unwrap() {

@@ -4,11 +4,12 @@
 //! the task: code at any depth adds what it knows by the functions of this file; work done outside a request is not
 //! logged. When the last holder of the ticket drops it, the entry is written.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use uuid::Uuid;
 
+use super::active::InProgress;
 use super::entry::{CLIENT_LEFT, Endpoint, Entry, Holder, Method, Work, of_query};
 use super::message::Message;
 use super::writer::Queue;
@@ -27,7 +28,9 @@ pub struct Ticket(Arc<Open>);
 struct Open {
     draft: Mutex<Draft>,
     begun: Instant,
-    queue: Queue,
+    /// `None` if nothing is logged.
+    queue: Option<Queue>,
+    progress: InProgress,
 }
 
 struct Draft {
@@ -35,7 +38,21 @@ struct Draft {
     about: About,
     code: Option<u16>,
     work: Work,
+    /// `None` for a key without limits. Dropped with the entry, when the request no longer counts as in progress.
+    account: Option<Box<dyn Account>>,
 }
+
+/// The account that the audio of a request is charged to.
+pub trait Account: Send {
+    /// So many seconds of audio were heard.
+    fn charge(&self, audio_seconds: f64);
+
+    /// How much of its limits is left.
+    fn figures(&self) -> Figures;
+}
+
+/// Names of headers, and their values.
+pub type Figures = Vec<(&'static str, String)>;
 
 impl Draft {
     fn held_by(&mut self, holder: Holder) {
@@ -51,6 +68,9 @@ impl Draft {
     }
 
     fn worked(&mut self, work: Work) {
+        if let Some(account) = &self.account {
+            account.charge(work.audio_seconds);
+        }
         self.work.audio_seconds += work.audio_seconds;
         self.work.characters += work.characters;
         self.work.channels = self.work.channels.max(work.channels);
@@ -74,19 +94,19 @@ pub struct Route {
 }
 
 impl Ticket {
-    pub(super) fn new(queue: Queue, id: Uuid, route: Route) -> Self {
+    pub(super) fn new(queue: Option<Queue>, id: Uuid, route: Route, progress: InProgress) -> Self {
         let created = SystemTime::now();
-        Self::with(queue, id, About::Request { route, holder: None, created, method: None })
+        Self::with(queue, id, About::Request { route, holder: None, created, method: None }, progress)
     }
 
     /// For work on a request that is logged already.
-    pub(super) fn later(queue: Queue, id: Uuid) -> Self {
-        Self::with(queue, id, About::Later)
+    pub(super) fn later(queue: Option<Queue>, id: Uuid, progress: InProgress) -> Self {
+        Self::with(queue, id, About::Later, progress)
     }
 
-    fn with(queue: Queue, id: Uuid, about: About) -> Self {
-        let draft = Draft { id, about, code: None, work: Work::default() };
-        Self(Arc::new(Open { draft: Mutex::new(draft), begun: Instant::now(), queue }))
+    fn with(queue: Option<Queue>, id: Uuid, about: About, progress: InProgress) -> Self {
+        let draft = Draft { id, about, code: None, work: Work::default(), account: None };
+        Self(Arc::new(Open { draft: Mutex::new(draft), begun: Instant::now(), queue, progress }))
     }
 
     /// The status of the answer.
@@ -104,6 +124,20 @@ impl Ticket {
         self.change(|draft| draft.code = Some(code));
     }
 
+    /// The request's audio is charged to `account`, which is dropped when the request has ended.
+    pub fn pays_from(&self, account: Box<dyn Account>) {
+        self.change(|draft| draft.account = Some(account));
+    }
+
+    pub fn has_account(&self) -> bool {
+        self.draft().account.is_some()
+    }
+
+    /// How much of its account's limits is left; nothing without limits.
+    pub fn figures(&self) -> Figures {
+        self.draft().account.as_ref().map(|account| account.figures()).unwrap_or_default()
+    }
+
     /// As [`held_by`].
     pub fn held_by(&self, holder: Holder) {
         self.change(|draft| draft.held_by(holder));
@@ -115,7 +149,11 @@ impl Ticket {
     }
 
     fn change(&self, change: impl FnOnce(&mut Draft)) {
-        change(&mut self.0.draft.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.draft());
+    }
+
+    fn draft(&self) -> MutexGuard<'_, Draft> {
+        self.0.draft.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -127,6 +165,8 @@ impl Drop for Open {
             About::Request { holder: None, .. } => return,
             About::Request { route, holder: Some(holder), created, method } => {
                 let (code, method) = (code.unwrap_or(CLIENT_LEFT), method.unwrap_or(Method::Sync));
+                let elapsed = self.begun.elapsed();
+                self.progress.ended(code, elapsed);
                 let (tags, features) = of_query(&route.query);
                 Message::Add(Box::new(Entry {
                     id,
@@ -136,7 +176,7 @@ impl Drop for Open {
                     endpoint: route.endpoint,
                     method,
                     code,
-                    elapsed: self.begun.elapsed(),
+                    elapsed,
                     work,
                     tags,
                     features,
@@ -144,7 +184,9 @@ impl Drop for Open {
             }
             About::Later => Message::Amend { id, code, work: Box::new(work) },
         };
-        self.queue.send(message);
+        if let Some(queue) = &self.queue {
+            queue.send(message);
+        }
     }
 }
 

@@ -59,7 +59,7 @@ pub fn certified(folder: &Path) -> (rcgen::Certificate, TlsConfig) {
     let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
     std::fs::write(&certificate, made.cert.pem()).expect("writable");
     std::fs::write(&key, made.signing_key.serialize_pem()).expect("writable");
-    (made.cert, TlsConfig { certificate, key })
+    (made.cert, TlsConfig { certificate, key, client_ca: None })
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -166,6 +166,8 @@ pub struct Setup {
     pub says: HashMap<i16, &'static str>,
     /// The model waits for a message here before each batch.
     pub gate: Option<mpsc::Receiver<()>>,
+    /// The state directory of a server whose keys this one knows too, beside its own.
+    pub keys_of: Option<PathBuf>,
 }
 
 pub struct TestServer {
@@ -206,6 +208,12 @@ impl TestServer {
         let engine = Engine::start(&setup.engine, load).expect("a scripted model loads");
 
         let state = tempfile::tempdir().expect("a directory");
+        for file in ["keys.sqlite3", "keys.sqlite3-wal", "keys.pepper", "keys.signing"] {
+            if let Some(other) = &setup.keys_of {
+                // There may be no write-ahead log.
+                let _ = std::fs::copy(other.join(file), state.path().join(file));
+            }
+        }
         let key = new_key(state.path());
         let operator = Store::open(state.path()).and_then(|store| store.create_operator("operator"));
         let (_, operator) = operator.expect("a key");

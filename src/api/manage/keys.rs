@@ -15,7 +15,7 @@ use crate::api::json_body::read;
 use crate::api::services::Services;
 use crate::clock::rfc3339;
 use crate::http::{Failure, Request, Response, json};
-use crate::keys::{Key, KeyId, NewKey, Permission, Scopes, public_id};
+use crate::keys::{Key, KeyId, Limits, NewKey, Permission, Scopes, public_id};
 
 /// The longest time to live that is a time at all: a century.
 const TTL_SECONDS_MAX: f64 = 3_155_760_000.0;
@@ -47,6 +47,9 @@ struct ApiKey<'a> {
     created: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     expiration_date: Option<String>,
+    /// An extension; left out without limits.
+    #[serde(skip_serializing_if = "Limits::are_none")]
+    limits: Limits,
 }
 
 /// The holder of a key. There are no people here, so it is the organisation itself.
@@ -98,6 +101,7 @@ impl<'a> ApiKey<'a> {
             tags: &key.tags,
             created: rfc3339(key.created),
             expiration_date: key.expires.map(rfc3339),
+            limits: key.limits,
         }
     }
 }
@@ -198,8 +202,11 @@ pub(super) async fn delete(services: Arc<Services>, request: Request) -> Result<
     let caller = manager(&services, &request, Permission::KeysWrite).await?;
     let keys = of_organisation(&services, caller.tenant).await?;
     let id = named(&request, &keys)?.id.clone();
-    let revoked =
-        services.authenticator.keys().with_store(move |store| store.revoke_of(caller.tenant, &id)).await?;
+    let revoked = services
+        .authenticator
+        .keys()
+        .with_store(move |store| store.revoke_of(caller.tenant, &id, &caller.key))
+        .await?;
     revoked.ok_or_else(|| error::nothing_such("API key"))?;
     Ok(json(StatusCode::OK, &Message { message: "Successfully deleted the API key." }))
 }

@@ -4,9 +4,10 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use crate::keys::Error;
 
-/// Migrations, one per format. 2 adds operators; 3 adds scopes, expiry, tags, and names of organisations; 4 adds admins;
-/// 5 adds the list of changes that other nodes do not know yet (`shared.rs`).
-const CHANGES: [&str; 5] = [
+/// Migrations, one per format. 2 adds operators; 3 adds scopes, expiry, tags, and names of organisations; 4 adds admins; 5 adds
+/// limits, the account that they are counted on, and the record of changes; 6 adds the list of changes that other nodes do not
+/// know yet (`shared.rs`).
+const CHANGES: [&str; 6] = [
     "CREATE TABLE keys (
          id              TEXT PRIMARY KEY,
          label           TEXT NOT NULL,
@@ -26,6 +27,25 @@ const CHANGES: [&str; 5] = [
          name   TEXT NOT NULL
      ) STRICT;",
     "ALTER TABLE keys ADD COLUMN admin INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE keys ADD COLUMN requests_per_minute INTEGER;
+     ALTER TABLE keys ADD COLUMN concurrent INTEGER;
+     ALTER TABLE keys ADD COLUMN audio_seconds_per_day INTEGER;
+     ALTER TABLE keys ADD COLUMN audio_seconds_per_month INTEGER;
+     ALTER TABLE keys ADD COLUMN account TEXT;
+     CREATE TABLE audit (
+         id         INTEGER PRIMARY KEY AUTOINCREMENT,
+         at_unix_ms INTEGER NOT NULL,
+         actor      TEXT NOT NULL,
+         change     TEXT NOT NULL,
+         key        TEXT NOT NULL,
+         tenant     INTEGER NOT NULL,
+         about      TEXT NOT NULL
+     ) STRICT;
+     CREATE INDEX audit_by_tenant ON audit (tenant, id);
+     CREATE TRIGGER audit_is_never_changed BEFORE UPDATE ON audit
+     BEGIN
+         SELECT RAISE(ABORT, 'entries of the audit log are never changed');
+     END;",
     // Triggers note a change together with it, whichever process makes it, and whatever columns come later.
     "CREATE TABLE IF NOT EXISTS changes (
          number  INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -139,6 +139,7 @@ async fn pages_of_other_origins_are_refused() {
             (Method::POST, "/console/session"),
             (Method::DELETE, "/console/session"),
             (Method::DELETE, "/console/api/keys/aaaaaaaa"),
+            (Method::PUT, "/console/api/keys/aaaaaaaa/limits"),
         ] {
             assert_eq!(
                 desk.status(method.clone(), path, &cookie, fields).await,

@@ -12,7 +12,7 @@ use verbatim::keys::{KeyId, Store};
 use super::{Owner, SOCKETS, Surfaces, filled, has_its_form, new_key, told};
 
 /// Operations that need no key. Some of them need something else: a room's token, a provider's signature.
-const OPEN: [(&str, &str); 13] = [
+const OPEN: [(&str, &str); 14] = [
     ("get", "/STS/rooms/{room}"),
     ("post", "/api/livekit/webhook"),
     ("get", "/api/twilio/stream-ended"),
@@ -26,6 +26,7 @@ const OPEN: [(&str, &str); 13] = [
     ("get", "/openapi.json"),
     ("get", "/readyz"),
     ("get", "/v1/status"),
+    ("get", "/v1/status/engine"),
 ];
 /// Operations for every key, whatever its scopes.
 const FOR_EVERY_KEY: [(&str, &str); 3] =

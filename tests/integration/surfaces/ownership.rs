@@ -66,6 +66,7 @@ async fn nothing_of_another_organisation_is_seen_or_removed() {
         "/v1/projects".to_owned(),
         "/v1/speakers".to_owned(),
         "/v1/status".to_owned(),
+        "/v1/status/engine".to_owned(),
     ] {
         let (status, body, _) = told(of_first("get", &path)).await;
         let body = body.to_string();
