@@ -6,6 +6,7 @@ mod browser;
 mod callers;
 mod captions;
 mod channels;
+mod chart;
 mod chat_front_end;
 mod checkpoint;
 mod command_files;
