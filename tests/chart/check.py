@@ -6,6 +6,7 @@
 get; without it, that test is skipped.
 """
 
+import functools
 import json
 import os
 import re
@@ -27,7 +28,7 @@ SCHEMAS = Path(sysconfig.get_path("purelib")) / "kubernetes_validate/kubernetes-
 # The oldest that Chart.yaml allows, and the newest that there are schemas of.
 KUBERNETES = ["1.27.0", "1.37.0"]
 EXAMPLES = {"defaults": None, **{path.stem: path for path in sorted((CHART / "examples").glob("*.yaml"))}}
-NATS = ["--set", "cluster.nats={nats://nats:4222}"]
+NATS = ["--set", "cluster.nats={nats://nats:4222},cluster.signing.secret=signing"]
 # Between settings that count seconds: what the node itself needs beside them.
 SLACK_SECONDS = 5
 
@@ -36,6 +37,7 @@ def run(*command, **more):
     return subprocess.run(command, capture_output=True, text=True, **more)
 
 
+@functools.cache
 def helm(*given, kubernetes=KUBERNETES[-1]):
     return run(TOOLS / "bin/helm", "template", "speech", CHART, "--namespace", "talk", "--kube-version", kubernetes, *given)
 
@@ -232,16 +234,17 @@ class Refused(unittest.TestCase):
         cases = [
             (["engine.replicas=2"], "need `cluster.nats`"),
             (["api.enabled=true"], "need `cluster.nats`"),
-            (["autoscaling.enabled=true"], "need `cluster.nats`"),
+            (["autoscaling.enabled=true", "api.enabled=false"], "needs `api.enabled`"),
             (["config=a = 1", "configSecret=mine"], "not both"),
             (["engine.gpus=0"], "needs `engine.gpus`"),
             (["models.volume.kind=existing"], "models.volume.claim"),
             (["models.volume.kind=claim", "models.volume.readOnly=true"], "a new claim is empty"),
-            (["autoscaling.enabled=true", "autoscaling.minReplicas=3", "autoscaling.maxReplicas=2",
-              "cluster.nats={nats://nats:4222}"], "less than"),
-            (["autoscaling.enabled=true", "autoscaling.queueSeconds=0", "autoscaling.streamUse=0",
-              "cluster.nats={nats://nats:4222}"], "needs a reason"),
-            (["tlsSecret=tls", "cluster.nats={nats://nats:4222}"], "set `cluster.advertise` to https"),
+            (["autoscaling.enabled=true", "api.enabled=true", "autoscaling.minReplicas=3", "autoscaling.maxReplicas=2",
+              *NATS[1:]], "less than"),
+            (["autoscaling.enabled=true", "api.enabled=true", "autoscaling.queueSeconds=0", "autoscaling.streamUse=0",
+              *NATS[1:]], "needs a reason"),
+            (["cluster.nats={nats://nats:4222}"], "sign callbacks with one secret"),
+            (["tlsSecret=tls", *NATS[1:]], "set `cluster.advertise` to https"),
         ]
         for values, reason in cases:
             done = helm(*(part for value in values for part in ("--set", value)))

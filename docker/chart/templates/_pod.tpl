@@ -111,8 +111,14 @@ spec:
         - name: POD_IP
           valueFrom: {fieldRef: {fieldPath: status.podIP}}
         - {name: VERBATIM_CLUSTER__NATS, value: {{ join "," $values.cluster.nats | quote }}}
+        - {name: VERBATIM_CLUSTER__REPLICAS, value: {{ $values.cluster.replicas | quote }}}
         - {name: VERBATIM_CLUSTER__NODE, value: $(POD_NAME)}
         - {name: VERBATIM_CLUSTER__ADVERTISE, value: {{ $values.cluster.advertise | quote }}}
+        - name: VERBATIM_JOBS__SECRET
+          valueFrom: {secretKeyRef: {name: {{ $values.cluster.signing.secret }}, key: {{ $values.cluster.signing.key }}}}
+        {{- if $values.cluster.credentialsSecret }}
+        - {name: VERBATIM_CLUSTER__CREDENTIALS_FILE, value: /etc/verbatim/broker/nats.creds}
+        {{- end }}
         {{- end }}
         {{- if or $values.config $values.configSecret }}
         - {name: VERBATIM_CONFIG_FILE, value: /etc/verbatim/verbatim.toml}
@@ -167,6 +173,9 @@ spec:
         {{- if $values.tlsSecret }}
         - {name: tls, mountPath: /etc/verbatim/tls, readOnly: true}
         {{- end }}
+        {{- if $values.cluster.credentialsSecret }}
+        - {name: broker, mountPath: /etc/verbatim/broker, readOnly: true}
+        {{- end }}
         {{- range $index, $file := $values.secretFiles }}
         - {name: secret-{{ $index }}, mountPath: {{ $file.path }}, readOnly: true}
         {{- end }}
@@ -191,6 +200,10 @@ spec:
     {{- end }}
     {{- with $values.tlsSecret }}
     - name: tls
+      secret: {secretName: {{ . }}, defaultMode: 0440}
+    {{- end }}
+    {{- with $values.cluster.credentialsSecret }}
+    - name: broker
       secret: {secretName: {{ . }}, defaultMode: 0440}
     {{- end }}
     {{- range $index, $file := $values.secretFiles }}
