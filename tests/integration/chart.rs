@@ -23,5 +23,8 @@ async fn it_renders_what_kubernetes_and_the_program_take() {
     let done = check.output().await.expect("Python runs");
     let told = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{told}\n{}", String::from_utf8_lossy(&done.stdout));
-    assert!(told.contains("Ran ") && told.trim_end().ends_with("OK") || told.contains("OK (skipped="), "{told}");
+    assert!(
+        told.contains("Ran ") && told.trim_end().ends_with("OK") || told.contains("OK (skipped="),
+        "{told}"
+    );
 }

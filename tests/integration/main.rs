@@ -2,6 +2,7 @@
 
 mod audio;
 mod autobahn;
+mod balancer;
 mod browser;
 mod callers;
 mod captions;
