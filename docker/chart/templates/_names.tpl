@@ -16,11 +16,6 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* The role that faces the clients, and keeps what it has accepted. */}}
-{{- define "verbatim.door" -}}
-{{- ternary "api" "engine" .Values.api.enabled -}}
-{{- end }}
-
 {{/* image of a role: (dict "root" $ "image" .Values.engine.image) */}}
 {{- define "verbatim.image" -}}
 {{- $registry := .root.Values.image.registry | trimSuffix "/" -}}

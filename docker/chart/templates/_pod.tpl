@@ -41,8 +41,33 @@ spec:
     fsGroup: 10001
     fsGroupChangePolicy: OnRootMismatch
     seccompProfile: {type: RuntimeDefault}
-  {{- if and $models (not $values.models.volume.readOnly) }}
+  {{- $copies := and $models (not $values.models.volume.readOnly) }}
+  {{- if or $copies $values.cluster.nats }}
   initContainers:
+  {{- end }}
+  {{- if $values.cluster.nats }}
+    # The secrets of the cluster, before a node makes its own. A node that has others refuses to start, and says so.
+    - name: secrets
+      image: {{ $image | quote }}
+      imagePullPolicy: {{ $values.image.pullPolicy }}
+      command: ["bash", "-euc"]
+      args:
+        - |
+          for file in keys.pepper keys.signing; do
+            [ -e "/var/lib/verbatim/$file" ] || install --mode=0600 "/cluster/$file" "/var/lib/verbatim/$file"
+          done
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: {drop: [ALL]}
+      resources:
+        requests: {cpu: 10m, memory: 16Mi}
+        limits: {memory: 64Mi}
+      volumeMounts:
+        - {name: state, mountPath: /var/lib/verbatim}
+        - {name: cluster, mountPath: /cluster, readOnly: true}
+  {{- end }}
+  {{- if $copies }}
     # The models of the image, once. A copy that was interrupted has another name.
     - name: models
       image: {{ $image | quote }}
@@ -60,7 +85,7 @@ spec:
               rm -rf "$part"
             fi
           done
-      securityContext: &contained
+      securityContext:
         allowPrivilegeEscalation: false
         readOnlyRootFilesystem: true
         capabilities: {drop: [ALL]}
@@ -115,7 +140,7 @@ spec:
         - {name: VERBATIM_CLUSTER__NODE, value: $(POD_NAME)}
         - {name: VERBATIM_CLUSTER__ADVERTISE, value: {{ $values.cluster.advertise | quote }}}
         - name: VERBATIM_JOBS__SECRET
-          valueFrom: {secretKeyRef: {name: {{ $values.cluster.signing.secret }}, key: {{ $values.cluster.signing.key }}}}
+          valueFrom: {secretKeyRef: {name: {{ $values.cluster.secret }}, key: jobs.secret}}
         {{- if $values.cluster.credentialsSecret }}
         - {name: VERBATIM_CLUSTER__CREDENTIALS_FILE, value: /etc/verbatim/broker/nats.creds}
         {{- end }}
@@ -182,11 +207,6 @@ spec:
   volumes:
     - name: temporary
       emptyDir: {}
-    {{- if ne $role (include "verbatim.door" $root) }}
-    # This node accepts nothing of its own: what it works on, another node keeps.
-    - name: state
-      emptyDir: {}
-    {{- end }}
     {{- if $models }}
     - name: models
       persistentVolumeClaim: {claimName: {{ include "verbatim.modelsClaim" $root }}, readOnly: {{ $values.models.volume.readOnly }}}
@@ -201,6 +221,10 @@ spec:
     {{- with $values.tlsSecret }}
     - name: tls
       secret: {secretName: {{ . }}, defaultMode: 0440}
+    {{- end }}
+    {{- if $values.cluster.nats }}
+    - name: cluster
+      secret: {secretName: {{ $values.cluster.secret }}, defaultMode: 0440}
     {{- end }}
     {{- with $values.cluster.credentialsSecret }}
     - name: broker
