@@ -2,10 +2,12 @@
 
 mod audio;
 mod autobahn;
+mod balancer;
 mod browser;
 mod callers;
 mod captions;
 mod channels;
+mod chart;
 mod chat_front_end;
 mod checkpoint;
 mod cluster;
