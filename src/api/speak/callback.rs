@@ -36,8 +36,7 @@ pub async fn accept(
     let Some(callback) = parameters.callback else {
         return Err(Failure::internal("a request without callback"));
     };
-    let declared = request.body.declared_bytes().unwrap_or(0);
-    let (jobs, key) = jobs_for(services, &callback, &request.headers, (&caller, declared)).await?;
+    let (jobs, key, _coming) = jobs_for(services, &callback, &request, &caller).await?;
     usage::is_async();
     let _active = services.activity.begin();
     let asked = request.uri.query().unwrap_or_default().to_owned();
@@ -105,7 +104,7 @@ pub async fn spoken(
         None => voices::voice(services, None)?,
     };
     let text = String::from_utf8_lossy(text).into_owned();
-    whole(services, Order { tenant, text, voice, speed: parameters.speed, format }).await
+    whole(services, Order { tenant, connection: None, text, voice, speed: parameters.speed, format }).await
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use hyper::header::{HeaderName, HeaderValue};
 
+use super::listen::asker;
 use super::services::Services;
 use crate::http::websocket::{self, Limits};
 use crate::http::{Failure, Request, Response};
@@ -46,7 +47,7 @@ pub(super) async fn request(services: Arc<Services>, request: Request) -> Result
     }
     let text = text::read(&request.headers, request.body.charged_to(caller.tenant)).await?;
     check(&text, TEXT_CHARACTERS_MAX)?;
-    let order = Order { tenant: caller.tenant, text, voice, speed: parameters.speed, format };
+    let order = Order { tenant: caller.tenant, connection: Some(request.peer), text, voice, speed: parameters.speed, format };
     speak(&services, order).await
 }
 
@@ -66,7 +67,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let voice = voice(&services, parameters.model.as_deref())?;
     services.refuse_while_draining()?;
     let speech = services.speech.clone();
-    let place = speech.open(caller.tenant)?;
+    let place = speech.open(caller.tenant, asker(&caller, &request)).await?;
     let limits = Limits::of_message(connection::BYTES_MAX);
     let metadata = wire::metadata(request.id, &voice);
     usage::worked(Work { model: Some(answer::model(&voice)), ..Work::default() });
