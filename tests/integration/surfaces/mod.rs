@@ -4,6 +4,7 @@
 mod access;
 mod crowds;
 mod ownership;
+mod returns;
 mod uploads;
 mod violations;
 
