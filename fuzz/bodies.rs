@@ -103,7 +103,7 @@ pub fn token(input: &[u8]) {
 /// A client's text message, at each socket.
 pub fn message(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
-    for socket in [Socket::Listen, Socket::Turns, Socket::Realtime, Socket::Speak] {
+    for socket in [Socket::Listen, Socket::Turns, Socket::Realtime, Socket::Speak, Socket::SpeechTurns] {
         let is_understood = messages::understands(socket, &text, &model());
         assert!(
             !is_understood || text.trim_start().starts_with('{'),

@@ -182,7 +182,8 @@ impl Places {
         // What is given back first makes room for what is taken at the same time.
         changes.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
         let beside = self.total() - self.held_by(tenant);
-        let may = |held: u64| may_hold(held, beside.saturating_add(held), 1, self.capacity, &self.tenants).is_ok();
+        let may =
+            |held: u64| may_hold(held, beside.saturating_add(held), 1, self.capacity, &self.tenants).is_ok();
         // If the others leave nothing, what they give back decides.
         let quota = most(self.capacity, may);
         let quota = if quota == 0 { self.capacity } else { quota };
@@ -348,7 +349,8 @@ mod tests {
         places.begin(2, at(20));
         assert!(places.has_room(2, false).is_ok() && !places.may_pass(2, at(20)), "the others are promised");
         for client in 0..6 {
-            let claim = places.line(1).claim(Asker { request: client, connection: 0 }, at(20)).expect("its turn");
+            let claim =
+                places.line(1).claim(Asker { request: client, connection: 0 }, at(20)).expect("its turn");
             assert!(places.has_room(1, true).is_ok());
             places.line(1).settle(claim);
             places.begin(1, at(20));

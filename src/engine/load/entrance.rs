@@ -93,14 +93,22 @@ impl Load {
         if (has_place && has_time) || is_alone {
             let number = places.begin(tenant.0, now);
             state.expect(tenant, usual);
-            return Entry::Admitted(RequestPermit::new(self.holdings.clone(), (tenant, number), usual, behind));
+            return Entry::Admitted(RequestPermit::new(
+                self.holdings.clone(),
+                (tenant, number),
+                usual,
+                behind,
+            ));
         }
         let before = if returned { line.expected_again() } else { line.expected() } * one;
         let wait = match line.of(asker) {
             Some(due) => retry_after(due.saturating_duration_since(now).as_secs_f64()),
             None => {
-                let time =
-                    if has_time { (standing.excess + before).max(0.0) } else { standing.excess.max(0.0) + before };
+                let time = if has_time {
+                    (standing.excess + before).max(0.0)
+                } else {
+                    standing.excess.max(0.0) + before
+                };
                 let place = if has_place { 0.0 } else { places.free_after(tenant.0, returned, now) };
                 let wait = time.max(place);
                 if wait < *RETRY_AFTER.end() {

@@ -57,9 +57,16 @@ fn check(what: &str, stories: &[Story]) {
     let mut waits: Vec<&[u64]> = refused.iter().map(|story| &*story.waits).collect();
     waits.sort();
     let longest = stories.iter().map(|story| story.took.as_secs_f64()).fold(0.0, f64::max);
-    println!("{what}: {second} of {} refused got in at the second try, told {waits:?}; {longest:.1} s", refused.len());
+    println!(
+        "{what}: {second} of {} refused got in at the second try, told {waits:?}; {longest:.1} s",
+        refused.len()
+    );
     assert!(refused.len() >= stories.len() / 2, "{what}: only {} were refused", refused.len());
-    assert!(second as f64 >= SECOND_TRY * refused.len() as f64, "{what}: {second} of {}: {waits:?}", refused.len());
+    assert!(
+        second as f64 >= SECOND_TRY * refused.len() as f64,
+        "{what}: {second} of {}: {waits:?}",
+        refused.len()
+    );
     assert!(refused.iter().all(|story| story.waits.len() < TRIES_MAX), "{what}: {waits:?}");
 }
 
@@ -150,6 +157,7 @@ async fn streams_get_in_when_they_were_told_to_return() {
         ("/v2/listen?model=flux-general-en&encoding=linear16&sample_rate=16000", "stt_active_streams"),
         ("/v1/realtime?intent=transcription", "stt_active_streams"),
         ("/v1/speak", "tts_active_streams"),
+        ("/v2/speak?model=flux-alexis-en", "tts_active_streams"),
     ];
     for (path, gauge) in paths {
         let stream = async || {
@@ -176,7 +184,9 @@ async fn streams_get_in_when_they_were_told_to_return() {
 fn slow_voice(folder: &Path) -> String {
     let (script, sound) = (folder.join("say"), folder.join("silence.wav"));
     let samples = vec![0; 3200];
-    let mut wave = b"RIFF\xa4\x0c\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0\0\x7d\0\0\x02\0\x10\0data\x80\x0c\0\0".to_vec();
+    let mut wave =
+        b"RIFF\xa4\x0c\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x80\x3e\0\0\0\x7d\0\0\x02\0\x10\0data\x80\x0c\0\0"
+            .to_vec();
     wave.extend(samples);
     std::fs::write(&sound, wave).expect("written");
     std::fs::write(&script, format!("#!/bin/sh\ncat > /dev/null\nsleep 0.5\ncat {}\n", sound.display()))
