@@ -6,8 +6,9 @@
 Starts a server with both (`models.serve`) and gives each the same clips by `--callers` callers who wait for their answers,
 `--rounds` times: the first model alone, the second alone, then both at once, in an order that changes from round to round.
 Told are, for each round and in the median: the wall and processor seconds of the two alone added up, those of both at
-once, and the part of the time of both at once in which each model was still at work. With fair turns at the device, both
-end when the work of the smaller one is done twice over, and the rest belongs to the larger one. Run it on a quiet machine.
+once, and for each model how much longer its work took beside the other, and its median time to answer. With fair turns at
+the device, the model with less work takes twice as long as alone, and the other as long as both alone. Run it on a quiet
+machine.
 """
 
 import argparse

@@ -103,7 +103,7 @@ pub fn token(input: &[u8]) {
 /// A client's text message, at each socket.
 pub fn message(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
-    for socket in [Socket::Listen, Socket::Turns, Socket::Realtime, Socket::Speak] {
+    for socket in [Socket::Listen, Socket::Turns, Socket::Realtime, Socket::Speak, Socket::SpeechTurns] {
         let is_understood = messages::understands(socket, &text, &model());
         assert!(
             !is_understood || text.trim_start().starts_with('{'),
@@ -111,6 +111,59 @@ pub fn message(input: &[u8]) {
         );
     }
     let _ = sts::understands(&text);
+}
+
+/// The parts of an agent's settings, each of which [`settings`] replaces.
+pub const PARTS: [&str; 17] = [
+    "",
+    "/tags",
+    "/flags",
+    "/flags/history",
+    "/audio",
+    "/audio/input",
+    "/audio/input/sample_rate",
+    "/audio/output",
+    "/agent",
+    "/agent/greeting",
+    "/agent/language",
+    "/agent/context",
+    "/agent/context/messages",
+    "/agent/listen",
+    "/agent/think",
+    "/agent/think/functions",
+    "/agent/speak",
+];
+
+/// An agent's settings, one part of which is the input: its first byte says which. What is no JSON is text.
+pub fn settings(input: &[u8]) {
+    let mut whole = serde_json::json!({
+        "type": "Settings",
+        "tags": ["a"],
+        "flags": {"history": true},
+        "audio": {
+            "input": {"encoding": "linear16", "sample_rate": 16000},
+            "output": {"encoding": "mulaw", "sample_rate": 8000, "container": "none"},
+        },
+        "agent": {
+            "greeting": "Hello.",
+            "language": "en",
+            "context": {"messages": [{"type": "History", "role": "user", "content": "Hi."}]},
+            "listen": {"provider": {"type": "deepgram", "version": "v2", "model": "flux-general-en", "keyterms": ["a"]}},
+            "think": {
+                "provider": {"type": "open_ai", "model": "m", "temperature": 0.5},
+                "prompt": "Be brief.",
+                "functions": [{"name": "f", "description": "d", "parameters": {"type": "object"}}],
+            },
+            "speak": {"provider": {"type": "deepgram", "model": "aura-2-thalia-en", "speed": 1.1}},
+        },
+    });
+    assert!(sts::understands(&whole.to_string()), "the whole is right");
+    let (first, rest) = input.split_first().map_or((0, input), |(first, rest)| (usize::from(*first), rest));
+    let text = || serde_json::Value::String(String::from_utf8_lossy(rest).into_owned());
+    let part = serde_json::from_slice(rest).unwrap_or_else(|_| text());
+    *whole.pointer_mut(PARTS[first % PARTS.len()]).expect("a part of it") = part;
+    let is_understood = sts::understands(&whole.to_string());
+    assert!(!is_understood || whole["type"].is_string(), "a message says what it is");
 }
 
 fn model() -> ModelInfo {

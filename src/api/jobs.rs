@@ -45,9 +45,7 @@ pub(super) async fn accept(
     let Some(callback) = understood.parameters.callback.clone() else {
         return Err(Failure::internal("a request without callback"));
     };
-    let declared = request.body.declared_bytes().unwrap_or(0);
-    let (jobs, idempotency_key) =
-        jobs_for(services, &callback, &request.headers, (&caller, declared)).await?;
+    let (jobs, idempotency_key, _coming) = jobs_for(services, &callback, &request, &caller).await?;
     usage::is_async();
     let _active = services.activity.begin();
 

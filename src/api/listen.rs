@@ -3,7 +3,6 @@
 //! Refusals that need no body come before it is read: no key, bad parameters, a full engine. A request with
 //! `callback` goes on in `jobs.rs`; both end in `transcription.rs`.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -22,6 +21,7 @@ use super::{error, jobs, raw};
 use crate::engine::{self, RequestPermit, TenantId};
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
 use crate::patience::Deadline;
+use crate::share::Asker;
 
 /// The contract's header that asks for words with their times.
 const TIMESTAMPS: &str = "timestamps";
@@ -49,7 +49,7 @@ pub(super) async fn listen(services: Arc<Services>, request: Request) -> Result<
     // A request that has gone on to this server goes no further.
     let forward = services.forward.as_ref().filter(|forward| forward.may_send(&request.headers));
     let onward = || Onward { uri: request.uri.clone(), headers: request.headers.clone(), deadline };
-    let permit = understood.model.transcriber().engine().enter(tenant, asker(&caller, &request));
+    let permit = understood.model.transcriber().engine().enter(tenant, asker(&caller, &request)).await;
     let mut permit = match (permit.map_err(Failure::from), forward) {
         (Ok(permit), _) => permit,
         (Err(failure), Some(forward)) if failure.may_go_elsewhere() => {
@@ -114,13 +114,11 @@ pub(super) async fn read(
     }
 }
 
-/// A number that stands for the caller and its request, the same when it retries. Bodies are distinguished by
-/// length: they are not read yet.
-pub(super) fn asker(caller: &Caller, request: &Request) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (caller.tenant, request.peer.ip(), request.uri.query()).hash(&mut hasher);
-    request.headers.get(CONTENT_LENGTH).hash(&mut hasher);
-    hasher.finish()
+/// The sender of `request`. Bodies are distinguished by length: they are not read yet.
+pub(super) fn asker(caller: &Caller, request: &Request) -> Asker {
+    let length = request.headers.get(CONTENT_LENGTH);
+    let same_again = (caller.tenant, request.peer.ip(), request.uri.path(), request.uri.query(), length);
+    Asker::new(same_again, request.peer)
 }
 
 /// Whether the response has `words`.

@@ -3,7 +3,7 @@
 use super::live;
 use super::openai::realtime::ClientEvent;
 use super::parameters::{Parameters, TurnParameters};
-use super::speak::Said;
+use super::speak::{self, Said};
 use super::turns;
 use crate::engine::ModelInfo;
 
@@ -18,6 +18,8 @@ pub enum Socket {
     Realtime,
     /// `/v1/speak`
     Speak,
+    /// `/v2/speak`
+    SpeechTurns,
 }
 
 /// Whether a new stream understands `text`, and can change its options where it asks for that.
@@ -34,5 +36,6 @@ pub fn understands(socket: Socket, text: &str, model: &ModelInfo) -> bool {
         },
         Socket::Realtime => ClientEvent::read(text).event.is_ok(),
         Socket::Speak => Said::read(text).is_some(),
+        Socket::SpeechTurns => speak::turns::Said::read(text).is_some(),
     }
 }

@@ -79,6 +79,8 @@ pub fn router(services: impl Into<Arc<Services>>) -> Router {
         .route(Method::GET, "/v1/listen/jobs/{request_id}", endpoint(&services, jobs::status))
         .route(Method::POST, "/v1/speak", endpoint(&services, speak::request))
         .route(Method::GET, "/v1/speak", endpoint(&services, speak::stream))
+        .route(Method::POST, "/v2/speak", endpoint(&services, speak::turns::request))
+        .route(Method::GET, "/v2/speak", endpoint(&services, speak::turns::stream))
         .route(Method::GET, "/v1/realtime", endpoint(&services, openai::realtime::realtime))
         .route(
             Method::POST,

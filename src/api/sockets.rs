@@ -11,6 +11,7 @@ pub(super) fn build(others: &[Socket]) -> Value {
         live::socket(openapi::live_query()),
         turns::socket(openapi::turns_query()),
         speak::socket(),
+        speak::turns::socket(),
         openai::realtime::socket(),
     ];
     document(own.iter().chain(others))
@@ -29,7 +30,7 @@ mod tests {
         let addresses: Vec<&Value> = channels.values().map(|channel| &channel["address"]).collect();
         assert_eq!(
             addresses,
-            ["/v1/listen", "/v1/realtime", "/v1/speak", "/v2/listen"]
+            ["/v1/listen", "/v1/realtime", "/v1/speak", "/v2/speak", "/v2/listen"]
                 .map(Value::from)
                 .iter()
                 .collect::<Vec<_>>()
@@ -52,6 +53,8 @@ mod tests {
             "speak.receive.Speak",
             "speak.send.audio",
             "speak.send.Flushed",
+            "speech_turns.receive.Interrupt",
+            "speech_turns.send.SpeechInterrupted",
             "realtime.receive.session.update",
             "realtime.receive.input_audio_buffer.append",
             "realtime.send.session.created",

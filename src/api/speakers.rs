@@ -35,7 +35,7 @@ pub(super) async fn enrol(services: Arc<Services>, request: Request) -> Result<R
     let tenant = TenantId(caller.tenant);
     // Nothing is transcribed, so any model's engine will do.
     let engine = services.models.default().transcriber().engine();
-    let permit = engine.enter(tenant, asker(&caller, &request))?;
+    let permit = engine.enter(tenant, asker(&caller, &request)).await?;
     let _active = services.activity.begin();
     let clip = read(&services, request, tenant, deadline).await?;
     let limits =

@@ -6,39 +6,42 @@ use sha2::{Digest as _, Sha256};
 use url::Url;
 
 use super::error;
+use super::listen::asker;
 use super::services::Services;
-use crate::http::{Caller, Failure};
-use crate::jobs::{Idempotency, Jobs};
+use crate::http::{Caller, Failure, Request};
+use crate::jobs::{Coming, Idempotency, Jobs};
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const IDEMPOTENCY_KEY_MAX: usize = 255;
 
-/// The jobs, unless there is no room for one of `bytes`. A client that sends its submission again gets the existing job,
-/// whether or not there is room for another.
+/// The jobs, and a place for the one that `request` submits, unless there is no room for it. A client that sends its
+/// submission again gets the existing job, whether or not there is room for another.
 ///
 /// # Errors
 /// 501 without jobs; 400 for an address that may not be sent to, or a wrong idempotency key; 429, 503.
 pub async fn jobs_for<'s>(
     services: &'s Services,
     callback: &Url,
-    headers: &HeaderMap,
-    (caller, bytes): (&Caller, u64),
-) -> Result<(&'s Jobs, Option<String>), Failure> {
+    request: &Request,
+    caller: &Caller,
+) -> Result<(&'s Jobs, Option<String>, Option<Coming>), Failure> {
     let Some(jobs) = &services.jobs else {
         return Err(error::not_implemented(
             "Callbacks are not served here: send the request without `callback`.",
         ));
     };
     jobs.check_callback(callback).await.map_err(|error| error::invalid_callback(&error))?;
-    let key = idempotency_key(headers)?;
+    let key = idempotency_key(&request.headers)?;
     let is_known = match &key {
         Some(key) => jobs.is_known(caller.tenant, key).await?,
         None => false,
     };
-    if !is_known {
-        jobs.has_room(caller.tenant, bytes).await?;
+    if is_known {
+        return Ok((jobs, key, None));
     }
-    Ok((jobs, key))
+    let bytes = request.body.declared_bytes().unwrap_or(0);
+    let coming = jobs.enter(caller.tenant, bytes, asker(caller, request)).await?;
+    Ok((jobs, key, Some(coming)))
 }
 
 /// The client's name for its submission: sent again under the same name, it is the same job

@@ -8,9 +8,11 @@
 //!
 //! The queue is fair between tenants, so the bound is on each tenant's own wait: while its work is being done, every
 //! other tenant gets at most as much done. A tenant with little work is admitted however much another one has waiting,
-//! and each has its own line of refused clients that may return. Pure but for the lock: callers pass the time.
+//! and each has its own line of refused clients that may return. Pure but for the lock and the entrance's waiting: callers
+//! pass the time.
 
 mod cost;
+mod entrance;
 mod holdings;
 mod memory;
 mod permits;
@@ -20,10 +22,9 @@ mod simulation;
 mod tests;
 
 use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
 
 use self::cost::Work;
-use self::holdings::{Holdings, RETRY_AFTER, State, refusal, retry_after};
+use self::holdings::{Holdings, State, retry_after};
 use self::memory::Memory;
 pub use self::memory::MemoryReservation;
 pub use self::permits::{AudioPermit, RequestPermit, Reservation};
@@ -32,12 +33,8 @@ use super::error::Error;
 use super::fairness::Flow;
 use super::model::ModelId;
 use super::window::TenantId;
-use crate::share::{Refused, Tenants, may_hold};
+use crate::share::Tenants;
 
-/// A client that retries after `Retry-After` is admitted even if the engine is behind the forecast by so many seconds,
-/// or by this part of its wait.
-const BEHIND_SECONDS: f64 = 2.0;
-const BEHIND_PART: f64 = 0.1;
 /// Weight of the newest request in the work that a request usually brings.
 const SMOOTHING: f64 = 0.05;
 
@@ -45,7 +42,6 @@ const SMOOTHING: f64 = 0.05;
 pub struct Load {
     holdings: Arc<Holdings>,
     memory: Arc<Memory>,
-    max_requests: usize,
     model: ModelId,
 }
 
@@ -79,17 +75,16 @@ impl From<f64> for Audio {
 impl Load {
     pub fn new(config: &Config) -> Self {
         Self {
-            holdings: Arc::new(Holdings::new(config.max_wait_seconds)),
+            holdings: Arc::new(Holdings::new(config)),
             memory: Arc::new(Memory::new(config.max_held_seconds)),
-            max_requests: config.max_requests,
             model: ModelId::FIRST,
         }
     }
 
     /// The same load, for the engine of `model`.
     pub fn of(&self, model: ModelId) -> Self {
-        let Self { holdings, memory, max_requests, .. } = self;
-        Self { holdings: holdings.clone(), memory: memory.clone(), max_requests: *max_requests, model }
+        let Self { holdings, memory, .. } = self;
+        Self { holdings: holdings.clone(), memory: memory.clone(), model }
     }
 
     /// Sets the number of devices, and of the model's slots on all of them.
@@ -101,59 +96,11 @@ impl Load {
 
     pub fn share_between(&self, tenants: Tenants) {
         self.memory.share_between(tenants.clone());
-        self.state().tenants = tenants;
+        self.state().places.share_between(tenants);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.holdings.state()
-    }
-
-    /// Admits a request before its audio is read. `caller` identifies a client and its request.
-    ///
-    /// # Errors
-    /// [`Error::Overloaded`], [`Error::OverShare`], with the time until there will be room for this caller.
-    pub fn enter(&self, tenant: TenantId, caller: u64, now: Instant) -> Result<RequestPermit, Error> {
-        let mut state = self.state();
-        state.accounts.values_mut().for_each(|account| account.promises.expire(now));
-        let usual = state.usual[self.model.index()];
-        let room = self.memory.has_room(tenant, usual.seconds());
-        let bound = self.holdings.bound(&state, self.model);
-        let standing = state.standing((tenant, self.model), (usual, Work::default()), room, bound);
-        let one = (state.time(usual) * standing.slowness).max(1e-6);
-        let account = state.account(tenant);
-        let waited = account.promises.keep(caller, now);
-        let returned = waited.is_some();
-        let (requests, is_idle) = (account.requests, account.is_idle());
-        let crowd =
-            may_hold(requests as u64, state.requests as u64, 1, self.max_requests as u64, &state.tenants);
-        let behind = waited.map_or(0.0, |waited| BEHIND_SECONDS.max(BEHIND_PART * waited.as_secs_f64()));
-        let fits = crowd.is_ok() && standing.excess <= behind;
-        let is_short_of_work = (state.held + state.expected).windows() < state.slots[self.model.index()];
-        let promises = &state.account(tenant).promises;
-        let before = if returned { promises.expected_again() } else { promises.expected() };
-        let (line, promised) = (before * one, promises.of(caller));
-        let room = |wait: Duration| (wait.as_secs_f64() - standing.excess) / one;
-        let may_pass = promises.leave(now, |wait, expected| expected <= room(wait));
-        let welcome = fits && (returned || is_short_of_work || may_pass);
-        if welcome || (is_idle && requests == 0 && state.requests == 0) {
-            state.requests += 1;
-            state.account(tenant).requests += 1;
-            state.expect(tenant, usual);
-            return Ok(RequestPermit::new(self.holdings.clone(), tenant, usual, behind));
-        }
-        let crowded = if crowd.is_err() { one } else { 0.0 };
-        let wait = match promised {
-            Some(due) => retry_after(due.saturating_duration_since(now).as_secs_f64()),
-            None => {
-                let wait = retry_after(standing.excess.max(crowded).max(0.0) + line);
-                if wait.as_secs_f64() < *RETRY_AFTER.end() {
-                    state.account(tenant).promises.make((caller, 1.0), (now, now + wait), returned);
-                }
-                wait
-            }
-        };
-        state.forget_if_empty(tenant);
-        Err(refusal(standing.is_over_share || crowd == Err(Refused::OverShare), wait))
     }
 
     /// Admits audio. An idle engine admits any one piece; otherwise the wait for the tenant's work must stay within
@@ -205,7 +152,7 @@ impl Load {
         let state = self.state();
         let is_known = state.costs.are_known();
         LoadSnapshot {
-            requests: state.requests,
+            requests: usize::try_from(state.places.total()).unwrap_or(usize::MAX),
             audio_seconds: state.held.seconds(),
             wait_seconds: is_known.then(|| state.time(state.held + state.expected)),
             real_time_factor: state.throughput.audio().map(|factor| factor * state.devices),

@@ -59,7 +59,7 @@ use handle::{StartingWorker, WorkerHandle};
 use load::Load;
 use watch::Watch;
 
-use crate::share::Tenants;
+use crate::share::{Asker, Tenants};
 use crate::telemetry::metrics::REFUSED;
 use crate::telemetry::traces;
 
@@ -169,14 +169,14 @@ impl Engine {
         self.shared.load.share_between(tenants);
     }
 
-    /// Admits a request before its audio is read. `caller` identifies a client and its request: clients that retry
-    /// after `Retry-After` are admitted ahead of new ones.
+    /// Admits a request before its audio is read. Clients that retry after `Retry-After` are admitted ahead of new ones,
+    /// and wait a little for a place that is late.
     ///
     /// # Errors
     /// [`Error::Overloaded`], [`Error::OverShare`], [`Error::Unwell`].
-    pub fn enter(&self, tenant: TenantId, caller: u64) -> Result<RequestPermit, Error> {
+    pub async fn enter(&self, tenant: TenantId, asker: Asker) -> Result<RequestPermit, Error> {
         self.unless_unwell()?;
-        self.shared.load.enter(tenant, caller, Instant::now()).inspect_err(count_refusal)
+        self.shared.load.enter_in_turn(tenant, asker).await.inspect_err(count_refusal)
     }
 
     /// Admits `audio`, to be handed in as windows.

@@ -38,6 +38,18 @@ pub struct Refusal {
     pub short: u64,
 }
 
+impl Usage {
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            jobs: self.jobs + other.jobs,
+            bytes: self.bytes + other.bytes,
+            own_jobs: self.own_jobs + other.own_jobs,
+            own_bytes: self.own_bytes + other.own_bytes,
+        }
+    }
+}
+
 impl Bounds {
     /// Checks whether another job with this many bytes of audio may wait.
     ///

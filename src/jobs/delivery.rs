@@ -128,7 +128,7 @@ async fn deliver(shared: Arc<Shared>, delivery: Delivery, stop: CancellationToke
     // If the process ends before this is recorded, the result is sent again: at least once.
     let noted = insist(&stop, || shared.store.attempted(id, shared.world.now(), next.clone(), keep)).await;
     if noted.is_some() && !matches!(next, Next::Again { .. }) {
-        shared.drain_rate.note(Resource::Places, tenant, 1, shared.world.now());
+        shared.given_back(Resource::Places, tenant, 1);
         if let Some(nodes) = &shared.nodes {
             nodes.ended.notify_one();
         }

@@ -16,8 +16,8 @@
 //! [`Jobs`] is the handle that doors use. [`Jobs::run`] does the work: `runner.rs` transcribes through
 //! the [`Work`] that is handed in, `delivery.rs` sends, `keeper.rs` throws away. None of them knows HTTP
 //! as spoken to clients, nor what a result looks like. [`Store`] is what they need of a database, `spool.rs` has
-//! the audio, and `reconcile.rs` makes the two agree. `capacity.rs` says how much may wait, `drain_rate.rs`
-//! when there will be room again. `nodes/` shares jobs with other servers.
+//! the audio, and `reconcile.rs` makes the two agree. `capacity.rs` says how much may wait, `entrance.rs` who may submit,
+//! `drain_rate.rs` when there will be room again. `nodes/` shares jobs with other servers.
 //!
 //! [clusters]: crate::cluster
 #![doc = include_str!("README.md")]
@@ -27,6 +27,7 @@ mod capacity;
 mod config;
 mod delivery;
 mod drain_rate;
+mod entrance;
 mod error;
 mod keeper;
 mod ledger;
@@ -50,6 +51,7 @@ mod world;
 
 pub use capacity::{Bounds, Refusal, Resource, Usage};
 pub use config::Config;
+pub use entrance::Coming;
 pub use error::Error;
 pub use nodes::Failure;
 pub use runner::{Again, Fault, Input, Setback, Task, Work};
@@ -74,10 +76,11 @@ use url::Url;
 
 use crate::cluster::Cluster;
 use crate::fetch::{self, Fetcher, without_user};
-use crate::share::Tenants;
+use crate::share::{Asker, Tenants};
 use crate::state;
 use crate::telemetry::metrics;
 use drain_rate::DrainRate;
+use entrance::Entrance;
 use ledger::Ledger as _;
 use nodes::{Nats, Nodes};
 use shared::Shared;
@@ -165,6 +168,7 @@ impl Jobs {
             bounds: config.bounds(tenants),
             config: config.clone(),
             drain_rate: DrainRate::default(),
+            entrance: Entrance::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             nodes,
@@ -192,15 +196,22 @@ impl Jobs {
         self.shared.secret.sign(id, timestamp, body)
     }
 
-    /// Checks whether a job of `tenant` with this many bytes of audio would be accepted now.
+    /// Lets a client in that is about to submit a job of `tenant` with this many bytes of audio. One that retries after
+    /// `Retry-After` goes ahead of new ones. The job has its place until the answer is dropped.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::OverShare`], or a database error.
-    pub async fn has_room(&self, tenant: u64, bytes: u64) -> Result<(), Error> {
-        let shared = &self.shared;
-        if let Some(nodes) = &shared.nodes {
+    pub async fn enter(&self, tenant: u64, bytes: u64, asker: Asker) -> Result<Coming, Error> {
+        if let Some(nodes) = &self.shared.nodes {
             nodes.check()?;
         }
+        self.shared.enter(tenant, bytes, asker).await
+    }
+
+    /// Whether a job of `tenant` with this many bytes of audio would be accepted now.
+    #[cfg(test)]
+    pub async fn has_room(&self, tenant: u64, bytes: u64) -> Result<(), Error> {
+        let shared = &self.shared;
         let held = shared.store.held(tenant).await.map_err(|error| shared.for_client(error, bytes))?;
         shared.bounds.may_take(held, bytes).map_err(|refusal| shared.refused(tenant, refusal))?;
         if shared.audio.has_room(bytes) { Ok(()) } else { Err(shared.no_disk(bytes)) }

@@ -134,7 +134,7 @@ async fn one(shared: Arc<Shared>, work: Arc<dyn Work>, run: Run, stop: Cancellat
             let finish = || shared.store.finish(id, shared.world.now(), finished.clone());
             if insist(&stop, finish).await.is_some() {
                 shared.audio.remove(id);
-                shared.drain_rate.note(Resource::Bytes, tenant, bytes, shared.world.now());
+                shared.given_back(Resource::Bytes, tenant, bytes);
                 shared.finished.notify_one();
             }
             outcome

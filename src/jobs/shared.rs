@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -9,6 +10,7 @@ use tokio::sync::Notify;
 use super::capacity::{Bounds, Refusal, Resource};
 use super::config::Config;
 use super::drain_rate::DrainRate;
+use super::entrance::Entrance;
 use super::error::Error;
 use super::nodes::Nodes;
 use super::signature::SigningSecret;
@@ -29,6 +31,7 @@ pub struct Shared {
     pub config: Config,
     pub bounds: Bounds,
     pub drain_rate: DrainRate,
+    pub entrance: Entrance,
     /// A job may be ready to run.
     pub queued: Notify,
     /// A result may be ready for delivery.
@@ -97,16 +100,28 @@ impl Shared {
     }
 
     pub fn refused(&self, tenant: u64, refusal: Refusal) -> Error {
-        let Refusal { why, of, short } = refusal;
-        let wait = |whose| self.drain_rate.wait(of, whose, short, self.world.now());
-        match why {
+        self.refused_for(refusal, self.wait(tenant, &refusal))
+    }
+
+    /// The time until there is room for a job of `tenant` that was refused.
+    pub fn wait(&self, tenant: u64, refusal: &Refusal) -> Duration {
+        let whose = match refusal.why {
+            Refused::Full => None,
+            Refused::OverShare => Some(tenant),
+        };
+        self.drain_rate.wait(refusal.of, whose, refusal.short, self.world.now())
+    }
+
+    /// Refuses; the client may retry after `retry_after`.
+    pub fn refused_for(&self, refusal: Refusal, retry_after: Duration) -> Error {
+        match refusal.why {
             Refused::Full => {
                 count_refusal("room");
-                Error::Full { retry_after: wait(None) }
+                Error::Full { retry_after }
             }
             Refused::OverShare => {
                 count_refusal("share");
-                Error::OverShare { retry_after: wait(Some(tenant)) }
+                Error::OverShare { retry_after }
             }
         }
     }

@@ -25,6 +25,7 @@ use uuid::Uuid;
 use self::disk::{Disk, FaultyStore, wait};
 use self::world::{Received, Simulated};
 use super::drain_rate::DrainRate;
+use super::entrance::Entrance;
 use super::reconcile::reconcile;
 use super::spool::Spool;
 use super::{
@@ -177,6 +178,7 @@ async fn live(
             bounds: config().bounds(Tenants::default()),
             config: config(),
             drain_rate: DrainRate::default(),
+            entrance: Entrance::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             nodes: None,

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::drain_rate::DrainRate;
+use super::entrance::Entrance;
 use super::spool::{Audio, Spool, Unread};
 use super::store::{Answer, Finished};
 use super::world::World;
@@ -129,6 +130,7 @@ impl Fixture {
             bounds: config.bounds(Tenants::default()),
             config,
             drain_rate: DrainRate::default(),
+            entrance: Entrance::default(),
             queued: Notify::new(),
             finished: Notify::new(),
             nodes: None,

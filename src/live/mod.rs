@@ -64,7 +64,7 @@ use lag::Lag;
 use shared::Shared;
 
 use crate::engine::{self, Engine, ModelInfo, TenantId};
-use crate::share::{Refused, Stays, Tenants};
+use crate::share::{Asker, Busy, Refused, Stay, Stays, Tenants};
 use crate::speakers::Diarizer;
 use crate::turn::TurnModel;
 use crate::vad::Vad;
@@ -182,17 +182,36 @@ impl Live {
         })
     }
 
-    /// A permit for one stream of `tenant`.
+    /// A permit for one stream of `tenant`, now or never.
     ///
     /// # Errors
     /// [`Full`].
     pub fn admit(&self, tenant: TenantId) -> Result<StreamPermit, Full> {
-        let streams = &self.shared.streams;
-        let full = |is_over_share| {
-            let refused = if is_over_share { Refused::OverShare } else { Refused::Full };
-            Full { retry_after: streams.next_end(tenant.0, refused), is_over_share }
-        };
-        let stream = streams.begin(tenant.0).map_err(|refused| full(refused == Refused::OverShare))?;
+        let stream = self.shared.streams.begin(tenant.0);
+        let stream = stream.map_err(|refused| self.full(tenant, refused == Refused::OverShare))?;
+        self.admit_to(tenant, stream)
+    }
+
+    /// A permit for one stream of `tenant`: clients that retry after `Retry-After` are admitted ahead of new ones.
+    ///
+    /// # Errors
+    /// [`Full`].
+    pub async fn admit_in_turn(&self, tenant: TenantId, asker: Asker) -> Result<StreamPermit, Full> {
+        let stream = self.shared.streams.begin_in_turn(tenant.0, asker).await;
+        let stream = stream.map_err(|Busy { refused, retry_after }| Full {
+            retry_after,
+            is_over_share: refused == Refused::OverShare,
+        })?;
+        self.admit_to(tenant, stream)
+    }
+
+    fn full(&self, tenant: TenantId, is_over_share: bool) -> Full {
+        let refused = if is_over_share { Refused::OverShare } else { Refused::Full };
+        Full { retry_after: self.shared.streams.next_end(tenant.0, refused), is_over_share }
+    }
+
+    fn admit_to(&self, tenant: TenantId, stream: Stay) -> Result<StreamPermit, Full> {
+        let full = |is_over_share| self.full(tenant, is_over_share);
         let admit = || {
             self.shared.engine.admit(tenant, 0.0).map_err(|error| match error {
                 engine::Error::Overloaded { retry_after } => Full { retry_after, is_over_share: false },

@@ -1,8 +1,8 @@
 //! Shares of a server between organisations: none of them may hold the capacity that the others need.
 //!
-//! [`Share`] bounds the amount that each tenant holds, [`Turns`] lets tenants in one after the other, [`Stays`] are places
-//! held for as long as clients like, and [`Promises`] what refused callers were told.
-//! Both use dynamic thresholds (Choudhury and Hahne, 1998):
+//! [`Share`] bounds the amount that each tenant holds, [`Turns`] lets tenants in one after the other, [`Places`] foretells
+//! when places come free, [`Stays`] are such places behind a lock, and [`Promises`] what refused callers were told.
+//! All use dynamic thresholds (Choudhury and Hahne, 1998):
 //!
 //! - A tenant may hold at most [`FREE_FACTOR`] times the capacity that it leaves free: four fifths of what the others
 //!   leave. One busy tenant gets four fifths, two get four ninths each, and the next one always finds some left.
@@ -14,12 +14,14 @@
 //! itself. Otherwise it waits for the others, and the server is full.
 #![doc = include_str!("README.md")]
 
+mod places;
 mod promises;
 mod stays;
 mod turns;
 
-pub use promises::Promises;
-pub use stays::{Stay, Stays};
+pub use places::{Lasting, Places};
+pub use promises::{Asker, Claim, Promises};
+pub use stays::{Busy, Stay, Stays};
 pub use turns::{Turn, Turns};
 
 use std::collections::HashMap;

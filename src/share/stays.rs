@@ -1,109 +1,170 @@
 //! Places that clients hold for as long as they like, such as those of streams.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Part, Refused, Share, Tenants};
+use tokio::sync::Notify;
+use tokio::time::timeout_at;
 
-/// Bounds of the wait for a place, and the wait before any stay has ended.
-const WAIT_MIN: Duration = Duration::from_secs(1);
-const WAIT_MAX: Duration = Duration::from_secs(120);
-const WAIT_FIRST: Duration = Duration::from_secs(5);
-/// The weight of the latest stay in their mean length.
-const WEIGHT: f64 = 0.1;
+use super::{Asker, Claim, Lasting, Places, Refused, Tenants};
 
 /// A number of places, shared between tenants. Cheap to clone: clones share it.
 #[derive(Clone)]
 pub struct Stays(Arc<Inner>);
 
 struct Inner {
-    places: Share,
-    /// Of the last stays; none before the first has ended.
-    mean_seconds: Mutex<Option<f64>>,
+    places: Mutex<Places>,
+    /// A place is given back.
+    freed: Notify,
 }
 
 /// One place; dropping it gives it back.
 pub struct Stay {
     stays: Stays,
-    since: Option<Instant>,
-    _part: Part,
+    number: u64,
 }
 
-impl Stay {
-    /// Gives the place back as if the stay had not begun.
-    pub fn withdraw(mut self) {
-        self.since = None;
+/// There is no place, or it is kept for another client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Busy {
+    pub refused: Refused,
+    pub retry_after: Duration,
+}
+
+/// A client that has returned as told and waits for a place.
+struct Waiting<'s> {
+    stays: &'s Stays,
+    tenant: u64,
+    claim: Claim,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.stays.places().line(self.tenant).settle(self.claim);
     }
 }
 
 impl Stays {
     pub fn new(places: u64, tenants: Tenants) -> Self {
-        Self(Arc::new(Inner { places: Share::new(places, tenants), mean_seconds: Mutex::default() }))
+        let places = Mutex::new(Places::new(places, tenants, Lasting::Apart));
+        Self(Arc::new(Inner { places, freed: Notify::new() }))
     }
 
+    fn places(&self) -> MutexGuard<'_, Places> {
+        // A panic elsewhere cannot leave these numbers inconsistent.
+        self.0.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place for a client that cannot return by itself; nothing is kept for it.
+    ///
     /// # Errors
     /// [`Refused`].
     pub fn begin(&self, tenant: u64) -> Result<Stay, Refused> {
-        let part = self.0.places.take(tenant, 1)?;
-        Ok(Stay { stays: self.clone(), since: Some(Instant::now()), _part: part })
+        let (mut places, now) = (self.places(), Instant::now());
+        places.has_room(tenant, false)?;
+        let is_kept = !places.may_pass(tenant, now);
+        if is_kept { Err(Refused::Full) } else { Ok(self.taken(&mut places, tenant, now)) }
+    }
+
+    fn taken(&self, places: &mut Places, tenant: u64, now: Instant) -> Stay {
+        Stay { stays: self.clone(), number: places.begin(tenant, now) }
+    }
+
+    /// Takes a place for `asker`. If it was refused before and returns as told, it waits a little for one that is late.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub async fn begin_in_turn(&self, tenant: u64, asker: Asker) -> Result<Stay, Busy> {
+        let claim = {
+            let mut places = self.places();
+            let now = Instant::now();
+            places.expire(now);
+            places.line(tenant).claim(asker, now)
+        };
+        let Some(claim) = claim else { return self.ask((tenant, asker), None) };
+        let waiting = Waiting { stays: self, tenant, claim };
+        loop {
+            let mut freed = pin!(self.0.freed.notified());
+            freed.as_mut().enable();
+            if self.places().has_room(tenant, true).is_ok() || claim.until <= Instant::now() {
+                return self.ask((tenant, asker), Some(&waiting));
+            }
+            // At the end of its time it is refused again.
+            let _ = timeout_at(claim.until.into(), freed).await;
+        }
+    }
+
+    /// `waiting`: it has returned, and goes ahead of those that do not.
+    fn ask(&self, (tenant, asker): (u64, Asker), waiting: Option<&Waiting<'_>>) -> Result<Stay, Busy> {
+        let (mut places, now) = (self.places(), Instant::now());
+        if let Some(waiting) = waiting {
+            places.line(tenant).settle(waiting.claim);
+        }
+        let room = places.has_room(tenant, waiting.is_some());
+        if room.is_ok() && (waiting.is_some() || places.may_pass(tenant, now)) {
+            return Ok(self.taken(&mut places, tenant, now));
+        }
+        let retry_after = places.promise((tenant, asker), waiting.is_some(), now);
+        Err(Busy { refused: room.err().unwrap_or(Refused::Full), retry_after })
     }
 
     /// Those that have begun and not ended.
     pub fn total(&self) -> u64 {
-        self.0.places.total()
+        self.places().total()
     }
 
     pub fn held_by(&self, tenant: u64) -> u64 {
-        self.0.places.held_by(tenant)
+        self.places().held_by(tenant)
     }
 
-    /// The time in which one of the stays that a refused tenant waits for is expected to end, in whole seconds: their mean
-    /// length, divided by their number.
+    /// The time in which one of the stays that a refused tenant waits for is expected to end; see [`Places::next_end`].
     pub fn next_end(&self, tenant: u64, refused: Refused) -> Duration {
-        let number = match refused {
-            Refused::Full => self.total(),
-            Refused::OverShare => self.held_by(tenant),
-        };
-        let mean = *self.0.mean_seconds.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mean) = mean else { return WAIT_FIRST };
-        let seconds = (mean / number.max(1) as f64).ceil();
-        Duration::try_from_secs_f64(seconds).map_or(WAIT_MAX, |wait| wait.clamp(WAIT_MIN, WAIT_MAX))
+        self.places().next_end(tenant, refused)
     }
+}
 
-    fn ended_after(&self, seconds: f64) {
-        let mut mean = self.0.mean_seconds.lock().unwrap_or_else(PoisonError::into_inner);
-        *mean = Some(mean.map_or(seconds, |mean| mean + WEIGHT * (seconds - mean)));
+impl Stay {
+    /// Gives the place back as if the stay had not begun.
+    pub fn withdraw(self) {
+        self.stays.places().withdraw(self.number, Instant::now());
     }
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        if let Some(since) = self.since {
-            self.stays.ended_after(since.elapsed().as_secs_f64());
-        }
+        // Nothing if it was withdrawn.
+        self.stays.places().end(self.number, Instant::now());
+        self.stays.0.freed.notify_waiters();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
-    #[test]
-    fn the_wait_is_the_mean_stay_by_the_number_of_stays() {
+    fn asker(client: u64) -> Asker {
+        Asker { request: client, connection: client }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_returns_as_told_waits_for_a_place_that_is_late() {
         let tenants = Tenants::default();
-        tenants.set(2);
-        let stays = Stays::new(10, tenants);
-        assert_eq!(stays.next_end(1, Refused::Full), WAIT_FIRST);
-        stays.ended_after(30.0);
-        let mine: Vec<Stay> = (0..3).map(|_| stays.begin(1).ok().unwrap()).collect();
-        let other: Vec<Stay> = (0..2).map(|_| stays.begin(2).ok().unwrap()).collect();
-        assert_eq!(stays.next_end(1, Refused::OverShare), Duration::from_secs(10));
-        assert_eq!(stays.next_end(1, Refused::Full), Duration::from_secs(6));
-        stays.ended_after(1e9);
-        assert_eq!(stays.next_end(1, Refused::Full), WAIT_MAX);
-        mine.into_iter().chain(other).for_each(Stay::withdraw);
-        assert_eq!((stays.total(), stays.next_end(1, Refused::Full)), (0, WAIT_MAX));
-        (0..200).for_each(|_| stays.ended_after(0.0));
-        assert_eq!(stays.next_end(1, Refused::Full), WAIT_MIN);
+        tenants.set(1);
+        let stays = Stays::new(1, tenants);
+        let held = stays.begin(1).ok().expect("free");
+        let made = Instant::now() - Duration::from_secs(1);
+        stays.places().line(1).make((asker(2), 1.0), (made, Duration::from_secs(1)), false);
+        let mut waits = Box::pin(stays.begin_in_turn(1, asker(2)));
+        assert!((&mut waits).now_or_never().is_none());
+        assert!(stays.begin_in_turn(1, asker(3)).await.is_err());
+        drop(held);
+        // The place is for the client that waits.
+        assert!(stays.begin_in_turn(1, asker(4)).await.is_err() && stays.begin(1).is_err());
+        let stay = waits.now_or_never().and_then(Result::ok).expect("its place");
+        stay.withdraw();
+        assert_eq!(stays.total(), 0);
     }
 }

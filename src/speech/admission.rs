@@ -4,20 +4,15 @@
 //! first. From that follows when there is room. Pure but for the lock: callers pass the time.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::pace::Pace;
-use crate::share::{Promises, Refused, Tenants, may_hold};
+use crate::share::{Asker, Promises, Refused, Tenants, may_hold};
 
 /// Bounds of `Retry-After`, in seconds.
 const RETRY_AFTER: RangeInclusive<f64> = 1.0..=120.0;
-/// A client that retries after `Retry-After` is admitted even if the voice is behind the forecast by so many seconds, or
-/// by this part of its wait.
-const BEHIND_SECONDS: f64 = 2.0;
-const BEHIND_PART: f64 = 0.1;
 
 /// There is no room for another text or stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -65,12 +60,17 @@ impl Admission {
         Self(Arc::new(Desk { capacity, at_once, tenants, book: Mutex::default() }))
     }
 
-    /// Admits `text` of `tenant`. Clients of one organisation with the same text take each other's turns.
+    /// Admits a text of `tenant`.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn admit(&self, tenant: u64, text: &str, pace: &Pace, now: Instant) -> Result<Held, Full> {
-        let (caller, characters) = (hash(text), text.chars().count() as u64);
+    pub fn admit(
+        &self,
+        (tenant, asker): (u64, Asker),
+        characters: u64,
+        pace: &Pace,
+        now: Instant,
+    ) -> Result<Held, Full> {
         let desk = &*self.0;
         let mut book = desk.book();
         let Book { texts, next, promises } = &mut *book;
@@ -81,26 +81,30 @@ impl Admission {
         };
         let line = promises.entry(tenant).or_default();
         line.expire(now);
-        let waited = line.keep(caller, now);
-        let fits = match waited {
-            Some(waited) => room(BEHIND_SECONDS.max(BEHIND_PART * waited.as_secs_f64()), 0.0),
+        let claim = line.claim(asker, now);
+        if let Some(claim) = claim {
+            line.settle(claim);
+        }
+        let fits = match claim {
+            // Even if the voice is behind the forecast.
+            Some(claim) => room(claim.behind.as_secs_f64(), 0.0),
             None if line.leave(now, |wait, expected| room(wait.as_secs_f64(), expected).is_ok()) => {
                 room(0.0, 0.0)
             }
             None => room(0.0, line.expected()).and(Err(Refused::Full)),
         };
         let refused = fits.err();
-        let retry_after = refused.map(|_| match line.of(caller) {
+        let retry_after = refused.map(|_| match line.of(asker) {
             Some(due) => bounded(due.saturating_duration_since(now).as_secs_f64()),
             None => {
-                let before = if waited.is_some() { line.expected_again() } else { line.expected() };
+                let before = if claim.is_some() { line.expected_again() } else { line.expected() };
                 let fits = |seconds: &f64| room(*seconds, before).is_ok();
                 let mut ends = forecast.ends.iter().map(|end| end.seconds);
                 // Longer lines than there is room for at all are spoken one after the other.
                 let rest = forecast.seconds() + before / forecast.rate;
                 let wait = bounded(ends.find(fits).unwrap_or(rest));
                 if wait.as_secs_f64() < *RETRY_AFTER.end() {
-                    line.make((caller, characters as f64), (now, now + wait), waited.is_some());
+                    line.make((asker, characters as f64), (now, wait), claim.is_some());
                 }
                 wait
             }
@@ -138,12 +142,6 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.desk.book().texts.remove(&self.number);
     }
-}
-
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Whole seconds within [`RETRY_AFTER`].
@@ -216,8 +214,8 @@ mod tests {
         Admission::new(capacity, at_once, tenants)
     }
 
-    fn text(letter: &str, characters: usize) -> String {
-        letter.repeat(characters)
+    fn client(tenant: u64, name: &str) -> (u64, Asker) {
+        (tenant, Asker::new(name, name))
     }
 
     #[test]
@@ -239,47 +237,47 @@ mod tests {
     fn a_client_that_waits_as_told_gets_in_and_a_new_one_does_not_take_its_place() {
         let (admission, pace, start) = (admission(100, 1, 1), pace(), Instant::now());
         let after = |seconds: u64| start + Duration::from_secs(seconds);
-        let first = admission.admit(1, &text("a", 100), &pace, start).ok().unwrap();
+        let first = admission.admit(client(1, "a"), 100, &pace, start).ok().unwrap();
         // Each is behind those before it.
-        let wait = |letter: &str, now| admission.admit(1, &text(letter, 60), &pace, now).err().unwrap();
+        let wait = |letter: &str, now| admission.admit(client(1, letter), 60, &pace, now).err().unwrap();
         let full = |seconds| Full { retry_after: Duration::from_secs(seconds), refused: Refused::Full };
         assert_eq!((wait("b", start), wait("c", start)), (full(10), full(16)));
         // To ask too early changes nothing.
         assert_eq!(wait("b", after(4)), full(6));
         drop(first);
         assert!(wait("d", after(9)).retry_after > Duration::from_secs(1));
-        let second = admission.admit(1, &text("b", 60), &pace, after(10)).ok().unwrap();
+        let second = admission.admit(client(1, "b"), 60, &pace, after(10)).ok().unwrap();
         drop(second);
-        assert!(admission.admit(1, &text("c", 60), &pace, after(16)).is_ok());
+        assert!(admission.admit(client(1, "c"), 60, &pace, after(16)).is_ok());
         // They stay away: nothing is kept for them.
-        assert!(admission.admit(1, &text("e", 100), &pace, after(1000)).is_ok());
+        assert!(admission.admit(client(1, "e"), 100, &pace, after(1000)).is_ok());
         assert!(admission.0.book().promises.is_empty() && admission.0.book().texts.is_empty());
     }
 
     #[test]
     fn progress_brings_the_time_nearer() {
         let (admission, pace, now) = (admission(100, 1, 1), pace(), Instant::now());
-        let held = admission.admit(1, &text("a", 100), &pace, now).ok().unwrap();
+        let held = admission.admit(client(1, "a"), 100, &pace, now).ok().unwrap();
         held.spoken(70);
-        let full = admission.admit(1, "b", &pace, now).err().unwrap();
+        let full = admission.admit(client(1, "b"), 1, &pace, now).err().unwrap();
         assert_eq!(full.retry_after, Duration::from_secs(3));
     }
 
     #[test]
     fn an_organisation_waits_for_itself_and_leaves_room_to_another() {
         let (admission, pace, now) = (admission(100, 1, 2), pace(), Instant::now());
-        let _held = admission.admit(1, &text("a", 80), &pace, now).ok().unwrap();
-        let full = admission.admit(1, &text("b", 10), &pace, now).err().unwrap();
+        let _held = admission.admit(client(1, "a"), 80, &pace, now).ok().unwrap();
+        let full = admission.admit(client(1, "b"), 10, &pace, now).err().unwrap();
         assert_eq!(full, Full { retry_after: Duration::from_secs(8), refused: Refused::OverShare });
-        assert!(admission.admit(2, &text("c", 10), &pace, now).is_ok());
+        assert!(admission.admit(client(2, "c"), 10, &pace, now).is_ok());
     }
 
     #[test]
     fn the_wait_has_an_end_however_long_the_line_is() {
         let (admission, pace, now) = (admission(100, 1, 1), pace(), Instant::now());
-        let _held = admission.admit(1, &text("a", 100), &pace, now).ok().unwrap();
+        let _held = admission.admit(client(1, "a"), 100, &pace, now).ok().unwrap();
         let waits = (0..200).map(|number| {
-            let full = admission.admit(1, &format!("{number:050}"), &pace, now).err().unwrap();
+            let full = admission.admit(client(1, &number.to_string()), 50, &pace, now).err().unwrap();
             full.retry_after.as_secs()
         });
         let waits: Vec<u64> = waits.collect();

@@ -17,6 +17,8 @@ pub struct Dictation {
     queue: VecDeque<Queued>,
     /// The piece that is being spoken. Dropping it withdraws it.
     speaking: Option<Piece>,
+    /// The text of the piece that is spoken or was spoken last.
+    piece: String,
     /// Characters that are not yet spoken.
     held: usize,
     /// Since when the listener waits for a sound.
@@ -51,6 +53,7 @@ impl Dictation {
             sentences: Sentences::default(),
             queue: VecDeque::new(),
             speaking: None,
+            piece: String::new(),
             held: 0,
             waits: None,
         }
@@ -58,6 +61,16 @@ impl Dictation {
 
     pub fn speech(&self) -> &Speech {
         &self.speech
+    }
+
+    /// The text of the piece to which the samples belong that [`Self::next`] returned last.
+    pub fn piece(&self) -> &str {
+        &self.piece
+    }
+
+    /// The pace of pieces that are not yet begun, a factor.
+    pub fn set_speed(&mut self, speed: f32) {
+        self.manner.speed = speed;
     }
 
     /// Adds text, which need not end with a word.
@@ -126,6 +139,7 @@ impl Dictation {
                 Some(Queued::Piece(piece)) => {
                     // Spaces between the pieces are counted too, and given back at the next flush.
                     self.held = self.held.saturating_sub(piece.chars().count());
+                    self.piece.clone_from(&piece);
                     none.insert(self.speech.say(self.tenant, piece, self.manner.clone()))
                 }
             },

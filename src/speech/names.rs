@@ -96,6 +96,14 @@ pub fn find<'v>(name: &str, installed: &[&'v str]) -> Option<&'v str> {
     if let Some(voice) = installed.iter().find(|voice| voice.eq_ignore_ascii_case(own)) {
         return Some(voice);
     }
+    // The names of the newer voices say nothing of how they sound.
+    if let Some(given) = name.strip_prefix("flux-").and_then(|rest| rest.strip_suffix("-en")) {
+        let own = installed
+            .iter()
+            .copied()
+            .find(|voice| voice.split_once('_').is_some_and(|(_, own)| own == given));
+        return own.or_else(|| installed.first().copied());
+    }
     let aura = name.strip_prefix("aura-").and_then(|rest| rest.strip_suffix("-en"));
     let (given, sound) = match aura.map(|rest| rest.strip_prefix("2-").unwrap_or(rest)) {
         Some(given) => *AURA.iter().find(|(known, _)| *known == given)?,
@@ -140,6 +148,9 @@ mod tests {
             ("nova", Some("af_nova")),
             ("onyx", Some("am_michael")),
             ("fable", Some("bm_george")),
+            ("flux-alexis-en", Some("af_heart")),
+            ("flux-george-en", Some("bm_george")),
+            ("flux-alexis-de", None),
             ("aura-2-nobody-en", None),
             // It would read Spanish as if it were English.
             ("aura-2-celeste-es", None),

@@ -21,7 +21,7 @@ use super::sentences::Sentences;
 use super::voice::{Manner, Unspoken, Voice};
 use super::wav::VOICE_RATE;
 use crate::patience::Deadline;
-use crate::share::{Refused, Stay, Stays, Tenants, Turn, Turns};
+use crate::share::{Asker, Busy, Refused, Stay, Stays, Tenants, Turn, Turns};
 use crate::telemetry::metrics;
 
 /// Speaks for clients. Cheap handle.
@@ -93,12 +93,18 @@ impl Speech {
         names::find(name, &self.voices())
     }
 
-    /// Takes a text to speak.
+    /// Takes a text to speak. `asker` has the same request whenever it sends this text.
     ///
     /// # Errors
     /// [`Full`].
-    pub fn begin(&self, tenant: u64, text: &str, manner: Manner) -> Result<Utterance, Full> {
-        let held = self.0.texts.admit(tenant, text, &self.0.pace, Instant::now());
+    pub fn begin(
+        &self,
+        (tenant, asker): (u64, Asker),
+        text: &str,
+        manner: Manner,
+    ) -> Result<Utterance, Full> {
+        let characters = text.chars().count() as u64;
+        let held = self.0.texts.admit((tenant, asker), characters, &self.0.pace, Instant::now());
         let held = held.inspect_err(|full| refuse(full.refused))?;
         let mut sentences = Sentences::default();
         sentences.push(text);
@@ -112,10 +118,11 @@ impl Speech {
     ///
     /// # Errors
     /// [`Full`].
-    pub fn open(&self, tenant: u64) -> Result<Place, Full> {
-        let stay = self.0.streams.begin(tenant).map_err(|refused| {
+    pub async fn open(&self, tenant: u64, asker: Asker) -> Result<Place, Full> {
+        let stay = self.0.streams.begin_in_turn(tenant, asker).await;
+        let stay = stay.map_err(|Busy { refused, retry_after }| {
             refuse(refused);
-            Full { refused, retry_after: self.0.streams.next_end(tenant, refused) }
+            Full { refused, retry_after }
         })?;
         metrics::TTS_STREAMS.with(&[]).increment(1);
         Ok(Place { _stay: stay })
@@ -298,7 +305,9 @@ mod tests {
         let voice = Voice::open(&config, Path::new("no models")).unwrap();
         let limits = Limits { at_once: 1, ..Limits::default() };
         let speech = Speech::new(voice, limits, Tenants::default());
-        let begin = |tenant| speech.begin(tenant, "Hello.", Manner::default()).unwrap();
+        let begin = |tenant| {
+            speech.begin((tenant, Asker::new("Hello.", tenant)), "Hello.", Manner::default()).unwrap()
+        };
         let (one, other) = (begin(1), begin(2));
         let turn = one.turn().await.unwrap();
         assert!(other.turn().now_or_never().is_none());

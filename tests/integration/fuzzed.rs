@@ -188,6 +188,16 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(cases(2000))]
+
+    #[test]
+    fn any_settings_are_answered(part in 0..bodies::PARTS.len(), json in json(), noise in any::<Vec<u8>>()) {
+        bodies::settings(&[&[part as u8][..], json.as_bytes()].concat());
+        bodies::settings(&noise);
+    }
+}
+
 /// The first bytes of a small file in each container.
 fn files() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".verbatim/fixtures");

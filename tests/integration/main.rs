@@ -78,6 +78,7 @@ mod socket;
 mod speak;
 mod speak_callbacks;
 mod speak_parts;
+mod speak_turns;
 mod speak_voices;
 mod speakers;
 mod speakers_live;

@@ -80,7 +80,14 @@ pub(in crate::api) async fn speech(services: Arc<Services>, request: Request) ->
     let content_type = asked.content_type;
     // Both ends of the range are exact as `f32`.
     let speed = asked.speed as f32;
-    let order = Order { tenant: caller.tenant, text: asked.input, voice, speed, format: asked.format };
+    let order = Order {
+        tenant: caller.tenant,
+        connection: Some(request.peer),
+        text: asked.input,
+        voice,
+        speed,
+        format: asked.format,
+    };
     let (speaking, mut headers) = begin(&services, order).await?;
     let (body, content_type) = if asked.is_events {
         (StreamBody::new(events(speaking, input_tokens)).boxed_unsync(), EVENTS)

@@ -47,7 +47,7 @@ async fn create(services: Arc<Services>, request: Request, task: Task) -> Result
     let boundary = form::boundary(&request.headers)?;
     let tenant = TenantId(caller.tenant);
     let mut permit =
-        services.models.default().transcriber().engine().enter(tenant, asker(&caller, &request))?;
+        services.models.default().transcriber().engine().enter(tenant, asker(&caller, &request)).await?;
     let active = services.activity.begin();
     let body = request.body.charged_to(tenant.0);
     let form::Form { file, fields, others } =

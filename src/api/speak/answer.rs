@@ -1,5 +1,6 @@
 //! The answer to a text: its speech, sent while the rest of it is still being spoken.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use uuid::Uuid;
 use super::super::readiness::Active;
 use super::super::services::Services;
 use crate::http::{Failure, Response};
-use crate::share::Turn;
+use crate::share::{Asker, Turn};
 use crate::speech::encode::{self, Encoder, Format};
 use crate::speech::{Manner, SayError, Utterance, VOICE_RATE};
 use crate::telemetry::metrics;
@@ -30,6 +31,8 @@ const SILENCE: usize = VOICE_RATE as usize / 10;
 /// A text to be spoken, checked.
 pub struct Order {
     pub tenant: u64,
+    /// `None`: a job's.
+    pub connection: Option<SocketAddr>,
     pub text: String,
     /// The voice that speaks.
     pub voice: String,
@@ -55,10 +58,10 @@ pub async fn speak(services: &Services, order: Order) -> Result<Response, Failur
 /// # Errors
 /// As [`speak`].
 pub async fn begin(services: &Services, order: Order) -> Result<(Speaking, HeaderMap), Failure> {
-    let Order { tenant, text, voice, speed, format } = order;
+    let Order { tenant, connection, text, voice, speed, format } = order;
     let (begun, active) = (Instant::now(), services.activity.begin());
     let manner = Manner { voice: Some(voice.clone()), speed };
-    let mut utterance = services.speech.begin(tenant, &text, manner)?;
+    let mut utterance = services.speech.begin((tenant, Asker::new(&text, connection)), &text, manner)?;
     let mut first = first(&mut utterance).await?;
     // A file that says how long it is waits for the whole of a short text.
     while format.has_length() && utterance.is_last_piece() && !utterance.is_over() {
@@ -90,9 +93,9 @@ pub async fn begin(services: &Services, order: Order) -> Result<(Speaking, Heade
 /// # Errors
 /// As [`speak`].
 pub async fn whole(services: &Services, order: Order) -> Result<Vec<u8>, Failure> {
-    let Order { tenant, text, voice, speed, format } = order;
+    let Order { tenant, connection, text, voice, speed, format } = order;
     let manner = Manner { voice: Some(voice.clone()), speed };
-    let mut utterance = services.speech.begin(tenant, &text, manner)?;
+    let mut utterance = services.speech.begin((tenant, Asker::new(&text, connection)), &text, manner)?;
     let mut samples = first(&mut utterance).await?;
     while let Some(more) = utterance.next().await {
         samples.extend(more?);

@@ -36,8 +36,7 @@ pub async fn accept(
     let Some(callback) = parameters.callback else {
         return Err(Failure::internal("a request without callback"));
     };
-    let declared = request.body.declared_bytes().unwrap_or(0);
-    let (jobs, key) = jobs_for(services, &callback, &request.headers, (&caller, declared)).await?;
+    let (jobs, key, _coming) = jobs_for(services, &callback, &request, &caller).await?;
     usage::is_async();
     let _active = services.activity.begin();
     let asked = request.uri.query().unwrap_or_default().to_owned();
@@ -83,7 +82,8 @@ pub fn voice_of_job(query: &str) -> Option<String> {
 /// The media type of a job's speech.
 pub fn media_type(query: &str) -> Option<String> {
     voice_of_job(query)?;
-    Some(Parameters::parse(query).ok()?.wanted.format().ok()?.content_type())
+    // `/v2/speak` takes all that `/v1/speak` does.
+    Some(Parameters::of_turn(query).ok()?.wanted.format().ok()?.content_type())
 }
 
 /// Speaks the text of a job in `voice`, or in the default voice if that is no longer installed.
@@ -97,7 +97,7 @@ pub async fn spoken(
     voice: &str,
     text: &[u8],
 ) -> Result<Vec<u8>, Failure> {
-    let parameters = Parameters::parse(query)?;
+    let parameters = Parameters::of_turn(query)?;
     let format = parameters.wanted.format()?;
     let installed = voice_of(services, Some(voice))?;
     let voice = match installed {
@@ -105,7 +105,11 @@ pub async fn spoken(
         None => voices::voice(services, None)?,
     };
     let text = String::from_utf8_lossy(text).into_owned();
-    whole(services, Order { tenant, text, voice, speed: parameters.speed, format }).await
+    whole(
+        services,
+        Order { tenant, connection: None, text, voice, speed: parameters.speed.unwrap_or(1.0), format },
+    )
+    .await
 }
 
 #[cfg(test)]

@@ -6,26 +6,21 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use super::super::line::{self, DONE, End, Left, STOPPING};
 use super::format::TEXT_CHARACTERS_MAX;
+use super::outlet::{FAILED, Outlet};
 use super::wire::{Message, Said};
 use crate::http::websocket::{self, ReadError, Socket};
-use crate::patience::{Patience, within};
-use crate::speech::encode::{self, Encoder, Format};
+use crate::patience::Patience;
+use crate::speech::encode::Format;
 use crate::speech::{Dictation, Spoken};
 use crate::usage::{self, Work};
 
 /// Bytes of one message: a text of the greatest length, with each character escaped.
 pub const BYTES_MAX: u64 = 64 << 10;
-/// Bytes of audio in a message.
-const CHUNK_BYTES: usize = 16 << 10;
-/// A client that waits for sound gets a ping after as long without a message. LiveKit's plugin gives up after 10 s, which
-/// a busy machine may need for a piece; a frame of any kind renews its patience.
-const PING_AFTER: Duration = Duration::from_secs(4);
 /// The limits of the wire format on flushes.
 const FLUSHES_MAX: usize = 20;
 const FLUSHES_WITHIN: Duration = Duration::from_secs(60);
@@ -37,37 +32,30 @@ const NO_TEXT: End = End(1003, "MESSAGE-0000: Input message isn't a supported we
 const UNKNOWN: End = End(1008, "DATA-0000: Input message isn't recognized as a valid command.");
 const TOO_FAST: End = End(1008, "DATA-0001: Too many input characters submitted in recent time window.");
 const TOO_LONG: End = End(TOO_LARGE, "BIG-0001: Input text has too many characters.");
-const FAILED: End = End(1011, "NET-0000: Internal server error.");
 const IDLE: End = End(1011, "NET-0001: Failed to receive message.");
-const SLOW: End = End(1011, "NET-0002: Failed to send message.");
 
 pub struct Connection {
-    socket: Socket,
+    outlet: Outlet,
     dictation: Dictation,
-    format: Format,
     metadata: Message,
-    /// For the text since the last flush.
-    encoder: Option<Encoder>,
     /// When the last flushes came.
     flushes: VecDeque<Instant>,
     /// Answers to flushes and clears are numbered.
     sequence_id: u64,
-    /// When the last frame was sent, or the client began to wait for one.
-    sent: Instant,
     /// How to close once everything is spoken; none while text may come.
     end: Option<End>,
 }
 
 impl Connection {
     pub fn new(socket: Socket, dictation: Dictation, format: Format, metadata: Message) -> Self {
-        let (encoder, flushes, sequence_id, end) = (None, VecDeque::new(), 0, None);
-        let sent = Instant::now();
-        Self { socket, dictation, format, metadata, encoder, flushes, sequence_id, sent, end }
+        let write_timeout = Duration::from_millis(dictation.speech().limits().write_timeout_ms);
+        let outlet = Outlet::new(socket, format, write_timeout);
+        Self { outlet, dictation, metadata, flushes: VecDeque::new(), sequence_id: 0, end: None }
     }
 
     /// Runs the stream to its end.
     pub async fn run(mut self: Box<Self>, stop: CancellationToken) {
-        let left = match self.send(&self.metadata.clone()).await {
+        let left = match self.outlet.message(&self.metadata).await {
             Ok(()) => self.converse(&stop).await,
             Err(left) => left,
         };
@@ -76,7 +64,7 @@ impl Connection {
         left.log(&[IDLE]);
         let (code, reason) = left.told();
         tracing::info!(code, reason, "stream of text ended");
-        line::close(&mut self.socket, &left).await;
+        line::close(&mut self.outlet.socket, &left).await;
     }
 
     async fn converse(&mut self, stop: &CancellationToken) -> Left {
@@ -88,13 +76,14 @@ impl Connection {
                 idle.renew();
             }
             if let Some(end) = self.end.filter(|_| is_silent) {
-                return match self.rest().await {
+                return match self.outlet.rest().await {
                     Ok(()) => Left::With(end),
                     Err(left) => left,
                 };
             }
+            let ping_at = self.outlet.ping_at().into();
             let moved = tokio::select! {
-                message = self.socket.next_by(&mut idle) => match message {
+                message = self.outlet.socket.next_by(&mut idle) => match message {
                     None => Err(Left::With(IDLE)),
                     Some(Ok(message)) => {
                         idle.renew();
@@ -112,7 +101,7 @@ impl Connection {
                     Ok(spoken) => self.give(spoken).await,
                     Err(_) => Err(Left::With(FAILED)),
                 },
-                () = sleep_until((self.sent + PING_AFTER).into()), if !is_silent => self.ping().await,
+                () = sleep_until(ping_at), if !is_silent => self.outlet.ping().await,
                 () = stop.cancelled(), if self.end.is_none() => {
                     self.finish(STOPPING);
                     Ok(())
@@ -131,7 +120,7 @@ impl Connection {
                 None => Err(Left::With(UNKNOWN)),
             },
             websocket::Message::Binary(_) => Err(Left::With(NO_TEXT)),
-            websocket::Message::Ping(payload) => Ok(self.socket.pong(payload).await?),
+            websocket::Message::Ping(payload) => Ok(self.outlet.socket.pong(payload).await?),
             websocket::Message::Pong => Ok(()),
             websocket::Message::Close(code) => Err(Left::Answer(code, "")),
         }
@@ -141,9 +130,9 @@ impl Connection {
         match said {
             Said::Clear => {
                 self.dictation.clear();
-                self.encoder = None;
+                self.outlet.forget();
                 let sequence_id = self.number();
-                self.send(&Message::Cleared { sequence_id }).await
+                self.outlet.message(&Message::Cleared { sequence_id }).await
             }
             // Nothing else counts after `Close`.
             _ if self.end.is_some() => Ok(()),
@@ -154,14 +143,14 @@ impl Connection {
                 let was_silent = self.dictation.is_silent();
                 self.dictation.push(&text).map_err(|_| Left::With(TOO_FAST))?;
                 if was_silent {
-                    self.sent = Instant::now();
+                    self.outlet.waits();
                 }
                 usage::worked(Work { characters: text.chars().count() as u64, ..Work::default() });
                 Ok(())
             }
             Said::Flush if self.may_flush(Instant::now()) => {
                 if self.dictation.is_silent() {
-                    self.sent = Instant::now();
+                    self.outlet.waits();
                 }
                 self.dictation.flush();
                 Ok(())
@@ -169,7 +158,7 @@ impl Connection {
             Said::Flush => {
                 let description = "Flush was sent more than 20 times within 60 seconds; it is not obeyed until that \
                                    time has passed.";
-                self.send(&Message::Warning { description, code: "EXCESSIVE_FLUSH" }).await
+                self.outlet.message(&Message::Warning { description, code: "EXCESSIVE_FLUSH" }).await
             }
             Said::Close => {
                 self.finish(DONE);
@@ -204,66 +193,12 @@ impl Connection {
 
     async fn give(&mut self, spoken: Spoken) -> Result<(), Left> {
         match spoken {
-            Spoken::Audio(samples) => {
-                let mut encoder = match self.encoder.take() {
-                    Some(encoder) => encoder,
-                    None => Encoder::new(self.format, None).map_err(|error| failed(&error))?,
-                };
-                let bytes = encoder.push(&samples).map_err(|error| failed(&error))?;
-                self.encoder = Some(encoder);
-                self.send_audio(bytes).await
-            }
+            Spoken::Audio(samples) => self.outlet.speech(&samples).await,
             Spoken::Flushed => {
-                self.rest().await?;
+                self.outlet.rest().await?;
                 let sequence_id = self.number();
-                self.send(&Message::Flushed { sequence_id }).await
+                self.outlet.message(&Message::Flushed { sequence_id }).await
             }
         }
     }
-
-    /// Sends audio that the encoder has kept back.
-    async fn rest(&mut self) -> Result<(), Left> {
-        let Some(encoder) = self.encoder.take() else { return Ok(()) };
-        let bytes = encoder.finish().map_err(|error| failed(&error))?;
-        self.send_audio(bytes).await
-    }
-
-    async fn send_audio(&mut self, bytes: Vec<u8>) -> Result<(), Left> {
-        let mut bytes = Bytes::from(bytes);
-        while !bytes.is_empty() {
-            let chunk = bytes.split_to(bytes.len().min(CHUNK_BYTES));
-            let sent = within(self.write_timeout(), self.socket.send_binary(chunk)).await;
-            // A frame was begun, so no close frame can follow.
-            sent.ok_or_else(cut)??;
-            self.sent = Instant::now();
-        }
-        Ok(())
-    }
-
-    async fn ping(&mut self) -> Result<(), Left> {
-        let sent = within(self.write_timeout(), self.socket.ping()).await;
-        self.sent = Instant::now();
-        Ok(sent.ok_or_else(cut)??)
-    }
-
-    async fn send(&mut self, message: &Message) -> Result<(), Left> {
-        let text = serde_json::to_string(message).map_err(std::io::Error::other)?;
-        let sent = within(self.write_timeout(), self.socket.send_text(text)).await;
-        self.sent = Instant::now();
-        Ok(sent.ok_or_else(cut)??)
-    }
-
-    fn write_timeout(&self) -> Duration {
-        Duration::from_millis(self.dictation.speech().limits().write_timeout_ms)
-    }
-}
-
-fn cut() -> Left {
-    tracing::info!(code = SLOW.0, reason = SLOW.1, "stream of text cut");
-    Left::Gone
-}
-
-fn failed(error: &encode::Error) -> Left {
-    tracing::warn!(%error, "speech could not be encoded");
-    Left::With(FAILED)
 }

@@ -5,8 +5,10 @@ mod asyncapi;
 pub mod callback;
 mod connection;
 pub mod format;
+mod outlet;
 pub mod parameters;
 mod text;
+pub(super) mod turns;
 mod voices;
 mod wire;
 
@@ -18,9 +20,10 @@ use std::sync::Arc;
 
 use hyper::header::{HeaderName, HeaderValue};
 
+use super::listen::asker;
 use super::services::Services;
 use crate::http::websocket::{self, Limits};
-use crate::http::{Failure, Request, Response};
+use crate::http::{Caller, Failure, Request, Response};
 use crate::speech::encode::Encoder;
 use crate::speech::{Dictation, Manner};
 use crate::usage::{self, Work};
@@ -39,23 +42,40 @@ const DG_ERROR: HeaderName = HeaderName::from_static("dg-error");
 pub(super) async fn request(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
     let caller = services.authenticator.caller(&request.headers).await?;
     let parameters = Parameters::parse(request.uri.query().unwrap_or_default())?;
-    let format = parameters.wanted.format()?;
     let voice = voice(&services, parameters.model.as_deref())?;
+    answered(&services, request, caller, parameters, voice).await
+}
+
+/// The speech of the text in `request`; with `callback`, its id.
+async fn answered(
+    services: &Services,
+    request: Request,
+    caller: Caller,
+    parameters: Parameters,
+    voice: String,
+) -> Result<Response, Failure> {
+    let format = parameters.wanted.format()?;
     if parameters.callback.is_some() {
-        return callback::accept(&services, request, caller, parameters, &voice).await;
+        return callback::accept(services, request, caller, parameters, &voice).await;
     }
-    let text = text::read(&request.headers, request.body.charged_to(caller.tenant)).await?;
+    let (connection, tenant) = (Some(request.peer), caller.tenant);
+    let text = text::read(&request.headers, request.body.charged_to(tenant)).await?;
     check(&text, TEXT_CHARACTERS_MAX)?;
-    let order = Order { tenant: caller.tenant, text, voice, speed: parameters.speed, format };
-    speak(&services, order).await
+    let order = Order { tenant, connection, text, voice, speed: parameters.speed.unwrap_or(1.0), format };
+    speak(services, order).await
 }
 
 /// `GET /v1/speak` with an upgrade.
 pub(super) async fn stream(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
-    open(services, request).await.map_err(|failure| match HeaderValue::from_str(failure.message()) {
+    open(services, request).await.map_err(with_dg_error)
+}
+
+/// The reason of a refused handshake also in a header: clients of WebSockets show no body.
+fn with_dg_error(failure: Failure) -> Failure {
+    match HeaderValue::from_str(failure.message()) {
         Ok(message) => failure.header(DG_ERROR, message),
         Err(_) => failure,
-    })
+    }
 }
 
 async fn open(services: Arc<Services>, request: Request) -> Result<Response, Failure> {
@@ -66,11 +86,11 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     let voice = voice(&services, parameters.model.as_deref())?;
     services.refuse_while_draining()?;
     let speech = services.speech.clone();
-    let place = speech.open(caller.tenant)?;
+    let place = speech.open(caller.tenant, asker(&caller, &request)).await?;
     let limits = Limits::of_message(connection::BYTES_MAX);
     let metadata = wire::metadata(request.id, &voice);
     usage::worked(Work { model: Some(answer::model(&voice)), ..Work::default() });
-    let manner = Manner { voice: Some(voice), speed: parameters.speed };
+    let manner = Manner { voice: Some(voice), speed: parameters.speed.unwrap_or(1.0) };
     let dictation = Dictation::new(speech, caller.tenant, manner);
     websocket::accept(request, limits, protocol, move |socket, stop| async move {
         let _place = place;

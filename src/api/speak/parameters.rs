@@ -10,6 +10,10 @@ use crate::api::parameters::{CallbackMethod, Error, callback_url};
 
 /// The paces of the wire format.
 const SPEEDS: RangeInclusive<f32> = 0.7..=1.5;
+/// Those of `/v2/speak`.
+pub const TURN_SPEEDS: RangeInclusive<f32> = 0.5..=1.5;
+/// From calm to animated.
+const EXPRESSIVITIES: RangeInclusive<i8> = -2..=2;
 const NAME_CHARACTERS_MAX: usize = 128;
 const TAGS_MAX: usize = 100;
 const TAG_CHARACTERS_MAX: usize = 128;
@@ -41,13 +45,30 @@ pub const TABLE: [Parameter; 10] = [
     Parameter { name: "callback_method", about: "The HTTP method for sending it.", is_of_streams: false },
 ];
 
+/// Those that `/v2/speak` has beside them.
+pub const TURN_TABLE: [Parameter; 2] = [
+    Parameter {
+        name: "expressivity",
+        about: "From -2 (calm) to 2 (animated): taken, and without effect, as the voices have one delivery.",
+        is_of_streams: true,
+    },
+    Parameter { name: "priority", about: "`low`: taken, and without effect.", is_of_streams: false },
+];
+
+/// The parameters of `/v1/speak` or `/v2/speak`.
+pub fn of_version(version: u8) -> impl Iterator<Item = &'static Parameter> {
+    let more = if version == 2 { &TURN_TABLE[..] } else { &[] };
+    TABLE.iter().chain(more)
+}
+
 /// The parameters of a request. Absent ones have their documented defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// The name of a voice.
     pub model: Option<String>,
     pub wanted: Wanted,
-    pub speed: f32,
+    /// `None`: the voice's own.
+    pub speed: Option<f32>,
     pub callback: Option<Url>,
     pub callback_method: CallbackMethod,
 }
@@ -56,7 +77,15 @@ impl Parameters {
     /// # Errors
     /// [`Error`].
     pub fn parse(query: &str) -> Result<Self, Error> {
-        Self::read(query, &ENCODINGS)
+        Self::read(query, &ENCODINGS, 1)
+    }
+
+    /// Those of `POST /v2/speak`.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn of_turn(query: &str) -> Result<Self, Error> {
+        Self::read(query, &ENCODINGS, 2)
     }
 
     /// Those of a stream, which has no containers.
@@ -64,7 +93,19 @@ impl Parameters {
     /// # Errors
     /// [`Error`].
     pub fn of_stream(query: &str) -> Result<Self, Error> {
-        let mut parameters = Self::read(query, &STREAM_ENCODINGS)?;
+        Self::streamed(query, 1)
+    }
+
+    /// Those of a session of turns.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn of_turns(query: &str) -> Result<Self, Error> {
+        Self::streamed(query, 2)
+    }
+
+    fn streamed(query: &str, version: u8) -> Result<Self, Error> {
+        let mut parameters = Self::read(query, &STREAM_ENCODINGS, version)?;
         let refused = |parameter: &str, expected| {
             let values = form_urlencoded::parse(query.as_bytes());
             let value = values.into_iter().find(|(name, _)| name == parameter).map(|(_, value)| value);
@@ -86,11 +127,11 @@ impl Parameters {
         Ok(parameters)
     }
 
-    fn read(query: &str, encodings: &[&'static str]) -> Result<Self, Error> {
+    fn read(query: &str, encodings: &[&'static str], version: u8) -> Result<Self, Error> {
         let mut all = Self {
             model: None,
             wanted: Wanted::default(),
-            speed: 1.0,
+            speed: None,
             callback: None,
             callback_method: CallbackMethod::Post,
         };
@@ -111,7 +152,7 @@ impl Parameters {
                 }
                 continue;
             }
-            let Some(known) = TABLE.iter().find(|row| row.name == name) else { continue };
+            let Some(known) = of_version(version).find(|row| row.name == name) else { continue };
             if !seen.insert(known.name) {
                 return Err(Error::Duplicate(known.name.to_owned()));
             }
@@ -144,9 +185,17 @@ impl Parameters {
                         Some(whole(&value).ok_or_else(|| invalid("a rate in bits per second"))?);
                 }
                 "speed" => {
-                    let speed = value.parse().ok().filter(|speed| SPEEDS.contains(speed));
-                    all.speed = speed.ok_or_else(|| invalid("a number from 0.7 to 1.5"))?;
+                    let (speeds, expected) = match version {
+                        2 => (TURN_SPEEDS, "a number from 0.5 to 1.5"),
+                        _ => (SPEEDS, "a number from 0.7 to 1.5"),
+                    };
+                    let speed = value.parse().ok().filter(|speed| speeds.contains(speed));
+                    all.speed = Some(speed.ok_or_else(|| invalid(expected))?);
                 }
+                "expressivity" if !value.parse().is_ok_and(|degree| EXPRESSIVITIES.contains(&degree)) => {
+                    return Err(invalid("a whole number from -2 to 2"));
+                }
+                "priority" if value != "low" => return Err(invalid("low, or nothing")),
                 "mip_opt_out"
                     if !matches!(&*value.to_ascii_lowercase(), "true" | "false" | "" | "1" | "0") =>
                 {
@@ -186,7 +235,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(parameters.model.as_deref(), Some("aura-2-thalia-en"));
-        assert_eq!(parameters.speed, 0.9);
+        assert_eq!(parameters.speed, Some(0.9));
         assert_eq!(
             parameters.wanted,
             Wanted {
@@ -200,6 +249,18 @@ mod tests {
         let stream =
             Parameters::of_stream("mip_opt_out=false&container=none").unwrap().wanted.format().unwrap();
         assert!(!stream.is_wave && stream.sample_rate_hz == 24_000);
+    }
+
+    #[test]
+    fn turns_have_their_own_bounds() {
+        let turns = Parameters::of_turns("model=flux-alexis-en&speed=0.5&expressivity=-2").unwrap();
+        assert_eq!((turns.model.as_deref(), turns.speed), (Some("flux-alexis-en"), Some(0.5)));
+        assert!(Parameters::of_turn("model=a&encoding=mp3&priority=low").is_ok());
+        for query in ["speed=0.4", "expressivity=3", "expressivity=0.5", "encoding=mp3", "container=wav"] {
+            assert!(Parameters::of_turns(query).is_err(), "{query}");
+        }
+        assert!(Parameters::of_turn("priority=high").is_err());
+        assert!(Parameters::of_stream("expressivity=many").is_ok(), "unknown there");
     }
 
     #[test]

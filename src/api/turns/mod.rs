@@ -15,6 +15,7 @@ pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 
+use super::listen::asker;
 use super::parameters::TurnParameters;
 use super::{Services, error, language, raw, terms};
 use crate::engine::{LanguageChoice, TenantId};
@@ -58,7 +59,7 @@ async fn open(services: Arc<Services>, request: Request) -> Result<Response, Fai
     };
     services.refuse_while_draining()?;
     services.refuse_without_model()?;
-    let permit = live.admit(TenantId(caller.tenant))?;
+    let permit = live.admit_in_turn(TenantId(caller.tenant), asker(&caller, &request)).await?;
     let limits = Limits::of_message(live.config().message_bytes_max);
     let asked = Asked { request_id: request.id, parameters, is_multilingual };
     // Boxed: a task is sized for the largest value it ever holds, and idle streams would pay for it.

@@ -5,11 +5,14 @@ use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::cost::{Costs, Reading, Throughput, Work};
+use crate::engine::config::Config;
 use crate::engine::error::Error;
 use crate::engine::model::{MODELS_MAX, ModelId};
 use crate::engine::window::TenantId;
-use crate::share::{Promises, Refused, Tenants};
+use crate::share::{Lasting, Places, Refused, Tenants};
 
 /// Bounds of `Retry-After`, in seconds.
 pub const RETRY_AFTER: RangeInclusive<f64> = 1.0..=120.0;
@@ -27,13 +30,13 @@ const NO_PART: f64 = 0.02;
 /// All tenants' work, behind a lock; permits release their part when they are dropped.
 pub struct Holdings {
     pub max_wait_seconds: f64,
+    /// A request has ended.
+    pub freed: Notify,
     state: Mutex<State>,
 }
 
 /// The work in hand, and the measured speed.
 pub struct State {
-    /// The number of organisations that share the engine.
-    pub tenants: Tenants,
     /// Devices that work side by side.
     pub devices: f64,
     /// Each model's slots on all of them: while fewer windows are in hand, nothing is kept free for clients that may
@@ -49,7 +52,8 @@ pub struct State {
     /// All tenants' together.
     pub held: Work,
     pub expected: Work,
-    pub requests: usize,
+    /// Those of requests, and the lines of clients that wait for one.
+    pub places: Places,
     pub accounts: HashMap<TenantId, Account>,
 }
 
@@ -59,8 +63,6 @@ pub struct Account {
     pub held: Work,
     /// Reserved for requests whose audio is still to come.
     pub expected: Work,
-    pub requests: usize,
-    pub promises: Promises,
     /// Recent work, in seconds of the engine's time.
     pub done: f64,
 }
@@ -79,13 +81,7 @@ pub struct Standing {
 
 impl Account {
     fn new() -> Self {
-        Self {
-            held: Work::default(),
-            expected: Work::default(),
-            requests: 0,
-            promises: Promises::default(),
-            done: 0.0,
-        }
+        Self { held: Work::default(), expected: Work::default(), done: 0.0 }
     }
 
     fn work(&self) -> Work {
@@ -102,7 +98,7 @@ impl Account {
     }
 
     pub fn is_empty(&self, throughput: &Throughput) -> bool {
-        self.is_idle() && self.requests == 0 && self.promises.is_empty() && self.part(throughput) < NO_PART
+        self.is_idle() && self.part(throughput) < NO_PART
     }
 }
 
@@ -197,9 +193,8 @@ impl State {
 }
 
 impl Holdings {
-    pub fn new(max_wait_seconds: f64) -> Self {
+    pub fn new(config: &Config) -> Self {
         let state = State {
-            tenants: Tenants::default(),
             devices: 1.0,
             slots: [0.0; MODELS_MAX],
             readers: std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64),
@@ -211,10 +206,11 @@ impl Holdings {
             }),
             held: Work::default(),
             expected: Work::default(),
-            requests: 0,
+            places: Places::new(config.max_requests as u64, Tenants::default(), Lasting::Together),
             accounts: HashMap::new(),
         };
-        Self { max_wait_seconds, state: Mutex::new(state) }
+        let max_wait_seconds = config.max_wait_seconds;
+        Self { max_wait_seconds, freed: Notify::new(), state: Mutex::new(state) }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -249,7 +245,7 @@ impl Holdings {
         let waits_too_long = state.held.seconds() > 0.0 && standing.excess > 0.0;
         if room.is_err() || waits_too_long {
             let one = state.time(state.usual[model.index()]) * standing.slowness;
-            let promised = state.accounts.get(&tenant).map_or(0.0, |own| own.promises.expected());
+            let promised = state.places.expected(tenant.0);
             // Once its own work and as much of the others' is done, there is room; without work of its own it waits
             // for theirs.
             let held = state.accounts.get(&tenant).map_or(0.0, |own| state.time(own.held));

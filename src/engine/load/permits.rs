@@ -1,7 +1,7 @@
 //! Permits for requests and for audio: each releases its share of the load when it is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::cost::Work;
 use super::holdings::Holdings;
@@ -17,6 +17,8 @@ const JOB_RETRY: Duration = Duration::from_secs(5);
 pub struct RequestPermit {
     holdings: Arc<Holdings>,
     tenant: TenantId,
+    /// Of its place.
+    number: u64,
     reservation: Option<Reservation>,
     /// Seconds by which the wait may exceed its bound: the client comes at the time that it was given.
     behind: f64,
@@ -46,9 +48,14 @@ struct Account {
 
 impl RequestPermit {
     /// `usual` is reserved for the audio that is still to come.
-    pub(super) fn new(holdings: Arc<Holdings>, tenant: TenantId, usual: Work, behind: f64) -> Self {
+    pub(super) fn new(
+        holdings: Arc<Holdings>,
+        (tenant, number): (TenantId, u64),
+        usual: Work,
+        behind: f64,
+    ) -> Self {
         let reservation = Reservation { holdings: holdings.clone(), tenant, work: usual };
-        Self { holdings, tenant, reservation: Some(reservation), behind }
+        Self { holdings, tenant, number, reservation: Some(reservation), behind }
     }
 
     /// Hands the reservation to the reader of the audio, once.
@@ -67,10 +74,8 @@ impl RequestPermit {
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
-        let mut state = self.holdings.state();
-        state.requests -= 1;
-        state.account(self.tenant).requests -= 1;
-        state.forget_if_empty(self.tenant);
+        self.holdings.state().places.end(self.number, Instant::now());
+        self.holdings.freed.notify_waiters();
     }
 }
 

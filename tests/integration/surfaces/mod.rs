@@ -4,6 +4,7 @@
 mod access;
 mod crowds;
 mod ownership;
+mod returns;
 mod uploads;
 mod violations;
 
@@ -123,10 +124,11 @@ pub fn has_its_form(path: &str, body: &Value) -> bool {
 }
 
 /// Paths of WebSockets, with what a handshake there needs.
-pub const SOCKETS: [&str; 5] = [
+pub const SOCKETS: [&str; 6] = [
     "/v1/listen?encoding=linear16&sample_rate=16000",
     "/v2/listen?model=flux-general-en&encoding=linear16&sample_rate=16000",
     "/v1/realtime?intent=transcription",
     "/v1/speak",
+    "/v2/speak?model=flux-alexis-en",
     "/v1/agent/converse",
 ];

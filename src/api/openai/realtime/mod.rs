@@ -31,6 +31,7 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use url::form_urlencoded;
 
+use super::super::listen::asker;
 use super::error::{invalid, no_such_model};
 use super::models::is_served;
 use crate::api::Services;
@@ -64,7 +65,7 @@ pub async fn realtime(services: Arc<Services>, request: Request) -> Result<Respo
     let (settings, model) =
         secret::settings(&services, Settings::new(named), model, update.as_deref()).await?;
     let live = model.live();
-    let permit = live.admit(TenantId(caller.tenant))?;
+    let permit = live.admit_in_turn(TenantId(caller.tenant), asker(&caller, &request)).await?;
     let limits = Limits::of_message(live.config().realtime_message_bytes_max);
     let is_beta = is_beta(&request.headers);
     // Boxed: a task is sized for the largest value it ever holds, and idle sessions would pay for it.
