@@ -17,6 +17,11 @@ const FRAME_SECONDS: f64 = FRAME_SAMPLES as f64 / SAMPLE_RATE as f64;
 /// Within a turn, a frame is speech down to this much below `threshold`.
 const HYSTERESIS: f32 = 0.15;
 
+/// Frames of the agent's voice, less those of other speech since, that are surely its echo: 0.2 s. One frame may be taken for
+/// an echo by chance.
+const SURE_FRAMES: usize = 6;
+const SURE_FRAMES_MAX: usize = 8;
+
 /// Frames of speech after [`Noticed::Insists`] that are more than a sign of attention: 0.4 s.
 const PERSIST_FRAMES: usize = 13;
 
@@ -77,8 +82,13 @@ struct OwnVoice {
     frames: usize,
     /// Their begin in the turn's samples, once the agent's voice was before them.
     begins: Option<usize>,
-    /// The agent's voice was in the turn.
+    /// The agent's voice was surely in the turn.
     has_echo: bool,
+    /// Frames that were compared with the agent's voice, and those like it.
+    compared: usize,
+    echoes: usize,
+    /// Counts towards [`SURE_FRAMES`].
+    sureness: usize,
 }
 
 impl Ear {
@@ -169,21 +179,40 @@ impl Ear {
 
     /// Counts a frame of speech as the speaker's, or as the agent's.
     fn tell_apart(&mut self, reference: Option<&Reference>) {
-        self.own.frames += 1;
-        let seconds = self.detector.endpointer.frames() as f64 * FRAME_SECONDS;
-        if reference.is_some_and(|reference| self.gate.is_echo(reference, seconds)) {
-            self.own = OwnVoice { has_echo: true, ..OwnVoice::default() };
-        } else if self.own.has_echo && self.own.begins.is_none() {
-            self.own.begins = Some(self.seen().saturating_sub(FRAME_SAMPLES));
+        let is_echo = self.compare(reference);
+        let frame = self.seen().saturating_sub(FRAME_SAMPLES);
+        let own = &mut self.own;
+        own.compared += usize::from(is_echo.is_some());
+        if is_echo == Some(true) {
+            own.frames = 0;
+            own.echoes += 1;
+            own.sureness = (own.sureness + 1).min(SURE_FRAMES_MAX);
+            if own.sureness >= SURE_FRAMES {
+                (own.has_echo, own.begins) = (true, None);
+            }
+        } else {
+            own.frames += 1;
+            own.sureness = own.sureness.saturating_sub(1);
+            if own.has_echo && own.begins.is_none() {
+                own.begins = Some(frame);
+            }
         }
+    }
+
+    /// Whether the turn's last audio is like the agent's voice, if that can be told.
+    fn compare(&mut self, reference: Option<&Reference>) -> Option<bool> {
+        let seconds = self.detector.endpointer.frames() as f64 * FRAME_SECONDS;
+        reference.and_then(|reference| self.gate.is_echo(reference, seconds))
     }
 
     /// Whether the turn so far is the agent's voice alone.
     fn is_echo(&mut self, reference: Option<&Reference>) -> bool {
         let is_short = self.own.frames < self.detector.insist_frames;
-        let seconds = self.detector.endpointer.frames() as f64 * FRAME_SECONDS;
-        is_short
-            && (self.own.has_echo || reference.is_some_and(|reference| self.gate.is_echo(reference, seconds)))
+        let is_like = match self.own.compared {
+            0 => self.compare(reference) == Some(true),
+            compared => self.own.echoes * 2 > compared,
+        };
+        is_short && is_like
     }
 
     fn echoed(&mut self) -> Noticed {

@@ -161,9 +161,6 @@ impl Reference {
     /// and this delay. `heard` is without gaps.
     fn likeness(&self, heard: &[(i64, Powers)], delays: RangeInclusive<i64>) -> (f32, i64) {
         let (Some((first, _)), Some((last, _))) = (heard.first(), heard.last()) else { return (0.0, 0) };
-        if heard.len() < COMPARED_HOPS_MIN {
-            return (0.0, 0);
-        }
         let played: Vec<Option<&Powers>> =
             (first - delays.end()..=last - delays.start()).map(|hop| self.track.at(hop)).collect();
         let silence = [0.0; BANDS];
@@ -248,19 +245,26 @@ impl Gate {
         let pending = self.analysis.pending.len() as f64 / rate;
         let powers = self.analysis.push(samples);
         let first = self.clock.place(seconds - pending, powers.len());
+        // Audio that comes faster or slower than it is spoken has no place on the clock.
+        if self.heard.back().is_some_and(|(last, _)| last + 1 != first) {
+            self.heard.clear();
+        }
         self.heard.extend((first..).zip(powers));
         let surplus = self.heard.len().saturating_sub(COMPARED_HOPS);
         self.heard.drain(..surplus);
     }
 
-    /// Whether the last `seconds` of audio are the agent's voice; false where they are too short to tell.
-    pub fn is_echo(&mut self, reference: &Reference, seconds: f64) -> bool {
+    /// Whether the last `seconds` of audio are the agent's voice; none where they are too short to tell.
+    pub fn is_echo(&mut self, reference: &Reference, seconds: f64) -> Option<bool> {
         let hops = ((seconds / HOP_SECONDS) as usize).min(self.heard.len());
+        if hops < COMPARED_HOPS_MIN {
+            return None;
+        }
         let last: Vec<_> = self.heard.iter().skip(self.heard.len() - hops).copied().collect();
         if let Some(delay) = self.delay {
             let around = delay - DELAY_CHANGE_HOPS..=delay + DELAY_CHANGE_HOPS;
             if reference.likeness(&last, around).0 >= LIKENESS_AT_DELAY {
-                return true;
+                return Some(true);
             }
         }
         let (likeness, delay) = reference.likeness(&last, -EARLY_HOPS..=DELAY_HOPS);
@@ -268,7 +272,7 @@ impl Gate {
         if is_echo && hops >= TELLING_HOPS {
             self.delay = Some(delay);
         }
-        is_echo
+        Some(is_echo)
     }
 }
 
@@ -307,7 +311,7 @@ mod tests {
                 verdicts.push(gate.is_echo(&reference, 0.64));
             }
         }
-        verdicts.iter().filter(|is_echo| **is_echo).count() as f64 / verdicts.len() as f64
+        verdicts.iter().filter(|is_echo| **is_echo == Some(true)).count() as f64 / verdicts.len() as f64
     }
 
     #[test]
@@ -334,9 +338,9 @@ mod tests {
         let mut reference = Reference::new(24_000);
         assert!(!reference.may_be_heard(5.0));
         gate.hear(5.0, &speech(1, 1.0, 16_000));
-        assert!(!gate.is_echo(&reference, 0.64));
+        assert_eq!(gate.is_echo(&reference, 0.64), Some(false));
         reference.play(0.0, &speech(1, 1.0, 24_000));
         assert!(reference.may_be_heard(2.0) && !reference.may_be_heard(5.0));
-        assert!(!gate.is_echo(&reference, 0.64), "long ago");
+        assert_eq!(gate.is_echo(&reference, 0.64), Some(false), "long ago");
     }
 }

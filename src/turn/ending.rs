@@ -25,70 +25,6 @@ pub enum Ending {
     Open,
 }
 
-/// Words of short answers. An answer of no other words is complete.
-const ANSWERS: &[&str] = &[
-    "yes",
-    "yeah",
-    "yep",
-    "yup",
-    "yah",
-    "no",
-    "nope",
-    "nah",
-    "ok",
-    "okay",
-    "sure",
-    "right",
-    "correct",
-    "exactly",
-    "alright",
-    "all",
-    "absolutely",
-    "definitely",
-    "certainly",
-    "maybe",
-    "perhaps",
-    "never",
-    "none",
-    "nothing",
-    "please",
-    "thanks",
-    "thank",
-    "you",
-    "very",
-    "much",
-    "sir",
-    "madam",
-    "ma'am",
-    "of",
-    "course",
-    "that's",
-    "it",
-    "is",
-    "fine",
-    "good",
-    "great",
-    "perfect",
-    "sounds",
-    "not",
-    "really",
-    "i",
-    "do",
-    "don't",
-    "hello",
-    "hi",
-    "hey",
-    "bye",
-    "goodbye",
-    "mhm",
-    "mm",
-    "hmm",
-    "uh",
-    "huh",
-    "got",
-    "see",
-    "at",
-];
 /// One of these is among the words of a short answer.
 const CORES: &[&str] = &[
     "yes",
@@ -127,6 +63,11 @@ const CORES: &[&str] = &[
     "bye",
     "goodbye",
     "mhm",
+];
+/// A short answer has no words but those and these.
+const BESIDE_CORES: &[&str] = &[
+    "all", "please", "you", "very", "much", "sir", "madam", "ma'am", "of", "that's", "it", "is", "sounds",
+    "not", "really", "i", "do", "don't", "mm", "hmm", "uh", "huh", "got", "see", "at",
 ];
 /// Words in a short answer, at most.
 const ANSWER_WORDS_MAX: usize = 4;
@@ -228,7 +169,8 @@ pub fn ending(text: &str, expected: Expected) -> Ending {
 }
 
 fn is_answer(words: &[&str]) -> bool {
-    let is_short = words.len() <= ANSWER_WORDS_MAX && words.iter().all(|word| ANSWERS.contains(word));
+    let may_be = |word: &&str| CORES.contains(word) || BESIDE_CORES.contains(word);
+    let is_short = words.len() <= ANSWER_WORDS_MAX && words.iter().all(may_be);
     let is_open = words
         .last()
         .is_some_and(|last| matches!(*last, "of" | "at" | "i" | "is" | "do" | "not" | "very" | "that's"));

@@ -90,7 +90,10 @@ async fn the_owner_says_how_sure_an_end_must_be_and_which_terms_to_expect() {
 async fn who_has_finished_is_answered_and_who_pauses_is_not_interrupted() {
     let (is_whole, was_heard) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
     let (whole, heard) = (is_whole.clone(), was_heard.clone());
-    let recognize: Recognize = Arc::new(move |_: Utterance, _| {
+    let seconds = Arc::new(Mutex::new(Vec::new()));
+    let noted = seconds.clone();
+    let recognize: Recognize = Arc::new(move |utterance: Utterance, _| {
+        noted.lock().expect("no test panics here").push(utterance.pcm.duration_seconds());
         let words = if whole.load(Ordering::SeqCst) { "Where can I park?" } else { "Where can I" };
         heard.notify_one();
         Box::pin(async move { Ok(words.to_owned()) })
@@ -136,4 +139,6 @@ async fn who_has_finished_is_answered_and_who_pauses_is_not_interrupted() {
     hesitant.speak(&linear16(end, SHORT)).await;
     assert_eq!(patiently(hesitant.listen()).await, "Parking is free behind the building.");
     assert_eq!(questions().await, 1);
+    let seconds = seconds.lock().expect("no test panics here").clone();
+    assert!(seconds.last().is_some_and(|last| *last > sentence.duration_seconds()), "{seconds:?}");
 }
