@@ -179,8 +179,7 @@ impl Bench {
         let mut ear = Ear::new(&self.vad, &turn, !matches!(system, System::Silence(_)));
         let mut rules = Rules::of(&turn);
         rules.awaits_words = system == System::Ours;
-        let digits =
-            row["turns"][0]["digits"].as_u64().map_or(Expected::Anything, |n| Expected::Digits(n as usize));
+        let digits = asked_for(row);
         let mut later: Vec<(f64, News)> = Vec::new();
         let mut outcome = Outcome::default();
         // The words of the pause that the turn is in.
@@ -283,10 +282,11 @@ impl Bench {
                             let text = self.recognise(&file, end, &utterance.pcm);
                             let begun = after - look.silence;
                             let spoken = utterance.pcm.duration_seconds();
+                            let ends = format!("{:?}", ending(&text, asked_for(row)));
                             pauses.push(json!({
                                 "file": file, "kind": row["kind"], "source": row["source"], "half": row["half"],
-                                "turn": row["turns"][0], "begun": begun, "spoken": spoken, "text": text, "looks": [],
-                                "resumed": null,
+                                "turn": row["turns"][0], "begun": begun, "spoken": spoken, "text": text, "ending": ends,
+                                "looks": [], "resumed": null,
                             }));
                         }
                         let looks = pauses.last_mut().and_then(|pause| pause["looks"].as_array_mut());
@@ -325,6 +325,11 @@ impl Outcome {
             self.taken.push((now, text.to_owned()));
         }
     }
+}
+
+/// The answer that the agent has asked for in a dialogue.
+fn asked_for(row: &Value) -> Expected {
+    row["turns"][0]["digits"].as_u64().map_or(Expected::Anything, |n| Expected::Digits(n as usize))
 }
 
 /// 16-bit samples of a WAV file on one channel.
