@@ -18,6 +18,7 @@ mod livekit_breaks;
 #[cfg(feature = "livekit")]
 mod livekit_dispatch;
 #[cfg(feature = "livekit")]
+mod livekit_firewall;
 mod livekit_relays;
 mod logged;
 mod messages;
