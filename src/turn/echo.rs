@@ -99,6 +99,11 @@ impl Track {
         self.hops.drain(..surplus);
     }
 
+    /// The hops after `first` up to `last` that were noted.
+    fn count(&self, first: i64, last: i64) -> usize {
+        self.hops.iter().filter(|(hop, _)| (first + 1..=last).contains(hop)).count()
+    }
+
     fn at(&self, hop: i64) -> Option<&Powers> {
         let index = self.hops.binary_search_by_key(&hop, |(hop, _)| *hop).ok()?;
         self.hops.get(index).map(|(_, powers)| powers)

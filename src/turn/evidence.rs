@@ -17,7 +17,7 @@ const UNSURE_SECONDS: f64 = 0.5;
 const WORDS_SECONDS: f64 = 1.0;
 
 /// The silences, in seconds, at which a pause is judged; the first is `sts.turn.pause_ms` instead.
-pub const LOOKS: [f64; 6] = [0.25, 0.45, 0.65, 0.9, 1.2, 1.6];
+pub const LOOKS: [f64; 6] = [0.25, 0.4, 0.65, 0.9, 1.2, 1.6];
 
 /// How long a speaker is waited for. Seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -31,6 +31,8 @@ const UNCLEAR_HOPS: usize = DELAY_HOPS as usize + 31;
 const OWN_SHARE: f32 = 0.5;
 /// How much a quiet moment's power rises in a hop, as noise gets louder: it doubles in a second.
 const NOISE_RISE: f32 = 1.011;
+/// Its least: lines with digital silence have noise too once there is sound.
+const NOISE_MIN: f32 = 1e-7;
 /// A hop's power varies around the noise's by this factor.
 const NOISE_RANGE: f32 = 4.0;
 
@@ -98,7 +100,7 @@ impl Gate {
     fn hop(&mut self, hop: i64, powers: Powers, reference: &Reference) {
         let noise = self.noise.get_or_insert(powers);
         for (noise, power) in noise.iter_mut().zip(powers) {
-            *noise = power.min(*noise * NOISE_RISE).max(f32::MIN_POSITIVE);
+            *noise = power.min(*noise * NOISE_RISE).max(NOISE_MIN);
         }
         let noise = noise.map(|noise| noise * NOISE_RANGE);
         let total = powers.iter().sum();
@@ -125,17 +127,31 @@ impl Gate {
 
     /// Looks for a path, or for its delay as it is now.
     fn seek(&mut self, reference: &Reference) {
-        let heard: Vec<_> = self.heard.iter().copied().collect();
-        if heard.len() < SOUGHT_HOPS_MIN {
+        let Some((last, _)) = self.heard.back().copied() else { return };
+        // As long as the agent has spoken: before that there is nothing to compare.
+        let hops = reference.track.count(last - SOUGHT_HOPS as i64, last).min(self.heard.len());
+        if hops < SOUGHT_HOPS_MIN {
             return;
         }
+        let heard: Vec<_> = self.heard.iter().skip(self.heard.len() - hops).copied().collect();
         let (likeness, delay) = reference.likeness(&heard, -EARLY_HOPS..=DELAY_HOPS);
         let is_path = PATH_LIKENESS.iter().any(|(hops, least)| heard.len() >= *hops && likeness >= *least);
         match &mut self.path {
             _ if !is_path => {}
             Some(path) if (path.delay - delay).abs() <= DELAY_CHANGE_HOPS => path.delay = delay,
-            path => *path = Path::learn(heard.iter(), reference, delay),
+            path => {
+                *path = Path::learn(&heard, reference, delay);
+                self.split_again(reference);
+            }
         }
+    }
+
+    /// Splits the last hops anew, by the path that was just learnt.
+    fn split_again(&mut self, reference: &Reference) {
+        let (Some(path), Some(noise)) = (&self.path, self.noise) else { return };
+        let noise = noise.map(|noise| noise * NOISE_RANGE);
+        let last = self.heard.iter().skip(self.heard.len().saturating_sub(COMPARED_HOPS));
+        self.shares = last.map(|(hop, powers)| path.split(*hop, powers, &noise, reference)).collect();
     }
 
     /// Whether the agent's voice can be told from a speaker's frame by frame.

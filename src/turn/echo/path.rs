@@ -3,7 +3,7 @@
 //! Once it is known, the echo's loudness at each moment follows from what was played, and anything clearly louder is the
 //! speaker's own voice, from its first frame on. Comparing ups and downs needs half a second, and fails where both speak.
 
-use super::{BANDS, FLOOR, Powers, Reference};
+use super::{BANDS, Powers, Reference};
 
 /// Hops by which packets' delays change around the path's: 32 ms.
 const JITTER_HOPS: i64 = 2;
@@ -15,6 +15,8 @@ const TAIL_DECAY: f32 = 0.69;
 const QUANTILE: f32 = 0.85;
 /// The same where the path is learnt, as a speaker may have spoken meanwhile.
 const LEARNT_QUANTILE: f32 = 0.75;
+/// Power below this share of the loudest band's tells nothing of a gain: 30 dB.
+const AUDIBLE: f32 = 1e-3;
 /// Hops of a band that tell its gain.
 const LEARNT_HOPS_MIN: usize = 8;
 /// How fast gains follow, as logarithms of power: 1.3 dB a hop at most.
@@ -44,18 +46,14 @@ pub struct Path {
 
 impl Path {
     /// Learns the gains of a path from an echo that is so late. `None` where too little of it was heard.
-    pub fn learn<'h>(
-        heard: impl Iterator<Item = &'h (i64, Powers)>,
-        reference: &Reference,
-        delay: i64,
-    ) -> Option<Self> {
+    pub fn learn(heard: &[(i64, Powers)], reference: &Reference, delay: i64) -> Option<Self> {
+        let played: Vec<Powers> = heard.iter().map(|(hop, _)| arriving(reference, hop - delay)).collect();
+        let audible = played.iter().flatten().copied().fold(0.0, f32::max) * AUDIBLE;
         let mut ratios: [Vec<f32>; BANDS] = std::array::from_fn(|_| Vec::new());
-        for (hop, powers) in heard {
-            let played = arriving(reference, hop - delay);
-            let audible = played.iter().fold(0.0, |a: f32, b| a.max(*b)) * FLOOR;
+        for (played, (_, heard)) in played.iter().zip(heard) {
             for (band, ratios) in ratios.iter_mut().enumerate() {
-                if audible > 0.0 && played[band] > audible {
-                    ratios.push((powers[band] / played[band]).max(1e-12).ln());
+                if played[band] > audible {
+                    ratios.push((heard[band] / played[band]).max(1e-12).ln());
                 }
             }
         }

@@ -19,6 +19,7 @@ mod livekit_breaks;
 mod livekit_dispatch;
 #[cfg(feature = "livekit")]
 mod livekit_firewall;
+#[cfg(feature = "livekit")]
 mod livekit_relays;
 mod logged;
 mod messages;
