@@ -4,12 +4,11 @@
 //! `cargo bench --bench end_to_end`
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use verbatim::audio::{DecodeOptions, Limits, decode};
-use verbatim::engine::{Class, Config as EngineConfig, Engine, LanguageChoice, Task, TenantId};
+use verbatim::engine::{Config as EngineConfig, Engine, LanguageChoice};
 use verbatim::models::{self, Config, DeviceChoice};
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::vad::{Vad, VadOptions};
@@ -38,16 +37,7 @@ fn end_to_end(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let bytes = Bytes::from(std::fs::read(speech).expect("readable"));
     let decoding = DecodeOptions { raw: None, split_channels: false, limits: Limits::default() };
-    let options = TranscribeOptions {
-        language: LanguageChoice::Named("en".into()),
-        task: Task::Transcribe,
-        prompt: None,
-        temperature: 0.0,
-        bias: Arc::default(),
-        class: Class::Interactive,
-        tenant: TenantId(0),
-        deadline: None,
-    };
+    let options = TranscribeOptions::new(LanguageChoice::Named("en".into()));
     let transcribe = || {
         let decoded = decode(bytes.clone(), &decoding).expect("decoded");
         let pcm = decoded.channels.into_iter().next().expect("a channel");

@@ -25,8 +25,8 @@ use verbatim::api::answer::{Asked, Heard, response};
 use verbatim::api::{self, Parameters, Readiness, Services};
 use verbatim::audio::{self, DecodeOptions, Limits, RawEncoding, RawFormat};
 use verbatim::engine::{
-    self, Attempt, Class, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId,
-    SpeechModel, StepOutcome, Task, TenantId,
+    self, Attempt, EncodeRequest, Engine, Error, Hypothesis, LanguageChoice, ModelInfo, SlotId, SpeechModel,
+    StepOutcome, TenantId,
 };
 use verbatim::fetch::Fetcher;
 use verbatim::http::{self, Authenticator, auth};
@@ -182,14 +182,8 @@ async fn listen(
         return StatusCode::BAD_REQUEST.into_response();
     };
     let options = TranscribeOptions {
-        language: LanguageChoice::Named("en".into()),
-        task: Task::Transcribe,
-        prompt: None,
-        temperature: 0.0,
-        bias: Arc::default(),
-        class: Class::Interactive,
         tenant: TenantId(caller.tenant),
-        deadline: None,
+        ..TranscribeOptions::new(LanguageChoice::Named("en".into()))
     };
     let transcriber = parts.models.default().transcriber();
     let mut transcripts = Vec::new();

@@ -84,7 +84,7 @@
 //! | live       | audio, share, speakers, turn, vad, voices, engine, transcript, telemetry, usage |
 //! | registry   | engine, live, patience, telemetry, transcribe |
 //! | jobs       | clock, fetch, patience, share, state, telemetry |
-//! | knowledge  | fetch, share |
+//! | knowledge  | digits, fetch, share |
 //! | turn       | audio, digits, onnx, vad |
 //! | speech     | audio, onnx, outbound, patience, secret, share, telemetry |
 //! | http       | keys, patience, share, state, telemetry, usage |

@@ -219,7 +219,7 @@ fn word_begin(samples: &[f32], estimate: usize, played: usize) -> usize {
     let around = estimate.saturating_sub(WORD_AROUND)..(estimate + WORD_AROUND).min(played);
     let energy = |frame: &[f32]| frame.iter().map(|sample| sample * sample).sum::<f32>();
     let frames = samples.get(around.clone()).unwrap_or_default().chunks_exact(QUIET).enumerate();
-    // Of equally quiet ones, the nearest to the estimate.
+    // Where several are equally quiet, the nearest to the estimate is taken.
     let distance = |index: usize| (around.start + index * QUIET).abs_diff(estimate);
     let quietest = frames.min_by(|(a, one), (b, other)| {
         energy(one).total_cmp(&energy(other)).then(distance(*a).cmp(&distance(*b)))

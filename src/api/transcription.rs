@@ -10,7 +10,7 @@ use super::parameters::Parameters;
 use super::services::Services;
 use super::{error, language, terms, wire};
 use crate::audio::{Bare, DecodeOptions};
-use crate::engine::{LanguageChoice, Task, TenantId};
+use crate::engine::{LanguageChoice, TenantId};
 use crate::fetch;
 use crate::http::Failure;
 use crate::patience::Deadline;
@@ -131,14 +131,11 @@ pub(super) async fn transcribe(
     let Understood { request_id, created, ref parameters, words, raw, ref model, ref language } = *understood;
     let Urgency { tenant, deadline, origin } = urgency;
     let options = TranscribeOptions {
-        language: language.clone(),
-        task: Task::Transcribe,
-        prompt: None,
-        temperature: 0.0,
         bias: terms::terms(parameters),
         class: origin.class(),
         tenant,
         deadline,
+        ..TranscribeOptions::new(language.clone())
     };
     let split_channels = parameters.multichannel;
     let wanted =

@@ -84,7 +84,7 @@ fn configuration(config: &Config) -> Check {
     Check::ok(NAME, "read, and every value is allowed")
 }
 
-/// What voice agents need beside transcription.
+/// Checks the parts that only voice agents need.
 async fn agents(config: &Config, sms_to: Option<&str>) -> Vec<Check> {
     let mut clocks = Clocks::default();
     let mut checks = vec![speech::detector(config), speech::turn_model(config).await];

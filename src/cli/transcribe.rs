@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
@@ -21,7 +20,7 @@ use super::output::{ClosedOutput, Failure, complain, print};
 use crate::api::{Parameters, language};
 use crate::audio::{self, DecodeOptions, Sound};
 use crate::config::Config;
-use crate::engine::{self, Class, Engine, Task, TenantId};
+use crate::engine::{self, Engine, Task};
 use crate::figures::{Probability, Score, Seconds};
 use crate::format::captions;
 use crate::speakers::{Diarization, Diarizer, Options, Turn};
@@ -197,14 +196,9 @@ fn name(file: &Path) -> &OsStr {
 fn options(arguments: &Arguments, transcriber: &Transcriber) -> anyhow::Result<TranscribeOptions> {
     let asked = Parameters { language: arguments.language.clone(), ..Parameters::default() };
     Ok(TranscribeOptions {
-        language: language::choice(&asked, transcriber.model())?,
         task: if arguments.translate { Task::Translate } else { Task::Transcribe },
         prompt: arguments.prompt.clone(),
-        temperature: 0.0,
-        bias: Arc::default(),
-        class: Class::Interactive,
-        tenant: TenantId::default(),
-        deadline: None,
+        ..TranscribeOptions::new(language::choice(&asked, transcriber.model())?)
     })
 }
 

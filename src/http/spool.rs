@@ -16,7 +16,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::state;
 
-/// What is written at once.
+/// Bytes per write.
 const BLOCK_BYTES: usize = 128 << 10;
 /// Left on the disk in any case, for the databases beside the folder.
 const FREE_BYTES_MIN: u64 = 256 << 20;

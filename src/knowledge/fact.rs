@@ -1,6 +1,7 @@
 //! Facts that a question asks for, and whether a sentence states one: a price, a time, a number, a name.
 
 use super::lexicon::{stem, words};
+use crate::digits::{ONES, TENS};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact {
@@ -27,41 +28,7 @@ pub enum Fact {
     Need,
 }
 
-const NUMBERS: &[&str] = &[
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-    "twenty",
-    "thirty",
-    "forty",
-    "fifty",
-    "sixty",
-    "seventy",
-    "eighty",
-    "ninety",
-    "hundred",
-    "thousand",
-    "once",
-    "twice",
-    "dozen",
-    "half",
-];
+const MORE_NUMBERS: [&str; 6] = ["hundred", "thousand", "once", "twice", "dozen", "half"];
 const CURRENCIES: &[&str] = &[
     "dollar", "dollars", "euro", "euros", "pound", "pounds", "pence", "cent", "cents", "francs", "usd",
     "eur", "gbp",
@@ -232,8 +199,12 @@ impl Fact {
 
 fn is_numeric(said: &[String]) -> bool {
     said.iter().any(|word| {
-        word.contains(|c: char| c.is_ascii_digit()) || word.split('-').any(|part| NUMBERS.contains(&part))
+        word.contains(|c: char| c.is_ascii_digit()) || word.split('-').any(|part| is_number_word(part))
     })
+}
+
+fn is_number_word(word: &str) -> bool {
+    [&ONES[1..], &TENS, &MORE_NUMBERS].iter().any(|words| words.contains(&word))
 }
 
 /// Whether a number counts one of the things: `up to six people`, `Books: number 15`.
@@ -297,7 +268,7 @@ fn clocks(sentence: &str) -> usize {
         let exact = lower.split_once([':', '.']).is_some_and(|(hour, minute)| {
             is_hour(hour) && minute.get(..2).is_some_and(|minute| minute.bytes().all(|c| c.is_ascii_digit()))
         });
-        let counted = is_hour(word) || NUMBERS.contains(&lower.as_str());
+        let counted = is_hour(word) || is_number_word(&lower);
         let spaced = counted && said.get(at + 1).is_some_and(|next| is_half_day(next));
         // `from 5 to 9 pm`, `from nine to five`
         let is_count =

@@ -19,7 +19,7 @@ const STOP_WORDS: &[&str] = &[
     "when", "where", "which", "who", "will", "with", "would", "you", "your", "youre",
 ];
 
-/// What a whole text may be about, and then need not say in each sentence.
+/// Things that a whole text may be about without naming them in each sentence.
 const PLACES: &[&str] = &[
     "branch",
     "building",

@@ -1,5 +1,5 @@
-//! What of a span is heard once more, as in whole files: voice that gave no words, words in doubt, and sound without
-//! voice that is as loud and uneven as speech; and which words are kept then. Pure.
+//! Chooses the parts of a span to hear once more, as in whole files, and the words to keep: voice that gave no words,
+//! words in doubt, and sound without voice that is as loud and uneven as speech. Pure.
 
 use std::ops::Range;
 
@@ -37,7 +37,7 @@ pub struct SecondListening {
     current: Option<Attempt>,
 }
 
-/// What is heard after what. Which phrases are in doubt is known once all voice has its words.
+/// The order of listening. Which phrases are in doubt is known once all voice has its words.
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
     VoiceWithoutWords,

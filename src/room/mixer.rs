@@ -7,7 +7,7 @@ use crate::speech::VOICE_RATE;
 
 /// A frame of 20 ms.
 pub const FRAME_SAMPLES: usize = SAMPLE_RATE as usize / 50;
-/// What a caller's sound may lag behind, since it comes unevenly: it begins this late, and is never more than the other late.
+/// A caller's sound comes unevenly: it is played this late from the start, and never later than the maximum.
 const LAG_SAMPLES: usize = SAMPLE_RATE as usize / 10;
 const LAG_SAMPLES_MAX: usize = SAMPLE_RATE as usize;
 /// The agent's sound comes ahead of its time, by less than this.

@@ -110,14 +110,7 @@ mod tests {
 
     fn session() -> Session {
         let setup = Setup::default();
-        let start = Start {
-            setup,
-            channel: Channel::Web,
-            caller_number: None,
-            warnings: Vec::new(),
-            key: None,
-            room: None,
-        };
+        let start = Start::new(setup, Channel::Web);
         Session::new(1, &start, 1000, 60_000)
     }
 

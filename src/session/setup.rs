@@ -142,6 +142,10 @@ pub struct Start {
 }
 
 impl Start {
+    pub fn new(setup: Setup, channel: Channel) -> Self {
+        Self { setup, channel, caller_number: None, warnings: Vec::new(), key: None, room: None }
+    }
+
     /// # Errors
     /// A field has the wrong kind, is too long or has too many entries; the number is not a telephone number.
     pub fn read(fields: Fields<'_>) -> Result<Self, Error> {
@@ -174,7 +178,7 @@ impl Start {
             client_reference_id: owned("client_reference_id", NAME_BYTES_MAX)?,
             tenant_id: owned("tenant_id", NAME_BYTES_MAX)?,
         };
-        Ok(Self { setup, channel, caller_number, warnings, key: None, room: None })
+        Ok(Self { caller_number, warnings, ..Self::new(setup, channel) })
     }
 }
 

@@ -11,7 +11,7 @@ const TEXT_BYTES_MAX: usize = 300;
 /// Samples of all kept speech: 5 minutes, 29 MB.
 const SAMPLES_MAX: usize = 300 * VOICE_RATE as usize;
 
-/// What was said: by which voice, at which pace in thousandths, and the text.
+/// The voice, the pace in thousandths, and the text.
 pub type Key = (Option<String>, u32, String);
 
 /// Kept speech; the oldest goes first. Cheap handle.

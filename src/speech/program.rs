@@ -144,7 +144,7 @@ impl Synthesizer for Program {
 
 /// The kind and voice of a program that the configuration names.
 const PROGRAM: &str = "program";
-/// What stands in an argument for the pace, for its inverse, and for espeak-ng's measure of it.
+/// Placeholders in an argument: the pace, its inverse, and espeak-ng's measure of it.
 const SPEED: &str = "{speed}";
 const STRETCH: &str = "{stretch}";
 const WORDS_A_MINUTE: &str = "{words_a_minute}";

@@ -146,14 +146,7 @@ async fn begin(
         greeting: settings.greeting.clone(),
         ..Setup::default()
     };
-    let start = Start {
-        setup,
-        channel: Channel::Web,
-        caller_number: None,
-        warnings: Vec::new(),
-        key: None,
-        room: None,
-    };
+    let start = Start::new(setup, Channel::Web);
     let handle = match host.tools.sessions.create(tenant, start).await {
         Ok(handle) => handle,
         Err(error) => return Err((socket, error.into())),

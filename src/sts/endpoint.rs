@@ -173,20 +173,24 @@ async fn take(host: &Arc<Host>, handle: &Arc<Handle>, step: Step, base: &str) ->
 }
 
 async fn status(host: &Host, handle: &Handle, base: &str) -> Value {
-    let is_joinable = handle.read(|s| s.channel == Channel::Web && s.status != Status::Ended);
-    let around = Surroundings {
-        websocket_url: is_joinable.then(|| match &host.livekit {
-            None => websocket_url(base, &handle.room_name, &host.token(handle, Kind::Web)),
-            Some(livekit) => livekit.invite(&handle.room_name, host.config.token_seconds).url,
-        }),
-        room: handle.room_status(),
-        participants: handle.participants(),
-        agent: agent(host, handle.agent_state()),
-        sms_provider: host.tools.courier.provider(),
-        recording: recordings::status(host, handle.tenant, &handle.id).await,
-    };
-    let setup = handle.setup();
-    handle.read(|session| value(&Snapshot::new(session, &setup, around)))
+    let recording = recordings::status(host, handle.tenant, &handle.id).await;
+    let token = host.token(handle, Kind::Web);
+    // Under the session's lock, so that an ended session is not shown with the room that it had before.
+    handle.read(|session| {
+        let is_joinable = session.channel == Channel::Web && session.status != Status::Ended;
+        let around = Surroundings {
+            websocket_url: is_joinable.then(|| match &host.livekit {
+                None => websocket_url(base, &handle.room_name, &token),
+                Some(livekit) => livekit.invite(&handle.room_name, host.config.token_seconds).url,
+            }),
+            room: handle.room_status(),
+            participants: handle.participants(),
+            agent: agent(host, handle.agent_state()),
+            sms_provider: host.tools.courier.provider(),
+            recording,
+        };
+        value(&Snapshot::new(session, &handle.setup(), around))
+    })
 }
 
 async fn status_of_ended(host: &Host, id: &str) -> Result<Value, Error> {

@@ -102,14 +102,7 @@ mod tests {
     #[test]
     fn events_have_a_type_a_time_and_data() {
         let setup = Setup { client_reference_id: Some("order-7".into()), ..Setup::default() };
-        let start = Start {
-            setup,
-            channel: Channel::Phone,
-            caller_number: None,
-            warnings: Vec::new(),
-            key: None,
-            room: None,
-        };
+        let start = Start::new(setup, Channel::Phone);
         let mut session = Session::new(1, &start, 1000, 1);
         let event = WebhookEvent::of(&session, &start.setup, &Moment::Started).expect("an event");
         let shown = value(&event);

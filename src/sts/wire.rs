@@ -399,14 +399,7 @@ mod tests {
     #[test]
     fn a_snapshot_is_flat_and_shows_what_is_missing_as_null() {
         let setup = Setup::default();
-        let start = Start {
-            setup,
-            channel: Channel::Web,
-            caller_number: None,
-            warnings: Vec::new(),
-            key: None,
-            room: None,
-        };
+        let start = Start::new(setup, Channel::Web);
         let session = Session::new(1, &start, 1, 1000);
         let engine = Engine { end_of_turn: "silence", ears: "none", brain: "embedded", voice: "none" };
         let around = Surroundings {

@@ -46,3 +46,19 @@ pub struct TranscribeOptions {
     /// Work that has not begun by then fails: the search for speech, and each window.
     pub deadline: Option<Deadline>,
 }
+
+impl TranscribeOptions {
+    /// The likeliest transcript, at once, on this server's own behalf.
+    pub fn new(language: LanguageChoice) -> Self {
+        Self {
+            language,
+            task: Task::Transcribe,
+            prompt: None,
+            temperature: 0.0,
+            bias: Arc::default(),
+            class: Class::Interactive,
+            tenant: TenantId::default(),
+            deadline: None,
+        }
+    }
+}

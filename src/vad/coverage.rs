@@ -19,7 +19,7 @@ const FAINT_SPEECH: f32 = 0.2;
 /// Sound of a word before and after such frames, in seconds: consonants are faint.
 const FAINT: f64 = 0.1;
 
-/// Of audio in which fewer frames are surely speech, one of so many, the detector may have found mere pieces of speech.
+/// Where fewer than one frame in so many is surely speech, the detector may have found only pieces of it.
 const SURE_SHARE: usize = 5;
 
 const FRAME_SECONDS: f64 = FRAME_SAMPLES as f64 / SAMPLE_RATE as f64;

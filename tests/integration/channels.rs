@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use futures_util::FutureExt as _;
 use verbatim::audio::Sound;
 use verbatim::engine::{
-    Class, Config, DecodingOptions, Engine, LanguageChoice, SpeechModel, Task, TenantId, Window,
+    Class, Config, DecodingOptions, Engine, LanguageChoice, SpeechModel, TenantId, Window,
 };
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::vad::{Vad, VadOptions};
@@ -16,16 +16,7 @@ use crate::scripted::{Call, Script, ScriptedModel, speech};
 use crate::speech::{cache, passages};
 
 fn options() -> TranscribeOptions {
-    TranscribeOptions {
-        language: LanguageChoice::Named("en".into()),
-        task: Task::Transcribe,
-        prompt: None,
-        temperature: 0.0,
-        bias: [].into(),
-        class: Class::Interactive,
-        tenant: TenantId(0),
-        deadline: None,
-    }
+    TranscribeOptions::new(LanguageChoice::Named("en".into()))
 }
 
 fn engine(config: &Config, model: ScriptedModel) -> Engine {

@@ -3,11 +3,8 @@
 //! `./setup open-webui` installs it. Without it the test is skipped with a message; with `TEST_ALL_SDKS` set, as in CI, that
 //! is a failure.
 
-use tempfile::TempDir;
-
-use crate::program::Program;
+use crate::openai_tools::Server;
 use crate::sdks::{printed, python};
-use crate::server::new_key;
 use crate::speech::{cache, word_errors};
 
 const TEXT: &str = "The quick brown fox jumps over the lazy dog. The office is open on Monday.";
@@ -20,18 +17,11 @@ async fn it_works_with_another_address_and_key() {
         eprintln!("skipped: there is no Open WebUI; run ./setup open-webui");
         return;
     }
-    let folder = TempDir::new().expect("a folder");
-    let key = new_key(folder.path());
-    let models = cache("models");
-    let settings = [
-        ("VERBATIM_MODEL_DIR", models.to_str().expect("text")),
-        ("VERBATIM_STS__SPEECH__EMBEDDED", "kokoro"),
-    ];
-    let program = Program::start_with(folder.path(), &cache("models/base"), &settings).await;
+    let server = Server::start().await;
     let mut front_end = python("open-webui", "chat_front_end.py");
     front_end
-        .env("SERVER", program.url(""))
-        .env("KEY", &key)
+        .env("SERVER", server.program.url(""))
+        .env("KEY", &server.key)
         .env("AUDIO", cache("speech/austen_0930.wav"))
         .env("TEXT", TEXT);
     let told = printed(front_end).await;

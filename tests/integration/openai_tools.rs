@@ -16,14 +16,15 @@ use crate::speech::{cache, word_errors};
 const TEXT: &str = "The quick brown fox jumps over the lazy dog. The office is open on Monday.";
 const SAID: &str = "He might even have been made amiable himself.";
 
-struct Server {
-    program: Program,
-    key: String,
+/// The program, with a voice.
+pub struct Server {
+    pub program: Program,
+    pub key: String,
     folder: TempDir,
 }
 
 impl Server {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let folder = TempDir::new().expect("a folder");
         let key = new_key(folder.path());
         let models = cache("models");

@@ -3,10 +3,10 @@
 //! `./setup` fetches the speech and the weights, and makes the encoded copies.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use verbatim::audio::{self, DecodeOptions, Pcm};
-use verbatim::engine::{Class, Config as EngineConfig, Engine, LanguageChoice, Task, TenantId, Term};
+use verbatim::engine::{Config as EngineConfig, Engine, LanguageChoice, Term};
 use verbatim::models::{self, ComputeType, Config, DeviceChoice};
 use verbatim::transcribe::{TranscribeOptions, Transcriber};
 use verbatim::transcript::Transcript;
@@ -39,16 +39,7 @@ pub fn transcriber() -> Transcriber {
 }
 
 pub fn options() -> TranscribeOptions {
-    TranscribeOptions {
-        language: LanguageChoice::Detect { among: Vec::new(), expected: None },
-        task: Task::Transcribe,
-        prompt: None,
-        temperature: 0.0,
-        bias: Arc::default(),
-        class: Class::Interactive,
-        tenant: TenantId(0),
-        deadline: None,
-    }
+    TranscribeOptions::new(LanguageChoice::Detect { among: Vec::new(), expected: None })
 }
 
 /// The first channel of a recording.

@@ -27,7 +27,7 @@ struct Call {
 #[derive(Default)]
 pub struct Calls(BTreeMap<u64, Call>);
 
-/// What the model wants.
+/// The outcome of a model's turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Lines and effects.

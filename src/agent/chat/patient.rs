@@ -18,7 +18,7 @@ pub struct Patient<'a> {
     says: &'a mpsc::Sender<Say>,
     /// Between any two signs of life.
     silence_max: Duration,
-    /// What is left of the time for the whole answer. The time that the words take to be spoken does not count.
+    /// The time left for the whole answer. Time that its words take to be spoken does not count.
     left: Duration,
     /// When to say that it takes a moment; none once anything was said.
     filler_at: Option<Instant>,

@@ -4,7 +4,7 @@
 const CLAUSE_BYTES_MIN: usize = 24;
 /// A shorter sentence is spoken with the next one.
 const SENTENCE_BYTES_MIN: usize = 12;
-/// What models write around their reasoning, which is not for callers.
+/// Models write their reasoning between these; it is not for callers.
 const REASONING: (&str, &str) = ("<think>", "</think>");
 
 #[derive(Default)]

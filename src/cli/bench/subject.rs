@@ -1,7 +1,6 @@
 //! The subject of a measurement: the engine in this process, or a server.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -9,7 +8,7 @@ use bytes::Bytes;
 use crate::api::{Parameters, language};
 use crate::audio::{self, DecodeOptions};
 use crate::config::Config;
-use crate::engine::{self, Class, Task, TenantId};
+use crate::engine;
 use crate::telemetry::metrics;
 use crate::transcribe::{TranscribeOptions, Transcriber};
 
@@ -68,16 +67,7 @@ impl Subject {
         match self {
             Self::InProcess { transcriber, limits } => {
                 let asked = Parameters { language: language.map(str::to_owned), ..Parameters::default() };
-                let options = TranscribeOptions {
-                    language: language::choice(&asked, transcriber.model())?,
-                    task: Task::Transcribe,
-                    prompt: None,
-                    temperature: 0.0,
-                    bias: Arc::default(),
-                    class: Class::Interactive,
-                    tenant: TenantId::default(),
-                    deadline: None,
-                };
+                let options = TranscribeOptions::new(language::choice(&asked, transcriber.model())?);
                 let decoding = DecodeOptions { raw: None, split_channels: false, limits: limits.clone() };
                 let decoded = tokio::task::spawn_blocking(move || audio::decode(bytes, &decoding)).await??;
                 let pcm = decoded.channels.into_iter().next().context("no audio")?;

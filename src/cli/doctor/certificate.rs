@@ -13,7 +13,7 @@ pub fn time_left(response: &Response, now: SystemTime) -> Option<Duration> {
     left(info.peer_certificate()?, now)
 }
 
-/// Of a certificate in DER (RFC 5280, section 4.1.2.5).
+/// The time until a certificate in DER expires (RFC 5280, section 4.1.2.5).
 fn left(certificate: &[u8], now: SystemTime) -> Option<Duration> {
     let certificate = Certificate::from_der(certificate).ok()?;
     let ends = UNIX_EPOCH + certificate.tbs_certificate.validity.not_after.to_unix_duration();

@@ -86,7 +86,7 @@ fn file_system(path: &Path) -> Option<String> {
         let point = PathBuf::from(head.split(' ').nth(4)?.replace("\\040", " "));
         path.starts_with(&point).then(|| (point.components().count(), tail.split(' ').next().unwrap_or("")))
     });
-    // Of two mounts on one point, the later one counts.
+    // A later mount covers an earlier one on the same point.
     mounts.max_by_key(|(depth, _)| *depth).map(|(_, kind)| kind.to_owned())
 }
 

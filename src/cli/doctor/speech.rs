@@ -1,6 +1,5 @@
 //! Checks of the models: files, recognition of a clip, the detector of speech, the voice, the model of turns.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::TryStreamExt as _;
@@ -10,7 +9,7 @@ use crate::api::{Parameters, language};
 use crate::app;
 use crate::audio::{self, DecodeOptions, Pcm, RateConverter, SAMPLE_RATE, Sound};
 use crate::config::Config;
-use crate::engine::{self, Class, Task, TenantId};
+use crate::engine;
 use crate::hub::{self, Verdict};
 use crate::speech::{self, EmbeddedVoice, Manner, VOICE_RATE, Voice};
 use crate::transcribe::{TranscribeOptions, Transcriber};
@@ -123,16 +122,7 @@ async fn hears(transcriber: &Transcriber, sound: Sound) -> anyhow::Result<String
     // A model without English hears what it can.
     let language = language::choice(&english, transcriber.model())
         .or_else(|_| language::choice(&Parameters::default(), transcriber.model()))?;
-    let options = TranscribeOptions {
-        language,
-        task: Task::Transcribe,
-        prompt: None,
-        temperature: 0.0,
-        bias: Arc::default(),
-        class: Class::Interactive,
-        tenant: TenantId::default(),
-        deadline: None,
-    };
+    let options = TranscribeOptions::new(language);
     Ok(transcriber.transcribe(sound, &options).await?.text())
 }
 

@@ -78,7 +78,7 @@ fn prompt_tokens(tokenizer: &Tokenizer, text: &str) -> Vec<TokenId> {
     tokenizer.encode(&format!(" {}", text.trim()))
 }
 
-/// Of more tokens, the last so many are read.
+/// The most tokens of a prompt; of a longer one the last are read.
 fn prompt_tokens_max(text_positions: usize) -> usize {
     text_positions / 2 - 1
 }

@@ -39,9 +39,9 @@ const MEAN: &str = "ReduceMean";
 const CONTEXT: usize = 9;
 /// Two windows overlap by so many frames.
 const FADE: usize = 2;
-/// Of the symbol before a text, so many frames may be its first sound already; the rest is silence.
+/// The last frames of the symbol before a text may be its first sound already; the rest is silence.
 const LEAD_FRAMES: usize = 6;
-/// Of the symbol after a text, so many frames may be sound.
+/// The first frames of the symbol after a text may be sound.
 const TAIL_FRAMES: usize = 14;
 /// Quieter samples at either end are the model's silence.
 const SILENCE: f32 = 0.01;

@@ -144,6 +144,17 @@ async fn understood(mulaw: &[u8]) -> String {
     voices::heard(Pcm::new(samples)).await
 }
 
+/// The status that comes about while the call goes on: its marks are given back meanwhile.
+async fn on_the_line(call: &mut Call, status: impl Future<Output = Value>) -> Value {
+    voices::patiently(async {
+        tokio::select! {
+            status = status => status,
+            _ = async { loop { call.until("mark").await; } } => unreachable!("a call goes on"),
+        }
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_call_from_its_ring_to_its_end() {
     let voice = Voice::start().await;
@@ -172,13 +183,7 @@ async fn a_call_from_its_ring_to_its_end() {
     let digits = voices::one_to_four().await;
     let mut call = Call::connect(service, &xml).await;
     let listens = |status: &Value| status["agent"]["state"] == "listening";
-    voices::patiently(async {
-        tokio::select! {
-            status = service.until(&id, listens) => status,
-            _ = async { loop { call.until("mark").await; } } => unreachable!("a call goes on"),
-        }
-    })
-    .await;
+    on_the_line(&mut call, service.until(&id, listens)).await;
     let lines = |count| {
         move |status: &Value| status["transcript"].as_array().is_some_and(|lines| lines.len() >= count)
     };
@@ -186,13 +191,7 @@ async fn a_call_from_its_ring_to_its_end() {
     assert_eq!(status["transcript"][0]["text"], "Welcome to the demo clinic. How can I help you?");
     call.heard.clear();
     call.speak(&recording(voices::FOX.1)).await;
-    let status = voices::patiently(async {
-        tokio::select! {
-            status = service.until(&id, lines(3)) => status,
-            _ = async { loop { call.until("mark").await; } } => unreachable!("a call goes on"),
-        }
-    })
-    .await;
+    let status = on_the_line(&mut call, service.until(&id, lines(3))).await;
     let question = status["transcript"][1]["text"].as_str().expect("text");
     assert!(word_errors(voices::FOX.0, question) <= 1, "{question}");
     assert_eq!(status["transcript"][2]["text"], voices::MAN.0);
@@ -227,13 +226,10 @@ async fn a_call_from_its_ring_to_its_end() {
             lines.iter().any(|line| line["role"] == "assistant" && line["text"].to_string().contains(what))
         }
     };
-    let status = voices::patiently(async {
-        tokio::select! {
-            status = service.until(&id, speaks_of("step 2 of healthcare signup. What is still missing is city")) => status,
-            // Marks are given back meanwhile.
-            _ = async { loop { call.until("mark").await; } } => unreachable!("a call goes on"),
-        }
-    })
+    let status = on_the_line(
+        &mut call,
+        service.until(&id, speaks_of("step 2 of healthcare signup. What is still missing is city")),
+    )
     .await;
     assert_eq!(status["page_context"]["form_name"], "healthcare_signup");
     assert!(!status["page_context"].to_string().contains("1234"), "{}", status["page_context"]);
@@ -241,13 +237,7 @@ async fn a_call_from_its_ring_to_its_end() {
     // The completion is announced, and the caller hangs up.
     let completion = json!({"session_id": id, "message": "Your form has arrived."});
     clinic.act("/api/client/form-completed", completion).await;
-    voices::patiently(async {
-        tokio::select! {
-            status = service.until(&id, speaks_of("Your form has arrived.")) => status,
-            _ = async { loop { call.until("mark").await; } } => unreachable!("a call goes on"),
-        }
-    })
-    .await;
+    on_the_line(&mut call, service.until(&id, speaks_of("Your form has arrived."))).await;
     assert_eq!(service.status(&id).await["status"], "completed");
     call.send(json!({"event": "stop", "streamSid": "MZ1", "stop": {"callSid": "CA1"}})).await;
     let status = service.until(&id, |status| status["status"] == "ended").await;

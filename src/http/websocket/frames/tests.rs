@@ -24,7 +24,7 @@ fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What comes of `bytes` that arrive in `pieces`.
+/// The messages in `bytes` that arrive in pieces, and the code of the fault that ends them.
 fn read(bytes: &[u8], piece: usize) -> (Vec<Message>, Option<u16>) {
     let (mut assembler, mut input) = (Assembler::new(LIMITS), BytesMut::new());
     let mut messages = Vec::new();
