@@ -87,10 +87,10 @@ class Old:
 
 
 class Linear:
-    """Waits `scale` seconds for each unit of log-odds that is wanting to `sure`."""
+    """Waits for the share of the longest wait that is wanting of `range` in log-odds to `sure`."""
 
-    def __init__(self, mode, slope, words, scale, sure, least=0.25, most=2.0):
-        self.mode, self.slope, self.words, self.scale, self.sure = mode, slope, words, scale, sure
+    def __init__(self, mode, slope, words, range_, sure, least=0.25, most=2.0):
+        self.mode, self.slope, self.words, self.range, self.sure = mode, slope, words, range_, sure
         self.least, self.most = least, most
 
     def silence(self, row, silence):
@@ -101,7 +101,7 @@ class Linear:
         if odds is None or not known:
             return self.most
         wanting = self.sure - self.slope * odds - self.words[row["ending"]]
-        return min(max(self.least, self.scale * wanting), self.most)
+        return self.least + (self.most - self.least) * min(max(wanting / self.range, 0.0), 1.0)
 
 
 def simulate(rows, rule):
@@ -153,16 +153,16 @@ def main():
         print(f"{mode}: slope {w[0]:.2f}", {e: round(float(v), 2) for e, v in zip(ENDINGS[1:], w[1:])}, f"log loss {loss:.3f} of {len(y)}")
         words = dict(zip(ENDINGS[1:], w[1:]))
         best = []
-        for scale in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6):
-            for sure in numpy.arange(0, 6, 0.25):
-                result = simulate(fit, Linear(mode, w[0], words, scale, sure))
-                if result[1] <= 0.49:
-                    best.append((result[0] + 0.05 * max(0, result[3] - 1.3), scale, sure, result))
+        for range_ in (2, 3, 4, 5, 6, 7, 8, 10, 12):
+            for sure in numpy.arange(-1, 6, 0.25):
+                result = simulate(fit, Linear(mode, w[0], words, range_, sure))
+                if result[1] <= 0.485:
+                    best.append((result[0] + 0.05 * max(0, result[3] - 1.4), range_, sure, result))
         best.sort(key=lambda one: one[0])
-        for _, scale, sure, result in best[:2]:
-            show(f"  {mode} scale {scale} sure {sure}: fit", result)
-            show(f"  {mode} scale {scale} sure {sure}: held out",
-                 simulate(held, Linear(mode, w[0], words, scale, sure)))
+        for _, range_, sure, result in best[:2]:
+            show(f"  {mode} range {range_} sure {sure}: fit", result)
+            show(f"  {mode} range {range_} sure {sure}: held out",
+                 simulate(held, Linear(mode, w[0], words, range_, sure)))
 
 
 if __name__ == "__main__":
