@@ -13,6 +13,8 @@ kind     plain, pause, hesitation, answer, digits: `turns`, each with `start`, `
 source   recording or voice
 half     0 or 1 by the clip, so that what is chosen on one half can be measured on the other
 
+With `--fresh` the voice speaks other sentences, in place of those on which rules and thresholds were chosen.
+
 Deterministic for a seed but for the server's voice. Needs numpy and scipy, and what audio.py needs.
 """
 
@@ -61,6 +63,39 @@ SENTENCES = [
     "I am looking for a present for somebody who loves gardening.",
     "Could we meet on Wednesday instead of Thursday afternoon?",
 ]
+# Nothing was chosen on these.
+FRESH = [
+    "Hi, this is Karen from the bakery, I need to order more flour for next week.",
+    "Is there any chance that somebody could look at my boiler today?",
+    "I was told that my passport would be ready by the end of the month.",
+    "What happens if I miss the last bus back to town?",
+    "We ordered two pizzas an hour ago and nobody has come.",
+    "How do I switch off the automatic renewal of my subscription?",
+    "The washing machine that you delivered on Monday makes a terrible noise.",
+    "Do I have to pay extra for a window seat?",
+    "My husband left his glasses in the waiting room this morning.",
+    "I'd like to know whether the museum is open on public holidays.",
+    "Can my son bring a friend to the swimming lesson?",
+    "Somebody used my card in a shop that I have never been to.",
+    "Would it be possible to have the meeting at your office?",
+    "The link in the email doesn't work on my computer.",
+    "We are planning a birthday party for about twenty children.",
+    "I need the address of the pharmacy that is open at night.",
+    "Why was my application refused after all this time?",
+    "Please tell the manager that I will be ten minutes late.",
+    "Are there any seats left for the concert on the ninth?",
+    "I have been waiting for a call from your technician since eight.",
+    "How far is the hotel from the centre of the city?",
+    "It says here that my insurance doesn't cover broken windows.",
+    "I'm allergic to nuts, so I want to ask what is in the soup.",
+    "Could you repeat the number of the account a bit more slowly?",
+    "My neighbour found a black cat with a red collar in her garden.",
+    "If I cancel before Thursday, will I get the whole deposit back?",
+    "We need somebody who can translate a letter from Portuguese.",
+    "Has the doctor already signed the form for my employer?",
+    "The lift in our building has been out of order for three days.",
+    "I would like to speak to the person in charge of deliveries.",
+]
 ANSWERS = [
     "Yeah.", "No.", "Yes.", "Yes, please.", "No, thanks.", "Okay.", "Sure.", "That's right.", "Correct.", "Nope.",
     "Yep.", "Exactly.", "No, thank you.", "Of course.", "Alright.",
@@ -72,6 +107,8 @@ BACKCHANNELS = ["Yeah.", "Right.", "Okay.", "I see.", "Got it.", "Oh, okay.", "S
 INTERRUPTIONS = ["Wait, I have another question.", "Sorry, what about Saturday?", "Stop, that's not what I asked.",
                  "Can I speak to a person?", "No, I meant the other branch.", "How much would that cost?"]
 VOICES = ["af_heart", "am_michael"]
+# Of an echo: how late it is, in seconds, and how loud. Speech has 0.06.
+DELAYS, LOUDNESSES = (0.12, 0.4, 0.8), (0.01, 0.03)
 FILLERS = ["Um,", "Uh,", "Er,"]
 SILENCE = 0.4
 
@@ -244,9 +281,9 @@ def over_agent(out, server, agents, texts, rng):
         text = INTERRUPTIONS[index % len(INTERRUPTIONS)]
         spoken = level(server.speak(text, voice))
         made("interruption", agent, index, [spoken], text=text)
-        delay, loudness = float(rng.uniform(0.1, 0.9)), float(rng.choice([0.01, 0.02, 0.04]))
+        delay, loudness = DELAYS[index % 3] + float(rng.uniform(0, 0.05)), LOUDNESSES[index // 3 % 2]
         made("echo", agent, index, [], loudness, delay)
-        made("interruption over echo", agent, index, [spoken], min(loudness, 0.02), delay, text=text)
+        made("interruption over echo", agent, index, [spoken], loudness, delay, text=text)
 
 
 def main() -> int:
@@ -256,6 +293,7 @@ def main() -> int:
     parser.add_argument("--key")
     parser.add_argument("--clips", type=Path, nargs="+", default=[Path(".verbatim/speech")])
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--fresh", action="store_true", help="other sentences")
     options = parser.parse_args()
     rng = numpy.random.default_rng(options.seed)
     server = Server(options.server, options.key, options.out / "made")
@@ -278,8 +316,9 @@ def main() -> int:
             whole = not any(mark in inner for mark in ".?!") and 1.5 < len(sound) / RATE < 12
             if whole and not name.startswith("voice_") and "8000" not in name:
                 recordings.append((name, sound))
-    spoken = [(f"s{at:02}_{VOICES[at // 2 % 2]}", level(server.speak(text, VOICES[at // 2 % 2])))
-              for at, text in enumerate(SENTENCES)]
+    sentences, mark = (FRESH, "f") if options.fresh else (SENTENCES, "s")
+    spoken = [(f"{mark}{at:02}_{VOICES[at // 2 % 2]}", level(server.speak(text, VOICES[at // 2 % 2])))
+              for at, text in enumerate(sentences)]
     for source, clips in (("recording", recordings), ("voice", spoken)):
         for index, (name, sound) in enumerate(clips):
             half = index % 2

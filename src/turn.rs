@@ -12,6 +12,7 @@
 //! of its input format: `pipecat-ai` 1.14, `audio/turn/smart_turn` (BSD-2-Clause).
 
 mod backchannel;
+mod complement;
 mod config;
 mod ear;
 mod echo;

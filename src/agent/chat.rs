@@ -26,6 +26,7 @@ use crate::outbound;
 use crate::room::Function;
 use crate::secret::Secret;
 use calls::{Calls, Wish};
+pub use patient::ONE_MOMENT;
 use patient::Patient;
 pub use prompt::{Ask, Item, Prompt};
 use sentences::Sentences;

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::chat::{Ask, Outcome, Prompt};
+use super::chat::{Ask, ONE_MOMENT, Outcome, Prompt};
 use super::persona::{Called, Persona};
 use super::playback::Clip;
 use super::responder::{DONT_KNOW, Effect, Facts, Say, respond};
@@ -122,10 +122,12 @@ impl Reply {
     }
 }
 
-/// Has the voice learn an English phrase that it may have to say, once, and when there is time.
+/// Has the voice learn the English phrases that it may have to say at once, when there is time.
 fn rehearse(tools: &Arc<Tools>, manner: &Manner) {
     let (tools_, manner) = (tools.clone(), manner.clone());
-    let Some(learning) = tools_.voice.learn("en", [DONT_KNOW], manner) else { return };
+    // Only a model that is slow has it say the latter. No text is nothing to learn.
+    let filler = if tools_.chat.is_some() { ONE_MOMENT } else { "" };
+    let Some(learning) = tools_.voice.learn("en", [filler, DONT_KNOW], manner) else { return };
     tools.tasks.spawn(async move {
         tokio::select! {
             () = tools_.stop.cancelled() => {}

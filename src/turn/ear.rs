@@ -3,11 +3,15 @@
 //! All times are in frames of the speaker's audio, so that the same audio makes the same turns however fast it comes. A clock
 //! counts only where audio stops coming: [`Ear::waited`].
 
+mod own_voice;
+
+use own_voice::OwnVoice;
+
 use super::ending::Ending;
 use super::evidence::{Evidence, LOOKS, Rules, Words};
 use super::{Judgement, Reference, SAMPLES, Turn};
 use crate::audio::{Pcm, SAMPLE_RATE};
-use crate::turn::echo::Gate;
+use crate::turn::echo::{Gate, Verdict};
 use crate::vad::{Endpointer, Endpointing, FRAME_SAMPLES, Step, Utterance, Vad, VadStream};
 
 /// Kept before the first frame that counts as speech: words begin softly, and a short first word may stand apart.
@@ -17,11 +21,8 @@ const FRAME_SECONDS: f64 = FRAME_SAMPLES as f64 / SAMPLE_RATE as f64;
 /// Within a turn, a frame is speech down to this much below `threshold`.
 const HYSTERESIS: f32 = 0.15;
 
-/// Frames of the agent's voice, less those of other speech since, that are surely its echo: 0.2 s. One frame may be taken for
-/// an echo by chance.
-const SURE_FRAMES: usize = 6;
-const SURE_FRAMES_MAX: usize = 8;
-
+/// Frames of the speaker's own voice that make words of their own: 0.2 s. Fewer may be mistaken.
+const OWN_FRAMES: usize = 6;
 /// Frames of speech after [`Noticed::Insists`] that are more than a sign of attention: 0.4 s.
 const PERSIST_FRAMES: usize = 13;
 
@@ -75,22 +76,6 @@ pub struct Ear {
     own: OwnVoice,
 }
 
-/// The speaker's voice, apart from the agent's.
-#[derive(Default)]
-struct OwnVoice {
-    /// Frames of speech since the agent's voice was last recognised in them.
-    frames: usize,
-    /// Their begin in the turn's samples, once the agent's voice was before them.
-    begins: Option<usize>,
-    /// The agent's voice was surely in the turn.
-    has_echo: bool,
-    /// Frames that were compared with the agent's voice, and those like it.
-    compared: usize,
-    echoes: usize,
-    /// Counts towards [`SURE_FRAMES`].
-    sureness: usize,
-}
-
 impl Ear {
     /// `judged`: a pause ends the turn by the evidence that is handed in, not by silence alone.
     pub fn new(vad: &Vad, turn: &Turn, judged: bool) -> Self {
@@ -119,8 +104,8 @@ impl Ear {
         let mut noticed = Vec::new();
         for (index, piece) in samples.chunks(FRAME_SAMPLES).enumerate() {
             let agent = agent.map(|(reference, seconds)| (reference, seconds + index as f64 * FRAME_SECONDS));
-            if let Some((_, seconds)) = agent {
-                self.gate.hear(seconds, piece);
+            if let Some((reference, seconds)) = agent {
+                self.gate.hear(seconds, piece, reference);
             }
             let reference = agent
                 .filter(|(reference, seconds)| reference.may_be_heard(*seconds))
@@ -154,20 +139,22 @@ impl Ear {
         match self.detector.frame(probability) {
             Heard::Nothing => {}
             Heard::Began => {
-                self.own =
-                    OwnVoice { frames: self.detector.endpointer.voiced_frames(), ..OwnVoice::default() };
+                self.own = OwnVoice::begun(self.own_frames(reference));
                 noticed.push(Noticed::Began);
             }
             Heard::Speech => {
                 if std::mem::take(&mut self.looks) > 0 {
                     noticed.push(Noticed::Resumed);
                 }
-                self.tell_apart(reference);
-                let insisted = self.own.frames.checked_sub(self.detector.insist_frames);
-                match insisted {
-                    Some(0) => noticed.push(Noticed::Insists(self.so_far(self.begin()))),
-                    Some(PERSIST_FRAMES) => noticed.push(Noticed::Persists),
-                    _ => {}
+                let verdict = self.verdict(reference);
+                let frame = self.seen().saturating_sub(FRAME_SAMPLES);
+                self.own.take(verdict, frame);
+                let insist = self.detector.insist_frames;
+                if self.own.reaches(insist) {
+                    noticed.push(Noticed::Insists(self.so_far(self.begin())));
+                }
+                if self.own.reaches(insist + PERSIST_FRAMES) {
+                    noticed.push(Noticed::Persists);
                 }
             }
             Heard::Silence if self.detector.endpointer.is_paused() => self.pause(rules, reference, noticed),
@@ -177,42 +164,27 @@ impl Ear {
         }
     }
 
-    /// Counts a frame of speech as the speaker's, or as the agent's.
-    fn tell_apart(&mut self, reference: Option<&Reference>) {
-        let is_echo = self.compare(reference);
-        let frame = self.seen().saturating_sub(FRAME_SAMPLES);
-        let own = &mut self.own;
-        own.compared += usize::from(is_echo.is_some());
-        if is_echo == Some(true) {
-            own.frames = 0;
-            own.echoes += 1;
-            own.sureness = (own.sureness + 1).min(SURE_FRAMES_MAX);
-            if own.sureness >= SURE_FRAMES {
-                (own.has_echo, own.begins) = (true, None);
-            }
-        } else {
-            own.frames += 1;
-            own.sureness = own.sureness.saturating_sub(1);
-            if own.has_echo && own.begins.is_none() {
-                own.begins = Some(frame);
-            }
-        }
+    /// The frames of speech that have just begun a turn, as far as they are the speaker's.
+    fn own_frames(&self, reference: Option<&Reference>) -> usize {
+        let voiced = self.detector.endpointer.voiced_frames();
+        let is_told_apart = reference.is_some() && self.gate.knows_path();
+        if is_told_apart { self.gate.own_frames(voiced) } else { voiced }
     }
 
-    /// Whether the turn's last audio is like the agent's voice, if that can be told.
-    fn compare(&mut self, reference: Option<&Reference>) -> Option<bool> {
+    /// Whose voice the turn's last audio is, if that can be told.
+    fn verdict(&mut self, reference: Option<&Reference>) -> Option<Verdict> {
         let seconds = self.detector.endpointer.frames() as f64 * FRAME_SECONDS;
-        reference.and_then(|reference| self.gate.is_echo(reference, seconds))
+        reference.and_then(|reference| self.gate.verdict(reference, seconds))
     }
 
     /// Whether the turn so far is the agent's voice alone.
     fn is_echo(&mut self, reference: Option<&Reference>) -> bool {
-        let is_short = self.own.frames < self.detector.insist_frames;
-        let is_like = match self.own.compared {
-            0 => self.compare(reference) == Some(true),
-            compared => self.own.echoes * 2 > compared,
-        };
-        is_short && is_like
+        if !self.own.is_compared() {
+            let verdict = self.verdict(reference);
+            self.own.note(verdict);
+        }
+        let least = if self.gate.knows_path() { OWN_FRAMES } else { self.detector.insist_frames };
+        self.own.is_echo(least)
     }
 
     fn echoed(&mut self) -> Noticed {
@@ -301,8 +273,8 @@ impl Ear {
     }
 
     /// Whether the turn has probably ended with its pause `pause`.
-    pub fn has_probably_ended(&self, pause: u64) -> bool {
-        self.is_in(pause) && self.evidence.is_probable()
+    pub fn has_probably_ended(&self, pause: u64, rules: &Rules) -> bool {
+        self.is_in(pause) && self.evidence.is_probable(self.silence(), rules)
     }
 
     /// Ends the turn by its pause number `pause` and returns the utterance, unless speech has gone on since.
@@ -346,7 +318,7 @@ impl Ear {
 
     /// The sample at which the speaker's voice begins, after the agent's.
     fn begin(&self) -> usize {
-        self.own.begins.map_or(0, |begins| begins.saturating_sub(LEAD_SAMPLES))
+        self.own.begins().map_or(0, |begins| begins.saturating_sub(LEAD_SAMPLES))
     }
 
     /// Takes the audio up to the last whole frame.

@@ -2,6 +2,17 @@
 //!
 //! Compared are the ups and downs of loudness in bands of a telephone's range, which delays, rooms and codecs leave as they
 //! are. Waveforms would have to be aligned to the sample, and packets' delays change.
+//!
+//! ```text
+//! played ─▶ Reference ──┐ likeness at each delay      ┌─▶ Path: delay, gain by band ─▶ how loud the echo is now
+//! heard  ─▶ Gate ───────┴─▶ is it an echo so far? ────┘                                 │
+//!            └──────────── louder than that: the speaker's own voice ◀──────────────────┘
+//! ```
+
+mod gate;
+mod path;
+
+pub(super) use gate::{Gate, Verdict};
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -24,20 +35,8 @@ const KEPT_HOPS: usize = 312;
 const DELAY_HOPS: i64 = 81;
 /// The sound of the agent may be noted later than it arrives: 64 ms.
 const EARLY_HOPS: i64 = 4;
-/// Hops of a speaker's audio that are compared: 0.64 s, and at least 0.32 s.
-const COMPARED_HOPS: usize = 40;
-const COMPARED_HOPS_MIN: usize = 20;
 /// Loudness below this share of the loudest counts as silence: 40 dB.
 const FLOOR: f32 = 1e-4;
-/// Audio that is so much like the agent's voice, at any delay, is its echo. Other speech reaches this in one case of 30, at
-/// the best of 80 delays.
-const LIKENESS: f32 = 0.72;
-/// The same at the delay of an earlier echo, where other speech is not like it at all.
-const LIKENESS_AT_DELAY: f32 = 0.55;
-/// Hops of an echo that tell its delay: 0.5 s.
-const TELLING_HOPS: usize = 32;
-/// How much the delay of an echo changes: 48 ms.
-const DELAY_CHANGE_HOPS: i64 = 3;
 
 type Powers = [f32; BANDS];
 
@@ -100,6 +99,11 @@ impl Track {
         self.hops.drain(..surplus);
     }
 
+    /// The hops after `first` up to `last` that were noted.
+    fn count(&self, first: i64, last: i64) -> usize {
+        self.hops.iter().filter(|(hop, _)| (first + 1..=last).contains(hop)).count()
+    }
+
     fn at(&self, hop: i64) -> Option<&Powers> {
         let index = self.hops.binary_search_by_key(&hop, |(hop, _)| *hop).ok()?;
         self.hops.get(index).map(|(_, powers)| powers)
@@ -132,12 +136,20 @@ pub struct Reference {
     track: Track,
     /// The end of what was played, in seconds.
     end: f64,
+    /// Hops that were played so far.
+    played: usize,
 }
 
 impl Reference {
     /// `rate`: samples per second of the agent's voice.
     pub fn new(rate: u32) -> Self {
-        Self { analysis: Analysis::new(rate), clock: Clock { next: None }, track: Track::default(), end: 0.0 }
+        Self {
+            analysis: Analysis::new(rate),
+            clock: Clock { next: None },
+            track: Track::default(),
+            end: 0.0,
+            played: 0,
+        }
     }
 
     /// Takes samples that are played from `seconds` on, on the clock of [`super::Ear::listen`].
@@ -148,6 +160,7 @@ impl Reference {
         self.end = seconds + samples.len() as f64 / rate;
         if !powers.is_empty() {
             let first = self.clock.place(seconds - pending, powers.len());
+            self.played += powers.len();
             self.track.note(first, powers);
         }
     }
@@ -220,62 +233,6 @@ impl Deviations {
     }
 }
 
-/// Tells a speaker's voice from the agent's in one speaker's audio.
-pub(super) struct Gate {
-    analysis: Analysis,
-    clock: Clock,
-    heard: VecDeque<(i64, Powers)>,
-    /// The delay of the last sure echo, in hops.
-    delay: Option<i64>,
-}
-
-impl Gate {
-    pub fn new(rate: u32) -> Self {
-        Self {
-            analysis: Analysis::new(rate),
-            clock: Clock { next: None },
-            heard: VecDeque::new(),
-            delay: None,
-        }
-    }
-
-    /// Takes samples that begin at `seconds`.
-    pub fn hear(&mut self, seconds: f64, samples: &[f32]) {
-        let rate = self.analysis.hop as f64 / HOP_SECONDS;
-        let pending = self.analysis.pending.len() as f64 / rate;
-        let powers = self.analysis.push(samples);
-        let first = self.clock.place(seconds - pending, powers.len());
-        // Audio that comes faster or slower than it is spoken has no place on the clock.
-        if self.heard.back().is_some_and(|(last, _)| last + 1 != first) {
-            self.heard.clear();
-        }
-        self.heard.extend((first..).zip(powers));
-        let surplus = self.heard.len().saturating_sub(COMPARED_HOPS);
-        self.heard.drain(..surplus);
-    }
-
-    /// Whether the last `seconds` of audio are the agent's voice; none where they are too short to tell.
-    pub fn is_echo(&mut self, reference: &Reference, seconds: f64) -> Option<bool> {
-        let hops = ((seconds / HOP_SECONDS) as usize).min(self.heard.len());
-        if hops < COMPARED_HOPS_MIN {
-            return None;
-        }
-        let last: Vec<_> = self.heard.iter().skip(self.heard.len() - hops).copied().collect();
-        if let Some(delay) = self.delay {
-            let around = delay - DELAY_CHANGE_HOPS..=delay + DELAY_CHANGE_HOPS;
-            if reference.likeness(&last, around).0 >= LIKENESS_AT_DELAY {
-                return Some(true);
-            }
-        }
-        let (likeness, delay) = reference.likeness(&last, -EARLY_HOPS..=DELAY_HOPS);
-        let is_echo = likeness >= LIKENESS;
-        if is_echo && hops >= TELLING_HOPS {
-            self.delay = Some(delay);
-        }
-        Some(is_echo)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,12 +263,13 @@ mod tests {
         for (index, (played, heard)) in played.chunks_exact(768).zip(heard.chunks_exact(512)).enumerate() {
             let seconds = index as f64 * 0.032;
             reference.play(seconds, played);
-            gate.hear(seconds, heard);
+            gate.hear(seconds, heard, &reference);
             if index > 50 {
-                verdicts.push(gate.is_echo(&reference, 0.64));
+                verdicts.push(gate.verdict(&reference, 0.64));
             }
         }
-        verdicts.iter().filter(|is_echo| **is_echo == Some(true)).count() as f64 / verdicts.len() as f64
+        let echoes = [Some(Verdict::Echo), Some(Verdict::EchoSoFar)];
+        verdicts.iter().filter(|verdict| echoes.contains(verdict)).count() as f64 / verdicts.len() as f64
     }
 
     #[test]
@@ -333,14 +291,52 @@ mod tests {
     }
 
     #[test]
+    fn a_voice_over_a_known_echo_is_heard_from_its_first_frames() {
+        for (delay, loudness) in [(0.12, 0.05), (0.4, 0.15), (0.8, 0.15)] {
+            let played = speech(1, 16.0, 24_000);
+            let late = [vec![0.0; (delay * 16_000.0) as usize], speech(1, 16.0, 16_000)].concat();
+            // A participant speaks over it in seconds 8 to 10, and in no others.
+            let other = speech(2, 16.0, 16_000);
+            let heard: Vec<f32> = late
+                .iter()
+                .zip(&other)
+                .enumerate()
+                .map(|(at, (echo, own))| {
+                    echo * loudness + if (8 * 16_000..10 * 16_000).contains(&at) { *own } else { 0.0 }
+                })
+                .collect();
+            let (mut reference, mut gate) = (Reference::new(24_000), Gate::new(16_000));
+            let mut own = [(0, 0); 2];
+            for (index, (played, heard)) in played.chunks_exact(768).zip(heard.chunks_exact(512)).enumerate()
+            {
+                let seconds = index as f64 * 0.032;
+                reference.play(seconds, played);
+                gate.hear(seconds, heard, &reference);
+                if seconds > 4.0 {
+                    let (both, alone) = (8.1..9.9, 10.2..16.0);
+                    let is_own = gate.verdict(&reference, 0.64) == Some(Verdict::Own);
+                    let of = [both.contains(&seconds), seconds < 7.9 || alone.contains(&seconds)];
+                    for (count, _) in own.iter_mut().zip(of).filter(|(_, is_of)| *is_of) {
+                        *count = (count.0 + usize::from(is_own), count.1 + 1);
+                    }
+                }
+            }
+            assert!(gate.knows_path(), "{delay}");
+            let share = |(own, all): (usize, usize)| own as f64 / all as f64;
+            assert!(share(own[0]) > 0.6, "{own:?} of both at {delay}");
+            assert!(share(own[1]) < 0.1, "{own:?} of the echo alone at {delay}");
+        }
+    }
+
+    #[test]
     fn without_a_voice_to_compare_nothing_is_an_echo() {
         let mut gate = Gate::new(16_000);
         let mut reference = Reference::new(24_000);
         assert!(!reference.may_be_heard(5.0));
-        gate.hear(5.0, &speech(1, 1.0, 16_000));
-        assert_eq!(gate.is_echo(&reference, 0.64), Some(false));
+        gate.hear(5.0, &speech(1, 1.0, 16_000), &reference);
+        assert_eq!(gate.verdict(&reference, 0.64), Some(Verdict::Own));
         reference.play(0.0, &speech(1, 1.0, 24_000));
         assert!(reference.may_be_heard(2.0) && !reference.may_be_heard(5.0));
-        assert_eq!(gate.is_echo(&reference, 0.64), Some(false), "long ago");
+        assert_eq!(gate.verdict(&reference, 0.64), Some(Verdict::Own), "long ago");
     }
 }

@@ -1,6 +1,7 @@
 //! The end of a turn by its words: whether a sentence may end with them. English; words of other languages say nothing.
 //! Pure.
 
+use super::complement::{is_subordinate, is_wanted};
 use crate::digits::{digits, number};
 
 /// The answer that a speaker was asked for.
@@ -69,6 +70,8 @@ const BESIDE_CORES: &[&str] = &[
     "all", "please", "you", "very", "much", "sir", "madam", "ma'am", "of", "that's", "it", "is", "sounds",
     "not", "really", "i", "do", "don't", "mm", "hmm", "uh", "huh", "got", "see", "at",
 ];
+/// So many digits are a whole telephone number, however they are grouped.
+const WHOLE_NUMBER_DIGITS: usize = 10;
 /// Words in a short answer, at most.
 const ANSWER_WORDS_MAX: usize = 4;
 
@@ -157,15 +160,22 @@ pub fn ending(text: &str, expected: Expected) -> Ending {
     }
     if words.iter().all(|word| is_number(word)) {
         // One number is an answer; several are a longer one that comes in groups.
-        return if words.len() == 1 && last.len() != 3 { Ending::Complete } else { Ending::Open };
+        let is_one = words.len() == 1 && last.len() != 3;
+        return match digits(&text).len() {
+            _ if is_one => Ending::Complete,
+            WHOLE_NUMBER_DIGITS.. => Ending::Closed,
+            _ => Ending::Open,
+        };
     }
     let is_asked = text.ends_with(['?', '？', '؟']);
-    if OPEN.contains(last) || (!is_asked && OPEN_UNLESS_ASKED.contains(last)) {
+    if OPEN.contains(last) || (!is_asked && OPEN_UNLESS_ASKED.contains(last)) || is_wanted(&words) {
         return Ending::Open;
     }
     let is_closed =
         is_asked || text.trim_end_matches(['"', '\'', '”', ')']).ends_with(['.', '!', '。', '！', '।']);
-    if is_closed && (is_asked || !LOOSE.contains(last)) { Ending::Closed } else { Ending::Loose }
+    let seldom_ends = LOOSE.contains(last) || last.ends_with("n't");
+    let is_loose = !is_asked && (seldom_ends || is_subordinate(&words, &text));
+    if is_closed && !is_loose { Ending::Closed } else { Ending::Loose }
 }
 
 fn is_answer(words: &[&str]) -> bool {
@@ -230,6 +240,9 @@ mod tests {
             "four two",
             "Yes, I",
             "Is that the?",
+            "Can you tell me?",
+            "I was supposed.",
+            "One two three, four five six.",
         ] {
             assert_eq!(ending(text, Expected::Anything), Ending::Open, "{text}");
         }

@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::agent::config::ChatConfig;
 use crate::agent::responder::Say;
 
-const ONE_MOMENT: &str = "One moment.";
+/// Said while a model is slow to begin.
+pub const ONE_MOMENT: &str = "One moment.";
 
 /// Waits for one answer of a model, and passes on its words.
 pub struct Patient<'a> {
