@@ -1,7 +1,7 @@
 //! A simulated machine with a known speed, and callers that return at the promised time.
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::tests::{TENANT, started};
 use super::*;
