@@ -266,7 +266,10 @@ impl Ground {
         let jobs = match config.jobs.enabled {
             true => {
                 let (tenants, fetcher) = (verifier.tenants(), fetcher.clone());
-                Some(Jobs::open_among(cluster.clone(), &config.state_dir, &config.jobs, fetcher, tenants).await?)
+                Some(
+                    Jobs::open_among(cluster.clone(), &config.state_dir, &config.jobs, fetcher, tenants)
+                        .await?,
+                )
             }
             false => None,
         };
