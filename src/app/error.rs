@@ -53,8 +53,6 @@ pub enum Error {
          must be an address of loopback, such as 127.0.0.1:8000, and not {0}"
     )]
     Open(SocketAddr),
-    #[error(transparent)]
-    Cluster(#[from] cluster::Error),
     #[error(
         "the setting `cluster.advertise` is missing: other nodes cannot tell from `listen` = {0} where this one is"
     )]
@@ -79,7 +77,6 @@ impl Error {
             Self::Http(error) => !matches!(error, http::Error::Listener(_)),
             Self::Demo(error) => !matches!(error, demo::Error::Client(_)),
             Self::Sts(error) => error.is_configuration(),
-            Self::Cluster(error) => error.is_configuration(),
             _ => false,
         }
     }

@@ -170,7 +170,7 @@ impl Load {
         let one = state.time(state.usual[self.model.index()]);
         let fit = self.holdings.bound(&state, self.model) / one.max(1e-6);
         // Saturates: before the speed is known, the bound is infinite.
-        (fit as usize).clamp(1, self.max_requests)
+        (fit as u64).min(state.places.capacity()).max(1) as usize
     }
 
     /// Records that a worker was busy with the model for `seconds`.

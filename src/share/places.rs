@@ -70,6 +70,11 @@ impl Places {
         self.tenants = tenants;
     }
 
+    /// All places, taken or not.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     /// The places that are taken.
     pub fn total(&self) -> u64 {
         self.ledger.total()

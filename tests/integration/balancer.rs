@@ -144,7 +144,7 @@ async fn clients_do_not_notice_that_a_node_leaves() {
         assert_eq!(response.status(), 503);
         let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
         assert!(after.is_some_and(|after| after.parse::<u64>().is_ok_and(|after| after > 0)), "{after:?}");
-        let body: Value = response.json().await.expect("JSON");
+        let body: Value = serde_json::from_slice(&response.bytes().await.expect("a body")).expect("JSON");
         assert!(body["err_code"].is_string() && body["err_msg"].is_string(), "{body}");
     }
 }

@@ -311,7 +311,8 @@ async fn a_call_that_hangs_fails_what_waits_and_what_comes_until_it_is_back() {
     assert!(matches!(both, (Err(Error::Unwell), Err(Error::Unwell))), "{both:?}");
     assert_eq!(engine.condition(), Condition::Hung);
     assert!(matches!(engine.admit(TenantId::default(), 1.0).map(drop), Err(Error::Unwell)));
-    assert!(matches!(engine.enter(TenantId::default(), 1).map(drop), Err(Error::Unwell)));
+    let asker = Asker::new(1, 1);
+    assert!(matches!(engine.enter(TenantId::default(), asker).await.map(drop), Err(Error::Unwell)));
     assert!(matches!(engine.probe().await, Err(Error::Unwell)));
     drop((admission, open));
     let begun = Instant::now();

@@ -47,7 +47,7 @@ async fn a_full_server_sends_requests_on_and_their_answers_pass() {
     assert!(response.headers().contains_key("dg-model-name"), "the peer's headers pass");
     let id = response.headers()["dg-request-id"].to_str().expect("text").to_owned();
     let (status, body) = read(response).await;
-    assert_eq!((status, transcripts(&body)), (200, vec!["Number 7.".to_owned()]), "{body}");
+    assert_eq!((status, transcripts(&body)), (200, vec!["Number 7."]), "{body}");
     assert_eq!(body["metadata"]["request_id"], id.as_str(), "the id of the server that did the work");
     assert_eq!((server.engine.counts().windows, peer.engine.counts().windows), (0, 1));
     // A refusal of the peer for a fault of the client's passes, too.

@@ -165,7 +165,7 @@ async fn beside_a_loudspeaker(service: &Service, (delay, gain): (f64, f32), over
     let mut socket = owner(service).await;
     say(&mut socket, LONG).await;
     let mut loudspeaker = Loudspeaker::new(delay, gain);
-    let (mut returned, mut pauses, mut turns) = (0, 0, 0);
+    let (mut returned, mut pauses, mut turns) = (0_usize, 0, 0);
     let talk = async {
         loop {
             match socket.said().await {
