@@ -170,12 +170,18 @@ impl Places {
     /// and the tenant keeps to its share. `again`: it has waited before, and goes ahead of those that have not.
     pub fn free_after(&mut self, tenant: u64, again: bool, now: Instant) -> f64 {
         self.read_clock(now);
-        let mean = self.mean().unwrap_or(WAIT_FIRST);
-        let stay = mean * self.at_once();
+        // Of stays that share the machine, as many as there will be once those come that are promised a place.
+        let promised: f64 = self.lines.values().map(Promises::expected).sum();
+        let at_once = match self.lasting {
+            Lasting::Apart => 1.0,
+            Lasting::Together => (self.total() + 1).saturating_add(whole(promised)).min(self.capacity) as f64,
+        };
+        let mean = self.mean().unwrap_or(WAIT_FIRST / at_once);
+        let stay = mean * at_once;
         // When how many places are taken, and given back; negative.
         let mut changes: Vec<(f64, f64, bool)> = Vec::new();
         for Hold { tenant: whose, since } in self.held.values() {
-            let end = self.left(self.clock - since, mean) * self.at_once();
+            let end = self.left(self.clock - since, mean) * at_once;
             changes.push((end, -1.0, *whose == tenant));
         }
         for (whose, line) in &self.lines {
