@@ -199,11 +199,8 @@ pub const JOBS_QUARANTINED: Gauge =
     gauge("verbatim_jobs_quarantined", Unit::Count, "Files that belong to no job and were set aside.");
 pub const JOBS_DELIVERY_LAG: Histogram =
     seconds("verbatim_jobs_delivery_lag_seconds", "From a job's result to its delivery.", JOB_BUCKETS);
-pub const CLUSTER_CONNECTED: Gauge = gauge(
-    "verbatim_cluster_connected",
-    Unit::Count,
-    "1 while this node is connected to its cluster's broker.",
-);
+pub const CLUSTER_CONNECTED: Gauge =
+    gauge("verbatim_cluster_connected", Unit::Count, "1 while this node is connected to its cluster's broker.");
 pub const USAGE_DROPPED: Counter = counter(
     "verbatim_usage_dropped_total",
     Unit::Count,
