@@ -21,7 +21,8 @@ async fn until_taken(node: &Program, key: &str, id: &str) -> (Value, usize) {
             let request = request.header("content-type", "application/json").body(asked.to_string());
             let answer = request.send().await.expect("an answer");
             if answer.status() == 200 {
-                return (answer.json().await.expect("JSON"), refused);
+                let body = answer.bytes().await.expect("a whole body");
+                return (serde_json::from_slice(&body).expect("JSON"), refused);
             }
             assert_eq!(answer.status(), 503);
             let after = answer.headers()["retry-after"].to_str().expect("text").parse().expect("seconds");
