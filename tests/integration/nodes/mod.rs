@@ -44,11 +44,11 @@ async fn node(broker: &Broker, name: &str, state: &Path, more: &[(&str, &str)]) 
     let settings = [
         ("VERBATIM_CLUSTER__NATS", address.as_str()),
         ("VERBATIM_CLUSTER__NODE", name),
-        ("VERBATIM_CLUSTER__LEASE_MS", &lease),
+        ("VERBATIM_CLUSTER__LEASE_MS", lease.as_str()),
         ("VERBATIM_STS__SPEECH__EMBEDDED", "none"),
         ("VERBATIM_SPEAK__ENABLED", "false"),
     ];
-    Program::serve(state, &arguments, &[&settings, more].concat()).await
+    Program::serve(state, &arguments, &[&settings[..], more].concat()).await
 }
 
 /// How a node judges a key or a token at present.
