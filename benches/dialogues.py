@@ -21,6 +21,8 @@ Deterministic for a seed but for the server's voice. Needs numpy and scipy, and 
 import argparse
 import json
 import sys
+import time
+import urllib.error
 import urllib.parse
 import urllib.request
 import wave
@@ -120,8 +122,14 @@ class Server:
 
     def post(self, path, body, kind):
         headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {self.key}"} if self.key else {})
-        with urllib.request.urlopen(urllib.request.Request(self.address + path, body, headers), timeout=300) as reply:
-            return reply.read()
+        while True:
+            try:
+                with urllib.request.urlopen(urllib.request.Request(self.address + path, body, headers), timeout=300) as reply:
+                    return reply.read()
+            except urllib.error.HTTPError as error:
+                if error.code != 503:
+                    raise
+                time.sleep(float(error.headers.get("Retry-After", 1)))
 
     def speak(self, text, voice):
         path = self.cache / f"{voice}_{urllib.parse.quote(text, safe='')}.wav"

@@ -4,7 +4,6 @@
 //! ```text
 //! benches/dialogues.py --server http://127.0.0.1:8000 --key KEY --clips .verbatim/speech MORE -- /tmp/dialogues
 //! cargo bench --bench turns -- /tmp/dialogues [half=0|1] [server=127.0.0.1:8000] [key=KEY] [recogniser=0.2] [show]
-//! cargo bench --bench turns -- /tmp/dialogues trace=FILE: everything known of each pause, a line of JSON each
 //! ```
 //!
 //! Words at a pause come from a server's recogniser and are kept in the folder. They are known `recogniser` seconds after the
@@ -179,7 +178,8 @@ impl Bench {
         let mut ear = Ear::new(&self.vad, &turn, !matches!(system, System::Silence(_)));
         let mut rules = Rules::of(&turn);
         rules.awaits_words = system == System::Ours;
-        let digits = asked_for(row);
+        let digits =
+            row["turns"][0]["digits"].as_u64().map_or(Expected::Anything, |n| Expected::Digits(n as usize));
         let mut later: Vec<(f64, News)> = Vec::new();
         let mut outcome = Outcome::default();
         // The words of the pause that the turn is in.
@@ -262,45 +262,6 @@ impl Bench {
     }
 }
 
-impl Bench {
-    /// The pauses of a dialogue's turns, if nothing ended them: the model's answers, the words, and when speech went on.
-    fn trace(&mut self, row: &Value) -> Vec<Value> {
-        let file = row["file"].as_str().expect("a name").to_owned();
-        let samples = wav(&self.folder.join(&file));
-        let turn = Turn::default();
-        let mut ear = Ear::new(&self.vad, &turn, true);
-        let rules = Rules { wait: f64::INFINITY, ..Rules::of(&turn) };
-        let mut pauses: Vec<Value> = Vec::new();
-        for (index, piece) in samples.chunks(FRAME_SAMPLES).enumerate() {
-            let after = (index + 1) as f64 * FRAME_SECONDS;
-            for noticed in ear.listen(piece, &rules, None) {
-                match noticed {
-                    Noticed::Paused(look) => {
-                        let end = (index + 1) * FRAME_SAMPLES;
-                        let probability = self.probability(&file, end, look.speech);
-                        if let Some(utterance) = look.utterance {
-                            let text = self.recognise(&file, end, &utterance.pcm);
-                            let begun = after - look.silence;
-                            let spoken = utterance.pcm.duration_seconds();
-                            let ends = format!("{:?}", ending(&text, asked_for(row)));
-                            pauses.push(json!({
-                                "file": file, "kind": row["kind"], "source": row["source"], "half": row["half"],
-                                "turn": row["turns"][0], "begun": begun, "spoken": spoken, "text": text, "ending": ends,
-                                "looks": [], "resumed": null,
-                            }));
-                        }
-                        let looks = pauses.last_mut().and_then(|pause| pause["looks"].as_array_mut());
-                        looks.expect("a first look").push(json!([look.silence, probability]));
-                    }
-                    Noticed::Resumed => pauses.last_mut().expect("a pause")["resumed"] = json!(after),
-                    _ => {}
-                }
-            }
-        }
-        pauses
-    }
-}
-
 impl Outcome {
     fn pause(&mut self, now: f64) {
         if !std::mem::replace(&mut self.is_paused, true) {
@@ -325,11 +286,6 @@ impl Outcome {
             self.taken.push((now, text.to_owned()));
         }
     }
-}
-
-/// The answer that the agent has asked for in a dialogue.
-fn asked_for(row: &Value) -> Expected {
-    row["turns"][0]["digits"].as_u64().map_or(Expected::Anything, |n| Expected::Digits(n as usize))
 }
 
 /// 16-bit samples of a WAV file on one channel.
@@ -443,13 +399,6 @@ fn main() {
     let rows: Vec<Value> = manifest.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let half = options.get("half").and_then(|text| text.parse::<u64>().ok());
     let rows: Vec<&Value> = rows.iter().filter(|row| half.is_none_or(|half| row["half"] == half)).collect();
-    if let Some(path) = options.get("trace") {
-        let turns = rows.iter().filter(|row| row["turns"].is_array());
-        let lines: String =
-            turns.flat_map(|row| bench.trace(row)).map(|pause| format!("{pause}\n")).collect();
-        std::fs::write(path, lines).expect("written");
-        return std::fs::write(known, json!(bench.words).to_string()).expect("written");
-    }
     let shows = options.contains_key("show");
     for system in System::ALL {
         let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();

@@ -163,7 +163,7 @@ impl Agent {
     fn wait(&mut self, seat: u64, pause: u64, rules: &Rules) {
         let Some(ear) = self.hearing.ears.get(&seat) else { return };
         let Some((needed, so_far)) = ear.awaits(pause, rules) else { return };
-        let is_probable = ear.has_probably_ended(pause, rules);
+        let is_probable = ear.has_probably_ended(pause);
         let more = Duration::try_from_secs_f64(needed - so_far).unwrap_or_default() + CLOCK_GRACE;
         let (to_self, stop) = (self.to_self.clone(), self.tools.stop.clone());
         self.tools.tasks.spawn(async move {

@@ -183,7 +183,8 @@ impl Cluster {
         match self.jetstream().get_stream(&name).await {
             Ok(stream) => return Ok((stream, false)),
             Err(error) => match error.kind() {
-                GetStreamErrorKind::JetStream(cause) if cause.error_code() == ErrorCode::STREAM_NOT_FOUND => {}
+                GetStreamErrorKind::JetStream(cause) if cause.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                }
                 _ => return Err(Error::Broker { store: name, source: error.into() }),
             },
         }
@@ -297,7 +298,8 @@ fn default_node(state_dir: &Path) -> Result<String, Error> {
     let id = id.map_err(|source| Error::File { path, source })?;
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().split('.').next().unwrap_or_default();
-    let host: String = host.chars().filter(|sign| sign.is_ascii_alphanumeric() || *sign == '-').take(48).collect();
+    let host: String =
+        host.chars().filter(|sign| sign.is_ascii_alphanumeric() || *sign == '-').take(48).collect();
     let host = if host.is_empty() { "node".to_owned() } else { host };
     let id = String::from_utf8_lossy(&id);
     let id: String = id.trim().chars().filter(char::is_ascii_alphanumeric).take(8).collect();

@@ -28,8 +28,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api, audio, cluster, console, demo, engine, fetch, http, jobs, live, models, speakers, speech, sts, telemetry,
-    transcribe, usage, voices,
+    api, audio, cluster, console, demo, engine, fetch, http, jobs, live, models, speakers, speech, sts,
+    telemetry, transcribe, usage, voices,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -19,8 +19,7 @@ pub struct Turn {
     /// Silence after which the model is first asked whether the turn is complete. Default 250: the model was trained with
     /// about 200.
     pub pause_ms: u64,
-    /// Silence that ends a turn whatever the model and the words say; it is shorter by as much as they say that the speaker
-    /// has finished. Default 2000.
+    /// Silence that ends a turn whatever the model and the words say. Default 2000.
     pub wait_ms: u64,
     /// With the model: recognise what was said at each pause, and begin the answer before the turn has surely ended. Both are
     /// dropped if the speaker goes on. Default true; false saves the work that is dropped.

@@ -273,8 +273,8 @@ impl Ear {
     }
 
     /// Whether the turn has probably ended with its pause `pause`.
-    pub fn has_probably_ended(&self, pause: u64, rules: &Rules) -> bool {
-        self.is_in(pause) && self.evidence.is_probable(self.silence(), rules)
+    pub fn has_probably_ended(&self, pause: u64) -> bool {
+        self.is_in(pause) && self.evidence.is_probable()
     }
 
     /// Ends the turn by its pause number `pause` and returns the utterance, unless speech has gone on since.

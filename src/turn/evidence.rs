@@ -5,25 +5,19 @@ use super::ending::Ending;
 use super::judgement::Judgement;
 use super::{THRESHOLD, Turn};
 
-/// How much each sign says that the speaker has finished, in log-odds: the model's own count so much, words that are closed,
-/// loose and open so much. Signs are taken for independent of each other, so they add up. From `benches/pauses.py`.
-const MODEL: f64 = 0.6;
-const CLOSED: f64 = 0.0;
-const LOOSE: f64 = -2.0;
-const OPEN: f64 = -3.0;
-/// Log-odds from which the first look is enough.
-const ENOUGH: f64 = 1.5;
-/// Wanting log-odds for which a speaker is waited for as long as for any: `sts.turn.wait_ms`.
-const RANGE: f64 = 6.0;
-/// The model's answers are never surer than this: their tails are not calibrated.
-const SUREST: f64 = 0.995;
-/// An answer is prepared so long before the turn is over, in seconds: by then it can be heard.
-const PREPARED_SECONDS: f64 = 0.6;
+/// A probability from which the model is sure.
+const SURE: f32 = 0.9;
+/// Silence that ends a turn that the model calls complete but whose words have to go on. Seconds.
+const OPEN_SECONDS: f64 = 1.5;
+/// The same, where the words may be the end but are not closed, as the model is sure, or not.
+const LOOSE_SECONDS: [f64; 2] = [1.1, 1.4];
+/// The same, where the words are closed, or unknown, and the model is not sure.
+const UNSURE_SECONDS: f64 = 0.5;
 /// Silence for which words that are being recognised are waited for: an answer needs them anyway. Seconds.
 const WORDS_SECONDS: f64 = 1.0;
 
 /// The silences, in seconds, at which a pause is judged; the first is `sts.turn.pause_ms` instead.
-pub const LOOKS: [f64; 6] = [0.25, 0.4, 0.65, 0.9, 1.2, 1.6];
+pub const LOOKS: [f64; 6] = [0.25, 0.45, 0.65, 0.9, 1.2, 1.6];
 
 /// How long a speaker is waited for. Seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,39 +79,30 @@ impl Evidence {
                 rules.threshold.and_then(|threshold| judgement.silence_until(threshold)).unwrap_or(rules.wait)
             }
             (_, Judgement::Unknown) => rules.silence,
-            (Words::Unknown, Judgement::Complete { probability, .. }) if rules.awaits_words => {
-                if probability >= f64::from(THRESHOLD) { WORDS_SECONDS } else { rules.wait }
-            }
             (words, Judgement::Complete { probability, .. }) => {
-                let wanting = ENOUGH - MODEL * log_odds(probability) - words.log_odds();
-                rules.pause + (rules.wait - rules.pause) * (wanting / RANGE).clamp(0.0, 1.0)
+                let is_complete = probability >= f64::from(THRESHOLD);
+                let is_sure = probability >= f64::from(SURE);
+                match words {
+                    _ if !is_complete => rules.wait,
+                    Words::Known(Ending::Open) => OPEN_SECONDS,
+                    Words::Known(Ending::Loose) => LOOSE_SECONDS[usize::from(!is_sure)],
+                    Words::Unknown if rules.awaits_words => WORDS_SECONDS,
+                    _ if is_sure => rules.pause,
+                    _ => UNSURE_SECONDS,
+                }
             }
         };
         silence.min(rules.wait)
     }
 
-    /// Whether the turn has probably ended after so many seconds of `silence`: an answer may be prepared.
-    pub fn is_probable(&self, silence: f64, rules: &Rules) -> bool {
+    /// Whether the turn has probably ended: an answer may be prepared.
+    pub fn is_probable(&self) -> bool {
         match (self.words, self.judgement) {
-            (Words::Known(Ending::Complete), _) | (_, Judgement::Unknown) => true,
-            (Words::Unknown, _) | (_, Judgement::Awaited) => false,
-            _ => self.silence(rules) - silence <= PREPARED_SECONDS,
+            (Words::Known(Ending::Complete), _) => true,
+            (Words::Known(Ending::Open), _) => false,
+            (_, Judgement::Complete { probability, .. }) => probability >= f64::from(THRESHOLD),
+            (_, Judgement::Unknown) => true,
+            (_, Judgement::Awaited) => false,
         }
     }
-}
-
-impl Words {
-    /// How much they say that the speaker has finished.
-    fn log_odds(self) -> f64 {
-        match self {
-            Self::Unknown | Self::Known(Ending::Closed | Ending::Complete) => CLOSED,
-            Self::Known(Ending::Loose) => LOOSE,
-            Self::Known(Ending::Open) => OPEN,
-        }
-    }
-}
-
-fn log_odds(probability: f64) -> f64 {
-    let probability = probability.clamp(1.0 - SUREST, SUREST);
-    (probability / (1.0 - probability)).ln()
 }

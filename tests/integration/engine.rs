@@ -8,6 +8,7 @@ use verbatim::engine::{
     TenantId, Window,
 };
 use verbatim::patience::Deadline;
+use verbatim::share::Asker;
 
 use crate::scripted::{Call, Script, ScriptedModel, speech};
 

@@ -30,16 +30,7 @@ impl Program {
 
     /// Starts `serve` with more arguments, and with settings in environment variables.
     pub async fn serve(state: &Path, arguments: &[&OsStr], settings: &[(&str, &str)]) -> Self {
-        Self::serve_by(Command::new(env!("CARGO_BIN_EXE_verbatim")), state, arguments, settings).await
-    }
-
-    /// Starts `serve` by a command that runs the program with the arguments that follow.
-    pub async fn serve_by(
-        mut command: Command,
-        state: &Path,
-        arguments: &[&OsStr],
-        settings: &[(&str, &str)],
-    ) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_verbatim"));
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--threads", "1"])
             .args(arguments)

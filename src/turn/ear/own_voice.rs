@@ -7,7 +7,7 @@ use crate::turn::echo::Verdict;
 const SURE_FRAMES: usize = 6;
 const SURE_FRAMES_MAX: usize = 8;
 /// A frame of the speaker's own voice outweighs so many of an echo: a voice over an echo is fainter than it at times.
-const OWN_WEIGHT: usize = 2;
+const OWN_WEIGHT: usize = 6;
 
 #[derive(Debug, Default)]
 pub(super) struct OwnVoice {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_echo_with_mistaken_frames_in_it_is_nobodys_voice() {
-        let pattern: Vec<_> = (0..20).flat_map(|_| [(Verdict::Echo, 5), (Verdict::Own, 2)]).collect();
+        let pattern: Vec<_> = (0..20).flat_map(|_| [(Verdict::Echo, 13), (Verdict::Own, 2)]).collect();
         let (own, reached) = voice(&pattern);
         assert!(own.is_echo(6) && reached.is_empty(), "{own:?}");
     }

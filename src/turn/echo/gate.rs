@@ -28,7 +28,7 @@ const LIKENESS_UNCLEAR: f32 = 0.45;
 /// This little: the longest delay, and 0.5 s.
 const UNCLEAR_HOPS: usize = DELAY_HOPS as usize + 31;
 /// Share of a frame's power that makes it the speaker's.
-const OWN_SHARE: f32 = 0.5;
+const OWN_SHARE: f32 = 0.35;
 /// How much a quiet moment's power rises in a hop, as noise gets louder: it doubles in a second.
 const NOISE_RISE: f32 = 1.011;
 /// Its least: lines with digital silence have noise too once there is sound.

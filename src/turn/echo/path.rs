@@ -21,8 +21,8 @@ const AUDIBLE: f32 = 1e-3;
 const LEARNT_HOPS_MIN: usize = 8;
 /// How fast gains follow, as logarithms of power: 1.3 dB a hop at most.
 const STEP: f32 = 0.3;
-/// Sound is the speaker's as far as it is louder than the echo by this factor of power: 3 dB.
-const MARGIN: f32 = 2.0;
+/// Sound is the speaker's as far as it is louder than the echo by this factor of power: 1.8 dB.
+const MARGIN: f32 = 1.5;
 /// An echo that is below this share of the expected power is missing: 12 dB.
 const MISSING_SHARE: f32 = 0.06;
 /// Hops in which an expected echo was missing, less those in which it was there, after which the path is no more: 1 s.

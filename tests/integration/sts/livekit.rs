@@ -140,12 +140,7 @@ pub struct Caller {
 
 impl Caller {
     pub async fn join(start: &Value) -> Self {
-        Self::join_by(python("livekit", "livekit_caller.py"), start).await
-    }
-
-    /// `command` runs livekit_caller.py.
-    pub async fn join_by(mut command: Command, start: &Value) -> Self {
-        let mut process = command
+        let mut process = python("livekit", "livekit_caller.py")
             .env("LIVEKIT_ADDRESS", start["websocket_url"].as_str().expect("an address"))
             .env("LIVEKIT_TOKEN", start["token"].as_str().expect("a token"))
             .stdin(Stdio::piped())

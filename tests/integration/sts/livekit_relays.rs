@@ -1,8 +1,7 @@
 //! Rooms of a LiveKit server that is reached over relays (TURN) alone: coturn on loopback, as Debian's package installs
 //! it. Without it the tests are skipped with a message.
 
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -16,58 +15,41 @@ use super::livekit::{Caller, LOUD, Media, free_port};
 use super::service::{Service, Setup};
 use super::voices::{self, FOX, MAN, Voice};
 
-pub const USER: &str = "agent";
-pub const PASSWORD: &str = "a password";
+const USER: &str = "agent";
+const PASSWORD: &str = "a password";
 
 /// coturn.
-pub struct Turn {
-    pub port: u16,
+struct Turn {
+    port: u16,
     _process: Child,
     _folder: TempDir,
 }
 
 impl Turn {
-    /// On loopback, without TLS; `None` if it is not installed.
+    /// `None` if it is not installed.
     async fn start() -> Option<Self> {
-        Self::at(Ipv4Addr::LOCALHOST, free_port(), None).await
-    }
-
-    /// At an address of this machine. `tls`: the files of a certificate and its key; then it speaks TLS alone.
-    pub async fn at(ip: Ipv4Addr, port: u16, tls: Option<[&Path; 2]>) -> Option<Self> {
         let program = PathBuf::from("/usr/bin/turnserver");
         if !program.exists() {
             eprintln!("skipped: there is no coturn; apt-get install coturn");
             return None;
         }
-        let folder = TempDir::new().expect("a folder");
-        let (ip, at) = (ip.to_string(), port.to_string());
-        let mut command = Command::new(program);
-        command
-            .args(["-n", "--no-cli", "--no-dtls", "--lt-cred-mech", "--allow-loopback-peers"])
+        let (port, folder) = (free_port(), TempDir::new().expect("a folder"));
+        let process = Command::new(program)
+            .args(["-n", "--no-cli", "--no-tls", "--no-dtls", "--lt-cred-mech", "--allow-loopback-peers"])
             .args(["--realm", "example", "--user", &format!("{USER}:{PASSWORD}")])
-            .args(["--listening-ip", &ip, "--relay-ip", &ip])
-            .args(["--log-file", "stdout", "--simple-log"])
+            .args(["--listening-ip", "127.0.0.1", "--relay-ip", "127.0.0.1"])
+            .args(["--listening-port", &port.to_string(), "--log-file", "stdout", "--simple-log"])
             .arg("--pidfile")
             .arg(folder.path().join("pid"))
             .arg("--db")
-            .arg(folder.path().join("db"));
-        match tls {
-            None => command.args(["--no-tls", "--listening-port", &at]),
-            Some([certificate, key]) => command
-                .args(["--no-udp", "--no-tcp", "--tls-listening-port", &at])
-                .arg("--cert")
-                .arg(certificate)
-                .arg("--pkey")
-                .arg(key),
-        };
-        let process = command
+            .arg(folder.path().join("db"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
             .expect("it starts");
         let up = async {
-            while TcpStream::connect((ip.as_str(), port)).await.is_err() {
+            while TcpStream::connect(("127.0.0.1", port)).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };

@@ -18,8 +18,6 @@ mod livekit_breaks;
 #[cfg(feature = "livekit")]
 mod livekit_dispatch;
 #[cfg(feature = "livekit")]
-mod livekit_firewall;
-#[cfg(feature = "livekit")]
 mod livekit_relays;
 mod logged;
 mod messages;
