@@ -138,14 +138,9 @@ async fn the_agents_voice_out_of_a_loudspeaker_is_nobodys_turn() {
     let service = Service::start(setup).await;
     let mut socket = owner(&service).await;
     say(&mut socket, LONG).await;
-<<<<<<< HEAD
-    let mut loudspeaker = Loudspeaker::new(delay, gain);
-    let (mut returned, mut pauses, mut turns) = (0_usize, 0, 0);
-=======
     let mut converter = RateConverter::new(24_000, 16_000).expect("usual rates");
     // What comes is played 0.25 s later at the latest, and returns a little after that.
     let (mut line, mut returned) = (Vec::new(), 0);
->>>>>>> wt/agent
     let talk = async {
         loop {
             match socket.said().await {
