@@ -80,11 +80,11 @@ impl Path {
     /// Follows changes of a path's loudness in a hop that is an echo.
     pub fn follow(&mut self, hop: i64, powers: &Powers, noise: &Powers, reference: &Reference) {
         let played = arriving(reference, hop - self.delay);
-        for band in 0..BANDS {
-            let expected = played[band] * self.gains[band].exp();
-            if expected > noise[band] {
-                let is_louder = powers[band] > expected;
-                self.gains[band] += STEP * if is_louder { QUANTILE } else { QUANTILE - 1.0 };
+        for (((gain, played), heard), noise) in self.gains.iter_mut().zip(played).zip(powers).zip(noise) {
+            let expected = played * gain.exp();
+            if expected > *noise {
+                let is_louder = *heard > expected;
+                *gain += STEP * if is_louder { QUANTILE } else { QUANTILE - 1.0 };
             }
         }
         let expected: f32 = self.expected(hop, reference).iter().sum();
