@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use verbatim::keys::{NewKey, Scopes, Store, public_id};
 
-use super::{Broker, judged, node, state, until_judged};
+use super::{Broker, SECRET, judged, node, state, until_judged};
 use crate::commands::{home, run, verbatim};
 use crate::program::Program;
 use crate::server::{answer, client};
@@ -185,6 +185,7 @@ async fn a_node_with_other_secrets_is_refused_with_the_remedy() {
     let model = ["--model", "synthetic:tiny", "--tokens", "4", "--device", "cpu", "--listen", "127.0.0.1:0"];
     let mut command = verbatim(&home, &[&["serve"][..], &model[..]].concat());
     command.env("VERBATIM_STATE_DIR", stranger.path()).env("VERBATIM_CLUSTER__NATS", broker.address());
+    command.env("VERBATIM_JOBS__SECRET", SECRET);
     let ended = tokio::task::spawn_blocking(move || run(&mut command)).await.expect("no panic");
     assert!(ended.0 != Some(0) && ended.2.contains("keys.pepper") && ended.2.contains("copy"), "{ended:?}");
 }

@@ -21,6 +21,8 @@ use broker::Broker;
 
 /// A node whose lease is this long is given up soon.
 const LEASE: Duration = Duration::from_secs(2);
+/// All nodes of a cluster sign results with the same one.
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The state directory of a first node, or of one that has the secrets of `first`.
@@ -45,6 +47,7 @@ async fn node(broker: &Broker, name: &str, state: &Path, more: &[(&str, &str)]) 
         ("VERBATIM_CLUSTER__NATS", address.as_str()),
         ("VERBATIM_CLUSTER__NODE", name),
         ("VERBATIM_CLUSTER__LEASE_MS", lease.as_str()),
+        ("VERBATIM_JOBS__SECRET", SECRET),
         ("VERBATIM_STS__SPEECH__EMBEDDED", "none"),
         ("VERBATIM_SPEAK__ENABLED", "false"),
     ];
