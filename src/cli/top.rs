@@ -108,7 +108,9 @@ impl Figures {
 
     /// The sum over all labels that contain `label`.
     fn sum(&self, name: &str, label: &str) -> f64 {
-        self.of(name).filter(|(labels, _)| labels.contains(label)).map(|(_, value)| value).sum()
+        let values = self.of(name).filter(|(labels, _)| labels.contains(label)).map(|(_, value)| value);
+        // The sum of none is -0, which is shown as such.
+        values.fold(0.0, |sum, value| sum + value)
     }
 
     fn total(&self, name: &str) -> f64 {

@@ -81,8 +81,15 @@ fn a_newer_format_is_refused() {
 
 /// Takes the database back to an older format.
 fn make_old(store: &Store, format: i64) {
-    store.connection.execute_batch("ALTER TABLE keys DROP COLUMN admin;").unwrap();
+    let limits = "ALTER TABLE keys DROP COLUMN requests_per_minute; ALTER TABLE keys DROP COLUMN concurrent;
+                  ALTER TABLE keys DROP COLUMN audio_seconds_per_day; ALTER TABLE keys DROP COLUMN audio_seconds_per_month;
+                  ALTER TABLE keys DROP COLUMN account; DROP TABLE audit;";
+    store.connection.execute_batch(limits).unwrap();
     store.connection.pragma_update(None, "user_version", format).unwrap();
+    if format == 4 {
+        return;
+    }
+    store.connection.execute_batch("ALTER TABLE keys DROP COLUMN admin;").unwrap();
     if format == 3 {
         return;
     }
@@ -96,7 +103,7 @@ fn make_old(store: &Store, format: i64) {
 
 #[test]
 fn keys_of_older_formats_can_do_what_they_could() {
-    for format in [1, 2, 3] {
+    for format in [1, 2, 3, 4] {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
         let (old, _) = store.create("old").unwrap();
