@@ -475,7 +475,8 @@ async fn jobs_of_the_first_format_are_read_and_keys_are_their_tenants_own() {
             "DROP INDEX jobs_idempotency; ALTER TABLE jobs DROP COLUMN idempotency_key;
              ALTER TABLE jobs DROP COLUMN fingerprint; ALTER TABLE jobs DROP COLUMN sha256;
              ALTER TABLE jobs DROP COLUMN decoding; ALTER TABLE jobs DROP COLUMN interruptions;
-             ALTER TABLE jobs DROP COLUMN media_type; DROP TABLE attempts; PRAGMA user_version = 1;",
+             ALTER TABLE jobs DROP COLUMN media_type; DROP INDEX jobs_broker;
+             ALTER TABLE jobs DROP COLUMN broker; DROP TABLE attempts; PRAGMA user_version = 1;",
         )
         .unwrap();
     drop(database);

@@ -14,8 +14,22 @@ use crate::socket;
 const MARK: &str = "zqmark";
 const ORGANISATIONS: usize = 4;
 const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "ZQMARK"];
-const LABELS: [&str; 11] =
-    ["class", "le", "method", "model", "outcome", "phase", "reason", "route", "status", "surface", "version"];
+const LABELS: [&str; 14] = [
+    "class",
+    "event",
+    "kind",
+    "le",
+    "method",
+    "model",
+    "outcome",
+    "phase",
+    "reason",
+    "response_status",
+    "route",
+    "status",
+    "surface",
+    "version",
+];
 
 /// The labels of a line of the exposition: no value holds a comma, and routes may hold braces.
 fn labels(line: &str) -> impl Iterator<Item = (&str, &str)> {

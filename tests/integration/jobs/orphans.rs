@@ -267,6 +267,7 @@ async fn a_job_of_a_format_without_hashes_runs() {
         .execute_batch(
             "ALTER TABLE jobs DROP COLUMN sha256; ALTER TABLE jobs DROP COLUMN decoding;
              ALTER TABLE jobs DROP COLUMN interruptions; ALTER TABLE jobs DROP COLUMN media_type;
+             DROP INDEX jobs_broker; ALTER TABLE jobs DROP COLUMN broker;
              DROP TABLE attempts; PRAGMA user_version = 2;",
         )
         .unwrap();
