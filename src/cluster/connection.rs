@@ -1,6 +1,6 @@
 //! The connection to the broker. It is made once and renews itself.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -266,8 +266,8 @@ fn options(config: &Config) -> Result<ConnectOptions, Error> {
 }
 
 /// The text of a file that holds a secret, without the line's end.
-fn secret(path: &PathBuf) -> Result<String, Error> {
-    let failed = |source| Error::File { path: path.clone(), source };
+fn secret(path: &Path) -> Result<String, Error> {
+    let failed = |source| Error::File { path: path.to_owned(), source };
     let bytes = state::read_private(path).map_err(failed)?;
     let text = String::from_utf8(bytes).map_err(|error| failed(std::io::Error::other(error)))?;
     Ok(text.trim_end().to_owned())

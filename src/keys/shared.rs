@@ -104,7 +104,7 @@ impl Place {
     fn read(&self, connection: &Connection) -> Result<Option<Columns>, Error> {
         let Self { table, column, id } = self;
         let mut statement = connection.prepare(&format!("SELECT * FROM {table} WHERE {column} = ?1"))?;
-        let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let row = statement.query_row([id], |row| {
             let cells = names.iter().enumerate();
             cells.map(|(at, name)| Ok((name.clone(), shown(row.get_ref(at)?)))).collect::<Result<_, _>>()

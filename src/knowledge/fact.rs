@@ -198,9 +198,7 @@ impl Fact {
 }
 
 fn is_numeric(said: &[String]) -> bool {
-    said.iter().any(|word| {
-        word.contains(|c: char| c.is_ascii_digit()) || word.split('-').any(|part| is_number_word(part))
-    })
+    said.iter().any(|word| word.contains(|c: char| c.is_ascii_digit()) || word.split('-').any(is_number_word))
 }
 
 fn is_number_word(word: &str) -> bool {

@@ -179,39 +179,56 @@ impl Places {
         let mean = self.mean().unwrap_or(WAIT_FIRST / at_once);
         let stay = mean * at_once;
         // When how many places are taken, and given back; negative.
-        let mut changes: Vec<(f64, f64, bool)> = Vec::new();
+        let mut changes: Vec<(f64, f64, u64)> = Vec::new();
         for Hold { tenant: whose, since } in self.held.values() {
             let end = self.left(self.clock - since, mean) * at_once;
-            changes.push((end, -1.0, *whose == tenant));
+            changes.push((end, -1.0, *whose));
         }
         for (whose, line) in &self.lines {
             for (due, amount) in line.all(again) {
                 let due = due.saturating_duration_since(now).as_secs_f64();
-                changes.extend([(due, amount, *whose == tenant), (due + stay, -amount, *whose == tenant)]);
+                changes.extend([(due, amount, *whose), (due + stay, -amount, *whose)]);
             }
         }
         // What is given back first makes room for what is taken at the same time.
         changes.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
-        let beside = self.total() - self.held_by(tenant);
-        let may =
-            |held: u64| may_hold(held, beside.saturating_add(held), 1, self.capacity, &self.tenants).is_ok();
-        // If the others leave nothing, what they give back decides.
-        let quota = most(self.capacity, may);
-        let quota = if quota == 0 { self.capacity } else { quota };
+        let quota = self.quota(tenant);
         let has_room = |all: f64, own: f64| whole(all) < self.capacity && whole(own) < quota;
+        // A promise to another tenant counts within its share: it was made in the hope that stays of its own would end.
+        let mut held: HashMap<u64, (f64, f64)> = HashMap::new();
+        for whose in self.held.values().map(|hold| hold.tenant).chain(self.lines.keys().copied()) {
+            held.entry(whose).or_insert_with(|| {
+                let now = self.held_by(whose);
+                let most = if whose == tenant { u64::MAX } else { self.quota(whose).max(now) };
+                (now as f64, most as f64)
+            });
+        }
         let (mut all, mut own) = (self.total() as f64, self.held_by(tenant) as f64);
         let mut since = has_room(all, own).then_some(0.0);
         let mut last = 0.0;
-        for (at, more, is_own) in changes {
+        for (at, more, whose) in changes {
             if since.is_some_and(|since| at - since >= stay) {
                 break;
             }
-            all += more;
-            own += if is_own { more } else { 0.0 };
+            if let Some((count, most)) = held.get_mut(&whose) {
+                all += (*count + more).min(*most) - count.min(*most);
+                *count += more;
+            }
+            own += if whose == tenant { more } else { 0.0 };
             last = at;
             since = if has_room(all, own) { since.or(Some(at)) } else { None };
         }
         since.unwrap_or(last)
+    }
+
+    /// The places that `tenant` may hold beside what the others hold now; all, if they leave nothing, for then what they give
+    /// back decides.
+    fn quota(&self, tenant: u64) -> u64 {
+        let beside = self.total() - self.held_by(tenant);
+        let may =
+            |held: u64| may_hold(held, beside.saturating_add(held), 1, self.capacity, &self.tenants).is_ok();
+        let quota = most(self.capacity, may);
+        if quota == 0 { self.capacity } else { quota }
     }
 
     /// Promises `asker` of `tenant`, who is refused, a place, unless it has a promise; returns the time until then.

@@ -154,7 +154,7 @@ mod tests {
         let tenants = Tenants::default();
         tenants.set(1);
         let stays = Stays::new(1, tenants);
-        let held = stays.begin(1).ok().expect("free");
+        let held = stays.begin(1).unwrap_or_else(|_| panic!("not free"));
         let made = Instant::now() - Duration::from_secs(1);
         stays.places().line(1).make((asker(2), 1.0), (made, Duration::from_secs(1)), false);
         let mut waits = Box::pin(stays.begin_in_turn(1, asker(2)));

@@ -51,7 +51,7 @@ fn a_key_made_on_one_node_opens_another() {
     let mut bucket = Bucket::new();
     meet(&a, &mut bucket);
     meet(&b, &mut bucket);
-    assert_eq!(b.list().unwrap(), [key.clone()]);
+    assert_eq!(b.list().unwrap(), std::slice::from_ref(&key));
     assert_eq!(b.active().unwrap()[&key.id].tag, a.active().unwrap()[&key.id].tag);
     assert_eq!(b.organisation_name(key.tenant).unwrap(), "Acme");
     for store in [&a, &b] {

@@ -171,8 +171,8 @@ impl Session {
         }
         let played = played_ms.unwrap_or(self.audio_ms).min(self.audio_ms);
         // The turn that is heard then: the client may be behind by some.
-        let all = self.over.iter().chain(self.turns.front());
-        let Some(turn) = all.filter(|turn| turn.begins_ms <= played).last() else {
+        let mut all = self.over.iter().chain(self.turns.front());
+        let Some(turn) = all.rfind(|turn| turn.begins_ms <= played) else {
             return Err(Ignored("NO_ACTIVE_SPEECH", "No turn is being spoken."));
         };
         if self.turns.is_empty() && played >= turn.begins_ms + turn.audio_ms() {
