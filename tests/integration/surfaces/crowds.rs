@@ -43,6 +43,10 @@ async fn open(surfaces: &Surfaces, path: &str, owner: &Owner) -> Handshake {
     handshake
 }
 
+fn retry_after(handshake: &Handshake) -> Option<u64> {
+    handshake.header("retry-after").and_then(|after| after.parse().ok())
+}
+
 /// Whether this is a refusal of an organisation that holds its share, as the clients of `path` read it.
 fn is_refusal(path: &str, status: u16, after: Option<u64>, body: &Value) -> bool {
     status == 429 && after.is_some_and(|after| (1..=120).contains(&after)) && has_its_form(path, body)
@@ -60,12 +64,16 @@ async fn sockets_of_one_organisation_leave_room_to_another() {
             let mut handshake = open(&surfaces, path, &surfaces.first).await;
             match handshake.socket.take() {
                 Some(socket) => held.push(socket),
+                // A place is kept for a while for the client that was refused on the path before.
+                None if held.len() < PLACES - 1 => {
+                    let after = retry_after(&handshake).expect("seconds");
+                    tokio::time::sleep(Duration::from_secs(after)).await;
+                }
                 None => break handshake,
             }
-            assert!(held.len() <= PLACES, "{path}: too many");
+            assert!(held.len() < PLACES, "{path}: too many");
         };
-        assert_eq!(held.len(), PLACES - 1, "{path}");
-        let after = refused.header("retry-after").and_then(|after| after.parse().ok());
+        let after = retry_after(&refused);
         assert!(
             is_refusal(path, refused.status, after, &refused.body),
             "{path}: {} {}",

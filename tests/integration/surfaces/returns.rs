@@ -95,6 +95,7 @@ async fn unrefused(count: usize, work: impl AsyncFn()) -> Duration {
 }
 
 #[tokio::test]
+#[ignore = "waits as long as it is told, and needs a machine of its own"]
 async fn uploads_get_in_when_they_were_told_to_return_and_no_time_is_lost() {
     const CLIENTS: usize = 28;
     let surfaces = surfaces(&[]).await;
@@ -112,6 +113,7 @@ async fn uploads_get_in_when_they_were_told_to_return_and_no_time_is_lost() {
 }
 
 #[tokio::test]
+#[ignore = "waits as long as it is told, and needs a machine of its own"]
 async fn a_busy_organisation_that_never_waits_takes_no_turn_of_another() {
     let surfaces = Arc::new(surfaces(&[("VERBATIM_ENGINE__MAX_REQUESTS", "8")]).await);
     let upload = async || told(form(&surfaces, "/v1/listen", &surfaces.first)).await;
@@ -149,6 +151,7 @@ async fn a_busy_organisation_that_never_waits_takes_no_turn_of_another() {
 }
 
 #[tokio::test]
+#[ignore = "waits as long as it is told, and needs a machine of its own"]
 async fn streams_get_in_when_they_were_told_to_return() {
     /// How long a client streams.
     const STAY: Duration = Duration::from_secs(4);
@@ -200,6 +203,7 @@ fn slow_voice(folder: &Path) -> String {
 }
 
 #[tokio::test]
+#[ignore = "waits as long as it is told, and needs a machine of its own"]
 async fn texts_get_in_when_they_were_told_to_return() {
     const SENTENCE: &str = "The quick brown fox jumps over the lazy dog, and the dog sleeps on. ";
     const HELD: usize = 4096;
@@ -218,6 +222,7 @@ async fn texts_get_in_when_they_were_told_to_return() {
 }
 
 #[tokio::test]
+#[ignore = "waits as long as it is told, and needs a machine of its own"]
 async fn callbacks_get_in_when_they_were_told_to_return() {
     let mut receiver = Receiver::start(&[]).await;
     let places = PLACES.to_string();
