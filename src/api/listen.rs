@@ -7,10 +7,11 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use hyper::header::{CONTENT_LENGTH, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{HeaderName, HeaderValue, USER_AGENT};
 use hyper::{HeaderMap, StatusCode};
 use tokio::time::timeout;
 
+use super::asker::asker;
 use super::decode::{Fetched, Origin};
 use super::forward::Onward;
 use super::parameters::Parameters;
@@ -21,7 +22,6 @@ use super::{error, jobs, raw};
 use crate::engine::{self, RequestPermit, TenantId};
 use crate::http::{Caller, Failure, Request, Response, Scheme, json};
 use crate::patience::Deadline;
-use crate::share::Asker;
 
 /// The contract's header that asks for words with their times.
 const TIMESTAMPS: &str = "timestamps";
@@ -112,13 +112,6 @@ pub(super) async fn read(
             Ok(fetched.ok_or(engine::Error::DeadlineExceeded)??)
         }
     }
-}
-
-/// The sender of `request`. Bodies are distinguished by length: they are not read yet.
-pub(super) fn asker(caller: &Caller, request: &Request) -> Asker {
-    let length = request.headers.get(CONTENT_LENGTH);
-    let same_again = (caller.tenant, request.peer.ip(), request.uri.path(), request.uri.query(), length);
-    Asker::new(same_again, request.peer)
 }
 
 /// Whether the response has `words`.

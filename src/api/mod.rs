@@ -16,6 +16,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod answer;
+mod asker;
 mod decode;
 mod endpoint;
 mod error;

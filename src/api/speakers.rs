@@ -7,8 +7,9 @@ use hyper::StatusCode;
 use url::form_urlencoded;
 use uuid::Uuid;
 
+use super::asker::asker;
 use super::decode::{Origin, decode};
-use super::listen::{asker, read};
+use super::listen::read;
 use super::parameters::{self, Parameters};
 use super::services::Services;
 use super::{error, raw, wire};

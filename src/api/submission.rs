@@ -5,8 +5,8 @@ use hyper::HeaderMap;
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
+use super::asker::asker;
 use super::error;
-use super::listen::asker;
 use super::services::Services;
 use crate::http::{Caller, Failure, Request};
 use crate::jobs::{Coming, Idempotency, Jobs};

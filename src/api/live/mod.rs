@@ -21,7 +21,7 @@ use std::time::SystemTime;
 
 use uuid::Uuid;
 
-use super::listen::asker;
+use super::asker::asker;
 use super::parameters::{CallbackMethod, LiveParameters, Parameters};
 use super::{Services, error, language, raw, terms};
 use crate::engine::TenantId;

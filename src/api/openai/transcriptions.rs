@@ -7,8 +7,9 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
+use super::super::asker::asker;
 use super::super::decode::{Fetched, Origin};
-use super::super::listen::{asker, while_expected};
+use super::super::listen::while_expected;
 use super::super::services::Services;
 use super::super::transcription::{Wanted, recognise};
 use super::answer::{Answer, answer};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use hyper::header::{HeaderName, HeaderValue};
 
-use super::listen::asker;
+use super::asker::asker;
 use super::services::Services;
 use crate::http::websocket::{self, Limits};
 use crate::http::{Caller, Failure, Request, Response};

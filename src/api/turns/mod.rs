@@ -15,7 +15,7 @@ pub(super) use asyncapi::socket;
 
 use std::sync::Arc;
 
-use super::listen::asker;
+use super::asker::asker;
 use super::parameters::TurnParameters;
 use super::{Services, error, language, raw, terms};
 use crate::engine::{LanguageChoice, TenantId};

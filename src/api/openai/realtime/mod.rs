@@ -31,7 +31,7 @@ use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use url::form_urlencoded;
 
-use super::super::listen::asker;
+use super::super::asker::asker;
 use super::error::{invalid, no_such_model};
 use super::models::is_served;
 use crate::api::Services;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use hyper::StatusCode;
 
-use super::super::listen::asker;
+use super::super::asker::asker;
 use super::super::services::Services;
 use super::connection::BYTES_MAX;
 use super::parameters::Parameters;
