@@ -334,7 +334,7 @@ impl From<keys::Error> for Failure {
             keys::Error::NoScope => invalid_member("scopes", &message),
             keys::Error::Expired | keys::Error::Endless => invalid_member("expiration_date", &message),
             keys::Error::Name => invalid_member("name", &message),
-            keys::Error::Limit | keys::Error::Shared { .. } => invalid_member("limits", &message),
+            keys::Error::LimitRange | keys::Error::Shared { .. } => invalid_member("limits", &message),
             keys::Error::Escalation => Self::new(
                 StatusCode::FORBIDDEN,
                 "INSUFFICIENT_PERMISSIONS",

@@ -169,7 +169,7 @@ impl SharedKeys {
         match self.replica.reconcile(name.to_owned(), Some(entry)).await {
             // If the others are to be told something, it is in the list of changes.
             Ok(_) => Ok(()),
-            Err(keys::Error::Entry) => {
+            Err(keys::Error::Foreign) => {
                 tracing::warn!(name, "an entry of another node cannot be kept: it may be of a newer version");
                 Ok(())
             }
@@ -196,7 +196,7 @@ impl SharedKeys {
             };
             let news = match self.replica.reconcile(name.clone(), theirs).await {
                 Ok(news) => news,
-                Err(keys::Error::Entry) => {
+                Err(keys::Error::Foreign) => {
                     tracing::warn!(name, "a change of a key cannot be shared");
                     return Ok(self.replica.settle(change).await?);
                 }

@@ -66,7 +66,7 @@ pub enum Error {
     #[error("a key must expire before the year 10000, or never")]
     Endless,
     #[error("a limit is a whole number up to {LIMIT_MAX}")]
-    Limit,
+    LimitRange,
     #[error("the key counts on the account of key {account}, with which it was made; limit that one")]
     Shared { account: KeyId },
     #[error("no key belongs to this organisation")]
@@ -80,7 +80,7 @@ pub enum Error {
     #[error("the name of an organisation has 1 to {NAME_CHARACTERS_MAX} printable characters")]
     Name,
     #[error("an entry of another node is no key and no organisation that this program could keep")]
-    Entry,
+    Foreign,
     #[error("the thread that reads the keys failed")]
     Interrupted,
 }
@@ -94,7 +94,7 @@ impl Error {
                 | Self::Secret { .. }
                 | Self::Database(_)
                 | Self::Newer { .. }
-                | Self::Entry
+                | Self::Foreign
                 | Self::Interrupted
         )
     }

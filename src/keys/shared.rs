@@ -121,7 +121,7 @@ impl Place {
         for name in known.into_iter().filter(|name| name != column) {
             if let Some(value) = entry.0.get(name) {
                 names.push(name);
-                cells.push(cell(value).ok_or(Error::Entry)?);
+                cells.push(cell(value).ok_or(Error::Foreign)?);
             }
         }
         let places = (1..=names.len()).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ");
@@ -134,7 +134,7 @@ impl Place {
         match connection.execute(&query, params_from_iter(cells)) {
             Ok(_) => Ok(()),
             Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) => {
-                Err(Error::Entry)
+                Err(Error::Foreign)
             }
             Err(error) => Err(error.into()),
         }
@@ -223,13 +223,13 @@ impl Store {
     /// What the others are to be told; `None` if they know it all.
     ///
     /// # Errors
-    /// [`Error::Entry`] if theirs cannot be kept; [`Error::Database`].
+    /// [`Error::Foreign`] if theirs cannot be kept; [`Error::Database`].
     pub fn reconcile(
         &self,
         name: &str,
         theirs: Option<&Columns>,
     ) -> Result<Option<(Untold, Columns)>, Error> {
-        let place = Place::of(name).ok_or(Error::Entry)?;
+        let place = Place::of(name).ok_or(Error::Foreign)?;
         let change = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         let listed = listed(&change, name)?;
         let ours = match (place.read(&change)?, &listed) {

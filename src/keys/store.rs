@@ -147,7 +147,7 @@ impl NewKey {
             return Err(Error::Endless);
         }
         if !self.limits.are_allowed() {
-            return Err(Error::Limit);
+            return Err(Error::LimitRange);
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Label`], [`Error::Tags`], [`Error::NoScope`], [`Error::Expired`], [`Error::Endless`],
-    /// [`Error::Limit`], [`Error::Organisation`], [`Error::Database`].
+    /// [`Error::LimitRange`], [`Error::Organisation`], [`Error::Database`].
     pub fn insert(&self, new: NewKey) -> Result<(Key, Secret), Error> {
         self.insert_by(&Actor::Machine, new)
     }
@@ -372,10 +372,10 @@ impl Store {
     /// The key, or `None` if no key has that id.
     ///
     /// # Errors
-    /// [`Error::Limit`]; [`Error::Shared`] if they are counted on another key's account; [`Error::Database`].
+    /// [`Error::LimitRange`]; [`Error::Shared`] if they are counted on another key's account; [`Error::Database`].
     pub fn limit(&self, actor: &Actor, id: &KeyId, limits: Limits) -> Result<Option<Key>, Error> {
         if !limits.are_allowed() {
-            return Err(Error::Limit);
+            return Err(Error::LimitRange);
         }
         let change = self.change()?;
         let Some(key) = self.key(id)? else { return Ok(None) };

@@ -144,10 +144,10 @@ fn entries_that_are_none_are_refused() {
     let name = format!("key.{id}");
     for entry in [json!({}), json!({"label": "x"}), json!({"tag": {"base64": "AAAA"}}), json!({"tag": [1]})] {
         let refused = a.reconcile(&name, Some(&of(entry)));
-        assert!(matches!(refused, Err(Error::Entry)), "{refused:?}");
+        assert!(matches!(refused, Err(Error::Foreign)), "{refused:?}");
     }
     for name in ["", "key.", "key.ABCDEFGH", "keys.abcdefgh", "organisation.x", "sqlite_master.a"] {
-        assert!(matches!(a.reconcile(name, Some(&of(json!({})))), Err(Error::Entry)), "{name}");
+        assert!(matches!(a.reconcile(name, Some(&of(json!({})))), Err(Error::Foreign)), "{name}");
     }
     assert_eq!((a.list().unwrap().len(), a.changes(10).unwrap().len()), (0, 0));
 }
