@@ -192,14 +192,16 @@ impl Places {
         }
         // What is given back first makes room for what is taken at the same time.
         changes.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
-        let quota = self.quota(tenant);
+        let quota = self.quota(self.total() - self.held_by(tenant));
         let has_room = |all: f64, own: f64| whole(all) < self.capacity && whole(own) < quota;
-        // A promise to another tenant counts within its share: it was made in the hope that stays of its own would end.
+        // Promises to another tenant count within the share that it may have at most: they were made in the hope that
+        // stays of its own would end.
+        let share = self.quota(0);
         let mut held: HashMap<u64, (f64, f64)> = HashMap::new();
         for whose in self.held.values().map(|hold| hold.tenant).chain(self.lines.keys().copied()) {
             held.entry(whose).or_insert_with(|| {
                 let now = self.held_by(whose);
-                let most = if whose == tenant { u64::MAX } else { self.quota(whose).max(now) };
+                let most = if whose == tenant { u64::MAX } else { share.max(now) };
                 (now as f64, most as f64)
             });
         }
@@ -221,10 +223,9 @@ impl Places {
         since.unwrap_or(last)
     }
 
-    /// The places that `tenant` may hold beside what the others hold now; all, if they leave nothing, for then what they give
+    /// The places that a tenant may hold where the others hold `beside`; all, if they leave nothing, for then what they give
     /// back decides.
-    fn quota(&self, tenant: u64) -> u64 {
-        let beside = self.total() - self.held_by(tenant);
+    fn quota(&self, beside: u64) -> u64 {
         let may =
             |held: u64| may_hold(held, beside.saturating_add(held), 1, self.capacity, &self.tenants).is_ok();
         let quota = most(self.capacity, may);
