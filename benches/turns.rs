@@ -428,7 +428,7 @@ fn main() {
     std::fs::write(known, json!(bench.words).to_string()).expect("written");
 }
 
-/// What is said over the agent, under our system.
+/// Speech over the agent, as this server's rules take it.
 fn over_agent(bench: &mut Bench, rows: &[&Value], shows: bool) {
     println!("over the agent's speech");
     let kinds = ["backchannel", "noise", "echo", "interruption", "interruption over echo"];

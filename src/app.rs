@@ -290,7 +290,7 @@ struct AtWork {
     /// Loads and unloads models.
     models: AbortOnDropHandle<()>,
     console: Option<Console>,
-    /// What limited keys use is written from time to time.
+    /// The use of limited keys, which `_writer` writes from time to time.
     ledger: Ledger,
     _writer: AbortOnDropHandle<()>,
     /// Records the figures that the console shows.
@@ -530,7 +530,7 @@ fn voice_agent(
     Ok(Sts::open(parts, &config.sts, &config.state_dir, &config.fetch)?)
 }
 
-/// What this node's voice agent shares with those of other nodes, which reach it at `address` or at the configured one.
+/// The state that the nodes' voice agents share. Other nodes reach this one at `address` or at the configured one.
 fn shared(
     cluster: Cluster,
     verifier: &Verifier,

@@ -98,7 +98,7 @@ struct Peer {
     seen: Mutex<Option<Seen>>,
 }
 
-/// What a peer said last.
+/// A peer's last answer about its capacity.
 #[derive(Clone, Copy)]
 struct Seen {
     /// Requests that it would take.

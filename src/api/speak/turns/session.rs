@@ -34,7 +34,7 @@ pub struct Session {
     interrupted_ms: u64,
 }
 
-/// What an interruption did.
+/// The outcome of an interruption.
 #[derive(Debug, PartialEq)]
 pub struct Interrupted {
     pub played_ms: u64,

@@ -29,7 +29,7 @@ pub enum Message {
     SpeechMetadata(Turn),
     /// Speech was cut off.
     SpeechInterrupted {
-        /// Of the session's audio, what the client has played, in milliseconds.
+        /// The session's audio that the client has played, in milliseconds.
         audio_played_ms: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
         text_spoken: Option<String>,
@@ -83,7 +83,7 @@ pub struct Controls {
     pub pronunciation_warnings: u64,
 }
 
-/// What the client has set.
+/// The controls that the client has set.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Applied {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ pub enum Said {
     KeepAlive,
 }
 
-/// What the client has played of the session's audio.
+/// The part of the session's audio that the client has played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Offset {
